@@ -1,0 +1,43 @@
+# The compiler's atomics, named once. 64-bit loads and stores are single instructions on x86-64
+# and AArch64; the names say which order is asked for, and each call site says who reads on the
+# other side.
+
+from libc.stdint cimport int64_t, uint64_t
+
+cdef extern from *:
+    """
+    #include <stdint.h>
+    static inline uint64_t udpfast_load_acquire(const uint64_t *p) {
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+    }
+    static inline uint64_t udpfast_load_relaxed(const uint64_t *p) {
+        return __atomic_load_n(p, __ATOMIC_RELAXED);
+    }
+    static inline void udpfast_store_release(uint64_t *p, uint64_t v) {
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);
+    }
+    static inline void udpfast_store_relaxed(uint64_t *p, uint64_t v) {
+        __atomic_store_n(p, v, __ATOMIC_RELAXED);
+    }
+    static inline void udpfast_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
+    static inline void udpfast_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+    /* A counter has one writer: a relaxed load and store are enough, and cost what += costs. */
+    static inline void udpfast_counter_add(int64_t *p, int64_t n) {
+        __atomic_store_n(p, __atomic_load_n(p, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
+    }
+    #if defined(__x86_64__)
+    static inline void udpfast_relax(void) { __builtin_ia32_pause(); }
+    #elif defined(__aarch64__)
+    static inline void udpfast_relax(void) { __asm__ volatile("yield"); }
+    #else
+    static inline void udpfast_relax(void) { }
+    #endif
+    """
+    uint64_t load_acquire "udpfast_load_acquire" (const uint64_t* p) noexcept nogil
+    uint64_t load_relaxed "udpfast_load_relaxed" (const uint64_t* p) noexcept nogil
+    void store_release "udpfast_store_release" (uint64_t* p, uint64_t value) noexcept nogil
+    void store_relaxed "udpfast_store_relaxed" (uint64_t* p, uint64_t value) noexcept nogil
+    void fence_acquire "udpfast_fence_acquire" () noexcept nogil
+    void fence_release "udpfast_fence_release" () noexcept nogil
+    void counter_add "udpfast_counter_add" (int64_t* p, int64_t n) noexcept nogil
+    void cpu_relax "udpfast_relax" () noexcept nogil

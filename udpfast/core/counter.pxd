@@ -1,0 +1,110 @@
+# Every number that udpfast keeps about itself: enums here, labels and units in counter.pyx (their
+# lengths are compared at import). A counter belongs to a scope: the feed, one of its two channels,
+# or one line of a channel. Within a scope the slots lie densely, because one thread writes them
+# all; scopes are 128 bytes apart, so that readers of one disturb no writer of another.
+#
+# A new outcome = a new enum value = a new label = a new line in docs/operating.md.
+
+from libc.stdint cimport int64_t
+
+# --- line scope: the verdicts first. A verdict's value is the index of its counter ------------
+
+cdef enum Verdict:
+    VERDICT_DELIVERED = 0         # next in order and whole (heartbeats too): went straight on
+    VERDICT_HELD                  # first copy, kept until its turn or its missing parts come
+    VERDICT_DUPLICATE             # the same fragment had come before
+    VERDICT_LATE                  # its seqno was already reported lost
+    VERDICT_REPLAY                # older than the window remembers, or a known run once more
+    VERDICT_TOO_SHORT             # < 16 bytes
+    VERDICT_TOO_LONG              # > 528 bytes
+    VERDICT_FRAGMENT_BEYOND_MAX   # fragment > fragment_max
+    VERDICT_SHORT_FRAGMENT        # not the last one, and its payload is not 512 bytes
+    VERDICT_FRAGMENT_MAX_CHANGED  # fragment_max differs inside one message
+    VERDICT_ENCODING_REFUSED      # an encoding that the settings do not allow
+    VERDICT_SESSION_PENDING       # of a session that is not adopted yet: held beside
+    VERDICT_SESSION_RETIRED       # of a session that is over
+    VERDICT_SESSION_FOREIGN       # snapshot channel: not the incremental channel's session
+    VERDICT_SLAB_FULL             # early, but no cell was free to hold it
+    VERDICT_SENDER_REFUSED        # its sender is not on the allow-list
+    VERDICT_COUNT
+
+cdef enum LineCounter:
+    LINE_DATAGRAMS = VERDICT_COUNT  # handed over by the kernel = the sum of the verdicts
+    LINE_BYTES
+    LINE_WINS                     # fragments that this line brought first
+    LINE_TIES_LOST                # fragments that another line had brought before
+    LINE_LEAD_NS                  # sum of the leads by which it won against the next line
+    LINE_LEADS                    # number of leads in that sum
+    LINE_LOSSES                   # messages that it never brought, of those another line did
+    LINE_DISAGREEMENTS            # other bytes than the first copy
+    LINE_KERNEL_DROPS             # lost before user space (SO_RXQ_OVFL)
+    LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
+    LINE_UNUSED_BITS              # unused control bits were set (accepted)
+    LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)
+    LINE_COUNTER_COUNT
+
+# --- channel scope -----------------------------------------------------------------------------
+
+cdef enum ChannelCounter:
+    CHANNEL_MESSAGES = 0          # whole messages in seqno order (heartbeats included)
+    CHANNEL_HEARTBEATS
+    CHANNEL_FRAGMENTED            # messages of more than one fragment
+    CHANNEL_GAPS
+    CHANNEL_GAPS_BY_COUNT
+    CHANNEL_GAPS_BY_TIME
+    CHANNEL_GAPS_WINDOW_FULL
+    CHANNEL_LOST                  # seqnos inside gaps
+    CHANNEL_INCOMPLETE            # messages of which only some fragments came (inside LOST)
+    CHANNEL_DISREGARDED           # whole messages dropped by on_gap = "latest_run" (inside LOST)
+    CHANNEL_SESSIONS              # sessions begun
+    CHANNEL_SESSION_RESTARTS      # of these: same id (a restarted publisher)
+    CHANNEL_SESSION_DISCARDED     # messages pending when their session ended
+    CHANNEL_DISAGREEMENTS
+    CHANNEL_DISCONNECTED          # times that inactivity was declared
+    CHANNEL_READY                 # times that it spoke again
+    CHANNEL_COUNTER_COUNT
+
+# --- feed scope ----------------------------------------------------------------------------------
+
+cdef enum FeedCounter:
+    # objects: what became of each message behind the windows
+    FEED_APPLIED = 0              # passed on because its object is LIVE (or became so by it)
+    FEED_UNGATED                  # passed on without a gate: object type 0 or no snapshots
+    FEED_COLLECTED                # kept: its object waits for a snapshot
+    FEED_COLLECT_FULL             # not kept: the limit was reached; the object waits longer
+    FEED_RELEASED                 # kept ones passed on behind their snapshot
+    FEED_COLLECT_DROPPED          # kept ones that a snapshot made superfluous
+    FEED_SNAPSHOTS_SKIPPED        # of LIVE objects: not decoded
+    FEED_SNAPSHOTS_TOO_OLD        # older than the first collected update
+    FEED_SNAPSHOTS_BROKEN         # the collected updates do not continue it
+    FEED_OBJECTS                  # objects known in this session
+    FEED_OBJECTS_FULL             # messages of objects beyond the table's size
+    FEED_STALE                    # times that an object turned STALE
+    FEED_RECOVERED_CHAIN          # times that one recovered by last_seqno, without a snapshot
+    FEED_RECOVERED_SNAPSHOT       # times that one became LIVE by a snapshot
+    # decoding
+    FEED_UPDATES                  # payloads decoded
+    FEED_DECODE_REFUSED           # payloads that the verifier refused
+    FEED_TYPES_OPAQUE             # known types that are passed on undecoded
+    FEED_TYPES_UNKNOWN            # union codes beyond the schema: passed on undecoded
+    FEED_TYPES_NONE               # events without a value
+    FEED_FIELDS_UNKNOWN           # fields beyond the schema: skipped
+    FEED_CHANNEL_UNEXPECTED       # a type on a channel where it is not expected
+    FEED_TRUNCATED                # strings or lists cut to their fixed layout
+    FEED_NAMES_FULL               # names that the table had no room for
+    FEED_STREAM_STATUS            # StreamStatus: consumed, never passed on
+    # the ring and the loop
+    FEED_RECORDS                  # records published
+    FEED_RECORD_BYTES
+    FEED_RECORDS_TOO_LARGE        # did not fit the ring's largest record: refused
+    FEED_BATCHES                  # receive calls that brought something
+    FEED_CYCLES                   # turns of the loop
+    FEED_CYCLE_LONGEST_NS
+    FEED_CYCLES_SLOW              # turns longer than 1 ms
+    FEED_COUNTER_COUNT
+
+cdef struct Counters:
+    # One pointer per scope, into one counter block (shm/counters) or plain memory (tests).
+    int64_t* feed
+    int64_t* channel[2]
+    int64_t* line[2][8]

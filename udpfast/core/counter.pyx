@@ -1,0 +1,130 @@
+"""Names, units and meanings of all counters, in the order of the enums in `counter.pxd`."""
+
+from typing import NamedTuple
+
+__all__ = [
+    "CHANNEL_COUNTERS",
+    "FEED_COUNTERS",
+    "LINE_COUNTERS",
+    "VERDICTS",
+    "CounterInfo",
+]
+
+
+class CounterInfo(NamedTuple):
+    """What a counter is called, its unit (`count`, `bytes`, `ns`), and what it counts."""
+
+    name: str
+    unit: str
+    meaning: str
+
+
+#: What became of a datagram: every datagram gets exactly one. The index is the `Verdict`.
+VERDICTS = (
+    CounterInfo("delivered", "count", "next in order and whole (heartbeats too): went straight on"),
+    CounterInfo("held", "count", "first copy, kept until its turn or its missing parts come"),
+    CounterInfo("duplicate", "count", "the same fragment had come before"),
+    CounterInfo("late", "count", "its seqno was already reported lost"),
+    CounterInfo("replay", "count", "older than the window remembers, or a known run once more"),
+    CounterInfo("too_short", "count", "< 16 bytes"),
+    CounterInfo("too_long", "count", "> 528 bytes"),
+    CounterInfo("fragment_beyond_max", "count", "fragment > fragment_max"),
+    CounterInfo("short_fragment", "count", "not the last one, and its payload is not 512 bytes"),
+    CounterInfo("fragment_max_changed", "count", "fragment_max differs inside one message"),
+    CounterInfo("encoding_refused", "count", "an encoding that the settings do not allow"),
+    CounterInfo("session_pending", "count", "of a session that is not adopted yet: held beside"),
+    CounterInfo("session_retired", "count", "of a session that is over"),
+    CounterInfo(
+        "session_foreign", "count",
+        "snapshot channel: not the incremental channel's session"),
+    CounterInfo("slab_full", "count", "early, but no cell was free to hold it"),
+    CounterInfo("sender_refused", "count", "its sender is not on the allow-list"),
+)
+
+#: Of one line of one channel: the verdicts first, then its own. The index is the `LineCounter`.
+LINE_COUNTERS = (
+    *VERDICTS,
+    CounterInfo("datagrams", "count", "handed over by the kernel = the sum of the verdicts"),
+    CounterInfo("bytes", "bytes", "payload bytes of UDP"),
+    CounterInfo("wins", "count", "fragments that this line brought first"),
+    CounterInfo("ties_lost", "count", "fragments that another line had brought before"),
+    CounterInfo("lead_ns", "ns", "sum of the leads by which it won against the next line"),
+    CounterInfo("leads", "count", "number of leads in that sum"),
+    CounterInfo("losses", "count", "messages that it never brought, of those another line did"),
+    CounterInfo("disagreements", "count", "other bytes than the first copy"),
+    CounterInfo("kernel_drops", "count", "lost before user space (SO_RXQ_OVFL)"),
+    CounterInfo("no_timestamp", "count", "came without a kernel or NIC timestamp"),
+    CounterInfo("unused_bits", "count", "unused control bits were set (accepted)"),
+    CounterInfo("empty_final", "count", "last of several fragments without payload (accepted)"),
+)
+
+#: Of one channel, over all its lines. The index is the `ChannelCounter`.
+CHANNEL_COUNTERS = (
+    CounterInfo("messages", "count", "whole messages in seqno order (heartbeats included)"),
+    CounterInfo("heartbeats", "count", "messages without payload"),
+    CounterInfo("fragmented", "count", "messages of more than one fragment"),
+    CounterInfo("gaps", "count", "gaps reported"),
+    CounterInfo("gaps_by_count", "count", "decided by out_of_order_max_interval"),
+    CounterInfo("gaps_by_time", "count", "decided by lost_packet_wait"),
+    CounterInfo("gaps_window_full", "count", "forced: window or slab could not hold more"),
+    CounterInfo("lost", "count", "seqnos inside gaps"),
+    CounterInfo("incomplete", "count", "messages of which only some fragments came (inside LOST)"),
+    CounterInfo(
+        "disregarded", "count",
+        "whole messages dropped by on_gap = `latest_run` (inside LOST)"),
+    CounterInfo("sessions", "count", "sessions begun"),
+    CounterInfo("session_restarts", "count", "of these: same id (a restarted publisher)"),
+    CounterInfo("session_discarded", "count", "messages pending when their session ended"),
+    CounterInfo("disagreements", "count", "fragments for which two lines brought different bytes"),
+    CounterInfo("disconnected", "count", "times that inactivity was declared"),
+    CounterInfo("ready", "count", "times that it spoke again"),
+)
+
+#: Of the whole feed. The index is the `FeedCounter`.
+FEED_COUNTERS = (
+    CounterInfo("applied", "count", "passed on because its object is LIVE (or became so by it)"),
+    CounterInfo("ungated", "count", "passed on without a gate: object type 0 or no snapshots"),
+    CounterInfo("collected", "count", "kept: its object waits for a snapshot"),
+    CounterInfo(
+        "collect_full", "count",
+        "not kept: the limit was reached; the object waits longer"),
+    CounterInfo("released", "count", "kept ones passed on behind their snapshot"),
+    CounterInfo("collect_dropped", "count", "kept ones that a snapshot made superfluous"),
+    CounterInfo("snapshots_skipped", "count", "of LIVE objects: not decoded"),
+    CounterInfo("snapshots_too_old", "count", "older than the first collected update"),
+    CounterInfo("snapshots_broken", "count", "the collected updates do not continue it"),
+    CounterInfo("objects", "count", "objects known in this session"),
+    CounterInfo("objects_full", "count", "messages of objects beyond the table's size"),
+    CounterInfo("stale", "count", "times that an object turned STALE"),
+    CounterInfo(
+        "recovered_chain", "count",
+        "times that one recovered by last_seqno, without a snapshot"),
+    CounterInfo("recovered_snapshot", "count", "times that one became LIVE by a snapshot"),
+    CounterInfo("updates", "count", "payloads decoded"),
+    CounterInfo("decode_refused", "count", "payloads that the verifier refused"),
+    CounterInfo("types_opaque", "count", "known types that are passed on undecoded"),
+    CounterInfo("types_unknown", "count", "union codes beyond the schema: passed on undecoded"),
+    CounterInfo("types_none", "count", "events without a value"),
+    CounterInfo("fields_unknown", "count", "fields beyond the schema: skipped"),
+    CounterInfo("channel_unexpected", "count", "a type on a channel where it is not expected"),
+    CounterInfo("truncated", "count", "strings or lists cut to their fixed layout"),
+    CounterInfo("names_full", "count", "names that the table had no room for"),
+    CounterInfo("stream_status", "count", "StreamStatus: consumed, never passed on"),
+    CounterInfo("records", "count", "records published"),
+    CounterInfo("record_bytes", "bytes", "bytes published, headers and padding included"),
+    CounterInfo("records_too_large", "count", "did not fit the ring's largest record: refused"),
+    CounterInfo("batches", "count", "receive calls that brought something"),
+    CounterInfo("cycles", "count", "turns of the loop"),
+    CounterInfo("cycle_longest_ns", "ns", "longest turn of the loop"),
+    CounterInfo("cycles_slow", "count", "turns longer than 1 ms"),
+)
+
+if len(VERDICTS) != VERDICT_COUNT:
+    raise ImportError(f"{VERDICT_COUNT} verdicts, but {len(VERDICTS)} labels")
+if len(LINE_COUNTERS) != LINE_COUNTER_COUNT:
+    raise ImportError(f"{LINE_COUNTER_COUNT} line counters, but {len(LINE_COUNTERS)} labels")
+if len(CHANNEL_COUNTERS) != CHANNEL_COUNTER_COUNT:
+    raise ImportError(
+        f"{CHANNEL_COUNTER_COUNT} channel counters, but {len(CHANNEL_COUNTERS)} labels")
+if len(FEED_COUNTERS) != FEED_COUNTER_COUNT:
+    raise ImportError(f"{FEED_COUNTER_COUNT} feed counters, but {len(FEED_COUNTERS)} labels")

@@ -1,0 +1,199 @@
+# The structs that more than one process, or more than one layer, sees. Nothing else defines
+# such a layout (market/updates.pxd does, for decoded payloads). Every offset is pinned by
+# tests/core/test_layout.py; numpy dtypes are made in layout.pyx from these structs.
+#
+# All integers are little-endian: udpfast refuses to be imported on a big-endian host.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+# --- limits of the wire (PROTOCOL 1) --------------------------------------------------------
+
+cdef enum:
+    FRAME_SIZE = 16
+    FRAGMENT_SIZE = 512          # payload of every fragment but the last
+    FRAGMENTS_MAX = 256
+    DATAGRAM_SIZE_MAX = 528      # FRAME_SIZE + FRAGMENT_SIZE
+    MESSAGE_SIZE_MAX = 131072    # FRAGMENTS_MAX * FRAGMENT_SIZE
+    LINES_MAX = 8                # redundant copies of one channel
+    RECORD_SIZE = 64             # the record header, one cache line
+    RECORD_ALIGN = 8
+
+cdef enum:  # Channel
+    CHANNEL_INCREMENTAL = 0
+    CHANNEL_SNAPSHOT = 1
+    CHANNEL_COUNT = 2
+
+cdef enum:  # Encoding
+    ENCODING_NATIVE = 1
+    ENCODING_FLATBUFFERS = 2
+
+# --- Frame: the 16-byte wire header ---------------------------------------------------------
+#
+#   0        1          2              3             4           6            8       12
+#   +--------+----------+--------------+-------------+-----------+------------+-------+------------+
+#   | control| fragment | fragment_max | object_type | object_id | session_id | seqno | last_seqno |
+#   +--------+----------+--------------+-------------+-----------+------------+-------+------------+
+#
+# control: bits 0-3 encoding, bit 4 snapshot, bits 5-7 unused (older revision: all encoding).
+
+cdef packed struct Frame:
+    uint8_t control
+    uint8_t fragment         # 0-based
+    uint8_t fragment_max     # 0-based: a message has fragment_max + 1 fragments
+    uint8_t object_type      # opaque, distinct per session; 0 is never gated, never cached
+    uint16_t object_id
+    uint16_t session_id
+    uint32_t seqno           # per channel; all fragments of a message share it; wraps to 0
+    uint32_t last_seqno      # last published incremental seqno of this object
+
+# --- Datagram: what net hands to feed -------------------------------------------------------
+
+cdef enum:  # DatagramFlag
+    DATAGRAM_TRUNCATED = 1       # the kernel had more bytes than the slot (MSG_TRUNC)
+    DATAGRAM_SENDER_REFUSED = 2  # its sender is not on the allow-list
+    DATAGRAM_NO_TIMESTAMP = 4    # received_ns is the loop's clock, not the kernel's
+
+cdef struct Datagram:
+    const uint8_t* data      # borrowed: valid until the batch is received into again
+    uint32_t size            # bytes at data
+    uint32_t flags           # DatagramFlag
+    int64_t received_ns      # UNIX ns: NIC, kernel or (flagged) the loop's own clock
+    uint8_t channel          # Channel
+    uint8_t line             # 0-based line of that channel
+
+# --- Kind and flags of a record -------------------------------------------------------------
+
+cdef enum:  # Kind
+    KIND_PAD = 1             # fills the end of the ring; readers never see it
+    KIND_MESSAGE = 2         # payload as published: whole message, undecoded
+    KIND_GAP = 3             # Gap: seqnos that will never be delivered; every object is in doubt
+    KIND_SESSION = 4         # Session: a new publisher session; forget everything of the old one
+    KIND_STALE = 5           # ObjectState: this object missed an update and waits for a snapshot
+    KIND_RECOVERED = 6       # ObjectState: this object is LIVE (again); its state is sound
+    KIND_CONNECTION = 7      # Connection: a channel fell silent, or spoke again
+    KIND_DISAGREEMENT = 8    # Disagreement: two lines brought different bytes for one fragment
+    KIND_RESTART = 9         # Restart: the ring has a new writer; treat as a new session
+    KIND_LAPPED = 10         # made by the reader: it missed records; never in a ring
+    KIND_BOOK = 16           # MarketByPriceUpdate
+    KIND_ORDERS = 17         # MarketByOrderUpdate
+    KIND_TOP_OF_BOOK = 18
+    KIND_TRADES = 19         # TradeSummary
+    KIND_STATISTICS = 20     # StatisticsUpdate
+    KIND_REFERENCE_DATA = 21
+    KIND_MARKET_STATUS = 22
+    KIND_GATEWAY_STATUS = 23
+    KIND_GATEWAY_SETTINGS = 24
+    KIND_EXTERNAL_LATENCY = 25
+    KIND_CUSTOM_METRICS = 26  # CustomMetricsUpdate
+
+cdef enum:  # RecordFlag
+    RECORD_SNAPSHOT = 1      # complete state of its object, not a change to it
+    RECORD_HEARTBEAT = 2     # a message without payload (window level only; not published)
+    RECORD_RELEASED = 4      # was collected while its object waited; applied after a snapshot
+    RECORD_TRUNCATED = 8     # a string or list did not fit its fixed layout and was cut (counted)
+    RECORD_NO_TIMESTAMP = 16  # received_ns is the loop's clock, not the kernel's or NIC's
+    RECORD_UNGATED = 32      # of a type without snapshots: delivered whatever its object's state
+
+# --- Record: a message at rest --------------------------------------------------------------
+#
+#    0           4      6       8          16      24            32             40        48
+#   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
+#   | length    | kind | flags | position | index | received_ns | published_ns | channel | frame |
+#   | 0: absent |      |       |  bytes   | count |             |              | line .. | 16 B  |
+#   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
+#   64: payload (length - 64 bytes), then padding to a multiple of 8
+#
+# The first 8 bytes are the commit word: stored last, with release; 0 means "not there yet".
+# The same bytes in ring, journal, replication and Spark.
+
+cdef packed struct Record:
+    int32_t length           # header + payload, without the padding to RECORD_ALIGN; > 0
+    uint16_t kind            # Kind
+    uint16_t flags           # RecordFlag
+    uint64_t position        # byte offset of this record in its log; only grows
+    uint64_t index           # ordinal of this record in its log; counts no padding
+    int64_t received_ns      # UNIX ns: first receipt of the message's first datagram
+    int64_t published_ns     # UNIX ns: the loop's clock when it handled the batch
+    uint8_t channel          # Channel
+    uint8_t line             # the line that brought the fragment which completed the message
+    uint16_t fragments       # datagrams that the message took, 1..256; 0 for our own records
+    uint32_t checksum        # CRC32C in a journal; 0 in a ring
+    Frame frame              # as published (first fragment), in little-endian
+
+# --- Message: what feed hands out, and agents turn into a Record ------------------------------
+
+cdef struct Message:
+    const uint8_t* payload   # borrowed: valid until the next call into the pipeline
+    uint32_t size            # bytes at payload
+    uint16_t kind            # KIND_MESSAGE, or GAP .. DISAGREEMENT with the payloads below
+    uint16_t flags           # RecordFlag
+    int64_t received_ns
+    Frame frame
+    uint8_t channel
+    uint8_t line
+    uint16_t fragments
+    uint64_t tag             # of its object: (exchange_id << 32) | symbol_id, 0 = not known yet
+
+# --- payloads of our own records --------------------------------------------------------------
+
+cdef enum:  # GapReason
+    GAP_COUNT = 1            # out_of_order_max_interval exceeded (on all live lines)
+    GAP_TIME = 2             # lost_packet_wait elapsed
+    GAP_WINDOW_FULL = 3      # the window or the slab could not hold more
+    GAP_FINISH = 4           # the input ended with holes open
+
+cdef packed struct Gap:      # 24 bytes
+    uint32_t first           # first lost seqno
+    uint32_t last            # last lost seqno (inclusive, serial arithmetic)
+    uint32_t count           # last - first + 1
+    uint32_t reason          # GapReason
+    int64_t waited_ns        # from the hole's first sight to the decision
+
+cdef enum:  # SessionReason
+    SESSION_FIRST = 1        # the first session seen
+    SESSION_NEW_ID = 2       # another session_id was adopted
+    SESSION_SAME_ID = 3      # the publisher restarted and drew the same id
+
+cdef packed struct Session:  # 16 bytes
+    uint16_t old_id          # 0 with SESSION_FIRST
+    uint16_t new_id
+    uint32_t reason          # SessionReason
+    uint32_t discarded       # messages of the old session that were pending (both channels)
+    uint32_t first_seqno     # of the new session, as first seen
+
+cdef enum:  # ObjectStatus
+    OBJECT_WAITING = 0       # nothing sound yet: collecting, waiting for a snapshot
+    OBJECT_LIVE = 1
+    OBJECT_UNKNOWN = 2       # a gap happened; its next update decides between LIVE and STALE
+    OBJECT_STALE = 3         # an update was lost: collecting, waiting for a snapshot
+
+cdef packed struct ObjectState:  # 24 bytes
+    uint8_t object_type
+    uint8_t status           # ObjectStatus
+    uint16_t object_id
+    uint32_t applied_seqno   # last incremental seqno contained in the object's state
+    uint32_t exchange_id     # interned name, 0 = not known yet
+    uint32_t symbol_id
+    uint64_t reserved
+
+cdef enum:  # ConnectionStatus  # Roq's ConnectionStatus numbers
+    CONNECTION_DISCONNECTED = 1
+    CONNECTION_READY = 5
+
+cdef packed struct Connection:  # 16 bytes
+    uint32_t status          # ConnectionStatus
+    uint32_t reserved
+    int64_t silent_ns        # how long nothing had arrived
+
+cdef packed struct Disagreement:  # 16 bytes
+    uint32_t seqno
+    uint8_t fragment
+    uint8_t line_first       # the line whose bytes were used
+    uint8_t line_other
+    uint8_t reserved
+    uint32_t hash_first      # CRC32C of the datagrams
+    uint32_t hash_other
+
+cdef packed struct Restart:  # 16 bytes
+    uint64_t epoch           # of the new writer; grows by 1 with each
+    int64_t restarted_ns     # UNIX ns

@@ -1,0 +1,97 @@
+import enum
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "CONNECTION",
+    "CONTROL_DTYPES",
+    "DISAGREEMENT",
+    "FRAME",
+    "GAP",
+    "OBJECT_STATE",
+    "RECORD",
+    "RESTART",
+    "SESSION",
+    "Channel",
+    "ConnectionStatus",
+    "Encoding",
+    "GapReason",
+    "Kind",
+    "ObjectStatus",
+    "RecordFlag",
+    "SessionReason",
+    "layout_hash",
+]
+
+class Channel(enum.IntEnum):
+    INCREMENTAL = 0
+    SNAPSHOT = 1
+
+class Encoding(enum.IntEnum):
+    NATIVE = 1
+    FLATBUFFERS = 2
+
+class Kind(enum.IntEnum):
+    PAD = 1
+    MESSAGE = 2
+    GAP = 3
+    SESSION = 4
+    STALE = 5
+    RECOVERED = 6
+    CONNECTION = 7
+    DISAGREEMENT = 8
+    RESTART = 9
+    LAPPED = 10
+    BOOK = 16
+    ORDERS = 17
+    TOP_OF_BOOK = 18
+    TRADES = 19
+    STATISTICS = 20
+    REFERENCE_DATA = 21
+    MARKET_STATUS = 22
+    GATEWAY_STATUS = 23
+    GATEWAY_SETTINGS = 24
+    EXTERNAL_LATENCY = 25
+    CUSTOM_METRICS = 26
+
+class RecordFlag(enum.IntFlag):
+    SNAPSHOT = 1
+    HEARTBEAT = 2
+    RELEASED = 4
+    TRUNCATED = 8
+    NO_TIMESTAMP = 16
+    UNGATED = 32
+
+class GapReason(enum.IntEnum):
+    COUNT = 1
+    TIME = 2
+    WINDOW_FULL = 3
+    FINISH = 4
+
+class SessionReason(enum.IntEnum):
+    FIRST = 1
+    NEW_ID = 2
+    SAME_ID = 3
+
+class ObjectStatus(enum.IntEnum):
+    WAITING = 0
+    LIVE = 1
+    UNKNOWN = 2
+    STALE = 3
+
+class ConnectionStatus(enum.IntEnum):
+    DISCONNECTED = 1
+    READY = 5
+
+FRAME: np.dtype[np.void]
+RECORD: np.dtype[np.void]
+GAP: np.dtype[np.void]
+SESSION: np.dtype[np.void]
+OBJECT_STATE: np.dtype[np.void]
+CONNECTION: np.dtype[np.void]
+DISAGREEMENT: np.dtype[np.void]
+RESTART: np.dtype[np.void]
+CONTROL_DTYPES: dict[Kind, np.dtype[np.void]]
+
+def layout_hash(*dtypes: np.dtype[Any]) -> int: ...

@@ -1,0 +1,204 @@
+"""The shared layouts as Python sees them: enums, numpy dtypes, and the hash that regions carry."""
+
+import enum
+import hashlib
+import sys
+
+import numpy as np
+
+__all__ = [
+    "CONNECTION",
+    "CONTROL_DTYPES",
+    "DISAGREEMENT",
+    "FRAME",
+    "GAP",
+    "OBJECT_STATE",
+    "RECORD",
+    "RESTART",
+    "SESSION",
+    "Channel",
+    "ConnectionStatus",
+    "Encoding",
+    "GapReason",
+    "Kind",
+    "ObjectStatus",
+    "RecordFlag",
+    "SessionReason",
+    "layout_hash",
+]
+
+if sys.byteorder != "little":
+    raise ImportError("udpfast needs a little-endian host: its layouts are read in place")
+
+
+class Channel(enum.IntEnum):
+    """The two channels of a feed (PROTOCOL 1)."""
+
+    INCREMENTAL = CHANNEL_INCREMENTAL
+    SNAPSHOT = CHANNEL_SNAPSHOT
+
+
+class Encoding(enum.IntEnum):
+    """Payload encodings that the wire names (PROTOCOL 1)."""
+
+    NATIVE = ENCODING_NATIVE
+    FLATBUFFERS = ENCODING_FLATBUFFERS
+
+
+class Kind(enum.IntEnum):
+    """What a record is: a doubt or an event of the feed (below 16), or a decoded update."""
+
+    PAD = KIND_PAD
+    MESSAGE = KIND_MESSAGE
+    GAP = KIND_GAP
+    SESSION = KIND_SESSION
+    STALE = KIND_STALE
+    RECOVERED = KIND_RECOVERED
+    CONNECTION = KIND_CONNECTION
+    DISAGREEMENT = KIND_DISAGREEMENT
+    RESTART = KIND_RESTART
+    LAPPED = KIND_LAPPED
+    BOOK = KIND_BOOK
+    ORDERS = KIND_ORDERS
+    TOP_OF_BOOK = KIND_TOP_OF_BOOK
+    TRADES = KIND_TRADES
+    STATISTICS = KIND_STATISTICS
+    REFERENCE_DATA = KIND_REFERENCE_DATA
+    MARKET_STATUS = KIND_MARKET_STATUS
+    GATEWAY_STATUS = KIND_GATEWAY_STATUS
+    GATEWAY_SETTINGS = KIND_GATEWAY_SETTINGS
+    EXTERNAL_LATENCY = KIND_EXTERNAL_LATENCY
+    CUSTOM_METRICS = KIND_CUSTOM_METRICS
+
+
+class RecordFlag(enum.IntFlag):
+    """Bits of a record's `flags`."""
+
+    SNAPSHOT = RECORD_SNAPSHOT
+    HEARTBEAT = RECORD_HEARTBEAT
+    RELEASED = RECORD_RELEASED
+    TRUNCATED = RECORD_TRUNCATED
+    NO_TIMESTAMP = RECORD_NO_TIMESTAMP
+    UNGATED = RECORD_UNGATED
+
+
+class GapReason(enum.IntEnum):
+    """Which criterion declared the missing seqnos lost (PROTOCOL 2)."""
+
+    COUNT = GAP_COUNT
+    TIME = GAP_TIME
+    WINDOW_FULL = GAP_WINDOW_FULL
+    FINISH = GAP_FINISH
+
+
+class SessionReason(enum.IntEnum):
+    """Why a session began (PROTOCOL 3)."""
+
+    FIRST = SESSION_FIRST
+    NEW_ID = SESSION_NEW_ID
+    SAME_ID = SESSION_SAME_ID
+
+
+class ObjectStatus(enum.IntEnum):
+    """How far an object's state can be trusted (PROTOCOL 4)."""
+
+    WAITING = OBJECT_WAITING
+    LIVE = OBJECT_LIVE
+    UNKNOWN = OBJECT_UNKNOWN
+    STALE = OBJECT_STALE
+
+
+class ConnectionStatus(enum.IntEnum):
+    """Whether a channel speaks (PROTOCOL 4, inactivity)."""
+
+    DISCONNECTED = CONNECTION_DISCONNECTED
+    READY = CONNECTION_READY
+
+
+#: The 16-byte wire header.
+FRAME = np.dtype([
+    ("control", "u1"), ("fragment", "u1"), ("fragment_max", "u1"), ("object_type", "u1"),
+    ("object_id", "<u2"), ("session_id", "<u2"), ("seqno", "<u4"), ("last_seqno", "<u4"),
+])
+
+#: The 64-byte record header: ours, then the publisher's frame. The frame's fields are flat,
+#: so that `headers["seqno"]` is a column.
+RECORD = np.dtype([
+    ("length", "<i4"), ("kind", "<u2"), ("flags", "<u2"), ("position", "<u8"), ("index", "<u8"),
+    ("received_ns", "<i8"), ("published_ns", "<i8"), ("channel", "u1"), ("line", "u1"),
+    ("fragments", "<u2"), ("checksum", "<u4"), *((name, FRAME[name]) for name in FRAME.names),
+])
+
+#: Payload of `Kind.GAP`.
+GAP = np.dtype([
+    ("first", "<u4"), ("last", "<u4"), ("count", "<u4"), ("reason", "<u4"), ("waited_ns", "<i8"),
+])
+
+#: Payload of `Kind.SESSION`.
+SESSION = np.dtype([
+    ("old_id", "<u2"), ("new_id", "<u2"), ("reason", "<u4"), ("discarded", "<u4"),
+    ("first_seqno", "<u4"),
+])
+
+#: Payload of `Kind.STALE` and `Kind.RECOVERED`.
+OBJECT_STATE = np.dtype([
+    ("object_type", "u1"), ("status", "u1"), ("object_id", "<u2"), ("applied_seqno", "<u4"),
+    ("exchange_id", "<u4"), ("symbol_id", "<u4"), ("reserved", "<u8"),
+])
+
+#: Payload of `Kind.CONNECTION`.
+CONNECTION = np.dtype([("status", "<u4"), ("reserved", "<u4"), ("silent_ns", "<i8")])
+
+#: Payload of `Kind.DISAGREEMENT`.
+DISAGREEMENT = np.dtype([
+    ("seqno", "<u4"), ("fragment", "u1"), ("line_first", "u1"), ("line_other", "u1"),
+    ("reserved", "u1"), ("hash_first", "<u4"), ("hash_other", "<u4"),
+])
+
+#: Payload of `Kind.RESTART`.
+RESTART = np.dtype([("epoch", "<u8"), ("restarted_ns", "<i8")])
+
+#: The payload dtype of each kind below 16 that has one.
+CONTROL_DTYPES = {
+    Kind.GAP: GAP,
+    Kind.SESSION: SESSION,
+    Kind.STALE: OBJECT_STATE,
+    Kind.RECOVERED: OBJECT_STATE,
+    Kind.CONNECTION: CONNECTION,
+    Kind.DISAGREEMENT: DISAGREEMENT,
+    Kind.RESTART: RESTART,
+}
+
+_STRUCT_SIZES = {
+    "Frame": (sizeof(Frame), FRAME),
+    "Record": (sizeof(Record), RECORD),
+    "Gap": (sizeof(Gap), GAP),
+    "Session": (sizeof(Session), SESSION),
+    "ObjectState": (sizeof(ObjectState), OBJECT_STATE),
+    "Connection": (sizeof(Connection), CONNECTION),
+    "Disagreement": (sizeof(Disagreement), DISAGREEMENT),
+    "Restart": (sizeof(Restart), RESTART),
+}
+for _name, (_size, _dtype) in _STRUCT_SIZES.items():
+    if _size != _dtype.itemsize:
+        raise ImportError(f"struct {_name} has {_size} bytes, its dtype {_dtype.itemsize}")
+if sizeof(Frame) != FRAME_SIZE or sizeof(Record) != RECORD_SIZE:
+    raise ImportError("FRAME_SIZE or RECORD_SIZE is not the size of its struct")
+
+
+def layout_hash(*dtypes: np.dtype) -> int:
+    """Return a 64-bit hash of field names, types and offsets.
+
+    Two processes whose hashes differ must not share a region: regions carry the hash, and
+    attaching compares it.
+
+    Parameters
+    ----------
+    *dtypes : numpy.dtype
+        Structured dtypes, in an order that is part of the hash.
+    """
+    text = ";".join(
+        ",".join(f"{name}:{dtype.fields[name][0].str}@{dtype.fields[name][1]}"
+                 for name in dtype.names) + f"={dtype.itemsize}"
+        for dtype in dtypes)
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little")

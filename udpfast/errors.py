@@ -1,0 +1,37 @@
+"""The exceptions of udpfast: one root, so that a caller can catch them all."""
+
+__all__ = [
+    "ConfigError",
+    "FormatError",
+    "RegionError",
+    "RingClosedError",
+    "UdpfastError",
+    "WriterExistsError",
+]
+
+
+class UdpfastError(Exception):
+    """The root of every exception that udpfast raises by name.
+
+    Errors of the operating system stay `OSError` (see `core.oserr`): the errno says more.
+    """
+
+
+class ConfigError(UdpfastError, ValueError):
+    """A setting is unknown or wrong; names file, key, what was expected and what was found."""
+
+
+class FormatError(UdpfastError, ValueError):
+    """Bytes that are not what they should be: a file, a capture, a region of another layout."""
+
+
+class RegionError(FormatError):
+    """A shared-memory file was refused: wrong magic, version, layout, size, owner or mode."""
+
+
+class RingClosedError(UdpfastError):
+    """The ring's writer closed it, and nothing more will come."""
+
+
+class WriterExistsError(UdpfastError):
+    """Another live process already writes this region: one writer per thing."""
