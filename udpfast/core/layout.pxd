@@ -116,7 +116,7 @@ cdef packed struct Record:
     int64_t published_ns     # UNIX ns: the loop's clock when it handled the batch
     uint8_t channel          # Channel
     uint8_t line             # the line that brought the fragment which completed the message
-    uint16_t fragments       # datagrams that the message took, 1..256; 0 for our own records
+    uint16_t message_type    # union code of the event, as published; 0 for our own records
     uint32_t checksum        # CRC32C in a journal; 0 in a ring
     Frame frame              # as published (first fragment), in little-endian
 

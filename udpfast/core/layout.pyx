@@ -126,7 +126,7 @@ FRAME = np.dtype([
 RECORD = np.dtype([
     ("length", "<i4"), ("kind", "<u2"), ("flags", "<u2"), ("position", "<u8"), ("index", "<u8"),
     ("received_ns", "<i8"), ("published_ns", "<i8"), ("channel", "u1"), ("line", "u1"),
-    ("fragments", "<u2"), ("checksum", "<u4"), *((name, FRAME[name]) for name in FRAME.names),
+    ("message_type", "<u2"), ("checksum", "<u4"), *((name, FRAME[name]) for name in FRAME.names),
 ])
 
 #: Payload of `Kind.GAP`.

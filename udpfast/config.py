@@ -1,0 +1,410 @@
+"""One TOML file per feed or publisher, as frozen structs: every default with its unit and reason.
+
+A wrong key, type or value raises `ConfigError` that names the file, the key, what was expected
+and what was found. `describe` lists every key with its value and the reason for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from udpfast.errors import ConfigError
+
+__all__ = [
+    "ChannelConfig",
+    "Destination",
+    "FeedConfig",
+    "LineConfig",
+    "PublishConfig",
+    "Setting",
+    "describe",
+    "load_feed",
+    "load_publish",
+    "parse_feed",
+    "parse_publish",
+]
+
+Revision = Literal["current", "legacy"]
+ByteOrder = Literal["little", "big"]
+EncodingName = Literal["native", "flatbuffers"]
+Idle = Literal["spin", "yield", "backoff", "sleep"]
+Core = Annotated[int, Meta(ge=0)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
+PowerOfTwo = Annotated[int, Meta(ge=16, le=1 << 40)]
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The common settings of every table: immutable, named fields only, no unknown keys."""
+
+
+class LineConfig(Struct, frozen=True):
+    """One redundant copy of a channel: a socket."""
+
+    name: Annotated[Name, Meta(description="how counters and records name this line")]
+    address: Annotated[str, Meta(description="ip:port to bind; a multicast group is joined")]
+    interface: Annotated[
+        str, Meta(description="name or address of the interface for a multicast join; "
+                              "empty: the kernel's choice")] = ""
+    source: Annotated[
+        str, Meta(description="join this sender only (source-specific multicast); "
+                              "empty: any source")] = ""
+    senders: Annotated[
+        tuple[str, ...], Meta(description="allow-list of ip or ip:port; empty: everyone")] = ()
+
+
+class ChannelConfig(Struct, frozen=True):
+    """One of the two channels of a feed: its lines."""
+
+    lines: Annotated[
+        tuple[LineConfig, ...],
+        Meta(max_length=8, description="the channel's redundant lines, fastest first")] = ()
+
+
+class WireConfig(Struct, frozen=True):
+    """How the publisher writes its frames (PROTOCOL 1)."""
+
+    revision: Annotated[
+        Revision, Meta(description="header revision; legacy has no snapshot bit")] = "current"
+    byteorder: Annotated[
+        ByteOrder, Meta(description="little is what known publishers write")] = "little"
+    encodings: Annotated[
+        tuple[EncodingName, ...],
+        Meta(description="payload encodings to accept; others are refused and counted")] = (
+            "native", "flatbuffers")
+
+
+class WindowConfig(Struct, frozen=True):
+    """Arbitration, reorder and gap detection of each channel (PROTOCOL 2)."""
+
+    size: Annotated[
+        PowerOfTwo, Meta(description="messages; 8192 holds a 5 ms skew between lines at "
+                                     "1 M messages/s")] = 8192
+    out_of_order_max_interval: Annotated[
+        int, Meta(ge=0, description="messages; an arrival further ahead than this declares the "
+                                    "hole lost; 0: the window's size")] = 0
+    lost_packet_wait_us: Annotated[
+        int, Meta(ge=1, le=60_000_000,
+                  description="us; a hole older than this is declared lost")] = 5_000
+    on_gap: Annotated[
+        Literal["keep_all", "latest_run"],
+        Meta(description="keep_all delivers everything received; latest_run only the newest "
+                         "contiguous run")] = "keep_all"
+    slab_cells: Annotated[
+        int, Meta(ge=256, le=1 << 22,
+                  description="datagram-sized cells per channel for early and fragmented "
+                              "messages; 256 hold the largest message")] = 16_384
+
+
+class SessionConfig(Struct, frozen=True):
+    """When another session id is believed (PROTOCOL 3)."""
+
+    adopt_datagrams: Annotated[
+        int, Meta(ge=1, le=64, description="datagrams in a row on one line before a new id is "
+                                           "believed; 1: at once")] = 2
+    stale_grace_s: Annotated[
+        float, Meta(ge=0, le=86_400.0,
+                    description="s; how long an id that is over stays refused")] = 600.0
+    restart_datagrams: Annotated[
+        int, Meta(ge=0, le=1024, description="backward datagrams in a row that prove a restart "
+                                             "under the same id; 0: never")] = 32
+    inactivity_timeout_ms: Annotated[
+        int, Meta(ge=1, le=86_400_000,
+                  description="ms; a channel silent for this long is DISCONNECTED")] = 10_000
+
+
+class ObjectsConfig(Struct, frozen=True):
+    """Snapshot and incremental synchronisation (PROTOCOL 4)."""
+
+    max: Annotated[
+        int, Meta(ge=16, le=1 << 24,
+                  description="objects of one session; further ones are counted, not served"),
+    ] = 65_536
+    collect_messages: Annotated[
+        int, Meta(ge=1, le=1 << 20,
+                  description="updates kept for one object while it waits for a snapshot")] = 4096
+    collect_bytes: Annotated[
+        int, Meta(ge=1 << 16, le=1 << 34,
+                  description="bytes kept for all waiting objects together")] = 1 << 26
+    status_mask: Annotated[
+        int, Meta(ge=0, le=(1 << 63) - 1,
+                  description="bits of GatewayStatus.supported that this feed really carries; "
+                              "255 is all market data")] = 0xFF
+
+
+class ReceiveConfig(Struct, frozen=True):
+    """Socket options of every line."""
+
+    rcvbuf_bytes: Annotated[
+        int, Meta(ge=4096, le=1 << 31,
+                  description="bytes of kernel buffer to ask for; bridges stalls of the loop"),
+    ] = 1 << 26
+    busy_poll_us: Annotated[
+        int, Meta(ge=0, le=100_000,
+                  description="us of SO_BUSY_POLL; 0: off")] = 0
+    timestamps: Annotated[
+        Literal["auto", "hardware", "kernel", "none"],
+        Meta(description="receive stamps: auto takes the NIC's where offered, else the "
+                         "kernel's")] = "auto"
+    batch: Annotated[
+        int, Meta(ge=1, le=1024,
+                  description="datagrams per receive call; measured best at 32 to 64")] = 64
+
+
+class RingConfig(Struct, frozen=True):
+    """What strategies read."""
+
+    capacity_bytes: Annotated[
+        PowerOfTwo, Meta(description="bytes, a power of two; how far a reader may fall behind "
+                                     "before it is lapped")] = 1 << 26
+    carry: Annotated[
+        Literal["updates", "messages", "both"],
+        Meta(description="decoded updates, payloads as published, or both")] = "updates"
+    names: Annotated[
+        int, Meta(ge=16, le=1 << 22,
+                  description="distinct exchange and symbol names")] = 65_536
+
+
+class AgentConfig(Struct, frozen=True):
+    """The thread that runs the loop."""
+
+    core: Annotated[
+        Core | None, Meta(description="processor to pin the loop to; absent: unpinned")] = None
+    idle: Annotated[
+        Idle, Meta(description="what the loop does when nothing came; spin is fastest and takes "
+                               "a whole core")] = "backoff"
+    fifo_priority: Annotated[
+        int, Meta(ge=0, le=99, description="SCHED_FIFO priority; 0: ordinary scheduling")] = 0
+    lock_memory: Annotated[
+        bool, Meta(description="mlockall, so that the loop never waits for a page")] = False
+    strict: Annotated[
+        bool, Meta(description="refuse to start when pinning, priority, locking or a socket "
+                               "option is denied, instead of saying so and going on")] = False
+
+
+class FeedConfig(Struct, frozen=True):
+    """Everything a `Subscriber` needs to know about one feed."""
+
+    name: Annotated[Name, Meta(description="the instance's name: Reader(\"ring:NAME\")")]
+    incremental: ChannelConfig
+    snapshot: ChannelConfig = ChannelConfig()
+    wire: WireConfig = WireConfig()
+    window: WindowConfig = WindowConfig()
+    session: SessionConfig = SessionConfig()
+    objects: ObjectsConfig = ObjectsConfig()
+    receive: ReceiveConfig = ReceiveConfig()
+    ring: RingConfig = RingConfig()
+    agent: AgentConfig = AgentConfig()
+
+
+class Destination(Struct, frozen=True):
+    """One line that a publisher sends a channel to."""
+
+    address: Annotated[str, Meta(description="ip:port to send to")]
+    interface: Annotated[
+        str, Meta(description="interface for multicast; empty: the kernel's choice")] = ""
+    ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
+    loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
+
+
+class PublishConfig(Struct, frozen=True):
+    """Everything a `Publisher` needs to know (PROTOCOL 5)."""
+
+    incremental: Annotated[
+        tuple[Destination, ...],
+        Meta(min_length=1, max_length=8, description="destinations of the incremental channel")]
+    snapshot: Annotated[
+        tuple[Destination, ...],
+        Meta(max_length=8, description="destinations of the snapshot channel")] = ()
+    session_id: Annotated[
+        int, Meta(ge=-1, le=65_535, description="-1: drawn at random at start")] = -1
+    first_seqno: Annotated[
+        int, Meta(ge=0, lt=1 << 32, description="the first number of both channels")] = 1
+    heartbeat_interval_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000,
+                  description="ms of silence after which a heartbeat is sent")] = 1_000
+    snapshot_interval_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000,
+                  description="ms between the beginnings of two snapshot cycles")] = 1_000
+    snapshot_rate_per_s: Annotated[
+        int, Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
+    ] = 50_000
+    wire: WireConfig = WireConfig()
+
+
+class Setting(NamedTuple):
+    """One key of a resolved configuration."""
+
+    key: str
+    value: Any
+    is_default: bool
+    reason: str
+
+
+def load_feed(path: str | Path) -> FeedConfig:
+    """Read a feed's TOML file.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    ConfigError
+        The file is missing, is not TOML, or a key, type or value is wrong.
+    """
+    return parse_feed(_read(path), where=str(path))
+
+
+def load_publish(path: str | Path) -> PublishConfig:
+    """Read a publisher's TOML file; errors as in `load_feed`."""
+    return parse_publish(_read(path), where=str(path))
+
+
+def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig:
+    """Check the tables of a feed's configuration, as TOML or a program gives them.
+
+    Parameters
+    ----------
+    tables : mapping
+        Keys as in the TOML file.
+    where : str
+        Named in error messages.
+    """
+    config: FeedConfig = _convert(tables, FeedConfig, where)
+    _check_power_of_two(where, "window.size", config.window.size)
+    _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
+    if config.ring.capacity_bytes < 1 << 22:
+        raise ConfigError(f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "
+                          f"the largest message must fit), found {config.ring.capacity_bytes}")
+    if config.window.out_of_order_max_interval > config.window.size:
+        raise ConfigError(
+            f"{where}: window.out_of_order_max_interval: expected at most window.size "
+            f"({config.window.size}), found {config.window.out_of_order_max_interval}")
+    if not config.incremental.lines:
+        raise ConfigError(f"{where}: incremental.lines: expected at least one line, found none")
+    for channel in ("incremental", "snapshot"):
+        names = [line.name for line in getattr(config, channel).lines]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ConfigError(f"{where}: {channel}.lines: expected distinct names, "
+                              f"found {twice[0]!r} twice")
+        for index, line in enumerate(getattr(config, channel).lines):
+            _check_address(where, f"{channel}.lines[{index}].address", line.address)
+    return config
+
+
+def parse_publish(tables: Mapping[str, Any], where: str = "settings") -> PublishConfig:
+    """Check the tables of a publisher's configuration; see `parse_feed`."""
+    config: PublishConfig = _convert(tables, PublishConfig, where)
+    for channel in ("incremental", "snapshot"):
+        for index, destination in enumerate(getattr(config, channel)):
+            _check_address(where, f"{channel}[{index}].address", destination.address)
+    return config
+
+
+def describe(config: FeedConfig | PublishConfig) -> Iterator[Setting]:
+    """List every key of a configuration with its value and the reason for it.
+
+    Yields
+    ------
+    Setting
+        In the order of the documentation; `is_default` tells whether the value is the default.
+    """
+    yield from _describe(config, "")
+
+
+def _describe(node: Struct, prefix: str) -> Iterator[Setting]:
+    for field in msgspec.structs.fields(node):
+        value = getattr(node, field.name)
+        key = f"{prefix}{field.name}"
+        if isinstance(value, Struct):
+            yield from _describe(value, f"{key}.")
+        elif isinstance(value, tuple) and value and isinstance(value[0], Struct):
+            for index, item in enumerate(value):
+                yield from _describe(item, f"{key}[{index}].")
+        else:
+            yield Setting(key, value, value == field.default, _reason(field.type))
+
+
+def _reason(annotation: Any) -> str:
+    # The outermost Meta carries the description; inner ones belong to reused types.
+    for meta in reversed(getattr(annotation, "__metadata__", ())):
+        if isinstance(meta, Meta) and meta.description:
+            return meta.description
+    return ""
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: expected a TOML file, found none") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected TOML, found an error: {error}") from None
+
+
+def _convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
+    try:
+        return msgspec.convert(dict(tables), target)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {_explain(str(error), tables, target)}") from None
+
+
+def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
+    text, _, location = message.partition(" - at `$")
+    key = location.rstrip("`").lstrip(".")
+    unknown = re.match(r"Object contains unknown field `(.*)`", text)
+    if unknown:
+        name = unknown.group(1)
+        close = difflib.get_close_matches(name, _known_keys(target), n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        table = f"[{key}]" if key else "the file"
+        return f"{f'{key}.' if key else ''}{name}: expected a key of {table}, found an unknown one{hint}"
+    missing = re.match(r"Object missing required field `(.*)`", text)
+    if missing:
+        return f"{f'{key}.' if key else ''}{missing.group(1)}: expected a value, found none"
+    expected = text.partition(", got ")[0].removeprefix("Expected ")
+    if text.startswith("Invalid enum value"):
+        expected = "one of the documented names"
+    return f"{key}: expected {expected}, found {_lookup(tables, key)!r}"
+
+
+def _known_keys(target: Any) -> list[str]:
+    keys: list[str] = []
+    for field in msgspec.structs.fields(target):
+        keys.append(field.name)
+        for inner in (field.type, *getattr(field.type, "__args__", ())):
+            if isinstance(inner, type) and issubclass(inner, Struct):
+                keys += _known_keys(inner)
+    return keys + [field.name for field in msgspec.structs.fields(LineConfig)]
+
+
+def _lookup(tables: Any, key: str) -> Any:
+    node = tables
+    for step in re.findall(r"[^.\[\]]+", key):
+        try:
+            node = node[int(step)] if isinstance(node, list | tuple) else node[step]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return node
+
+
+def _check_power_of_two(where: str, key: str, value: int) -> None:
+    if value & (value - 1):
+        raise ConfigError(f"{where}: {key}: expected a power of two, found {value}")
+
+
+def _check_address(where: str, key: str, value: str) -> None:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isascii() or not port.isdigit() \
+            or not 0 <= int(port) <= 65_535:
+        raise ConfigError(f"{where}: {key}: expected ip:port, found {value!r}")
