@@ -1,0 +1,41 @@
+# Whatever owns a thread is an agent. One shape for everything that runs:
+#
+#    while not stopped:
+#        work_count = agent.do_work(now_ns)      # bounded work, never blocks
+#        idle_step(&idle, work_count)            # spin, yield or sleep when there was none
+#        now_ns = clock_monotonic_ns()           # the only clock read of the turn
+
+from libc.stdint cimport int64_t, uint64_t
+from udpfast.core.idle cimport Idle
+
+cdef enum:
+    AGENTS_MAX = 8                # agents on one thread: each one's turn waits for all the others'
+    CYCLE_SLOW_NS = 1_000_000     # a longer turn is counted as slow: a feed's buffers feel it
+    # What do_work returns when there is nothing left to do, ever: the runner ends without error.
+    # Far from every -errno (the kernel's largest is 4095).
+    AGENT_DONE = -1_000_000
+
+cdef class Agent:
+    cdef readonly str role
+    cdef object failure           # an exception that do_work met, for join() to raise
+    cdef int do_work(self, int64_t now_ns) noexcept nogil
+
+cdef class AgentRunner:
+    cdef readonly tuple agents
+    cdef readonly tuple grants
+    cdef object _settings
+    cdef object _thread
+    cdef object _settled
+    cdef object _failure
+    cdef bint _began              # every on_start returned
+    cdef void* _borrowed[AGENTS_MAX]    # of `agents`, so that the loop touches no reference count
+    cdef int _count
+    cdef int _failed                    # which agent ended the loop
+    cdef Idle _idle
+    cdef uint64_t _stopped              # written by any thread, read by the loop once per turn
+    cdef int64_t _own[3]                # the statistics, unless count_into gave other slots
+    cdef int64_t* _cycles
+    cdef int64_t* _longest_ns
+    cdef int64_t* _slow
+    cdef void count_into(self, int64_t* cycles, int64_t* longest_ns, int64_t* slow) noexcept
+    cdef int _loop(self) noexcept nogil

@@ -1,0 +1,307 @@
+"""Agents and the thread that runs them."""
+
+import os
+import threading
+from dataclasses import dataclass
+
+import cython
+
+from udpfast.core.atomics cimport counter_add, load_acquire, store_release
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset, idle_step
+from udpfast.core.linux cimport ECANCELED, memory_lock, thread_name, thread_timer_slack
+from udpfast.core.oserr cimport check
+
+from udpfast.core.idle import idle_strategy
+from udpfast.errors import ConfigError
+
+__all__ = ["Agent", "AgentRunner", "CallableAgent", "Grant"]
+
+
+cdef class Agent:
+    """Something that works in turns; subclass it in Cython and override `do_work`.
+
+    Parameters
+    ----------
+    role : str
+        What it does, in a word or two: the name of its thread and of its errors.
+    """
+
+    def __init__(self, role: str):
+        self.role = role
+
+    cdef int do_work(self, int64_t now_ns) noexcept nogil:
+        # A bounded amount of work, without blocking. Returns how much was done (0: nothing),
+        # AGENT_DONE, or -errno, which ends the runner; join() raises it.
+        return AGENT_DONE
+
+    def on_start(self) -> None:
+        """Prepare, in the agent's own thread and with the GIL; what it raises, `start` raises."""
+
+    def on_stop(self) -> None:
+        """Tidy up, in the agent's own thread and with the GIL; called whenever it was started."""
+
+
+@cython.final
+cdef class CallableAgent(Agent):
+    """An agent whose work is a Python function: takes the GIL at each turn.
+
+    Parameters
+    ----------
+    role : str
+        What it does, in a word or two.
+    work : callable
+        Called with `now_ns`; returns how much it did (0: nothing), or None when all is done.
+    """
+
+    cdef object _work
+
+    def __init__(self, role: str, work):
+        super().__init__(role)
+        self._work = work
+
+    cdef int do_work(self, int64_t now_ns) noexcept nogil:
+        with gil:
+            try:
+                count = self._work(now_ns)
+                return AGENT_DONE if count is None else count
+            except BaseException as failure:
+                self.failure = failure
+                return -ECANCELED
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a runner asked the operating system for, and whether it got it.
+
+    Attributes
+    ----------
+    name : str
+        "core", "fifo_priority" or "lock_memory".
+    asked : str
+        What was asked for.
+    granted : bool
+        Whether it was given.
+    reason : str
+        Why not; empty if granted.
+    """
+
+    name: str
+    asked: str
+    granted: bool
+    reason: str
+
+
+@cython.final
+cdef class AgentRunner:
+    """One thread that runs agents in turns, without the GIL, until it is stopped.
+
+    Parameters
+    ----------
+    agents : Agent or sequence of Agent
+        Run in this order at every turn, on one thread.
+    core : int, optional
+        The core to pin the thread to.
+    idle : str or IdleStrategy
+        What to do when a turn brought no work.
+    fifo_priority : int, optional
+        Run with SCHED_FIFO at this priority (1 to 99).
+    lock_memory : bool
+        Lock all pages of this process into memory.
+    strict : bool
+        Raise if one of these is denied; otherwise it is noted in `grants`, and the runner goes on.
+
+    Notes
+    -----
+    Signals are the main thread's business: Python handles them there and calls `stop`. So a main
+    thread should `start` and `join`, not `run`.
+    """
+
+    def __init__(self, agents, *, core=None, idle="backoff", fifo_priority=None,
+                 bint lock_memory=False, bint strict=False):
+        self.agents = (agents,) if isinstance(agents, Agent) else tuple(agents)
+        if not 1 <= len(self.agents) <= AGENTS_MAX:
+            raise ConfigError(f"a runner takes 1 to {AGENTS_MAX} agents, was {len(self.agents)}")
+        for self._count, agent in enumerate(self.agents, 1):
+            if not isinstance(agent, Agent):
+                raise TypeError(f"a runner takes Agents, was {type(agent).__name__}")
+            self._borrowed[self._count - 1] = <void*>agent
+        self.grants = ()
+        self._settings = (core, fifo_priority, lock_memory, strict)
+        self._settled = threading.Event()
+        idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
+        self.count_into(&self._own[0], &self._own[1], &self._own[2])
+
+    cdef void count_into(self, int64_t* cycles, int64_t* longest_ns, int64_t* slow) noexcept:
+        # Keep the statistics in these counter slots, which must outlive the runner.
+        self._cycles = cycles
+        self._longest_ns = longest_ns
+        self._slow = slow
+
+    def start(self) -> None:
+        """Start the thread; returns when every agent's `on_start` has returned.
+
+        Raises
+        ------
+        Exception
+            What an `on_start` raised; with `strict`, `PermissionError` and the like.
+        RuntimeError
+            If it was started before.
+        """
+        if self._settled.is_set() or self._thread is not None:
+            raise RuntimeError(f"runner of {self.role} was started before")
+        self._thread = threading.Thread(target=self._live, name=self.role, daemon=True)
+        self._thread.start()
+        self._settled.wait()
+        if not self._began:
+            self._thread.join()
+            raise self._failure
+
+    def run(self) -> None:
+        """Run in the calling thread until stopped, or until an agent ends; raises as `join`.
+
+        The thread keeps what it was granted (core, priority) afterwards.
+        """
+        if self._settled.is_set() or self._thread is not None:
+            raise RuntimeError(f"runner of {self.role} was started before")
+        self._live()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Ask the loop to end after its present turn; does not wait. From any thread."""
+        store_release(&self._stopped, 1)  # read by _loop, once per turn
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end of the thread; return whether it has ended.
+
+        Raises
+        ------
+        Exception
+            What ended it, unless that was `stop` or the end of the work.
+        """
+        if self._thread is None:
+            raise RuntimeError(f"runner of {self.role} was not started")
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        if self._failure is not None:
+            raise self._failure
+        return True
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+        self.join()
+
+    @property
+    def role(self) -> str:
+        """The agents' roles, joined by "+"."""
+        return "+".join(agent.role for agent in self.agents)
+
+    @property
+    def cycles(self) -> int:
+        """Turns of the loop so far."""
+        return self._cycles[0]
+
+    @property
+    def cycle_longest_ns(self) -> int:
+        """The longest turn so far, of those in which the idle strategy kept the core."""
+        return self._longest_ns[0]
+
+    @property
+    def cycles_slow(self) -> int:
+        """Turns longer than 1 ms so far, of the same turns."""
+        return self._slow[0]
+
+    def _live(self):
+        # The life of the thread, from the first page to the last.
+        started = []
+        cdef int rc
+        try:
+            self._ask()
+            for agent in self.agents:
+                agent.on_start()
+                started.append(agent)
+            self._began = True
+            self._settled.set()
+            with nogil:
+                rc = self._loop()
+            if rc not in (0, AGENT_DONE):
+                self._raise(rc)
+        except BaseException as failure:
+            self._failure = failure
+        self._tidy(started)
+        self._settled.set()
+
+    cdef int _loop(self) noexcept nogil:
+        # One clock read per turn: it ends this turn's measurement and is the next one's now_ns.
+        cdef int64_t now_ns = clock_monotonic_ns(), ended_ns, cycle_ns
+        cdef int i, rc, work_count
+        while load_acquire(&self._stopped) == 0:  # pairs with stop()
+            work_count = 0
+            for i in range(self._count):
+                rc = (<Agent>self._borrowed[i]).do_work(now_ns)
+                if rc < 0:
+                    self._failed = i
+                    return rc
+                work_count += rc
+            idle_step(&self._idle, work_count)
+            ended_ns = clock_monotonic_ns()
+            counter_add(self._cycles, 1)
+            cycle_ns = ended_ns - now_ns
+            if not self._idle.parked and cycle_ns > self._longest_ns[0]:
+                counter_add(self._longest_ns, cycle_ns - self._longest_ns[0])
+            if not self._idle.parked and cycle_ns > CYCLE_SLOW_NS:
+                counter_add(self._slow, 1)
+            now_ns = ended_ns
+        return 0
+
+    def _raise(self, rc):
+        cdef Agent agent = self.agents[self._failed]
+        if agent.failure is not None:
+            raise agent.failure
+        check(rc, "run agent", agent.role)
+
+    def _tidy(self, started):
+        # Every agent that was started is stopped; the first failure is the one to report.
+        for agent in reversed(started):
+            try:
+                agent.on_stop()
+            except BaseException as failure:
+                self._failure = self._failure or failure
+
+    def _ask(self):
+        # Ask the operating system for what the settings want, for the calling thread.
+        core, fifo_priority, lock_memory, strict = self._settings
+        name = self.role.encode()
+        check(thread_name(name), "name thread", self.role)
+        # The kernel may end a sleep 50 us late to batch wake-ups; a backoff begins at 1 us.
+        check(thread_timer_slack(1), "set timer slack", self.role)
+        grants = []
+        if core is not None:
+            grants.append(_grant("core", f"core {core}",
+                                 lambda: os.sched_setaffinity(0, {core})))
+        if fifo_priority is not None:
+            parameter = os.sched_param(fifo_priority)
+            grants.append(_grant("fifo_priority", f"SCHED_FIFO {fifo_priority}",
+                                 lambda: os.sched_setscheduler(0, os.SCHED_FIFO, parameter)))
+        if lock_memory:
+            grants.append(_grant("lock_memory", "mlockall",
+                                 lambda: check(memory_lock(), "lock memory")))
+        self.grants = tuple(grant for grant, _ in grants)
+        for grant, denial in grants:
+            if strict and denial is not None:
+                raise type(denial)(denial.errno, f"cannot get {grant.asked}: {grant.reason}")
+
+
+def _grant(name, asked, ask):
+    # Thread id 0 in sched_setaffinity(2) and sched_setscheduler(2) is the calling thread.
+    try:
+        ask()
+    except OSError as denial:
+        return Grant(name, asked, False, denial.strerror), denial
+    return Grant(name, asked, True, ""), None

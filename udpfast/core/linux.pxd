@@ -1,0 +1,31 @@
+# What Linux offers to a thread that must not be disturbed, and that Python's `os` has not.
+
+from libc.errno cimport errno
+
+cdef extern from "<errno.h>" nogil:
+    int ECANCELED
+
+cdef extern from "<sys/mman.h>" nogil:
+    int MCL_CURRENT
+    int MCL_FUTURE
+    int mlockall(int flags)
+
+cdef extern from "<sys/prctl.h>" nogil:
+    int PR_SET_NAME
+    int PR_SET_TIMERSLACK
+    int prctl(int option, unsigned long argument, ...)
+
+
+cdef inline int memory_lock() noexcept nogil:
+    # Pin all pages, present and future, of this process: 0 or -errno. mlockall(2).
+    return -errno if mlockall(MCL_CURRENT | MCL_FUTURE) != 0 else 0
+
+
+cdef inline int thread_name(const char* name) noexcept nogil:
+    # What `top -H` and `perf` show of this thread; the kernel keeps 15 bytes. prctl(2).
+    return -errno if prctl(PR_SET_NAME, <unsigned long>name) != 0 else 0
+
+
+cdef inline int thread_timer_slack(unsigned long slack_ns) noexcept nogil:
+    # How late the kernel may end this thread's sleeps; 50 us unless set. prctl(2).
+    return -errno if prctl(PR_SET_TIMERSLACK, slack_ns) != 0 else 0

@@ -1,0 +1,3 @@
+__all__ = ["check"]
+
+def check(rc: int, what: str, where: str = ...) -> int: ...

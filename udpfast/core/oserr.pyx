@@ -1,0 +1,32 @@
+"""The only file that turns -errno into an exception."""
+
+import os
+
+__all__ = ["check"]
+
+
+cpdef int64_t check(int64_t rc, str what, str where="") except -1:
+    """Return `rc` if it is no error, raise the `OSError` of `-rc` if it is.
+
+    Python picks the class by errno: EACCES is `PermissionError`, ENOENT `FileNotFoundError`, and
+    so on. EAGAIN and EINTR never come here: callers read them as "no work".
+
+    Parameters
+    ----------
+    rc : int
+        What the call returned: >= 0 a count or descriptor, < 0 is -errno.
+    what : str
+        What was tried, as an infinitive: "join multicast group".
+    where : str
+        On what: "239.1.1.1 on eth0". Empty if there is nothing to name.
+
+    Raises
+    ------
+    OSError
+        With the text "cannot <what>: <where>: <what the errno means>".
+    """
+    if rc >= 0:
+        return rc
+    cdef int number = <int>-rc
+    place = f": {where}" if where else ""
+    raise OSError(number, f"cannot {what}{place}: {os.strerror(number)}")
