@@ -1,0 +1,129 @@
+# Datagrams in batches: recvmmsg and sendmmsg over memory that is taken once.
+#
+# All calls go through libc's ordinary symbols, so that a stack that is preloaded (Onload, VMA,
+# XLIO) takes them over; a raw syscall() would walk past it. Nothing here answers a datagram.
+#
+#   receiver = DatagramReceiver(LineAddress(...), ReceiveOptions(...), channel=0, line=0)
+#   count = datagram_receive(&receiver.batch)      # > 0, 0: nothing, < 0: -errno
+#   for index in range(count): ... &receiver.batch.items[index]
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.core.layout cimport Datagram
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct iovec:
+        void* iov_base
+        size_t iov_len
+    struct msghdr:
+        void* msg_name
+        uint32_t msg_namelen
+        iovec* msg_iov
+        size_t msg_iovlen
+        void* msg_control
+        size_t msg_controllen
+        int msg_flags
+    struct mmsghdr:
+        msghdr msg_hdr
+        unsigned int msg_len
+
+cdef extern from "<netinet/in.h>" nogil:
+    struct sockaddr_in6:
+        pass
+
+cdef enum:
+    BATCH_MAX = 64               # most datagrams per call; more gains nothing (recvmmsg 32 .. 128)
+    SLOT_SIZE = 2048             # a datagram may have 528 bytes: a longer one is seen as such
+    CONTROL_SIZE = 128           # room for one time stamp of each sort and the drop count
+    SENDERS_MAX = 64             # compared one after the other: 64 comparisons < 100 ns
+
+cdef struct Sender:
+    uint64_t high                # the address in IPv6 form (IPv4 mapped), as two words
+    uint64_t low
+    uint16_t port                # network byte order; 0 = any port
+    uint16_t reserved[3]
+
+cdef struct DatagramBatch:
+    # One socket, its slots and what the last receive brought. One thread at a time.
+    Datagram* items              # [capacity]; data points at the slot, valid until next receive
+    int fd                       # borrowed
+    uint32_t capacity
+    uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
+    bint backlog                 # the last call brought something: ask for a whole batch
+    bint names                   # sender addresses are asked for (13 % of a receive)
+    bint control                 # time stamps or drop counts are asked for
+    uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
+    uint64_t kernel_drops        # lost before user space since the socket was opened; only grows
+    uint64_t calls               # receive calls made
+    uint64_t icmp_errors         # ICMP complaints that a receive returned instead of a datagram
+    uint64_t nic_stamps          # datagrams stamped by the NIC
+    uint64_t nic_stamps_foreign  # of a NIC clock that is not UNIX time: the kernel's was used
+    uint32_t senders_count       # 0 = everyone may send
+    Sender* senders              # [SENDERS_MAX]
+    uint8_t* slots               # [capacity * SLOT_SIZE]
+    mmsghdr* headers             # [capacity], and one vector, name and control area for each
+    iovec* vectors
+    sockaddr_in6* addresses
+    uint8_t* controls
+
+# Takes and pre-faults the memory. 0 or -ENOMEM.
+cdef int datagram_batch_init(
+    DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint32_t capacity,
+    bint names, bint control) noexcept nogil
+cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
+
+# Adds one allowed sender: 16 address bytes, port in network byte order (0 = any). 0 or -ENOSPC.
+cdef int datagram_batch_allow(
+    DatagramBatch* batch, const uint8_t* address, uint16_t port) noexcept nogil
+
+# Receives what waits, at most `capacity` datagrams, and never blocks. Returns how many items were
+# filled; 0 = nothing (EAGAIN, EINTR, ICMP errors); < 0 = -errno, and the socket is of no use.
+# items[i].flags: DATAGRAM_TRUNCATED, DATAGRAM_SENDER_REFUSED, DATAGRAM_NO_TIMESTAMP (then
+# received_ns is 0 and the caller puts its own clock there).
+cdef int datagram_receive(DatagramBatch* batch) noexcept nogil
+
+# Reads the socket's drop count now (a system call): SO_RXQ_OVFL comes only with the next datagram,
+# so drops at the end of a burst would stay unseen while the line is silent. 0 or -errno.
+cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil
+
+cdef struct SendBatch:
+    # Datagrams that wait to leave through one connected socket. One thread at a time.
+    int fd                       # borrowed
+    uint32_t first               # next to send
+    uint32_t count               # one past the last to send
+    uint32_t reserved
+    uint64_t datagrams           # sent
+    uint64_t bytes               # sent
+    uint64_t calls
+    uint64_t would_block         # EAGAIN or ENOBUFS: nothing left, the rest waits
+    uint64_t icmp_errors         # complaints about earlier datagrams: sending went on
+    uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
+    mmsghdr headers[BATCH_MAX]
+    iovec vectors[BATCH_MAX]
+
+cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil
+
+# Appends one datagram; its bytes are borrowed until it has left. 1, or 0 when the batch is full.
+cdef inline bint send_batch_add(
+        SendBatch* batch, const void* payload, size_t size) noexcept nogil:
+    if batch.count == BATCH_MAX:
+        return 0
+    batch.vectors[batch.count].iov_base = <void*>payload
+    batch.vectors[batch.count].iov_len = size
+    batch.count += 1
+    return 1
+
+# Sends what waits. Returns how many datagrams left the batch (sent, or given up and counted);
+# fewer than waited = the socket's buffer is full, call again later; < 0 = -errno.
+cdef int datagram_send(SendBatch* batch) noexcept nogil
+
+cdef class DatagramReceiver:
+    cdef DatagramBatch batch
+    cdef readonly object socket
+    cdef readonly object results
+
+cdef class DatagramSender:
+    cdef SendBatch batch
+    cdef readonly object socket
+    cdef readonly object results
+    cdef int _flush(self) except -1

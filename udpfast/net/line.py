@@ -1,0 +1,233 @@
+"""One line of a channel as a socket: where it listens, which options it asked for and got.
+
+A line is one physical copy of a channel: a multicast group on one interface, or a unicast
+address. Every socket option is asked for, its outcome noted, and `udpfast check` shows the list:
+what the kernel refuses is a fact to see, not a reason to stop. Only what makes reception
+impossible (bind, join) raises.
+"""
+
+import contextlib
+import ipaddress
+import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from udpfast.errors import ConfigError
+from udpfast.net import multicast, options
+from udpfast.net.options import OptionResult
+
+__all__ = [
+    "LineAddress",
+    "ReceiveOptions",
+    "open_receiver",
+    "open_sender",
+    "parse_endpoint",
+    "parse_senders",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LineAddress:
+    """Where one line comes from.
+
+    Attributes
+    ----------
+    address : str
+        "239.1.2.3:9001" (a group is joined), "10.0.0.5:9001", "[::1]:9001", "0.0.0.0:9001".
+    interface : str
+        Name ("eth0") or address ("10.0.0.5") of the interface on which a group is joined; empty:
+        the kernel's route decides. Of no effect on unicast addresses.
+    source : str
+        Only sender whose datagrams the group shall carry (source-specific join); empty: any.
+    senders : tuple of str
+        Allow-list of "ip" or "ip:port" ("[ip6]:port"), at most 64; empty: everyone. Datagrams of
+        others are received, flagged and counted, never used.
+    """
+
+    address: str
+    interface: str = ""
+    source: str = ""
+    senders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiveOptions:
+    """How a line's socket receives.
+
+    Attributes
+    ----------
+    rcvbuf_bytes : int
+        Receive queue. 128 MiB rides out a stop of 0.2 s at 0.5 M datagrams/s (a small datagram
+        takes 1,280 bytes of it); the memory is used only while datagrams wait.
+    busy_poll_us : int
+        Microseconds that a receive call polls the driver itself; 0: off.
+    timestamps : str
+        "auto" and "hardware": the NIC's stamp where its driver makes one, else the kernel's;
+        "kernel": the kernel's; "none": not asked for (16 % of a receive), the loop's clock serves.
+    count_drops : bool
+        Ask the kernel how many datagrams its full queue lost (SO_RXQ_OVFL; costs nothing that
+        was measurable beside time stamps).
+    """
+
+    rcvbuf_bytes: int = 128 << 20
+    busy_poll_us: int = 0
+    timestamps: options.Timestamps = "auto"
+    count_drops: bool = True
+
+
+def parse_endpoint(text: str) -> tuple[str, int]:
+    """Split "ip:port" or "[ip6]:port" into address and port; host names are refused.
+
+    Raises
+    ------
+    ConfigError
+        Not an IP address, or the port is not 0..65535.
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if colon and port.isascii() and port.isdigit() and int(port) <= 65535:
+        with contextlib.suppress(ValueError):
+            if ipaddress.ip_address(host).version == (6 if bracketed else 4):
+                return host, int(port)
+    raise ConfigError(f'address must be "ip:port" or "[ip6]:port", was {text!r}')
+
+
+def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
+    """Return each allow-list entry as (16 address bytes, port); IPv4 is mapped, port 0 is any.
+
+    Raises
+    ------
+    ConfigError
+        An entry is neither "ip" nor "ip:port".
+    """
+    parsed = []
+    for text in senders:
+        host, port = text, 0
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            host, port = parse_endpoint(text)
+            address = ipaddress.ip_address(host)
+        mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
+        parsed.append((mapped + address.packed, port))
+    return parsed
+
+
+def open_receiver(
+        line: LineAddress, wanted: ReceiveOptions) -> tuple[socket.socket, list[OptionResult]]:
+    """Open, configure and bind the socket of one line; join its group.
+
+    Call it in the thread that will poll: preloaded stacks bind a socket to its thread.
+
+    Returns
+    -------
+    socket : socket.socket
+        Non-blocking.
+    results : list of OptionResult
+        Every option that was asked for, in order.
+
+    Raises
+    ------
+    ConfigError
+        An address or the interface cannot be understood.
+    OSError
+        The socket cannot be opened, bound, or joined; the message says which and where.
+    """
+    host, port = parse_endpoint(line.address)
+    group = ipaddress.ip_address(host).is_multicast
+    if line.source and not group:
+        raise ConfigError(f"source {line.source!r} needs a group, address was {line.address!r}; "
+                          "for unicast use senders")
+    interface = multicast.resolve_interface(line.interface) if line.interface else None
+    sock = _open_socket(host)
+    try:
+        results = [
+            options.set_receive_queue(sock, wanted.rcvbuf_bytes),
+            options.set_timestamps(
+                sock, wanted.timestamps, interface.name if interface else "")]
+        if wanted.count_drops:
+            results.append(options.set_drop_count(sock))
+        if wanted.busy_poll_us:
+            results.append(options.set_busy_poll(sock, wanted.busy_poll_us))
+        if group:
+            # Several processes may listen to one group. On a unicast port the same option would
+            # let a second socket take the datagrams away without a word: there it stays off.
+            results.append(options.set_option(
+                sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
+            results.append(multicast.only_joined_groups(sock))
+        _attempt("bind", line.address,
+                 lambda: sock.bind(multicast.socket_address(host, port, interface)))
+        if group:
+            where = f"{host} from {line.source or 'any source'} on {line.interface or 'any'}"
+            _attempt("join group", where, lambda: results.append(
+                multicast.join(sock, host, interface, line.source)))
+    except BaseException:
+        sock.close()
+        raise
+    return sock, results
+
+
+def open_sender(
+        destination: str, interface: str = "", ttl: int = 1, loop: bool = True,
+        sndbuf_bytes: int = 4 << 20) -> tuple[socket.socket, list[OptionResult]]:
+    """Open a socket that is connected to one destination.
+
+    Parameters
+    ----------
+    destination : str
+        "ip:port" or "[ip6]:port".
+    interface : str
+        Name or address of the interface that carries a group; for unicast its address becomes
+        the source. Empty: the kernel's route decides.
+    ttl : int
+        Hops that a multicast datagram may take; 1 = this network only.
+    loop : bool
+        Whether listeners on this host hear their own group.
+    sndbuf_bytes : int
+        Send queue; the kernel may grant less.
+
+    Raises
+    ------
+    ConfigError, OSError
+        As `open_receiver`.
+    """
+    host, port = parse_endpoint(destination)
+    found = multicast.resolve_interface(interface) if interface else None
+    sock = _open_socket(host)
+    try:
+        results = [options.set_option(
+            sock, "SO_SNDBUF", socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf_bytes, scale=2)]
+        if ipaddress.ip_address(host).is_multicast:
+            _attempt("send to group", f"{destination} on {interface}", lambda: results.extend(
+                multicast.send_options(sock, found, ttl, loop)))
+        elif found is not None:
+            own = found.ipv6 if sock.family == socket.AF_INET6 else found.ipv4
+            _attempt("bind", f"{own} of {interface}",
+                     lambda: sock.bind(multicast.socket_address(own, 0, found)))
+        _attempt("connect", destination,
+                 lambda: sock.connect(multicast.socket_address(host, port, found)))
+    except BaseException:
+        sock.close()
+        raise
+    return sock, results
+
+
+def _open_socket(host: str) -> socket.socket:
+    version = ipaddress.ip_address(host).version
+    sock = socket.socket(
+        socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+    if version == 6:
+        # [::]:port is IPv6 only; an IPv4 line beside it has a socket of its own.
+        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    sock.setblocking(False)
+    return sock
+
+
+def _attempt(what: str, where: str, call: Callable[[], object]) -> None:
+    try:
+        call()
+    except OSError as error:
+        from udpfast.core import oserr
+
+        oserr.check(-(error.errno or 5), what, where)

@@ -1,0 +1,143 @@
+"""Socket options that may be refused: what was asked for, what the kernel gave, and why not more.
+
+None of them raises: reception works without any of them, only later, or with less to tell.
+`udpfast check` and `stat` show the list.
+"""
+
+import array
+import fcntl
+import socket
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+__all__ = [
+    "OptionResult",
+    "Timestamps",
+    "set_busy_poll",
+    "set_drop_count",
+    "set_option",
+    "set_receive_queue",
+    "set_timestamps",
+]
+
+# Options that Python's socket module does not name: asm-generic/socket.h.
+_SO_RCVBUFFORCE = 33
+_SO_TIMESTAMPNS = 35
+_SO_TIMESTAMPING = 37
+_SO_RXQ_OVFL = 40
+_SO_BUSY_POLL = 46
+
+# linux/net_tstamp.h: let NIC and kernel stamp what is received, and report both.
+_STAMPING_FLAGS = (1 << 2) | (1 << 3) | (1 << 4) | (1 << 6)
+
+_SIOCGHWTSTAMP = 0x89B1  # linux/sockios.h
+
+Timestamps = Literal["auto", "hardware", "kernel", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionResult:
+    """What became of one socket option: `reason` is empty where it was granted as asked."""
+
+    name: str
+    asked: str
+    got: str
+    reason: str = ""
+
+
+def set_option(sock: socket.socket, name: str, level: int, option: int, value: int,
+               scale: int = 1) -> OptionResult:
+    """Set one integer option and read it back.
+
+    Parameters
+    ----------
+    sock : socket.socket
+    name : str
+        What the result calls it.
+    level, option, value : int
+        As for setsockopt(2).
+    scale : int
+        What the kernel multiplies the value with before it reports it (2 for buffer sizes).
+    """
+    try:
+        sock.setsockopt(level, option, value)
+        got = sock.getsockopt(level, option) // scale
+    except OSError as error:
+        return OptionResult(name, str(value), "refused", error.strerror or str(error))
+    return OptionResult(name, str(value), str(got), "" if got >= value else "less was granted")
+
+
+def set_receive_queue(sock: socket.socket, size_bytes: int) -> OptionResult:
+    """Ask for a receive queue, beyond the system's limit if the process may."""
+    forced = set_option(sock, "SO_RCVBUFFORCE", socket.SOL_SOCKET, _SO_RCVBUFFORCE, size_bytes)
+    got = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
+    if got >= size_bytes:
+        return OptionResult("SO_RCVBUFFORCE", str(size_bytes), str(got))
+    plain = set_option(
+        sock, "SO_RCVBUF", socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes, scale=2)
+    if not plain.reason:
+        return plain
+    limit = Path("/proc/sys/net/core/rmem_max").read_text(encoding="ascii").strip()
+    return OptionResult(
+        "SO_RCVBUF", str(size_bytes), plain.got,
+        f"net.core.rmem_max is {limit}, and SO_RCVBUFFORCE: {forced.reason}")
+
+
+def set_drop_count(sock: socket.socket) -> OptionResult:
+    """Ask that each datagram brings the number that the full queue had lost before it."""
+    return set_option(sock, "SO_RXQ_OVFL", socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+
+
+def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
+    """Ask that a receive call polls the NIC's driver itself for so many microseconds."""
+    result = set_option(sock, "SO_BUSY_POLL", socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
+    if not result.reason:
+        return result
+    return OptionResult(
+        result.name, result.asked, result.got,
+        f"{result.reason}: more than net.core.busy_read needs CAP_NET_ADMIN")
+
+
+def set_timestamps(sock: socket.socket, asked: Timestamps, interface_name: str) -> OptionResult:
+    """Ask for receive time stamps: the NIC's and the kernel's, else the kernel's, else none.
+
+    Parameters
+    ----------
+    sock : socket.socket
+    asked : str
+        "auto", "hardware", "kernel" or "none".
+    interface_name : str
+        Whose driver is asked whether it stamps; empty: nobody is asked, and the first datagram
+        will show.
+    """
+    if asked == "none":
+        return OptionResult("SO_TIMESTAMPING", asked, "none")
+    denied = ""
+    if asked in ("auto", "hardware"):
+        result = set_option(
+            sock, "SO_TIMESTAMPING", socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPING_FLAGS)
+        if result.got != "refused":
+            if not interface_name:
+                return OptionResult(result.name, asked, "NIC where it stamps, else kernel")
+            reason = _why_no_nic_stamps(sock, interface_name)
+            return OptionResult(result.name, asked, "kernel" if reason else "NIC", reason)
+        denied = f"SO_TIMESTAMPING: {result.reason}"
+    result = set_option(sock, "SO_TIMESTAMPNS", socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+    if result.got == "refused":
+        return OptionResult(result.name, asked, "none", result.reason)
+    return OptionResult(result.name, asked, "kernel", denied)
+
+
+def _why_no_nic_stamps(sock: socket.socket, interface_name: str) -> str:
+    # struct ifreq: a name and a pointer to struct hwtstamp_config {flags, tx_type, rx_filter}.
+    config = array.array("i", [0, 0, 0])
+    request = struct.pack("16sP16x", interface_name.encode(), config.buffer_info()[0])
+    try:
+        fcntl.ioctl(sock.fileno(), _SIOCGHWTSTAMP, request)
+    except OSError as error:
+        return f"{interface_name} stamps nothing: {error.strerror}"
+    if config[2] == 0:
+        return f"{interface_name} could stamp, but its receive filter is off (hwstamp_ctl -r 1)"
+    return ""
