@@ -1,0 +1,94 @@
+"""The name table: ids from 1, immutable, shared over borrowed memory, limited."""
+
+import numpy as np
+import pytest
+
+from udpfast.errors import FormatError
+from udpfast.market.names import NameTable, name_table_size
+
+
+def test_intern_known_name_returns_its_id():
+    table = NameTable(capacity=8)
+    assert [table.intern(name) for name in ("a", "b", "a", "株式", "b")] == [1, 2, 1, 3, 2]
+    assert [table[name_id] for name_id in (0, 1, 2, 3)] == [None, "a", "b", "株式"]
+    assert len(table) == 3
+
+
+def test_intern_empty_name_is_a_name_and_not_none():
+    table = NameTable(capacity=8)
+    assert table.intern("") == 1
+    assert table[1] == ""
+    assert table.bytes(0) is None
+
+
+def test_intern_full_table_returns_zero_for_new_names_only():
+    table = NameTable(capacity=3)
+    assert [table.intern(name) for name in "abcda"] == [1, 2, 3, 0, 1]
+    assert len(table) == table.capacity == 3
+
+
+def test_intern_every_length_round_trips():
+    table = NameTable(capacity=200)
+    names = [bytes(range(33, 33 + size)) for size in range(94)]
+    ids = [table.intern(name) for name in names]
+    assert ids == list(range(1, 95))
+    assert [table.bytes(name_id) for name_id in ids] == names
+    assert [table.intern(name) for name in names] == ids
+
+
+def test_intern_longer_than_an_entry_is_cut():
+    table = NameTable(capacity=2)
+    assert table.intern("x" * 500) == table.intern("x" * 120) == 1
+    assert table[1] == "x" * 120
+
+
+def test_names_of_many_collide_rarely_and_stay_apart():
+    table = NameTable(capacity=5000)
+    ids = [table.intern(f"SYM-{i}-PERP") for i in range(5000)]
+    assert ids == list(range(1, 5001))
+    assert [table.intern(f"SYM-{i}-PERP") for i in range(5000)] == ids
+
+
+def test_reader_attached_to_the_same_memory_sees_later_names():
+    memory = np.zeros(name_table_size(4), np.uint8)
+    writer = NameTable(memory, capacity=4)
+    view = memory.view()
+    view.flags.writeable = False
+    reader = NameTable(view)
+    assert len(reader) == 0
+    writer.intern("late")
+    assert reader[1] == "late"
+    with pytest.raises(ValueError, match="read-only"):
+        reader.intern("mine")
+
+
+def test_writer_attached_again_goes_on_with_its_ids():
+    memory = bytearray(name_table_size(4))
+    NameTable(memory, capacity=4).intern("a")
+    again = NameTable(memory)
+    assert [again.intern("b"), again.intern("a")] == [2, 1]
+
+
+def test_unknown_id_is_an_index_error():
+    with pytest.raises(IndexError, match="was 1"):
+        NameTable(capacity=2)[1]
+
+
+@pytest.mark.parametrize("size", [0, 8, 64, 1000])
+def test_attach_to_memory_without_a_table_is_refused(size):
+    with pytest.raises(FormatError, match="no name table"):
+        NameTable(bytes(size))
+
+
+def test_attach_to_a_cut_table_is_refused():
+    memory = bytearray(name_table_size(4))
+    NameTable(memory, capacity=4)
+    with pytest.raises(FormatError, match="no name table"):
+        NameTable(memory[:-1])
+
+
+def test_memory_too_small_for_the_capacity_is_refused():
+    with pytest.raises(ValueError, match="4 names take"):
+        NameTable(bytearray(100), capacity=4)
+    with pytest.raises(ValueError, match="1 to"):
+        name_table_size(0)

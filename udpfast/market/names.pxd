@@ -1,0 +1,167 @@
+# Exchange and symbol names, interned: a name is stored once, records carry its id.
+#
+#   0         64                      64 + 4 * slots         + 128 * (capacity + 1)
+#   +---------+-----------------------+----------------------+
+#   | header  | slots: u32 ids, hashed| entries[0..capacity] |
+#   +---------+-----------------------+----------------------+
+#
+# One writer (the loop) interns; any number of readers, in other processes too, turn ids into
+# bytes. An entry is written completely before `count` is stored with release, and never changes
+# afterwards; a reader that loaded `count` with acquire may read entries 1..count without a lock.
+# Only the writer looks at the slots. Ids begin at 1; 0 = no name. The empty name is a name.
+#
+# The memory is borrowed and must be aligned to 8. A writer that attaches to used memory goes on
+# with its ids, so they outlive a restart of the writer.
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
+
+from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.check cimport likely
+
+cdef enum:
+    NAME_SIZE_MAX = 120          # longer names are cut; at the origin they have 64 bytes at most
+    NAMES_CAPACITY_MAX = 16777216
+    NAMES_MAGIC = 0x73656D616E667564   # "dufnames"
+
+cdef struct NamesHeader:  # 64 bytes
+    uint64_t magic
+    uint64_t capacity            # names that fit
+    uint64_t slots               # a power of two, at least 2 * capacity: short probes
+    uint64_t count               # names published; stored last, with release
+    uint64_t reserved[4]
+
+cdef struct NameEntry:  # 128 bytes: two cache lines, of which short names touch one
+    uint32_t hash
+    uint32_t size
+    uint8_t text[NAME_SIZE_MAX]
+
+cdef struct Names:  # a view of the memory; copies are cheap
+    NamesHeader* header
+    uint32_t* slots
+    NameEntry* entries           # entries[id]; entries[0] is never used
+
+
+cdef inline uint64_t names_slots(uint64_t capacity) noexcept nogil:
+    cdef uint64_t slots = 16
+    while slots < 2 * capacity:
+        slots <<= 1
+    return slots
+
+
+cdef inline uint64_t names_memory_size(uint64_t capacity) noexcept nogil:
+    # Bytes that a table for `capacity` names takes.
+    return (sizeof(NamesHeader) + 4 * names_slots(capacity)
+            + (capacity + 1) * sizeof(NameEntry))
+
+
+cdef inline bint names_attach(Names* names, uint8_t* memory, uint64_t size) noexcept nogil:
+    # View a table that was initialised before; False if the memory holds none of this size.
+    cdef NamesHeader* header = <NamesHeader*> memory
+    if size < sizeof(NamesHeader) or header.magic != <uint64_t> NAMES_MAGIC:
+        return False
+    if not 0 < header.capacity <= <uint64_t> NAMES_CAPACITY_MAX:
+        return False
+    if header.slots != names_slots(header.capacity) or size < names_memory_size(header.capacity):
+        return False
+    if header.count > header.capacity:
+        return False
+    names.header = header
+    names.slots = <uint32_t*> (memory + sizeof(NamesHeader))
+    names.entries = <NameEntry*> (memory + sizeof(NamesHeader) + 4 * header.slots)
+    return True
+
+
+cdef inline bint names_init(
+        Names* names, uint8_t* memory, uint64_t size, uint64_t capacity) noexcept nogil:
+    # Make an empty table; False if the memory is too small or the capacity out of range.
+    cdef NamesHeader* header = <NamesHeader*> memory
+    if not 0 < capacity <= <uint64_t> NAMES_CAPACITY_MAX or size < names_memory_size(capacity):
+        return False
+    memset(memory, 0, names_memory_size(capacity))
+    header.capacity = capacity
+    header.slots = names_slots(capacity)
+    header.magic = <uint64_t> NAMES_MAGIC
+    return names_attach(names, memory, size)
+
+
+cdef inline uint64_t _load64(const uint8_t* p) noexcept nogil:
+    cdef uint64_t value
+    memcpy(&value, p, 8)
+    return value
+
+
+cdef inline uint64_t _load32(const uint8_t* p) noexcept nogil:
+    cdef uint32_t value
+    memcpy(&value, p, 4)
+    return value
+
+
+cdef inline uint32_t name_hash(const uint8_t* text, uint32_t size) noexcept nogil:
+    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before.
+    cdef uint64_t hash_ = size * <uint64_t> 0x9E3779B97F4A7C15
+    cdef uint64_t tail = 0
+    cdef uint32_t at = 0
+    while at + 8 < size:
+        hash_ = (hash_ ^ _load64(text + at)) * <uint64_t> 0xD6E8FEB86659FD93
+        hash_ ^= hash_ >> 32
+        at += 8
+    if size >= 8:
+        tail = _load64(text + size - 8)
+    elif size >= 4:
+        tail = _load32(text) | _load32(text + size - 4) << 32
+    elif size:
+        tail = text[0] | <uint64_t> text[size >> 1] << 8 | <uint64_t> text[size - 1] << 16
+    hash_ = (hash_ ^ tail) * <uint64_t> 0xD6E8FEB86659FD93
+    return <uint32_t> (hash_ ^ hash_ >> 32)
+
+
+cdef inline uint32_t names_intern(
+        Names* names, const uint8_t* text, uint32_t size) noexcept nogil:
+    # The id of a name, new or known; 0 if the table is full. Cuts what is longer than
+    # NAME_SIZE_MAX: the caller compares sizes if it wants to say so.
+    cdef NamesHeader* header = names.header
+    cdef uint32_t mask = <uint32_t> (header.slots - 1)
+    cdef uint32_t hash_, slot, name_id
+    cdef NameEntry* entry
+    size = min(size, <uint32_t> NAME_SIZE_MAX)
+    hash_ = name_hash(text, size)
+    slot = hash_ & mask
+    while True:  # ends: at most half of the slots are used
+        name_id = names.slots[slot]
+        if name_id == 0:
+            break
+        entry = names.entries + name_id
+        if likely(entry.hash == hash_ and entry.size == size
+                  and memcmp(entry.text, text, size) == 0):
+            return name_id
+        slot = (slot + 1) & mask
+    if header.count >= header.capacity:
+        return 0
+    name_id = <uint32_t> header.count + 1
+    entry = names.entries + name_id
+    entry.hash = hash_
+    entry.size = size
+    memcpy(entry.text, text, size)
+    names.slots[slot] = name_id
+    # Release: the entry above is complete before a reader (names_get, any process) sees the count.
+    store_release(&header.count, name_id)
+    return name_id
+
+
+cdef inline const uint8_t* names_get(
+        const Names* names, uint32_t name_id, uint32_t* size) noexcept nogil:
+    # The bytes of a name; NULL if no name with that id was published.
+    cdef const NameEntry* entry
+    # Acquire: pairs with the release in names_intern, orders the entry's reads behind it.
+    if name_id == 0 or name_id > load_acquire(&names.header.count):
+        return NULL
+    entry = names.entries + name_id
+    size[0] = min(entry.size, <uint32_t> NAME_SIZE_MAX)
+    return entry.text
+
+
+cdef class NameTable:
+    cdef Names names             # for nogil callers: names_intern(&table.names, ...)
+    cdef object _memory          # keeps the borrowed memory alive
+    cdef bint _writable

@@ -1,0 +1,102 @@
+"""The name table's Python face: ids to names for readers, interning for tests and publishers."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport uintptr_t
+
+from udpfast.errors import FormatError
+
+__all__ = ["NameTable", "name_table_size"]
+
+if sizeof(NamesHeader) != 64 or sizeof(NameEntry) != 128:
+    raise ImportError(f"name table structs have {sizeof(NamesHeader)} and {sizeof(NameEntry)} "
+                      "bytes, expected 64 and 128")
+
+
+def name_table_size(capacity: int) -> int:
+    """Return the bytes that a table for `capacity` names takes."""
+    if not 0 < capacity <= NAMES_CAPACITY_MAX:
+        raise ValueError(f"capacity must be 1 to {NAMES_CAPACITY_MAX} names, was {capacity}")
+    return names_memory_size(capacity)
+
+
+@cython.final
+cdef class NameTable:
+    """Interned names over borrowed memory: `table[id]` is the name, ids begin at 1.
+
+    Parameters
+    ----------
+    memory : bytes-like, optional
+        Aligned to 8 and kept alive by the table. Read-only memory makes a table that cannot
+        intern. Without it the table owns its memory.
+    capacity : int, optional
+        Make an empty table for so many names. 0 attaches to the table that `memory` holds.
+
+    Raises
+    ------
+    FormatError
+        The memory holds no name table, or is too small for what it says.
+    ValueError
+        The memory is too small for `capacity`, or not aligned.
+    """
+
+    def __cinit__(self, memory=None, *, capacity: int = 0):
+        if memory is None:
+            capacity = capacity or 4096
+            memory = bytearray(name_table_size(capacity))
+        cdef const uint8_t[::1] view = memoryview(memory).cast("B")
+        cdef uint8_t* start = <uint8_t*> &view[0] if view.shape[0] else NULL
+        self._memory = memory
+        self._writable = not memoryview(memory).readonly
+        if <uintptr_t> start % 8:
+            raise ValueError("memory of a name table must be aligned to 8 bytes")
+        if capacity:
+            size = name_table_size(capacity)
+            if not self._writable or not names_init(
+                    &self.names, start, view.shape[0], capacity):
+                raise ValueError(f"{capacity} names take {size} writable bytes, "
+                                 f"found {view.shape[0]}")
+        elif not names_attach(&self.names, start, view.shape[0]):
+            raise FormatError(f"these {view.shape[0]} bytes hold no name table")
+
+    def __len__(self) -> int:
+        """Return the number of names."""
+        return load_acquire(&self.names.header.count)
+
+    @property
+    def capacity(self) -> int:
+        """The number of names that fit."""
+        return self.names.header.capacity
+
+    def bytes(self, name_id: int):
+        """Return a name's bytes; None for 0.
+
+        Raises
+        ------
+        IndexError
+            No name with that id was published.
+        """
+        cdef uint32_t size = 0
+        cdef const uint8_t* text
+        if name_id == 0:
+            return None
+        text = names_get(&self.names, name_id, &size)
+        if text == NULL:
+            raise IndexError(f"name ids are 1 to {len(self)}, was {name_id}")
+        return PyBytes_FromStringAndSize(<const char*> text, size)
+
+    def __getitem__(self, name_id: int):
+        """Return a name as text (bytes that are no UTF-8 are replaced); None for 0."""
+        text = self.bytes(name_id)
+        return None if text is None else text.decode("utf-8", "replace")
+
+    def intern(self, name) -> int:
+        """Return the id of a name (str or bytes), new or known; 0 if the table is full."""
+        cdef const uint8_t[::1] text
+        if not self._writable:
+            raise ValueError("the memory of this name table is read-only")
+        encoded = name.encode() if isinstance(name, str) else bytes(name)
+        if not encoded:
+            return names_intern(&self.names, <const uint8_t*> "", 0)
+        text = encoded
+        return names_intern(&self.names, &text[0], <uint32_t> text.shape[0])

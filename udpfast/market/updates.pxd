@@ -1,0 +1,203 @@
+# The fixed layouts of decoded payloads: what a record of kind BOOK .. CUSTOM_METRICS carries.
+#
+#   0               88                        sizeof(struct)              n * sizeof(row)
+#   +---------------+--------------------------+-----+-----+-----+
+#   | UpdateHeader  | the kind's own fields    | row | row | ... |
+#   +---------------+--------------------------+-----+-----+-----+
+#
+# Every kind begins with an UpdateHeader; six kinds end with `row_count` rows of one struct. All
+# sizes are multiples of 8 and every number lies on a multiple of its own size, so numpy reads the
+# columns in place. Fields keep their schema names; a field that a kind does not have is 0.
+#
+# Text: exchange and symbol are ids into the name table (names.pxd). Other strings are bytes of
+# fixed width, filled with zeros; longer ones are cut at a character and the record is flagged
+# RECORD_TRUNCATED. An absent string, list or table is told from an empty one by a bit of `present`.
+#
+# Deprecated schema fields are not kept: no current publisher writes them.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+# Widths of text: the bounds at the origin (roq-api), rounded up where alignment wants it.
+cdef enum:
+    SIZE_ACCOUNT = 32
+    SIZE_CFI_CODE = 16           # six characters by ISO 10962
+    SIZE_CURRENCY = 32
+    SIZE_DESCRIPTION = 128
+    SIZE_LABEL = 32
+    SIZE_MEASUREMENT = 8
+    SIZE_ORDER_ID = 36
+    SIZE_SYMBOL = 64
+    SIZE_TIME_ZONE = 32          # the longest name of the tz database has 32 bytes
+    SIZE_TRADE_ID = 40
+    SIZE_USER = 16
+
+cdef enum:  # Present, in UpdateHeader.present
+    PRESENT_SOURCE_INFO = 1
+    PRESENT_ROWS = 2             # the list (of a book: its bids) was there, perhaps empty
+    PRESENT_ASKS = 4             # Book: absent = no change on that side
+    PRESENT_LAYER = 8            # TopOfBook
+    PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
+    PRESENT_ROW_TEXT = 1         # the same in the `present` of a row
+
+cdef packed struct UpdateHeader:  # 88 bytes
+    uint64_t source_seqno            # of the origin's stream
+    uint64_t source_send_time_utc    # UNIX ns, the origin's real-time clock
+    uint64_t source_create_time_utc
+    uint64_t source_send_time        # ns, the origin's monotonic clock
+    uint64_t source_create_time
+    int64_t exchange_time_utc        # UNIX ns
+    uint64_t exchange_sequence
+    int64_t sending_time_utc         # UNIX ns, by the exchange
+    uint32_t exchange_id             # name table; 0 = absent (or the table was full)
+    uint32_t symbol_id
+    uint32_t present                 # Present
+    uint32_t row_count
+    uint16_t stream_id
+    uint16_t max_depth               # Book, Orders; 0 = unlimited
+    uint8_t update_type              # schema UpdateType: 1 snapshot, 2 incremental, 3 stale
+    uint8_t price_precision          # schema Precision: decimal digits + 1, 0 = unknown
+    uint8_t quantity_precision
+    uint8_t reserved
+
+# --- rows ---------------------------------------------------------------------------------------
+
+cdef packed struct Level:  # 32 bytes: MBPUpdate
+    double price
+    double quantity                  # 0 removes the level
+    double implied_quantity
+    uint32_t price_level
+    uint16_t number_of_orders
+    uint8_t update_action            # schema UpdateAction
+    uint8_t reserved
+
+cdef packed struct Order:  # 64 bytes: MBOUpdate
+    double price
+    double quantity
+    uint64_t priority
+    char order_id[SIZE_ORDER_ID]
+    uint8_t side                     # schema Side: 1 buy, 2 sell
+    uint8_t action                   # schema UpdateAction
+    uint8_t reason                   # schema UpdateReason
+    uint8_t present                  # 1 order_id
+
+cdef packed struct Trade:  # 136 bytes
+    double price
+    double quantity
+    char trade_id[SIZE_TRADE_ID]
+    char taker_order_id[SIZE_ORDER_ID]
+    char maker_order_id[SIZE_ORDER_ID]
+    uint8_t side                     # schema Side, of the taker
+    uint8_t present                  # 1 trade_id, 2 taker_order_id, 4 maker_order_id
+    uint8_t reserved[6]
+
+cdef packed struct Statistic:  # 32 bytes: Statistics
+    double value
+    int64_t begin_time_utc           # UNIX seconds
+    int64_t end_time_utc
+    uint8_t type                     # schema StatisticsType
+    uint8_t reserved[7]
+
+cdef packed struct Measurement:  # 24 bytes
+    double value
+    char name[SIZE_MEASUREMENT]
+    uint8_t present                  # 1 name
+    uint8_t reserved[7]
+
+cdef packed struct TickSizeStep:  # 16 bytes
+    double min_price
+    double tick_size
+
+# --- kinds --------------------------------------------------------------------------------------
+
+cdef packed struct Book:  # 96 bytes, then Level[bid_count], Level[ask_count]: MarketByPriceUpdate
+    UpdateHeader header
+    uint32_t bid_count
+    uint32_t ask_count
+
+cdef packed struct Orders:  # 96 bytes, then Order[row_count]: MarketByOrderUpdate
+    UpdateHeader header
+    uint32_t checksum
+    uint32_t reserved2
+
+cdef packed struct TopOfBook:  # 120 bytes
+    UpdateHeader header
+    double bid_price                 # NaN: no such side
+    double bid_quantity
+    double ask_price
+    double ask_quantity
+
+cdef packed struct Trades:  # 88 bytes, then Trade[row_count]: TradeSummary
+    UpdateHeader header
+
+cdef packed struct Statistics:  # 88 bytes, then Statistic[row_count]: StatisticsUpdate
+    UpdateHeader header
+
+cdef packed struct ReferenceData:  # 608 bytes, then TickSizeStep[row_count]
+    UpdateHeader header
+    double tick_size
+    double multiplier
+    double min_trade_vol
+    double max_trade_vol
+    double trade_vol_step_size
+    double strike_price
+    double min_notional
+    int64_t expiry_datetime          # UNIX seconds
+    int64_t expiry_datetime_utc
+    int32_t issue_date               # UNIX days
+    int32_t settlement_date
+    int32_t external_security_id
+    uint8_t security_type            # schema SecurityType
+    uint8_t option_type              # schema OptionType
+    uint8_t discard                  # bool
+    uint8_t reserved2
+    char description[SIZE_DESCRIPTION]
+    char quote_currency[SIZE_CURRENCY]
+    char base_currency[SIZE_CURRENCY]
+    char commission_currency[SIZE_CURRENCY]
+    char strike_currency[SIZE_CURRENCY]
+    char underlying[SIZE_SYMBOL]
+    char time_zone[SIZE_TIME_ZONE]
+    char margin_currency[SIZE_CURRENCY]
+    char settlement_currency[SIZE_CURRENCY]
+    char cfi_code[SIZE_CFI_CODE]
+
+cdef packed struct MarketStatus:  # 96 bytes
+    UpdateHeader header
+    uint8_t trading_status           # schema TradingStatus
+    uint8_t reserved2[7]
+
+cdef packed struct GatewayStatus:  # 152 bytes
+    UpdateHeader header
+    uint64_t supported               # schema SupportType bits, masked by what the feed carries
+    uint64_t available
+    uint64_t unavailable
+    uint64_t supported_by_origin     # as received
+    char account[SIZE_ACCOUNT]
+
+cdef packed struct GatewaySettings:  # 136 bytes
+    UpdateHeader header
+    uint64_t supports                # schema SupportType bits
+    uint64_t oms_cancel_all_orders
+    double mbp_tick_size_multiplier
+    double mbp_min_trade_vol_multiplier
+    uint32_t mbp_max_depth           # 0 = unlimited
+    uint16_t ts_max_history
+    uint8_t mbp_allow_price_inversion    # bool, as the next four
+    uint8_t mbp_allow_remove_non_existing
+    uint8_t oms_download_has_state
+    uint8_t oms_download_has_routing_id
+    uint8_t mbp_checksum
+    uint8_t oms_request_id_type      # schema RequestIdType
+    uint8_t ts_interval              # schema Interval
+    uint8_t reserved2[3]
+
+cdef packed struct ExternalLatency:  # 128 bytes
+    UpdateHeader header
+    int64_t latency                  # ns, one way
+    char account[SIZE_ACCOUNT]
+
+cdef packed struct CustomMetrics:  # 168 bytes, then Measurement[row_count]: CustomMetricsUpdate
+    UpdateHeader header
+    char user[SIZE_USER]
+    char label[SIZE_LABEL]
+    char account[SIZE_ACCOUNT]

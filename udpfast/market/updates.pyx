@@ -1,0 +1,212 @@
+"""Decoded payloads as numpy sees them: the dtypes of `updates.pxd`, and views without copies.
+
+Every dtype is read from its C struct at import, so the two cannot drift apart. What the fields
+mean, and their units, is said once, beside the structs in `updates.pxd`.
+"""
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from udpfast.core.layout import Kind
+from udpfast.errors import FormatError
+
+__all__ = [
+    "BOOK",
+    "CUSTOM_METRICS",
+    "EXTERNAL_LATENCY",
+    "GATEWAY_SETTINGS",
+    "GATEWAY_STATUS",
+    "LEVEL",
+    "MARKET_STATUS",
+    "MEASUREMENT",
+    "ORDER",
+    "ORDERS",
+    "REFERENCE_DATA",
+    "ROW_DTYPES",
+    "STATISTIC",
+    "STATISTICS",
+    "TICK_SIZE_STEP",
+    "TOP_OF_BOOK",
+    "TRADE",
+    "TRADES",
+    "UPDATE_DTYPES",
+    "Update",
+    "view_update",
+]
+
+cdef union Layout:  # one of each struct: only their formats are wanted, never their values
+    Level level
+    Order order
+    Trade trade
+    Statistic statistic
+    Measurement measurement
+    Book book
+    Orders orders
+    TopOfBook top_of_book
+    Trades trades
+    Statistics statistics
+    ReferenceData reference_data
+    MarketStatus market_status
+    GatewayStatus gateway_status
+    GatewaySettings gateway_settings
+    ExternalLatency external_latency
+    CustomMetrics custom_metrics
+
+
+def _formats():
+    """The PEP 3118 format of each struct, as Cython makes it, by constant name."""
+    cdef Layout layout
+    return {
+        "LEVEL": memoryview(<Level[:1]> &layout.level),
+        "ORDER": memoryview(<Order[:1]> &layout.order),
+        "TRADE": memoryview(<Trade[:1]> &layout.trade),
+        "STATISTIC": memoryview(<Statistic[:1]> &layout.statistic),
+        "MEASUREMENT": memoryview(<Measurement[:1]> &layout.measurement),
+        "BOOK": memoryview(<Book[:1]> &layout.book),
+        "ORDERS": memoryview(<Orders[:1]> &layout.orders),
+        "TOP_OF_BOOK": memoryview(<TopOfBook[:1]> &layout.top_of_book),
+        "TRADES": memoryview(<Trades[:1]> &layout.trades),
+        "STATISTICS": memoryview(<Statistics[:1]> &layout.statistics),
+        "REFERENCE_DATA": memoryview(<ReferenceData[:1]> &layout.reference_data),
+        "MARKET_STATUS": memoryview(<MarketStatus[:1]> &layout.market_status),
+        "GATEWAY_STATUS": memoryview(<GatewayStatus[:1]> &layout.gateway_status),
+        "GATEWAY_SETTINGS": memoryview(<GatewaySettings[:1]> &layout.gateway_settings),
+        "EXTERNAL_LATENCY": memoryview(<ExternalLatency[:1]> &layout.external_latency),
+        "CUSTOM_METRICS": memoryview(<CustomMetrics[:1]> &layout.custom_metrics),
+    }
+
+
+# One item of a struct format: the brackets of the header, or `I:name:` or `(36)c:name:`.
+_ITEM = re.compile(r"T\{|\}(?::\w+:)?|(?:\((\d+)\))?([A-Za-z])\:(\w+):")
+_TYPES = {"Q": "<u8", "q": "<i8", "I": "<u4", "i": "<i4", "H": "<u2", "B": "u1", "d": "<f8"}
+
+
+def _dtype(view: memoryview) -> np.dtype:
+    """The dtype of a packed struct, with the header's fields lying flat."""
+    fields = []
+    for width, code, name in _ITEM.findall(view.format.replace("^", "")):
+        if name and width:
+            fields.append((name, f"{'S' if code == 'c' else 'V'}{width}"))
+        elif name:
+            fields.append((name, _TYPES[code]))
+    dtype = np.dtype(fields)
+    if dtype.itemsize != view.itemsize or dtype.itemsize % 8:
+        raise ImportError(f"struct of {view.itemsize} bytes, dtype of {dtype.itemsize}: {fields}")
+    for name, (type_, offset) in dtype.fields.items():
+        if type_.kind in "uif" and offset % type_.itemsize:
+            raise ImportError(f"field {name} lies at {offset}, not on a multiple of its size")
+    return dtype
+
+
+_DTYPES = {name: _dtype(view) for name, view in _formats().items()}
+
+if sizeof(TickSizeStep) != 16:
+    raise ImportError(f"struct TickSizeStep has {sizeof(TickSizeStep)} bytes, its dtype 16")
+
+LEVEL = _DTYPES["LEVEL"]
+ORDER = _DTYPES["ORDER"]
+TRADE = _DTYPES["TRADE"]
+STATISTIC = _DTYPES["STATISTIC"]
+MEASUREMENT = _DTYPES["MEASUREMENT"]
+#: By hand: Cython takes a struct of two doubles for a complex number.
+TICK_SIZE_STEP = np.dtype([("min_price", "<f8"), ("tick_size", "<f8")])
+BOOK = _DTYPES["BOOK"]
+ORDERS = _DTYPES["ORDERS"]
+TOP_OF_BOOK = _DTYPES["TOP_OF_BOOK"]
+TRADES = _DTYPES["TRADES"]
+STATISTICS = _DTYPES["STATISTICS"]
+REFERENCE_DATA = _DTYPES["REFERENCE_DATA"]
+MARKET_STATUS = _DTYPES["MARKET_STATUS"]
+GATEWAY_STATUS = _DTYPES["GATEWAY_STATUS"]
+GATEWAY_SETTINGS = _DTYPES["GATEWAY_SETTINGS"]
+EXTERNAL_LATENCY = _DTYPES["EXTERNAL_LATENCY"]
+CUSTOM_METRICS = _DTYPES["CUSTOM_METRICS"]
+
+#: The fixed part of each decoded kind's payload.
+UPDATE_DTYPES = {
+    Kind.BOOK: BOOK,
+    Kind.ORDERS: ORDERS,
+    Kind.TOP_OF_BOOK: TOP_OF_BOOK,
+    Kind.TRADES: TRADES,
+    Kind.STATISTICS: STATISTICS,
+    Kind.REFERENCE_DATA: REFERENCE_DATA,
+    Kind.MARKET_STATUS: MARKET_STATUS,
+    Kind.GATEWAY_STATUS: GATEWAY_STATUS,
+    Kind.GATEWAY_SETTINGS: GATEWAY_SETTINGS,
+    Kind.EXTERNAL_LATENCY: EXTERNAL_LATENCY,
+    Kind.CUSTOM_METRICS: CUSTOM_METRICS,
+}
+
+#: The rows that follow it: `row_count` of them (of a book: its bids, then its asks).
+ROW_DTYPES = {
+    Kind.BOOK: LEVEL,
+    Kind.ORDERS: ORDER,
+    Kind.TRADES: TRADE,
+    Kind.STATISTICS: STATISTIC,
+    Kind.REFERENCE_DATA: TICK_SIZE_STEP,
+    Kind.CUSTOM_METRICS: MEASUREMENT,
+}
+
+
+class Update(NamedTuple):
+    """A decoded payload, viewed in place: valid as long as the memory it was made from.
+
+    Attributes
+    ----------
+    kind : Kind
+    header : numpy.void
+        One item of `UPDATE_DTYPES[kind]`: `update.header["exchange_time_utc"]`.
+    rows : numpy.ndarray
+        shape (row_count,), dtype `ROW_DTYPES[kind]`; empty for kinds without rows.
+    """
+
+    kind: Kind
+    header: np.void
+    rows: np.ndarray
+
+    @property
+    def bids(self) -> np.ndarray:
+        """The bid levels of a book, in published order."""
+        return self.rows[:self.header["bid_count"]]
+
+    @property
+    def asks(self) -> np.ndarray:
+        """The ask levels of a book, in published order."""
+        return self.rows[self.header["bid_count"]:]
+
+
+_NO_ROWS = np.empty(0, LEVEL)
+
+
+def view_update(kind: int, payload) -> Update:
+    """View the payload of a decoded record without copying it.
+
+    Parameters
+    ----------
+    kind : Kind
+        The record's kind, `BOOK` .. `CUSTOM_METRICS`.
+    payload : bytes-like
+        The record's payload; longer is allowed (padding), shorter is not.
+
+    Raises
+    ------
+    FormatError
+        The kind carries no update, or the payload is shorter than its counts say.
+    """
+    dtype = UPDATE_DTYPES.get(kind)
+    if dtype is None:
+        raise FormatError(f"kind must be one of a decoded update (16 to 26), was {int(kind)}")
+    size = memoryview(payload).nbytes
+    if size < dtype.itemsize:
+        raise FormatError(f"{Kind(kind).name} takes {dtype.itemsize} bytes at least, was {size}")
+    header = np.frombuffer(payload, dtype, 1)[0]
+    count = int(header["row_count"])
+    row = ROW_DTYPES.get(kind)
+    if row is None or not count:
+        return Update(Kind(kind), header, _NO_ROWS if row is None else np.empty(0, row))
+    expected = dtype.itemsize + count * row.itemsize
+    if size < expected:
+        raise FormatError(f"{Kind(kind).name} of {count} rows takes {expected} bytes, was {size}")
+    return Update(Kind(kind), header, np.frombuffer(payload, row, count, dtype.itemsize))
