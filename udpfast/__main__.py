@@ -1,0 +1,5 @@
+"""`python -m udpfast` is `udpfast`."""
+
+from udpfast.cli.main import main
+
+main()

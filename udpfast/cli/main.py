@@ -1,0 +1,73 @@
+"""`udpfast VERB`: finds the verb's file, runs it, and turns errors into one line and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from udpfast.errors import ConfigError, UdpfastError
+
+__all__ = ["main"]
+
+#: Each verb, the one file that has it, and its line in `udpfast --help`.
+VERBS = {
+    "demo": "the whole feed on loopback, proven: publisher, subscriber, two strategies",
+    "check": "a feed's resolved settings with reasons, and what of this host is not as it should be",
+    "run": "receive a feed and publish it to local strategies",
+    "stat": "the counters of a running or dead instance, its readers and its latency",
+    "tail": "print the records of a running instance",
+    "send": "publish market data over UDP: recorded, simulated or raw load",
+    "replay": "run a capture through the production engine without sockets",
+}
+
+
+class Verbs(click.Group):
+    """A group whose commands are imported only when they are used: start-up stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs, in the order in which a newcomer meets them."""
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the verb's file and return its command."""
+        if cmd_name not in VERBS:
+            return None
+        command = getattr(importlib.import_module(f"udpfast.cli.{cmd_name}"), cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of verbs without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="udpfast")
+def cli() -> None:
+    """Low-latency market data over UDP for people who write Python.
+
+    \b
+    Example:
+      udpfast demo
+
+    Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings.
+    """
+
+
+def main() -> None:
+    """Run the command line; errors become one line on stderr and the exit code."""
+    try:
+        cli.main(prog_name="udpfast")
+    except ConfigError as error:
+        click.echo(f"udpfast: {error}", err=True)
+        sys.exit(2)
+    except (UdpfastError, OSError) as error:
+        click.echo(f"udpfast: {error}", err=True)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
