@@ -1,4 +1,4 @@
-# Datagrams in batches: recvmmsg and sendmmsg over memory that is taken once.
+# Datagrams received in batches: recvmmsg over memory that is taken once (sending: sender.pxd).
 #
 # All calls go through libc's ordinary symbols, so that a stack that is preloaded (Onload, VMA,
 # XLIO) takes them over; a raw syscall() would walk past it. Nothing here answers a datagram.
@@ -86,44 +86,7 @@ cdef int datagram_receive(DatagramBatch* batch) noexcept nogil
 # so drops at the end of a burst would stay unseen while the line is silent. 0 or -errno.
 cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil
 
-cdef struct SendBatch:
-    # Datagrams that wait to leave through one connected socket. One thread at a time.
-    int fd                       # borrowed
-    uint32_t first               # next to send
-    uint32_t count               # one past the last to send
-    uint32_t reserved
-    uint64_t datagrams           # sent
-    uint64_t bytes               # sent
-    uint64_t calls
-    uint64_t would_block         # EAGAIN or ENOBUFS: nothing left, the rest waits
-    uint64_t icmp_errors         # complaints about earlier datagrams: sending went on
-    uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
-    mmsghdr headers[BATCH_MAX]
-    iovec vectors[BATCH_MAX]
-
-cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil
-
-# Appends one datagram; its bytes are borrowed until it has left. 1, or 0 when the batch is full.
-cdef inline bint send_batch_add(
-        SendBatch* batch, const void* payload, size_t size) noexcept nogil:
-    if batch.count == BATCH_MAX:
-        return 0
-    batch.vectors[batch.count].iov_base = <void*>payload
-    batch.vectors[batch.count].iov_len = size
-    batch.count += 1
-    return 1
-
-# Sends what waits. Returns how many datagrams left the batch (sent, or given up and counted);
-# fewer than waited = the socket's buffer is full, call again later; < 0 = -errno.
-cdef int datagram_send(SendBatch* batch) noexcept nogil
-
 cdef class DatagramReceiver:
     cdef DatagramBatch batch
     cdef readonly object socket
     cdef readonly object results
-
-cdef class DatagramSender:
-    cdef SendBatch batch
-    cdef readonly object socket
-    cdef readonly object results
-    cdef int _flush(self) except -1

@@ -1,21 +1,17 @@
 import socket
-from collections.abc import Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-import numpy.typing as npt
-from typing_extensions import Buffer
+from typing import Any, NamedTuple, final
 
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.options import OptionResult
 
-__all__ = ["DatagramReceiver", "DatagramSender", "ReceivedDatagram"]
+__all__ = ["DatagramReceiver", "ReceivedDatagram"]
 
 class ReceivedDatagram(NamedTuple):
     payload: bytes
     received_ns: int
     flags: int
 
+@final
 class DatagramReceiver:
     socket: socket.socket
     results: tuple[OptionResult, ...]
@@ -37,28 +33,5 @@ class DatagramReceiver:
     def read_kernel_drops(self) -> int: ...
     @property
     def kernel_drops(self) -> int: ...
-    @property
-    def counts(self) -> dict[str, int]: ...
-
-class DatagramSender:
-    socket: socket.socket
-    results: tuple[OptionResult, ...]
-    def __init__(
-        self,
-        destination: str,
-        *,
-        interface: str = "",
-        ttl: int = 1,
-        loop: bool = True,
-        sndbuf_bytes: int = ...,
-    ) -> None: ...
-    def __enter__(self) -> DatagramSender: ...
-    def __exit__(self, *exception: object) -> None: ...
-    def close(self) -> None: ...
-    def send(
-        self,
-        datagrams: Sequence[Buffer]
-        | tuple[Buffer, npt.NDArray[np.int64], npt.NDArray[np.int64]],
-    ) -> int: ...
     @property
     def counts(self) -> dict[str, int]: ...

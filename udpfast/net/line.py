@@ -7,11 +7,13 @@ impossible (bind, join) raises.
 """
 
 import contextlib
+import errno
 import ipaddress
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from udpfast.core import oserr
 from udpfast.errors import ConfigError
 from udpfast.net import multicast, options
 from udpfast.net.options import OptionResult
@@ -24,6 +26,8 @@ __all__ = [
     "parse_endpoint",
     "parse_senders",
 ]
+
+_SENDERS_MAX = 64  # SENDERS_MAX of datagram.pxd
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,14 @@ class ReceiveOptions:
 
     rcvbuf_bytes: int = 128 << 20
     busy_poll_us: int = 0
-    timestamps: options.Timestamps = "auto"
+    timestamps: str = "auto"
     count_drops: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a sort of time stamp that does not exist."""
+        if self.timestamps not in options.TIMESTAMPS:
+            raise ConfigError(f"timestamps must be one of {', '.join(options.TIMESTAMPS)}, "
+                              f"was {self.timestamps!r}")
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
@@ -99,8 +109,10 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
     Raises
     ------
     ConfigError
-        An entry is neither "ip" nor "ip:port".
+        An entry is neither "ip" nor "ip:port", or there are more than 64.
     """
+    if len(senders) > _SENDERS_MAX:
+        raise ConfigError(f"a line has at most {_SENDERS_MAX} senders, were {len(senders)}")
     parsed = []
     for text in senders:
         host, port = text, 0
@@ -155,7 +167,7 @@ def open_receiver(
             # let a second socket take the datagrams away without a word: there it stays off.
             results.append(options.set_option(
                 sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
-            results.append(multicast.only_joined_groups(sock))
+        results.append(multicast.only_joined_groups(sock))
         _attempt("bind", line.address,
                  lambda: sock.bind(multicast.socket_address(host, port, interface)))
         if group:
@@ -228,6 +240,4 @@ def _attempt(what: str, where: str, call: Callable[[], object]) -> None:
     try:
         call()
     except OSError as error:
-        from udpfast.core import oserr
-
-        oserr.check(-(error.errno or 5), what, where)
+        oserr.check(-(error.errno or errno.EIO), what, where)

@@ -10,11 +10,10 @@ import socket
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 __all__ = [
+    "TIMESTAMPS",
     "OptionResult",
-    "Timestamps",
     "set_busy_poll",
     "set_drop_count",
     "set_option",
@@ -34,7 +33,7 @@ _STAMPING_FLAGS = (1 << 2) | (1 << 3) | (1 << 4) | (1 << 6)
 
 _SIOCGHWTSTAMP = 0x89B1  # linux/sockios.h
 
-Timestamps = Literal["auto", "hardware", "kernel", "none"]
+TIMESTAMPS = ("auto", "hardware", "kernel", "none")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class OptionResult:
 
 
 def set_option(sock: socket.socket, name: str, level: int, option: int, value: int,
-               scale: int = 1) -> OptionResult:
+               *, scale: int = 1) -> OptionResult:
     """Set one integer option and read it back.
 
     Parameters
@@ -100,14 +99,14 @@ def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
         f"{result.reason}: more than net.core.busy_read needs CAP_NET_ADMIN")
 
 
-def set_timestamps(sock: socket.socket, asked: Timestamps, interface_name: str) -> OptionResult:
+def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> OptionResult:
     """Ask for receive time stamps: the NIC's and the kernel's, else the kernel's, else none.
 
     Parameters
     ----------
     sock : socket.socket
     asked : str
-        "auto", "hardware", "kernel" or "none".
+        One of TIMESTAMPS.
     interface_name : str
         Whose driver is asked whether it stamps; empty: nobody is asked, and the first datagram
         will show.

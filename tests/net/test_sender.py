@@ -1,0 +1,101 @@
+"""Sending: order, batches, a full queue and a destination that is not there."""
+
+import os
+import socket
+
+import numpy as np
+import pytest
+
+from udpfast.net.datagram import DatagramReceiver
+from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.sender import DatagramSender
+
+
+@pytest.fixture
+def line() -> DatagramReceiver:
+    with DatagramReceiver(
+            LineAddress("127.0.0.1:0"), ReceiveOptions(timestamps="none")) as receiver:
+        yield receiver
+
+
+def to(line: DatagramReceiver) -> DatagramSender:
+    return DatagramSender(f"127.0.0.1:{line.address[1]}")
+
+
+def drain(line: DatagramReceiver) -> list[bytes]:
+    received: list[bytes] = []
+    while more := line.receive():
+        received += [datagram.payload for datagram in more]
+    return received
+
+
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 300])
+def test_send_list_arrives_whole_and_in_order(line: DatagramReceiver, count: int) -> None:
+    sent = [bytes([index % 256]) * (index % 529) for index in range(count)]
+    with to(line) as sender:
+        assert sender.send(sent) == count
+        assert sender.counts["datagrams"] == count
+        assert sender.counts["bytes"] == sum(map(len, sent))
+        assert sender.counts["calls"] == -(-count // 64)
+    assert drain(line) == sent
+
+
+def test_send_slices_of_one_buffer(line: DatagramReceiver) -> None:
+    buffer = bytes(range(256))
+    offsets = np.arange(0, 200, 2)
+    sizes = np.arange(100) % 50
+    with to(line) as sender:
+        assert sender.send((buffer, offsets, sizes)) == 100
+    assert drain(line) == [
+        buffer[start:start + size] for start, size in zip(offsets, sizes, strict=True)]
+
+
+@pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, 11), (10, 1), (5, -1), (11, 0)])
+def test_send_slice_outside_the_buffer_is_refused(
+        line: DatagramReceiver, offset: int, size: int) -> None:
+    with to(line) as sender:
+        with pytest.raises(ValueError, match=r"datagram 1: .* not inside the buffer of 10 bytes"):
+            sender.send((bytes(10), np.array([0, offset]), np.array([1, size])))
+        assert sender.counts["calls"] == 0
+
+
+def test_send_too_long_raises_and_the_next_leaves(line: DatagramReceiver) -> None:
+    with to(line) as sender:
+        with pytest.raises(OSError, match="cannot send"):
+            sender.send([bytes(70_000)])
+        assert sender.send([b"next"]) == 1
+    assert drain(line) == [b"next"]
+
+
+def test_send_icmp_error_is_counted_and_everything_is_sent() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
+        gone.bind(("127.0.0.1", 0))
+        port = gone.getsockname()[1]
+    with DatagramSender(f"127.0.0.1:{port}") as sender:
+        assert sender.send([b"x"] * 10) == 10
+        assert sender.counts["datagrams"] == 10
+        sender.send([b"x"])
+        assert sender.counts["icmp_errors"] >= 1
+
+
+def test_send_does_not_block_when_the_queue_is_full() -> None:
+    # A UNIX socket pair is the one place where a full queue can be had at will: its receiver's
+    # backlog counts against the sender.
+    near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with near, far, DatagramSender("127.0.0.1:9") as sender:
+        near.setblocking(False)
+        os.dup2(near.fileno(), sender.socket.fileno())
+        sent = sender.send([bytes(500)] * 5000)
+        assert 0 < sent < 5000
+        assert sender.counts["would_block"] == 1
+        for _ in range(sent):
+            assert far.recv(600) == bytes(500)
+        assert sender.send([b"rest"]) == 1
+        assert far.recv(600) == b"rest"
+
+
+def test_send_after_close_raises(line: DatagramReceiver) -> None:
+    sender = to(line)
+    sender.close()
+    with pytest.raises(OSError, match="cannot send"):
+        sender.send([b"x"])

@@ -1,0 +1,47 @@
+# Datagrams sent in batches: sendmmsg to one destination, through libc's ordinary symbol as in
+# datagram.pxd. What cannot leave now is counted and never blocks.
+#
+#   sender = DatagramSender("239.1.2.3:9001", interface="eth0")
+#   send_batch_add(&sender.batch, payload, size)   # 0: full
+#   datagram_send(&sender.batch)                   # how many are done with, or -errno
+
+from libc.stdint cimport uint32_t, uint64_t
+
+from udpfast.net.datagram cimport BATCH_MAX, iovec, mmsghdr
+
+cdef struct SendBatch:
+    # Datagrams that wait to leave through one connected socket. One thread at a time.
+    int fd                       # borrowed
+    uint32_t first               # next to send
+    uint32_t count               # one past the last to send
+    uint32_t reserved
+    uint64_t datagrams           # sent
+    uint64_t bytes               # sent
+    uint64_t calls
+    uint64_t would_block         # EAGAIN or ENOBUFS: nothing left, the rest waits
+    uint64_t icmp_errors         # complaints about earlier datagrams: sending went on
+    uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
+    mmsghdr headers[BATCH_MAX]
+    iovec vectors[BATCH_MAX]
+
+cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil
+
+# Appends one datagram; its bytes are borrowed until it has left. 1, or 0 when the batch is full.
+cdef inline bint send_batch_add(
+        SendBatch* batch, const void* payload, size_t size) noexcept nogil:
+    if batch.count == BATCH_MAX:
+        return 0
+    batch.vectors[batch.count].iov_base = <void*>payload
+    batch.vectors[batch.count].iov_len = size
+    batch.count += 1
+    return 1
+
+# Sends what waits. Returns how many datagrams left the batch (sent, or given up and counted);
+# fewer than waited = the socket's buffer is full, call again later; < 0 = -errno.
+cdef int datagram_send(SendBatch* batch) noexcept nogil
+
+cdef class DatagramSender:
+    cdef SendBatch batch
+    cdef readonly object socket
+    cdef readonly object results
+    cdef int _flush(self) except -1

@@ -1,0 +1,207 @@
+"""Send datagrams in batches to one destination: the Python face, and the loop of `sender.pxd`."""
+
+from libc.errno cimport (
+    EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, ENETDOWN, ENETUNREACH, ENOBUFS, EPERM,
+    errno,
+)
+from libc.stdint cimport int64_t, uint8_t
+from libc.string cimport memset
+
+cimport cython
+
+from udpfast.core.oserr cimport check
+
+from udpfast.net.line import open_sender
+
+__all__ = ["DatagramSender"]
+
+cdef extern from "<sys/socket.h>" nogil:
+    int sendmmsg(int fd, mmsghdr* messages, unsigned int count, int flags)
+    int MSG_DONTWAIT, MSG_NOSIGNAL
+
+
+cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil:
+    cdef int index
+    memset(batch, 0, sizeof(SendBatch))
+    batch.fd = fd
+    for index in range(BATCH_MAX):
+        batch.headers[index].msg_hdr.msg_iov = &batch.vectors[index]
+        batch.headers[index].msg_hdr.msg_iovlen = 1
+
+
+cdef int datagram_send(SendBatch* batch) noexcept nogil:
+    cdef uint32_t begin = batch.first
+    cdef uint32_t index
+    cdef int rc
+    while batch.first < batch.count:
+        batch.calls += 1
+        rc = sendmmsg(batch.fd, &batch.headers[batch.first], batch.count - batch.first,
+                      MSG_DONTWAIT | MSG_NOSIGNAL)
+        if rc < 0:
+            rc = send_refused(batch, errno)
+            if rc < 0:
+                return rc
+            if rc > 0:
+                break
+            continue
+        for index in range(batch.first, batch.first + rc):
+            batch.bytes += batch.headers[index].msg_len
+        batch.datagrams += rc
+        batch.first += rc
+    rc = <int>(batch.first - begin)
+    if batch.first == batch.count:
+        batch.first = batch.count = 0
+    return rc
+
+
+cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
+    # 0: go on; 1: stop, the rest waits; < 0: -errno.
+    if error == EAGAIN or error == ENOBUFS:
+        batch.would_block += 1
+        return 1
+    if error == EINTR:
+        return 0
+    if error == ECONNREFUSED:
+        # About an earlier datagram; reporting it cleared it, and the first one has not left.
+        batch.icmp_errors += 1
+        return 0
+    if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, EPERM):
+        # This line cannot carry it now. Market data does not wait: the other lines go on.
+        batch.unreachable += 1
+        batch.first += 1
+        return 0
+    return -error
+
+
+@cython.final
+cdef class DatagramSender:
+    """A socket connected to one destination, that sends many datagrams per system call.
+
+    Parameters
+    ----------
+    destination : str
+        "ip:port" or "[ip6]:port"; a group or a host.
+    interface, ttl, loop, sndbuf_bytes
+        As `line.open_sender`.
+
+    Attributes
+    ----------
+    socket : socket.socket
+        Non-blocking, connected.
+    results : tuple of OptionResult
+        What each socket option asked for and got.
+
+    Raises
+    ------
+    ConfigError, OSError
+        As `line.open_sender`.
+    """
+
+    def __cinit__(self):
+        send_batch_init(&self.batch, -1)
+
+    def __init__(self, str destination, *, str interface="", int ttl=1, bint loop=True,
+                 int sndbuf_bytes=4 << 20):
+        self.socket, results = open_sender(destination, interface, ttl, loop, sndbuf_bytes)
+        self.results = tuple(results)
+        send_batch_init(&self.batch, self.socket.fileno())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        """Close the socket; once more does nothing."""
+        if self.socket is not None:
+            self.socket.close()
+        self.batch.fd = -1
+
+    def send(self, datagrams):
+        """Send datagrams in order; never blocks.
+
+        Parameters
+        ----------
+        datagrams : sequence of bytes-like, or (buffer, offsets, sizes)
+            The second form sends slices of one contiguous buffer, without copying: `offsets` and
+            `sizes` are int64 arrays.
+
+        Returns
+        -------
+        int
+            How many of them are done with, from the first: sent, or given up because there is no
+            route (`counts["unreachable"]`). Fewer than given: the socket's queue is full; send
+            the rest later.
+
+        Raises
+        ------
+        OSError
+            The socket is of no use, or the first datagram left is too long for it.
+        """
+        if isinstance(datagrams, tuple) and len(datagrams) == 3 and not isinstance(
+                datagrams[1], (bytes, bytearray, memoryview)):
+            return self._send_slices(*datagrams)
+        cdef const uint8_t[::1] view
+        cdef int sent
+        done = 0
+        while done < len(datagrams):
+            views = datagrams[done:done + BATCH_MAX]  # keeps the bytes alive during the call
+            for datagram in views:
+                if len(datagram):
+                    view = datagram
+                    send_batch_add(&self.batch, &view[0], view.shape[0])
+                else:
+                    send_batch_add(&self.batch, NULL, 0)
+            sent = self._flush()
+            done += sent
+            if sent < len(views):
+                break
+        return done
+
+    def _send_slices(self, const uint8_t[::1] buffer, const int64_t[::1] offsets,
+                     const int64_t[::1] sizes):
+        cdef Py_ssize_t index, done = 0, count = offsets.shape[0]
+        cdef int sent = 0
+        if sizes.shape[0] != count:
+            raise ValueError(f"{count} offsets, but {sizes.shape[0]} sizes")
+        for index in range(count):
+            if not (0 <= sizes[index] and 0 <= offsets[index]
+                    and offsets[index] <= buffer.shape[0] - sizes[index]):
+                raise ValueError(
+                    f"datagram {index}: {sizes[index]} bytes at {offsets[index]} are not inside "
+                    f"the buffer of {buffer.shape[0]} bytes")
+        while done < count:
+            index = done
+            while index < count and send_batch_add(
+                    &self.batch, slice_start(buffer, offsets[index]), sizes[index]):
+                index += 1
+            sent = self._flush()
+            done += sent
+            if done < index:
+                break
+        return done
+
+    cdef int _flush(self) except -1:
+        cdef int sent
+        with nogil:
+            sent = datagram_send(&self.batch)
+        # The bytes are the caller's: what did not leave is not kept beyond this call.
+        self.batch.first = self.batch.count = 0
+        return <int>check(sent, "send")
+
+    @property
+    def counts(self):
+        """What was sent, and what hindered it, by name."""
+        return {
+            "datagrams": self.batch.datagrams,
+            "bytes": self.batch.bytes,
+            "calls": self.batch.calls,
+            "would_block": self.batch.would_block,
+            "icmp_errors": self.batch.icmp_errors,
+            "unreachable": self.batch.unreachable,
+        }
+
+
+cdef inline const uint8_t* slice_start(const uint8_t[::1] buffer, int64_t offset) noexcept nogil:
+    return &buffer[0] + offset if buffer.shape[0] else NULL
