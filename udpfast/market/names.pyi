@@ -2,7 +2,9 @@ from typing import final
 
 from typing_extensions import Buffer
 
-__all__ = ["NameTable", "name_table_size"]
+__all__ = ["NAMES_REGION_KIND", "NameTable", "name_table_size"]
+
+NAMES_REGION_KIND: str
 
 def name_table_size(capacity: int) -> int: ...
 @final

@@ -17,6 +17,7 @@ __all__ = [
     "MEASUREMENT",
     "ORDER",
     "ORDERS",
+    "PAYLOAD_HASH",
     "REFERENCE_DATA",
     "ROW_DTYPES",
     "STATISTIC",
@@ -49,6 +50,7 @@ TRADE: np.dtype[np.void]
 TRADES: np.dtype[np.void]
 UPDATE_DTYPES: dict[Kind, np.dtype[np.void]]
 ROW_DTYPES: dict[Kind, np.dtype[np.void]]
+PAYLOAD_HASH: int
 
 class Update(NamedTuple):
     kind: Kind

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, layout_hash
 from udpfast.errors import FormatError
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "MEASUREMENT",
     "ORDER",
     "ORDERS",
+    "PAYLOAD_HASH",
     "REFERENCE_DATA",
     "ROW_DTYPES",
     "STATISTIC",
@@ -148,6 +149,10 @@ ROW_DTYPES = {
     Kind.REFERENCE_DATA: TICK_SIZE_STEP,
     Kind.CUSTOM_METRICS: MEASUREMENT,
 }
+
+#: Of all of these: the `payload_hash` of rings that carry updates, and the layout hash of the
+#: region that holds their names.
+PAYLOAD_HASH = layout_hash(*UPDATE_DTYPES.values(), *ROW_DTYPES.values())
 
 
 class Update(NamedTuple):
