@@ -368,7 +368,8 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         close = difflib.get_close_matches(name, _known_keys(target), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         table = f"[{key}]" if key else "the file"
-        return f"{f'{key}.' if key else ''}{name}: expected a key of {table}, found an unknown one{hint}"
+        place = f"{key}.{name}" if key else name
+        return f"{place}: expected a key of {table}, found an unknown one{hint}"
     missing = re.match(r"Object missing required field `(.*)`", text)
     if missing:
         return f"{f'{key}.' if key else ''}{missing.group(1)}: expected a value, found none"
