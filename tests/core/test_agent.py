@@ -76,8 +76,12 @@ def test_hooks_run_in_the_agents_thread_and_stop_in_reverse() -> None:
     runner.start()
     runner.join()
     thread = "first+second"
-    assert seen == [("start first", thread), ("start second", thread),
-                    ("stop second", thread), ("stop first", thread)]
+    assert seen == [
+        ("start first", thread),
+        ("start second", thread),
+        ("stop second", thread),
+        ("stop first", thread),
+    ]
 
 
 def test_on_start_raising_is_raised_by_start_and_stops_the_started() -> None:
@@ -105,7 +109,9 @@ def test_work_returning_errno_raises_the_os_error() -> None:
 
 
 def test_second_agent_failing_is_the_one_named() -> None:
-    runner = AgentRunner([CallableAgent("first", lambda _: 1), CallableAgent("second", lambda _: -5)])
+    runner = AgentRunner(
+        [CallableAgent("first", lambda _: 1), CallableAgent("second", lambda _: -5)]
+    )
     with pytest.raises(OSError, match="second"):
         runner.run()
 

@@ -12,16 +12,19 @@ def test_check_no_error_returns_it(rc: int) -> None:
     assert check(rc, "open socket") == rc
 
 
-@pytest.mark.parametrize(("number", "kind"), [
-    (errno.EACCES, PermissionError),
-    (errno.EPERM, PermissionError),
-    (errno.ENOENT, FileNotFoundError),
-    (errno.EEXIST, FileExistsError),
-    (errno.EPIPE, BrokenPipeError),
-    (errno.ECONNREFUSED, ConnectionRefusedError),
-    (errno.ETIMEDOUT, TimeoutError),
-    (errno.ENODEV, OSError),
-])
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EACCES, PermissionError),
+        (errno.EPERM, PermissionError),
+        (errno.ENOENT, FileNotFoundError),
+        (errno.EEXIST, FileExistsError),
+        (errno.EPIPE, BrokenPipeError),
+        (errno.ECONNREFUSED, ConnectionRefusedError),
+        (errno.ETIMEDOUT, TimeoutError),
+        (errno.ENODEV, OSError),
+    ],
+)
 def test_check_errno_raises_its_class(number: int, kind: type[OSError]) -> None:
     with pytest.raises(kind) as caught:
         check(-number, "open region")

@@ -1,0 +1,65 @@
+# Everything lives in .venv and build/; `make clean` removes both. PYTHON chooses the interpreter.
+
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/python
+# uv does the same in half the time; pip is always there.
+INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -q \
+	--disable-pip-version-check) -c constraints.txt
+SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
+# cython-lint looks for pycodestyle on PATH.
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+STYLE_TESTS := tests/test_tidy.py tests/test_layering.py tests/test_types.py
+
+.PHONY: help build demo test test-debug sanitize lint format clean
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
+
+build: $(VENV)/.installed ## .venv with all that is needed, udpfast compiled in place
+
+demo: build ## publisher, lossy lines, subscriber, ring, strategy, report
+	@$(VENV)/bin/udpfast demo
+
+test: build ## the whole test suite
+	@echo "udpfast: running the tests"
+	@$(RUN) -m pytest -q
+
+test-debug: build ## the same with Cython's checks and C assertions, built beside it
+	@echo "udpfast: compiling with checks into build/debug"
+	@$(RUN) scripts/mirror.py build/debug
+	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
+	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py
+
+lint: build ## ruff, cython-lint, mypy, stubtest, layers and style
+	@$(RUN) -m ruff check
+	@$(RUN) -m ruff format --check -q
+	@$(VENV)/bin/cython-lint udpfast
+	@$(RUN) -m pytest -q $(STYLE_TESTS)
+
+format: build ## let ruff lay out the Python files
+	@$(RUN) -m ruff check --fix
+	@$(RUN) -m ruff format
+
+clean: ## remove what make has made
+	@rm -rf $(VENV) build dist *.egg-info
+	@find udpfast -name '*.so' -delete
+
+# Three steps, each with its stamp: tools (venv and compiler of Cython), compiled, installed.
+
+$(VENV)/.tools: constraints.txt scripts/preflight.py
+	@$(PYTHON) scripts/preflight.py
+	@echo "udpfast [1/3]: making .venv"
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(INSTALL) setuptools Cython
+	@touch $@
+
+$(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
+	@echo "udpfast [2/3]: compiling the extension modules (a minute or two the first time)"
+	@$(RUN) setup.py -q build_ext --inplace
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.compiled pyproject.toml
+	@echo "udpfast [3/3]: installing the packages that it uses"
+	@$(INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@

@@ -1,0 +1,55 @@
+"""Copy the sources into a folder of their own, to be built there with other flags.
+
+    python scripts/mirror.py build/debug
+
+Files that did not change keep their age, so that a second build compiles only what did.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+COPIED = ("udpfast", "tests", "docs", "scripts", "bench", ".ci")
+SKIPPED = ("*.so", "__pycache__", "*.c")
+
+
+def mirror(source: Path, target: Path) -> None:
+    """Make `target` hold the sources of `source`; what was built in it before stays."""
+    built = {path.relative_to(target) for path in target.rglob("*.so")}
+    for folder in COPIED:
+        if (source / folder).is_dir():
+            copy_newer(source / folder, target / folder)
+    for path in source.iterdir():
+        if path.is_file():
+            copy_file(str(path), str(target / path.name))
+    for path in built:
+        if not any((source / path.parent).glob(f"{path.name.partition('.')[0]}.pyx")):
+            (target / path).unlink()
+
+
+def copy_newer(source: Path, target: Path) -> None:
+    """Copy a tree; drop files that its source no longer has, but nothing that was built."""
+    shutil.copytree(
+        source,
+        target,
+        ignore=shutil.ignore_patterns(*SKIPPED),
+        copy_function=copy_file,
+        dirs_exist_ok=True,
+    )
+    for path in list(target.rglob("*")):
+        kept = path.is_dir() or path.suffix in {".so", ".pyc"}
+        if not kept and not (source / path.relative_to(target)).exists():
+            path.unlink()
+
+
+def copy_file(source: str, target: str) -> str:
+    """Copy one file with its time, unless it is the same already."""
+    old, new = Path(target), Path(source)
+    if not old.exists() or old.stat().st_mtime_ns != new.stat().st_mtime_ns:
+        old.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(new, old)
+    return target
+
+
+if __name__ == "__main__":
+    mirror(Path(__file__).resolve().parent.parent, Path(sys.argv[1]).resolve())

@@ -1,0 +1,91 @@
+"""Look for what building udpfast needs, before a compiler says it in thirty lines.
+
+Wanted: Python 3.11 with venv, a C compiler, Python's headers; room in /dev/shm is advised. As
+root on a machine with apt-get, what is missing is installed; elsewhere one line says what to
+install, and the exit code is 4. Standard library only, and it must parse on any Python 3.
+"""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+
+PYTHON_WANTED = (3, 11)
+SHM_ADVISED_BYTES = 128 << 20  # two rings of the default size, 64 MiB
+EXIT_MISSING = 4
+
+
+def missing_packages():
+    """Return the Debian packages that would bring what is missing, each with what it brings."""
+    version = "python{}.{}".format(*sys.version_info[:2])
+    found = []
+    compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        found.append(("gcc", "a C compiler ({})".format(compiler)))
+    if not os.path.exists("/usr/include/stdlib.h"):
+        found.append(("libc6-dev", "the C library's headers"))
+    if not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")):
+        found.append((version + "-dev", "Python.h"))
+    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+        found.append((version + "-venv", "venv and ensurepip"))
+    return found
+
+
+def install(packages):
+    """Install by apt-get; return whether that worked."""
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    environment = dict(os.environ, DEBIAN_FRONTEND="noninteractive")
+    update = ["apt-get", "update", "-qq"]
+    fetch = ["apt-get", "install", "-y", "-qq", "--no-install-recommends"] + packages
+    subprocess.call(update, env=environment, **quiet)
+    return subprocess.call(fetch, env=environment, **quiet) == 0
+
+
+def warn_of_small_shm():
+    """Say it if a ring of the default size would not fit into /dev/shm."""
+    try:
+        state = os.statvfs("/dev/shm")
+    except OSError:
+        print("udpfast: no /dev/shm here: give rings a path= in the configuration")
+        return
+    free = state.f_bavail * state.f_frsize
+    if free < SHM_ADVISED_BYTES:
+        print(
+            "udpfast: /dev/shm has {} MiB free, {} are advised: "
+            "mount -o remount,size=1g /dev/shm".format(free >> 20, SHM_ADVISED_BYTES >> 20)
+        )
+
+
+def main():
+    """Check, install if that is possible, return the exit code."""
+    if sys.version_info < PYTHON_WANTED:
+        print(
+            "udpfast needs Python {}.{} or newer, {} is {}.{}: "
+            "install one and run make PYTHON=...".format(
+                *PYTHON_WANTED, sys.executable, *sys.version_info[:2]
+            )
+        )
+        return EXIT_MISSING
+    missing = missing_packages()
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        packages = [package for package, _ in missing]
+        print("udpfast: installing {} by apt-get".format(" ".join(packages)), flush=True)
+        install(packages)
+        importlib.invalidate_caches()
+        missing = missing_packages()
+    if missing:
+        print(
+            "udpfast needs {}: apt-get install {}".format(
+                ", ".join(what for _, what in missing),
+                " ".join(package for package, _ in missing),
+            )
+        )
+        return EXIT_MISSING
+    warn_of_small_shm()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

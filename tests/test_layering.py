@@ -1,0 +1,174 @@
+"""Arrows point down: what each folder of udpfast may import, and who may name what.
+
+The numbers are those of docs/ARCHITECTURE.md. A folder imports lower numbers and itself; equals
+do not see each other; some see less (`ONLY`). `import`, `cimport` and `include` lines are read,
+wherever in the file they stand.
+"""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.shared import ROOT
+from tests.sources import files
+
+LAYERS = {
+    "errors": -1,
+    "core": 0,
+    "shm": 1,
+    "net": 1,
+    "feed": 2,
+    "market": 2,
+    "bus": 2,
+    "config": 2,
+    "agents": 3,
+    "client": 3,
+    "spark": 4,
+    "monitor": 4,
+    "cli": 4,
+    "__main__": 5,
+    "testing": 5,
+    "": 6,  # udpfast/__init__.py: the public names
+}
+
+#: Folders that see less than the layers below them.
+ONLY = {
+    "feed": {"core", "errors"},
+    "market": {"core", "errors"},
+    "bus": {"core", "shm", "errors"},
+    "config": {"core", "errors"},
+}
+
+#: Folders that see more: `udpfast demo` and `bench` play the network of `testing`.
+ALSO = {"cli": {"testing"}}
+
+#: What a file may not name, unless it is the file whose business it is.
+NAMED_IN_ONE_PLACE = [
+    (r"\bclock_gettime\b", r"core/clock\.", "time comes from core/clock"),
+    (r"\b__atomic_|\b__sync_|\bstdatomic\b", r"core/atomics\.", "atomics come from core/atomics"),
+    (r"\bPyErr_SetFromErrno|\bos\.strerror\(", r"core/oserr\.", "-errno goes through core/oserr"),
+    (r"\braise OSError\(", r"core/oserr\.", "-errno goes through core/oserr"),
+]
+
+#: State machines never ask the time: it is an argument.
+TIMELESS = {"feed", "market", "bus"}
+CLOCKS = re.compile(r"^\s*(from|c?import)\s+(udpfast\.core\.clock|time|datetime)\b")
+
+IMPORT = re.compile(
+    r"^\s*(?:from\s+(?P<source>\.*[\w.]*)\s+c?import\s+(?P<names>.+)|c?import\s+(?P<plain>.+))$"
+)
+
+
+def place(path: str) -> str:
+    """Return the layer's name of a file below `udpfast/`: its folder, or its stem at the top."""
+    head, _, rest = path.partition("/")
+    return head if rest else head.partition(".")[0].replace("__init__", "")
+
+
+def imported(path: str, line: str) -> Iterator[str]:
+    """Yield the layers that an import line of `path` names."""
+    match = IMPORT.match(line)
+    if match is None:
+        return
+    names = [
+        name.split()[0] for name in (match["names"] or match["plain"]).split(",") if name.strip()
+    ]
+    if match["plain"]:
+        targets = names
+    else:
+        source = match["source"]
+        if source.startswith("."):
+            depth = len(source) - len(source.lstrip("."))
+            parents = ["udpfast", *path.split("/")[:-1]]
+            base = parents[: len(parents) - depth + 1]
+            source = ".".join([*base, source.lstrip(".")]).rstrip(".")
+        # `from udpfast import x` and `from udpfast.core cimport x`: x may be the module.
+        targets = [f"{source}.{name.strip('(')}" for name in names]
+    for target in targets:
+        parts = target.split(".")
+        if parts[0] == "udpfast":
+            yield parts[1] if len(parts) > 1 and parts[1] in LAYERS else ""
+
+
+def broken_arrows(path: str, text: str) -> list[str]:
+    """Return what is wrong with the imports and names of one file, a sentence each."""
+    own = place(path)
+    if own not in LAYERS:
+        return [f"{path}: no layer is called {own!r}: give it a number in tests/test_layering.py"]
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"udpfast/{path}:{number}"
+        for target in imported(path, line):
+            lower = LAYERS[target] < LAYERS[own] and target in ONLY.get(own, LAYERS)
+            if target != own and not lower and target not in ALSO.get(own, ()):
+                found.append(f"{where}: {own or 'udpfast'} must not import {target or 'udpfast'}")
+        if own in TIMELESS and CLOCKS.match(line):
+            found.append(f"{where}: {own} never asks the time: take now_ns as an argument")
+        if re.match(r"\s*include\s+[\"']", line):
+            found.append(f"{where}: cimport instead of include")
+        for pattern, exempt, instead in NAMED_IN_ONE_PLACE:
+            if re.search(pattern, line) and not re.match(exempt, path):
+                found.append(f"{where}: {instead}")
+    return found
+
+
+def test_every_import_points_down() -> None:
+    found = []
+    for path in files("udpfast", ".py", ".pyx", ".pxd"):
+        name = str(path.relative_to(ROOT / "udpfast"))
+        found += broken_arrows(name, path.read_text())
+    assert not found, "\n" + "\n".join(found)
+
+
+REFUSED = [
+    ("core/x.pyx", "from udpfast.shm.ring cimport Ring", "core must not import shm"),
+    ("shm/x.py", "import udpfast.net.datagram", "shm must not import net"),
+    ("net/x.py", "from udpfast import shm", "net must not import shm"),
+    ("feed/x.pxd", "from udpfast.market.book cimport Book", "feed must not import market"),
+    ("feed/x.pxd", "from udpfast.shm.ring cimport Ring", "feed must not import shm"),
+    ("market/x.py", "    from udpfast.net import multicast", "market must not import net"),
+    ("agents/x.py", "from udpfast.client.reader import Reader", "agents must not import client"),
+    ("agents/x.py", "from ..client import reader", "agents must not import client"),
+    ("agents/x.pyx", "from udpfast.testing.frames import encode", "agents must not import testing"),
+    ("client/x.py", "from udpfast.cli import main", "client must not import cli"),
+    ("client/x.py", "from udpfast import Subscriber", "client must not import udpfast"),
+    ("errors.py", "from udpfast.core import oserr", "errors must not import core"),
+    ("config.py", "from udpfast.net.datagram import Batch", "config must not import net"),
+    (
+        "feed/x.pyx",
+        "from udpfast.core.clock cimport clock_monotonic_ns",
+        "feed never asks the time",
+    ),
+    ("market/x.py", "import time", "market never asks the time"),
+    ("shm/x.pyx", "    clock_gettime(CLOCK_MONOTONIC, &now)", "time comes from core/clock"),
+    ("shm/x.pxd", "    __atomic_store_n(p, v, 0);", "atomics come from core/atomics"),
+    ("net/x.pyx", "raise OSError(-rc, 'no')", "-errno goes through core/oserr"),
+    ("net/x.pyx", 'include "y.pxi"', "cimport instead of include"),
+    ("common/x.py", "", "no layer is called 'common'"),
+]
+
+
+@pytest.mark.parametrize(("path", "line", "message"), REFUSED)
+def test_broken_arrows_wrong_line_is_refused(path: str, line: str, message: str) -> None:
+    assert [found for found in broken_arrows(path, line) if message in found]
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("core/x.pyx", "from udpfast.core.atomics cimport counter_add"),
+        ("core/x.pyx", "from udpfast.errors import ConfigError"),
+        ("shm/x.pyx", "from udpfast.core cimport layout"),
+        ("shm/x.pyx", "from .region cimport Region"),
+        ("feed/x.pxd", "from udpfast.core.layout cimport (Frame, Message)"),
+        ("agents/x.pyx", "from udpfast.config import FeedConfig"),
+        ("agents/x.pyx", "from ..shm.ring cimport Ring"),
+        ("cli/x.py", "from udpfast.testing.network import network"),
+        ("cli/x.py", "import numpy as np, udpfast.client.reader"),
+        ("core/clock.pxd", "clock_gettime(CLOCK_MONOTONIC, &now)"),
+        ("__init__.py", "from udpfast.client.reader import Reader"),
+    ],
+)
+def test_broken_arrows_right_line_passes(path: str, line: str) -> None:
+    assert broken_arrows(path, line) == []
