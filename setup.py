@@ -2,6 +2,7 @@
 
 UDPFAST_DEBUG=1     Cython's checks and C assertions on, little optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
+UDPFAST_OPTIMISE=0  Compile quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
@@ -26,7 +27,7 @@ NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
 compile_args = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-fno-plt", "-g0"]
-compile_args += ["-O1", "-UNDEBUG"] if DEBUG else ["-O3"]
+compile_args += ["-O1", "-UNDEBUG"] if DEBUG else ["-O" + os.environ.get("UDPFAST_OPTIMISE", "3")]
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")

@@ -1,0 +1,105 @@
+"""sdist -> wheel -> a fresh venv -> import: what a user gets is what the tree has. No network."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT
+from tests.sources import files, modules
+
+SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".fbs", ".typed")
+
+IMPORT_ALL = """
+import importlib, sys
+names = sys.argv[2:]
+for name in names:
+    module = importlib.import_module(name)
+    assert module.__file__.startswith(sys.argv[1]), (name, module.__file__)
+print(len(names))
+"""
+
+
+def run(*command: str | Path, cwd: Path, **environment: str) -> str:
+    """Run a command; fail with its output if it does."""
+    result = subprocess.run(
+        [str(word) for word in command],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": "", **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-4000:]
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the source archive."""
+    folder = tmp_path_factory.mktemp("sdist")
+    build = ("build", "--no-isolation", "--sdist", "--outdir", folder)
+    run(sys.executable, "-m", *build, cwd=ROOT)
+    (archive,) = folder.glob("*.tar.gz")
+    return archive
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the wheel from the unpacked archive, without optimisation: it is about contents."""
+    folder = tmp_path_factory.mktemp("wheel")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (unpacked,) = folder.iterdir()
+    build = ("build", "--no-isolation", "--wheel", "--outdir", folder)
+    run(sys.executable, "-m", *build, cwd=unpacked, UDPFAST_OPTIMISE="0")
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def sources() -> set[str]:
+    """Return the source files of udpfast, relative to the project."""
+    return {str(path.relative_to(ROOT)) for path in files("udpfast", *SOURCES)}
+
+
+@pytest.mark.slow
+def test_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
+    with tarfile.open(sdist) as archive:
+        held = {name.partition("/")[2] for name in archive.getnames()}
+    assert sources() <= held
+    assert {"LICENSE", "README.md", "setup.py", "pyproject.toml"} <= held
+    assert not {name for name in held if name.endswith((".c", ".so"))}
+
+
+@pytest.mark.slow
+def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
+    held = set(zipfile.ZipFile(wheel).namelist())
+    assert sources() <= held
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    assert {name.replace(".", "/") + suffix for name in modules(".pyx")} <= held
+    assert not {name for name in held if name.endswith(".c")}
+    assert {name.partition("/")[0].partition("-")[0] for name in held} == {"udpfast"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_wheel_installed_in_a_fresh_venv_imports_everything(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False)
+    python = tmp_path / "venv/bin/python"
+    install = ("pip", "--python", python, "install", "-q", "--no-index", "--no-deps", wheel)
+    run(sys.executable, "-m", *install, cwd=tmp_path)
+    # Its dependencies come from where the tests run; the editable udpfast there does not, because
+    # `.pth` files count only in the venv's own folder.
+    (own,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    names = {name.removesuffix(".__init__") for name in [*modules(".py"), *modules(".pyx")]}
+    names.discard("udpfast.__main__")
+    output = run(python, "-c", IMPORT_ALL, own, *sorted(names), cwd=tmp_path)
+    assert int(output) == len(names)
+    assert "Usage" in run(tmp_path / "venv/bin/udpfast", "--help", cwd=tmp_path)

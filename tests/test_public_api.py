@@ -1,0 +1,99 @@
+"""What users import exists and is documented."""
+
+import enum
+import importlib
+import inspect
+import re
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import udpfast
+from tests.shared import ROOT
+from tests.sources import modules
+
+PRIVATE = {"udpfast.__main__"}  # runs when it is imported
+
+
+def names() -> list[str]:
+    """Return every importable module of udpfast."""
+    found = set(modules(".py")) | set(modules(".pyx"))
+    return sorted({name.removesuffix(".__init__") for name in found} - PRIVATE)
+
+
+def summary(thing: object) -> str:
+    """Return the first line of a docstring, behind the signature that Cython puts before it."""
+    lines = [line.strip() for line in (inspect.getdoc(thing) or "").splitlines()]
+    name = getattr(thing, "__name__", "")
+    if lines and name and re.match(rf"(?:\w+\.)?{re.escape(name)}\(", lines[0]):
+        lines = lines[1:]
+    return next((line for line in lines if line), "")
+
+
+def undocumented(module: ModuleType) -> list[str]:
+    """Return the public names of a module that are missing or have no docstring of their own."""
+    found = []
+    for name in getattr(module, "__all__", ()):
+        if not hasattr(module, name):
+            found.append(f"{module.__name__}.{name} is in __all__ and not there")
+            continue
+        thing = getattr(module, name)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            continue
+        if not summary(thing):
+            found.append(f"{module.__name__}.{name} has no docstring")
+        if inspect.isclass(thing) and not issubclass(thing, enum.Enum | tuple | BaseException):
+            found += undocumented_members(module.__name__, thing)
+    return found
+
+
+def undocumented_members(module: str, kind: type) -> list[str]:
+    """Return the public methods and properties of a class that have no docstring."""
+    return [
+        f"{module}.{kind.__name__}.{name} has no docstring"
+        for name, member in vars(kind).items()
+        if not name.startswith("_")
+        and (inspect.isroutine(member) or isinstance(member, property | classmethod | staticmethod))
+        and not summary(member)
+    ]
+
+
+@pytest.mark.parametrize("name", names())
+def test_module_public_names_exist_and_are_documented(name: str) -> None:
+    module = importlib.import_module(name)
+    assert not undocumented(module)
+    if module.__file__ and Path(module.__file__).read_bytes():
+        assert module.__doc__, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", [name for name in names() if name.count(".") > 1])
+def test_module_says_what_is_public(name: str) -> None:
+    assert hasattr(importlib.import_module(name), "__all__")
+
+
+def test_udpfast_public_names_are_sorted_and_unique() -> None:
+    public = list(getattr(udpfast, "__all__", []))
+    assert len(public) == len(set(public))
+
+
+def test_compiled_modules_are_those_of_this_tree() -> None:
+    for name in modules(".pyx"):
+        file = importlib.import_module(name).__file__
+        assert file is not None
+        assert Path(file).is_relative_to(ROOT), f"{name} comes from {file}: run make build"
+
+
+def test_undocumented_finds_what_is_missing() -> None:
+    module = ModuleType("sample")
+    exec(
+        "__all__ = ['absent', 'bare', 'Bare']\n"
+        "def bare(): pass\n"
+        "class Bare:\n    'It is.'\n    def method(self): pass\n",
+        module.__dict__,
+    )
+    assert undocumented(module) == [
+        "sample.absent is in __all__ and not there",
+        "sample.bare has no docstring",
+        "sample.Bare.method has no docstring",
+    ]
