@@ -9,7 +9,7 @@ from libc.stdint cimport int64_t
 
 # --- line scope: the verdicts first. A verdict's value is the index of its counter ------------
 
-cdef enum Verdict:
+cdef enum:  # Verdict
     VERDICT_DELIVERED = 0         # next in order and whole (heartbeats too): went straight on
     VERDICT_HELD                  # first copy, kept until its turn or its missing parts come
     VERDICT_DUPLICATE             # the same fragment had come before
@@ -28,7 +28,7 @@ cdef enum Verdict:
     VERDICT_SENDER_REFUSED        # its sender is not on the allow-list
     VERDICT_COUNT
 
-cdef enum LineCounter:
+cdef enum:  # LineCounter
     LINE_DATAGRAMS = VERDICT_COUNT  # handed over by the kernel = the sum of the verdicts
     LINE_BYTES
     LINE_WINS                     # fragments that this line brought first
@@ -45,7 +45,7 @@ cdef enum LineCounter:
 
 # --- channel scope -----------------------------------------------------------------------------
 
-cdef enum ChannelCounter:
+cdef enum:  # ChannelCounter
     CHANNEL_MESSAGES = 0          # whole messages in seqno order (heartbeats included)
     CHANNEL_HEARTBEATS
     CHANNEL_FRAGMENTED            # messages of more than one fragment
@@ -66,17 +66,18 @@ cdef enum ChannelCounter:
 
 # --- feed scope ----------------------------------------------------------------------------------
 
-cdef enum FeedCounter:
+cdef enum:  # FeedCounter
     # objects: what became of each message behind the windows
     FEED_APPLIED = 0              # passed on because its object is LIVE (or became so by it)
     FEED_UNGATED                  # passed on without a gate: object type 0 or no snapshots
     FEED_COLLECTED                # kept: its object waits for a snapshot
-    FEED_COLLECT_FULL             # not kept: the limit was reached; the object waits longer
+    FEED_COLLECT_FULL             # given up: a limit was reached; the object waits longer
     FEED_RELEASED                 # kept ones passed on behind their snapshot
-    FEED_COLLECT_DROPPED          # kept ones that a snapshot made superfluous
+    FEED_COLLECT_DROPPED          # kept ones that a snapshot, or a new session, made void
     FEED_SNAPSHOTS_SKIPPED        # of LIVE objects: not decoded
-    FEED_SNAPSHOTS_TOO_OLD        # older than the first collected update
+    FEED_SNAPSHOTS_TOO_OLD        # older than what is collected, or known
     FEED_SNAPSHOTS_BROKEN         # the collected updates do not continue it
+    FEED_UPDATES_CONTAINED        # the snapshot that their object has contains them
     FEED_OBJECTS                  # objects known in this session
     FEED_OBJECTS_FULL             # messages of objects beyond the table's size
     FEED_STALE                    # times that an object turned STALE
