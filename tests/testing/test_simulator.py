@@ -1,0 +1,48 @@
+"""The simulated market: repeatable, never crossed, and told by its own quotes."""
+
+import pytest
+
+from udpfast.agents.market_event import BookChange, Quote
+from udpfast.testing.simulator import SimulatedMarket
+
+
+def text(market):
+    return [tuple(field.tolist() if hasattr(field, "tolist") else field for field in event)
+            for event in market]
+
+
+def test_simulator_same_seed_same_events():
+    assert text(SimulatedMarket(5, events=500)) == text(SimulatedMarket(5, events=500))
+    market = SimulatedMarket(5, events=500)
+    assert text(market) == text(market)
+    assert text(market) != text(SimulatedMarket(6, events=500))
+
+
+def test_simulator_book_is_never_crossed_and_quotes_are_its_best():
+    market = SimulatedMarket(3, instruments=3, events=5000, levels=20)
+    books = [({}, {}) for _ in market.instruments]
+    last_ns = count = 0
+    for event in market:
+        count += 1
+        assert event.recv_ns >= last_ns
+        last_ns = event.recv_ns
+        bids, asks = books[event.instrument]
+        if isinstance(event, BookChange):
+            for side, prices, quantities in ((bids, event.bid_prices, event.bid_quantities),
+                                             (asks, event.ask_prices, event.ask_quantities)):
+                for price, quantity in zip(prices.tolist(), quantities.tolist(), strict=True):
+                    if quantity:
+                        side[price] = quantity
+                    else:
+                        side.pop(price, None)
+            assert max(bids) < min(asks), f"seed 3, event {count}"
+        elif isinstance(event, Quote):
+            assert (event.bid_price, event.ask_price) == (max(bids), min(asks))
+            assert (event.bid_quantity, event.ask_quantity) == (bids[max(bids)], asks[min(asks)])
+    assert count == len(market) == 5000
+
+
+@pytest.mark.parametrize("settings", [{"instruments": 0}, {"instruments": 9}, {"events": 3}])
+def test_simulator_impossible_setting_is_refused(settings):
+    with pytest.raises(ValueError, match="must be"):
+        SimulatedMarket(1, **settings)
