@@ -1,0 +1,263 @@
+"""The ring in one process: what a reader gets is what was written, or it is told what it missed."""
+
+import random
+
+import numpy as np
+import pytest
+
+from udpfast.core.layout import RESTART, Kind
+from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExistsError
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.region import Region
+from udpfast.shm.ring import RING_KIND, RING_LAYOUT, Ring
+
+CAPACITY = 4096
+
+
+@pytest.fixture
+def ring(tmp_path):
+    with Ring.create(tmp_path / "ring", CAPACITY) as ring:
+        yield ring
+
+
+@pytest.fixture
+def cursor(ring):
+    with RingCursor.attach(ring.region.path, start="begin") as cursor:
+        yield cursor
+
+
+def payload_of(index):
+    """Return a payload of 0 to 240 bytes that only this index has."""
+    return random.Random(index).randbytes(index * 7 % 241)
+
+
+def append_many(ring, first, count):
+    for index in range(first, first + count):
+        assert ring.index == index
+        ring.append(Kind.MESSAGE, payload_of(index), received_ns=index)
+
+
+def read_all(cursor):
+    """Poll until nothing is new; return the indices read, after comparing each payload."""
+    indices = []
+    while count := cursor.poll():
+        for i in range(count):
+            header = cursor.headers[i]
+            assert header["received_ns"] == header["index"]
+            assert bytes(cursor.payload(i)) == payload_of(int(header["index"]))
+            indices.append(int(header["index"]))
+    return indices
+
+
+def test_ring_new_has_nothing_to_read(cursor):
+    assert cursor.poll() == 0
+    assert cursor.tail_index == 0
+
+
+def test_record_appended_is_read_back_whole(ring, cursor):
+    frame = bytes(range(16))
+    position = ring.append(
+        Kind.BOOK, b"levels", flags=5, received_ns=-7, published_ns=8, frame=frame)
+    assert cursor.poll() == 1
+    header = cursor.headers[0]
+    assert (position, header["position"], header["index"]) == (0, 0, 0)
+    assert (header["length"], header["kind"], header["flags"]) == (64 + 6, Kind.BOOK, 5)
+    assert (header["received_ns"], header["published_ns"]) == (-7, 8)
+    assert header.tobytes()[48:] == frame
+    assert bytes(cursor.payload(0)) == b"levels"
+    assert cursor.lapped == 0
+
+
+def test_ring_many_laps_read_in_step_miss_nothing(ring, cursor):
+    read = []
+    for first in range(0, 4000, 8):
+        append_many(ring, first, 8)
+        read += read_all(cursor)
+    assert read == list(range(4000))
+    assert cursor.lapped_total == 0
+    assert ring.position > 100 * CAPACITY
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_reader_lapped_at_random_is_told_the_exact_number(ring, cursor, seed):
+    rng = random.Random(seed)
+    read, expected = 0, 0
+    while ring.index < 5000:
+        append_many(ring, ring.index, rng.randrange(60))
+        while count := cursor.poll(rng.randrange(1, 50)):
+            expected += cursor.lapped
+            assert cursor.headers["index"][:count].tolist() == list(
+                range(expected, expected + count))
+            expected += count
+            read += count
+    assert expected == ring.index
+    assert read + cursor.lapped_total == ring.index
+    assert cursor.lapped_total > 0
+
+
+def test_poll_limit_splits_what_is_there(ring, cursor):
+    append_many(ring, 0, 10)
+    assert [cursor.poll(4) for _ in range(4)] == [4, 4, 2, 0]
+
+
+def test_poll_room_smaller_than_what_is_there_stops_before_it(ring):
+    with RingCursor.attach(ring.region.path, start="begin", room_bytes=0) as cursor:
+        for _ in range(3):
+            ring.append(Kind.MESSAGE, bytes(ring.payload_max - 100))
+        assert [cursor.poll() for _ in range(4)] == [1, 1, 1, 0]
+
+
+def test_payload_largest_passes_and_larger_is_refused(ring, cursor):
+    assert ring.payload_max == CAPACITY // 8 - 64
+    ring.append(Kind.MESSAGE, bytes(ring.payload_max))
+    with pytest.raises(ValueError, match="payload must have <= 448 bytes, has 449"):
+        ring.append(Kind.MESSAGE, bytes(ring.payload_max + 1))
+    assert cursor.poll() == 1
+
+
+def test_record_padding_is_zero_whatever_was_there(ring):
+    for _ in range(200):
+        ring.append(Kind.MESSAGE, b"\xff" * 137)
+    position = ring.append(Kind.MESSAGE, b"\xff" * 3)
+    at = 4096 + position % CAPACITY
+    assert ring.region.view()[at + 64:at + 72].tobytes() == b"\xff\xff\xff\0\0\0\0\0"
+
+
+def test_start_tail_reads_the_next_record_even_if_nothing_was_flushed(ring):
+    append_many(ring, 0, 30)
+    with RingCursor.attach(ring.region.path, start="tail") as cursor:
+        assert (cursor.index, cursor.poll()) == (30, 0)
+        append_many(ring, 30, 2)
+        assert read_all(cursor) == [30, 31]
+
+
+def test_start_latest_reads_the_newest_flushed_record(ring):
+    append_many(ring, 0, 300)
+    ring.flush()
+    append_many(ring, 300, 1)
+    with RingCursor.attach(ring.region.path, start="latest") as cursor:
+        assert read_all(cursor) == [299, 300]
+        assert cursor.lapped_total == 0
+
+
+def test_start_begin_overwritten_is_refused(ring):
+    append_many(ring, 0, 300)
+    with pytest.raises(FormatError, match="expected its beginning, found it overwritten"):
+        RingCursor.attach(ring.region.path, start="begin")
+
+
+def test_start_unknown_is_refused(ring):
+    with pytest.raises(ValueError, match="start must be one of tail, latest, begin, was 'end'"):
+        RingCursor.attach(ring.region.path, start="end")
+
+
+@pytest.mark.parametrize("capacity", [0, 2048, 4097, 12288])
+def test_ring_capacity_not_a_power_of_two_is_refused(tmp_path, capacity):
+    with pytest.raises(ValueError, match=f"power of two >= 4096, was {capacity}"):
+        Ring.create(tmp_path / "ring", capacity)
+
+
+def test_ring_closed_ends_readers_after_the_last_record(ring, cursor):
+    append_many(ring, 0, 3)
+    ring.close()
+    assert read_all_until_closed(cursor) == [0, 1, 2]
+
+
+def read_all_until_closed(cursor):
+    indices = []
+    with pytest.raises(RingClosedError, match="closed it after"):
+        while True:
+            indices += cursor.headers["index"][:cursor.poll()].tolist()
+    return indices
+
+
+def test_ring_second_writer_is_refused_with_the_first_ones_pid(ring):
+    with pytest.raises(WriterExistsError, match=r"found process \d+"):
+        Ring.create(ring.region.path, CAPACITY)
+
+
+@pytest.mark.parametrize("records", [0, 1, 5, 300])
+def test_ring_writer_dead_is_taken_over_where_it_ended(ring, cursor, records):
+    append_many(ring, 0, records)
+    position = ring.position
+    ring.region.close()  # what a kill does: the lock goes, nothing is flushed or closed
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        assert (second.restarted, second.epoch) == (True, 2)
+        assert (second.index, second.position) == (records, position)
+        second.announce_restart(99)
+        while count := cursor.poll():
+            newest, payload = cursor.headers[count - 1].copy(), bytes(cursor.payload(count - 1))
+        assert newest["kind"] == Kind.RESTART
+        assert newest["index"] == records
+        assert np.frombuffer(payload, RESTART)[0].tolist() == (2, 99)
+        assert cursor.epoch == 2
+
+
+def test_ring_of_other_capacity_replaces_and_closes_the_old_one(ring, cursor):
+    append_many(ring, 0, 2)
+    ring.region.close()
+    with Ring.create(ring.region.path, 2 * CAPACITY) as second:
+        assert (second.restarted, second.epoch, second.index) == (False, 1, 0)
+        assert read_all_until_closed(cursor) == [0, 1]
+        assert cursor.region.replaced()
+
+
+def test_ring_closed_cleanly_is_not_taken_over(ring):
+    append_many(ring, 0, 2)
+    ring.close()
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        assert (second.restarted, second.index) == (False, 0)
+
+
+def test_ring_of_another_payload_hash_is_refused(tmp_path):
+    with (Ring.create(tmp_path / "ring", CAPACITY, payload_hash=7),
+          pytest.raises(RegionError, match="expected layout hash '.*', found '.*'")):
+        RingCursor.attach(tmp_path / "ring", payload_hash=8)
+
+
+def test_cursor_after_close_refuses_to_poll(cursor):
+    cursor.close()
+    with pytest.raises(ValueError, match="is closed"):
+        cursor.poll()
+
+
+def test_ring_after_close_refuses_to_append(ring):
+    ring.close()
+    with pytest.raises(ValueError, match="is closed"):
+        ring.append(Kind.MESSAGE, b"")
+
+
+def scribble(ring, seed, share):
+    """Overwrite words of the data, as a writer gone mad would."""
+    rng = random.Random(seed)
+    with Region.attach(ring.region.path, RING_KIND, RING_LAYOUT, writable=True) as region:
+        view = region.view()
+        for at in range(4096, 4096 + CAPACITY, 8):
+            if rng.random() < share:
+                view[at:at + 8] = rng.choice([
+                    rng.randbytes(8), b"\xff" * 8, (64).to_bytes(8, "little"),
+                    rng.randrange(CAPACITY).to_bytes(4, "little") + b"\1\0\0\0"])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_reader_of_scribbled_ring_stays_inside_and_says_so(ring, seed):
+    append_many(ring, 0, 10)
+    with RingCursor.attach(ring.region.path, start="begin") as cursor:
+        ring.flush()
+        scribble(ring, seed, share=0.3)
+        read = []
+        with pytest.raises(FormatError, match="found none that is valid"):
+            for _ in range(11):
+                read += cursor.headers["index"][:cursor.poll(1)].tolist()
+        assert read == list(range(len(read)))
+
+
+def test_ring_damaged_is_replaced_not_taken_over(ring):
+    append_many(ring, 0, 10)
+    ring.flush()
+    with Region.attach(ring.region.path, RING_KIND, RING_LAYOUT, writable=True) as region:
+        at = 4096 + ring.position
+        region.view()[at:at + 8] = b"\xff" * 8
+    ring.region.close()
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        assert (second.restarted, second.index) == (False, 0)

@@ -1,0 +1,213 @@
+"""The reading end of a ring, as Python sees it. The protocol is in `ring.pxd`."""
+
+import numpy as np
+
+from libc.errno cimport EPIPE
+
+from udpfast.core.atomics cimport load_acquire, load_relaxed
+from udpfast.core.layout cimport RECORD_SIZE
+from udpfast.core.layout import RECORD
+from udpfast.errors import FormatError, RegionError, RingClosedError
+from udpfast.shm.ring cimport (
+    RING_CAPACITY_MIN,
+    RING_CLOSED,
+    RING_DATA,
+    ring_poll,
+    ring_reader_init,
+    ring_ready,
+    ring_walk,
+)
+from udpfast.shm.ring import RING_KIND, RING_LAYOUT, ring_path
+
+__all__ = ["RingCursor"]
+
+_STARTS = ("tail", "latest", "begin")
+
+# A writer that overwrites the newest flushed record while it is looked at, this often in a row,
+# is not a fast one.
+_SEEK_ATTEMPTS = 1000
+
+
+cdef class RingCursor:
+    """The reading end of a ring: any number of them, none of which the writer knows.
+
+    Attributes
+    ----------
+    region : Region
+    headers : numpy.ndarray
+        Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
+    offsets : numpy.ndarray
+        Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
+    payloads : numpy.ndarray
+        Of uint8.
+    lapped : int
+        Records missed immediately before the first record of the last `poll`.
+    """
+
+    @staticmethod
+    def attach(path, start="tail", limit=1024, room_bytes=None, payload_hash=0):
+        """Attach to a ring, read-only.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, or of an instance's directory (then its file `ring`).
+        start : {"tail", "latest", "begin"}
+            With the next record to be written; with the newest one that was flushed; with the
+            very first, which must not have been overwritten yet.
+        limit : int
+            Records per `poll`, at most.
+        room_bytes : int, optional
+            For the payloads of one `poll`; by default 256 for each record. Never less than the
+            ring's largest payload.
+        payload_hash : int
+            As given to `Ring.create`.
+
+        Raises
+        ------
+        RegionError
+            The file is no ring, or not of this layout.
+        FormatError
+            `start` is "begin", and the beginning has been overwritten.
+        """
+        if start not in _STARTS:
+            raise ValueError(f"start must be one of {', '.join(_STARTS)}, was {start!r}")
+        if limit < 1:
+            raise ValueError(f"limit must be >= 1, was {limit}")
+        cdef Region region = Region.attach(ring_path(path), RING_KIND, RING_LAYOUT ^ payload_hash)
+        cdef RingCursor cursor = RingCursor.__new__(RingCursor)
+        cursor.region = region
+        _check_capacity(region)
+        ring_reader_init(&cursor.reader, region.pointer, region.size_bytes)
+        cursor._allocate(limit, room_bytes)
+        _seek(cursor, start)
+        return cursor
+
+    def poll(self, limit=None):
+        """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
+
+        Returns
+        -------
+        int
+            Records copied; they follow each other without a hole. 0: nothing new.
+
+        Raises
+        ------
+        RingClosedError
+            Everything was read, and the writer closed the ring.
+        FormatError
+            The ring holds no valid record where one must be: its writer's memory is damaged.
+        """
+        cdef int64_t count
+        cdef int64_t wanted = self._limit if limit is None else min(<int64_t>limit, self._limit)
+        cdef uint64_t lapped = 0
+        self._check_open()
+        if ring_ready(&self.reader):
+            with nogil:
+                count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
+                                  self._room, wanted, &lapped)
+        else:  # most calls of a spinning reader: too short to let go of the GIL
+            count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
+                              self._room, wanted, &lapped)
+        self.lapped = lapped
+        if count < 0:
+            self._raise(count)
+        return count
+
+    def payload(self, i):
+        """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
+        cdef size_t begin = self._offsets[<int64_t>i]
+        return memoryview(self.payloads)[begin:begin + self.headers[i]["length"] - RECORD_SIZE]
+
+    @property
+    def capacity_bytes(self):
+        """Bytes of records that the ring holds."""
+        return self.reader.capacity
+
+    @property
+    def position(self):
+        """Position of the next record to read."""
+        return self.reader.cursor
+
+    @property
+    def index(self):
+        """Index of the next record to read, unless it gets lapped."""
+        return self.reader.index
+
+    @property
+    def lapped_total(self):
+        """Records missed since `attach`."""
+        return self.reader.lapped
+
+    @property
+    def tail_index(self):
+        """Number of records in the ring's life, as of the writer's last flush."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.tail_index)
+
+    @property
+    def epoch(self):
+        """Number of the ring's writer, from 1."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.epoch)
+
+    @property
+    def closed_by_writer(self):
+        """Whether the writer closed the ring; there may be records left to read."""
+        self._check_open()
+        return load_acquire(&self.reader.header.state) == RING_CLOSED
+
+    def close(self):
+        """Detach. Idempotent; the arrays stay."""
+        self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+    cdef _allocate(self, limit, room_bytes):
+        largest = self.reader.record_max - RECORD_SIZE
+        self._limit = limit
+        self._room = max(largest, 256 * limit if room_bytes is None else room_bytes)
+        self.headers = np.zeros(limit, RECORD)
+        self.offsets = np.zeros(limit, np.uint64)
+        self.payloads = np.zeros(self._room, np.uint8)
+        self._headers = <Record*><size_t>self.headers.ctypes.data
+        self._offsets = <uint64_t*><size_t>self.offsets.ctypes.data
+        self._payloads = <uint8_t*><size_t>self.payloads.ctypes.data
+
+    cdef _check_open(self):
+        if self.region.pointer == NULL:
+            raise ValueError(f"cursor of {self.region.path} is closed")
+
+    cdef _raise(self, int64_t code):
+        if code == -EPIPE:
+            raise RingClosedError(f"{self.region.path}: its writer closed it after "
+                                  f"{self.reader.index} records")
+        # EMSGSIZE cannot happen: there is room for the largest payload.
+        raise FormatError(f"{self.region.path}: expected record {self.reader.index} at position "
+                          f"{self.reader.cursor}, found none that is valid")
+
+
+cdef _check_capacity(Region region):
+    capacity = region.size_bytes - RING_DATA
+    if capacity < RING_CAPACITY_MIN or capacity & (capacity - 1):
+        raise RegionError(f"{region.path}: expected a capacity that is a power of two "
+                          f">= {RING_CAPACITY_MIN}, found {capacity}")
+
+
+cdef _seek(RingCursor cursor, start):
+    cdef uint64_t last = 0
+    if start == "begin":
+        if load_acquire(&cursor.reader.header.intent) > cursor.reader.capacity:
+            raise FormatError(
+                f"{cursor.region.path}: expected its beginning, found it overwritten: "
+                f"{cursor.tail_index} records written, capacity {cursor.capacity_bytes} bytes")
+        return
+    for _ in range(_SEEK_ATTEMPTS):
+        if ring_walk(&cursor.reader, start == "tail", &last):
+            return
+    raise FormatError(f"{cursor.region.path}: expected a valid record at position {last}, "
+                      f"found none")

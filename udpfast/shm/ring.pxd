@@ -1,0 +1,365 @@
+# Ring: one writer, any number of readers that cannot slow it. A log of Records whose positions
+# only grow; record at position p lies at data + (p mod capacity) and never wraps: a PAD fills up.
+#
+# The protocol, in four rules:
+#
+#   1. The commit word of a Record (its first 8 bytes: length, kind, flags) is stored last. Length 0
+#      means "not there yet". Before a record is committed, the commit word behind it is zeroed: a
+#      reader that has consumed record n sees 0 until record n + 1 itself is committed, and so
+#      waits on the record it wants, not on a tail that all share.
+#   2. Before the writer touches a byte at position q, `intent` is > q. The bytes of positions
+#      [p, p + n) are sound if, after copying them, intent <= p + capacity.
+#   3. A reader copies a run of records, then validates the whole run by rule 2, once. A run that
+#      fails is thrown away: the reader was lapped, and goes on at `latest`.
+#   4. Each Record carries its own position and index: the same fact a second way, and the exact
+#      number of records that a lapped reader missed.
+#
+# Readers write nothing here. What they read is checked before it is used: a length from the ring
+# moves no pointer before it is known to stay inside.
+
+from libc.errno cimport EBADMSG, EMSGSIZE, EPIPE
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport (
+    fence_acquire,
+    fence_release,
+    load_acquire,
+    load_relaxed,
+    store_relaxed,
+    store_release,
+)
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
+from udpfast.shm.region cimport Region
+
+cdef enum:
+    RING_DATA = 4096             # offset of the data in the region: a page of its own
+    RING_CAPACITY_MIN = 4096
+    RING_RECORD_PART = 8         # the largest record is 1/8 of the capacity
+    RING_RECORD_MAX = 1 << 30    # and fits the i32 of Record.length
+    RING_CHUNK_PART = 16         # intent moves ahead by 1/16 of the capacity,
+    RING_CHUNK_MAX = 65536       # or 64 KiB: its line changes hands every few hundred records
+    RING_ATTEMPTS = 16           # jumps to `latest` within one poll, before it returns empty
+
+cdef enum:  # RingState
+    RING_OPEN = 1
+    RING_CLOSED = 2              # by its writer: nothing more will come
+
+# --- RingHeader: the first 512 bytes of the region ------------------------------------------
+#
+#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state, epoch | 4096 data
+#
+# Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
+# reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
+
+cdef struct RingHeader:
+    uint8_t region[128]
+    uint64_t intent          # positions below may have been written over the last lap
+    uint8_t pad_intent[120]
+    uint64_t latest          # position of the newest record, as of the last flush
+    uint64_t tail            # committed end, for tools: as of the last flush
+    uint64_t tail_index      # number of records below tail
+    uint8_t pad_tail[104]
+    uint64_t state           # RingState
+    uint64_t epoch           # grows by 1 with each writer
+    uint8_t pad_state[112]
+
+cdef struct RingWriter:
+    uint8_t* data
+    RingHeader* header
+    uint64_t capacity
+    uint64_t mask
+    uint64_t chunk
+    uint64_t record_max      # header and payload
+    uint64_t position        # of the next record
+    uint64_t index           # of the next record
+    uint64_t intent          # as stored in the header
+    uint64_t latest          # position of the last committed record
+
+cdef struct RingReader:
+    const uint8_t* data
+    const RingHeader* header
+    uint64_t capacity
+    uint64_t mask
+    uint64_t chunk
+    uint64_t record_max
+    uint64_t cursor          # position of the next record to read
+    uint64_t index           # its index, unless the reader gets lapped
+    uint64_t lapped          # records missed since it was attached
+    bint jumped              # the record at the cursor may have a later index
+
+cdef enum:  # how a run ended (ring_run)
+    RUN_DONE = 0             # nothing more there, or limit or chunk reached
+    RUN_LAPPED = 1           # overwritten while it was read: nothing of the run counts
+    RUN_FULL = 2             # the next payload does not fit in the room that is left
+    RUN_CORRUPT = 3          # sound by intent, and yet no record: a writer gone mad
+
+cdef struct RingRun:
+    # What a run has copied so far, into the caller's arrays.
+    Record* headers
+    uint64_t* offsets
+    uint8_t* payloads
+    uint64_t room            # bytes at payloads
+    int64_t limit            # records
+    int64_t count            # copied and validated
+    uint64_t used            # bytes of room
+    uint64_t lapped          # missed before the first record
+
+cdef inline uint64_t ring_aligned(uint64_t length) noexcept nogil:
+    return (length + 7) & ~<uint64_t>7
+
+# --- writing ----------------------------------------------------------------------------------
+
+cdef inline void ring_flush(RingWriter* w) noexcept nogil:
+    # Publish how far the log reaches: for tools, for readers that attach or were lapped, and for
+    # the next writer. Once per batch is enough: readers in step do not look at it.
+    # Release: who reads `latest` (ring_poll after a lap, ring_recover) finds that record whole.
+    store_release(&w.header.latest, w.latest)
+    store_relaxed(&w.header.tail_index, w.index)
+    store_relaxed(&w.header.tail, w.position)
+
+cdef inline void ring_advance(RingWriter* w, uint64_t end) noexcept nogil:
+    # Say that everything below `end` (and a chunk more) may be overwritten from now on.
+    ring_flush(w)
+    w.intent = end + w.chunk
+    # Release: a reader that sees this intent, and therefore jumps, finds the `latest` of above.
+    store_release(&w.header.intent, w.intent)
+    # Orders the intent before every byte written under it; read by ring_run after its copy.
+    fence_release()
+
+cdef inline void ring_store_commit(RingWriter* w, uint64_t next, uint64_t word) noexcept nogil:
+    # Zero the commit word at `next`, then commit the record at w.position.
+    store_relaxed(<uint64_t*>(w.data + (next & w.mask)), 0)
+    # Orders header, payload and the zero behind them before the word; read by ring_run.
+    store_release(<uint64_t*>(w.data + (w.position & w.mask)), word)
+
+cdef inline void ring_wrap(RingWriter* w) noexcept nogil:
+    # Fill the rest of this lap with a PAD: a commit word only, which fits even in 8 bytes.
+    cdef uint64_t rest = w.capacity - (w.position & w.mask)
+    if w.position + rest + 8 > w.intent:
+        ring_advance(w, w.position + rest + 8)
+    ring_store_commit(w, w.position + rest, rest | (<uint64_t>KIND_PAD << 32))
+    w.position += rest
+
+cdef inline Record* ring_claim(RingWriter* w, uint32_t payload_size) noexcept nogil:
+    # Return where the next record goes; NULL if it is larger than record_max. The caller fills
+    # kind, flags, received_ns, published_ns, channel .. frame (not length, position, index), and
+    # writes up to payload_size bytes behind it. Claiming again without commit gives the same place.
+    cdef uint64_t size = ring_aligned(RECORD_SIZE + <uint64_t>payload_size)
+    cdef uint64_t end
+    if unlikely(size > w.record_max):
+        return NULL
+    if unlikely((w.position & w.mask) + size > w.capacity):
+        ring_wrap(w)
+    end = w.position + size + 8  # with the commit word behind it
+    if unlikely(end > w.intent):
+        ring_advance(w, end)
+    return <Record*>(w.data + (w.position & w.mask))
+
+cdef inline void ring_commit(RingWriter* w, uint32_t payload_size) noexcept nogil:
+    # Make the claimed record visible. payload_size: the final one, at most what was claimed.
+    cdef Record* record = <Record*>(w.data + (w.position & w.mask))
+    cdef uint64_t length = RECORD_SIZE + <uint64_t>payload_size
+    cdef uint64_t size = ring_aligned(length)
+    cdef uint64_t* last = <uint64_t*>(<uint8_t*>record + size - 8)
+    if length != size:  # the padding is zero: the same record is the same bytes everywhere
+        last[0] &= ~<uint64_t>0 >> (8 * (size - length))
+    record.position = w.position
+    record.index = w.index
+    record.checksum = 0
+    ring_store_commit(
+        w, w.position + size,
+        length | (<uint64_t>record.kind << 32) | (<uint64_t>record.flags << 48))
+    w.latest = w.position
+    w.position += size
+    w.index += 1
+
+cdef inline void ring_abort(RingWriter* w) noexcept nogil:
+    # Give up the claimed record. Its length is still 0: there is nothing to take back.
+    pass
+
+# --- reading ----------------------------------------------------------------------------------
+
+cdef inline void ring_reader_init(
+        RingReader* r, const uint8_t* region, uint64_t size_bytes) noexcept nogil:
+    # Over a mapped region whose size is checked: RING_DATA and a power of two. At the beginning.
+    r.header = <const RingHeader*>region
+    r.data = region + RING_DATA
+    r.capacity = size_bytes - RING_DATA
+    r.mask = r.capacity - 1
+    r.chunk = min(r.capacity // RING_CHUNK_PART, <uint64_t>RING_CHUNK_MAX)
+    r.record_max = min(r.capacity // RING_RECORD_PART, <uint64_t>RING_RECORD_MAX)
+    r.cursor = 0
+    r.index = 0
+    r.lapped = 0
+    r.jumped = False
+
+cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept nogil:
+    # Begin to read: set cursor and index to the newest flushed record, or (to_tail) behind the last committed
+    # one; *last: position of that one. False: a record is not valid, or was overwritten meanwhile.
+    cdef uint64_t word, length, offset
+    cdef uint64_t cursor = load_acquire(&r.header.latest)
+    cdef const Record* record
+    cdef bint valid = cursor & 7 == 0
+    cdef uint64_t start = cursor
+    cdef uint64_t index = 0
+    last[0] = cursor
+    while valid and cursor - start < r.capacity:
+        offset = cursor & r.mask
+        word = load_acquire(<const uint64_t*>(r.data + offset))
+        length = <uint32_t>word
+        if length == 0:
+            break
+        if <uint16_t>(word >> 32) == KIND_PAD:
+            valid = length == r.capacity - offset
+            cursor += length
+            continue
+        record = <const Record*>(r.data + offset)
+        valid = (RECORD_SIZE <= length and ring_aligned(length) <= r.record_max
+                 and offset + ring_aligned(length) <= r.capacity
+                 and record.position == cursor and (cursor == start or record.index == index))
+        index = record.index
+        if not to_tail:
+            break
+        last[0] = cursor
+        cursor += ring_aligned(length)
+        index += 1
+    # As in ring_run: what was read counts only if the writer had not come round.
+    fence_acquire()
+    r.cursor = cursor
+    r.index = index
+    return valid and load_relaxed(&r.header.intent) <= start + r.capacity
+
+cdef inline bint ring_ready(const RingReader* r) noexcept nogil:
+    # Whether there is something to poll for: a record, or (not seen here) a lap or the end.
+    return <int32_t>load_relaxed(<const uint64_t*>(r.data + (r.cursor & r.mask))) != 0
+
+cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
+    # Copy what is committed from the cursor on, up to about a chunk, then validate it once.
+    # The cursor moves, and run.count grows, only by records that were sound.
+    cdef uint64_t start = r.cursor, cursor = r.cursor, index = r.index, used = run.used
+    cdef uint64_t word, length, offset, size
+    cdef int64_t count = run.count
+    cdef uint64_t lapped = 0
+    cdef int end = RUN_DONE
+    cdef Record* header
+    while count < run.limit and cursor - start < r.chunk:
+        offset = cursor & r.mask
+        # Acquire: the record's bytes are read after its commit word (ring_store_commit).
+        word = load_acquire(<const uint64_t*>(r.data + offset))
+        length = <uint32_t>word
+        if length == 0:
+            break
+        if <uint16_t>(word >> 32) == KIND_PAD:
+            if length != r.capacity - offset:
+                end = RUN_CORRUPT
+                break
+            cursor += length
+            continue
+        size = ring_aligned(length)
+        if length < RECORD_SIZE or size > r.record_max or offset + size > r.capacity:
+            end = RUN_CORRUPT
+            break
+        if used + size - RECORD_SIZE > run.room:
+            end = RUN_FULL
+            break
+        header = run.headers + count
+        memcpy(header, r.data + offset, RECORD_SIZE)
+        if unlikely(header.position != cursor or header.index != index):
+            if header.position != cursor or header.index < index or not r.jumped or count > 0:
+                end = RUN_CORRUPT
+                break
+            lapped = header.index - index
+            index = header.index
+        run.offsets[count] = used
+        memcpy(run.payloads + used, r.data + offset + RECORD_SIZE, size - RECORD_SIZE)
+        used += size - RECORD_SIZE
+        cursor += size
+        index += 1
+        count += 1
+    # Orders the copies before the look at intent; the writer stored it before it overwrote.
+    fence_acquire()
+    if unlikely(load_relaxed(&r.header.intent) > start + r.capacity):
+        return RUN_LAPPED
+    if end == RUN_CORRUPT and cursor != start:
+        end = RUN_DONE  # what came before it is sound; the next run begins with it
+    if count > run.count:
+        r.jumped = False
+    r.cursor = cursor
+    r.index = index
+    r.lapped += lapped
+    run.lapped += lapped
+    run.count = count
+    run.used = used
+    return end
+
+cdef inline bint ring_jump(RingReader* r) noexcept nogil:
+    # Go on at a recent record. False if there is none ahead, which no sane writer says.
+    # Acquire: the record at `latest` is whole (ring_flush).
+    cdef uint64_t latest = load_acquire(&r.header.latest)
+    if latest <= r.cursor or latest & 7:
+        return False
+    r.cursor = latest
+    r.jumped = True
+    return True
+
+cdef inline int64_t ring_poll(
+        RingReader* r, Record* headers, uint64_t* offsets, uint8_t* payloads, size_t room,
+        int64_t limit, uint64_t* lapped) noexcept nogil:
+    # Copy up to `limit` records: headers into one array, payloads behind each other (8-aligned,
+    # payload i at payloads + offsets[i]). Never waits.
+    #
+    # *lapped is the number of records missed *before the first returned one*: records within one
+    # call follow each other without a hole. It is > 0 only together with a count > 0.
+    #
+    # Returns the count; 0: nothing new; -EPIPE: nothing more will come (closed by its writer);
+    # -EMSGSIZE: room is too small for the next payload; -EBADMSG: the ring holds no valid record
+    # where one must be.
+    cdef RingRun run
+    cdef uint64_t before
+    cdef int end
+    cdef int attempts = 0
+    cdef bint closed
+    lapped[0] = 0
+    run.headers = headers
+    run.offsets = offsets
+    run.payloads = payloads
+    run.room = room
+    run.limit = limit
+    run.count = 0
+    run.used = 0
+    run.lapped = 0
+    while run.count < limit:
+        # Before the run: a record committed before `closed` is seen by the run that follows.
+        closed = load_acquire(&r.header.state) == RING_CLOSED
+        before = r.cursor
+        end = ring_run(r, &run)
+        if end == RUN_DONE and r.cursor != before:
+            continue
+        if run.count > 0:
+            break  # sound and contiguous; what stopped it is met first by the next call
+        if end == RUN_LAPPED:
+            attempts += 1
+            if attempts > RING_ATTEMPTS:
+                break
+            if not ring_jump(r):
+                return -EBADMSG
+            continue
+        if end == RUN_FULL:
+            return -EMSGSIZE
+        if end == RUN_CORRUPT:
+            return -EBADMSG
+        if closed:
+            return -EPIPE
+        break
+    lapped[0] = run.lapped
+    return run.count
+
+# --- the Python face ------------------------------------------------------------------------------------
+
+cdef class Ring:
+    cdef RingWriter writer
+    cdef readonly Region region
+    cdef readonly bint restarted
+    cdef _check_open(self)

@@ -1,0 +1,52 @@
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from udpfast.shm.region import Region
+
+__all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
+
+RING_KIND: str
+RING_LAYOUT: int
+
+class Ring:
+    @property
+    def region(self) -> Region: ...
+    @property
+    def restarted(self) -> bool: ...
+    @staticmethod
+    def create(
+        path: str | os.PathLike[str], capacity_bytes: int, payload_hash: int = 0
+    ) -> Ring: ...
+    def append(
+        self,
+        kind: int,
+        payload: bytes | bytearray | memoryview,
+        flags: int = 0,
+        received_ns: int = 0,
+        published_ns: int = 0,
+        frame: bytes | None = None,
+    ) -> int: ...
+    def announce_restart(self, now_ns: int) -> None: ...
+    def flush(self) -> None: ...
+    @property
+    def capacity_bytes(self) -> int: ...
+    @property
+    def payload_max(self) -> int: ...
+    @property
+    def position(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+
+def ring_path(path: str | os.PathLike[str]) -> Path: ...
