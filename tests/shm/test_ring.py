@@ -57,7 +57,8 @@ def test_ring_new_has_nothing_to_read(cursor):
 def test_record_appended_is_read_back_whole(ring, cursor):
     frame = bytes(range(16))
     position = ring.append(
-        Kind.BOOK, b"levels", flags=5, received_ns=-7, published_ns=8, frame=frame)
+        Kind.BOOK, b"levels", flags=5, received_ns=-7, published_ns=8, frame=frame
+    )
     assert cursor.poll() == 1
     header = cursor.headers[0]
     assert (position, header["position"], header["index"]) == (0, 0, 0)
@@ -87,7 +88,8 @@ def test_reader_lapped_at_random_is_told_the_exact_number(ring, cursor, seed):
         while count := cursor.poll(rng.randrange(1, 50)):
             expected += cursor.lapped
             assert cursor.headers["index"][:count].tolist() == list(
-                range(expected, expected + count))
+                range(expected, expected + count)
+            )
             expected += count
             read += count
     assert expected == ring.index
@@ -120,7 +122,7 @@ def test_record_padding_is_zero_whatever_was_there(ring):
         ring.append(Kind.MESSAGE, b"\xff" * 137)
     position = ring.append(Kind.MESSAGE, b"\xff" * 3)
     at = 4096 + position % CAPACITY
-    assert ring.region.view()[at + 64:at + 72].tobytes() == b"\xff\xff\xff\0\0\0\0\0"
+    assert ring.region.view()[at + 64 : at + 72].tobytes() == b"\xff\xff\xff\0\0\0\0\0"
 
 
 def test_start_tail_reads_the_next_record_even_if_nothing_was_flushed(ring):
@@ -167,7 +169,7 @@ def read_all_until_closed(cursor):
     indices = []
     with pytest.raises(RingClosedError, match="closed it after"):
         while True:
-            indices += cursor.headers["index"][:cursor.poll()].tolist()
+            indices += cursor.headers["index"][: cursor.poll()].tolist()
     return indices
 
 
@@ -210,8 +212,10 @@ def test_ring_closed_cleanly_is_not_taken_over(ring):
 
 
 def test_ring_of_another_payload_hash_is_refused(tmp_path):
-    with (Ring.create(tmp_path / "ring", CAPACITY, payload_hash=7),
-          pytest.raises(RegionError, match="expected layout hash '.*', found '.*'")):
+    with (
+        Ring.create(tmp_path / "ring", CAPACITY, payload_hash=7),
+        pytest.raises(RegionError, match=r"expected layout hash '.*', found '.*'"),
+    ):
         RingCursor.attach(tmp_path / "ring", payload_hash=8)
 
 
@@ -234,9 +238,14 @@ def scribble(ring, seed, share):
         view = region.view()
         for at in range(4096, 4096 + CAPACITY, 8):
             if rng.random() < share:
-                view[at:at + 8] = rng.choice([
-                    rng.randbytes(8), b"\xff" * 8, (64).to_bytes(8, "little"),
-                    rng.randrange(CAPACITY).to_bytes(4, "little") + b"\1\0\0\0"])
+                view[at : at + 8] = rng.choice(
+                    [
+                        rng.randbytes(8),
+                        b"\xff" * 8,
+                        (64).to_bytes(8, "little"),
+                        rng.randrange(CAPACITY).to_bytes(4, "little") + b"\1\0\0\0",
+                    ]
+                )
 
 
 @pytest.mark.parametrize("seed", range(200))
@@ -248,7 +257,7 @@ def test_reader_of_scribbled_ring_stays_inside_and_says_so(ring, seed):
         read = []
         with pytest.raises(FormatError, match="found none that is valid"):
             for _ in range(11):
-                read += cursor.headers["index"][:cursor.poll(1)].tolist()
+                read += cursor.headers["index"][: cursor.poll(1)].tolist()
         assert read == list(range(len(read)))
 
 
@@ -257,7 +266,7 @@ def test_ring_damaged_is_replaced_not_taken_over(ring):
     ring.flush()
     with Region.attach(ring.region.path, RING_KIND, RING_LAYOUT, writable=True) as region:
         at = 4096 + ring.position
-        region.view()[at:at + 8] = b"\xff" * 8
+        region.view()[at : at + 8] = b"\xff" * 8
     ring.region.close()
     with Ring.create(ring.region.path, CAPACITY) as second:
         assert (second.restarted, second.index) == (False, 0)

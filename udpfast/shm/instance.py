@@ -49,7 +49,8 @@ def instance_directory(name_or_path: str | os.PathLike[str], create: bool = Fals
     else:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
-                f"an instance name has letters, digits, '.', '_' and '-' only, was {text!r}")
+                f"an instance name has letters, digits, '.', '_' and '-' only, was {text!r}"
+            )
         root = instance_root()
         if create:
             root.mkdir(mode=0o700, exist_ok=True)
@@ -69,8 +70,10 @@ def _check_directory(directory: Path) -> None:
         raise RegionError(f"{directory}: expected a directory, found another kind of file")
     if status.st_uid not in (os.geteuid(), 0):
         raise RegionError(
-            f"{directory}: expected owner {os.geteuid()} (or root), found {status.st_uid}")
+            f"{directory}: expected owner {os.geteuid()} (or root), found {status.st_uid}"
+        )
     if status.st_mode & 0o022:
         raise RegionError(
             f"{directory}: expected that only its owner may write, "
-            f"found mode {stat.S_IMODE(status.st_mode):04o}")
+            f"found mode {stat.S_IMODE(status.st_mode):04o}"
+        )

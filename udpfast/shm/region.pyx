@@ -10,7 +10,6 @@ import json
 import mmap
 import os
 import stat
-import time
 from pathlib import Path
 
 from cpython.buffer cimport (
@@ -22,6 +21,8 @@ from cpython.buffer cimport (
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.clock cimport clock_realtime_ns
+from udpfast.core.oserr cimport check
 from udpfast.errors import RegionError, WriterExistsError
 
 __all__ = ["Region", "process_start"]
@@ -276,7 +277,7 @@ cdef _write_header(Region region, bytes name, layout_hash):
 
 cdef _write_owner(Region region):
     cdef RegionHeader* header = <RegionHeader*>region.pointer
-    header.created_ns = time.time_ns()
+    header.created_ns = clock_realtime_ns()
     header.writer_start = process_start(os.getpid())
     header.writer_pid = os.getpid()
 
@@ -337,13 +338,9 @@ def _reserve(fd, path, size_bytes):
         os.posix_fallocate(fd, 0, size_bytes)
     except OSError as error:
         path.unlink()
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.ENOMEM):
-            raise
         space = os.statvfs(path.parent)
-        raise OSError(
-            errno.ENOSPC,
-            f"{os.strerror(error.errno)}: need {size_bytes} bytes, "
-            f"{space.f_bavail * space.f_frsize} free in {path.parent}", str(path)) from None
+        check(-error.errno, f"reserve {size_bytes} bytes ({space.f_bavail * space.f_frsize} free)",
+              str(path))
 
 
 def _check_file(fd, path):

@@ -196,8 +196,9 @@ cdef inline void ring_reader_init(
     r.jumped = False
 
 cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept nogil:
-    # Begin to read: set cursor and index to the newest flushed record, or (to_tail) behind the last committed
-    # one; *last: position of that one. False: a record is not valid, or was overwritten meanwhile.
+    # Begin to read: set cursor and index to the newest flushed record, or (to_tail) behind the
+    # last committed one; *last: position of that one. False: a record is not valid, or was
+    # overwritten meanwhile.
     cdef uint64_t word, length, offset
     cdef uint64_t cursor = load_acquire(&r.header.latest)
     cdef const Record* record
@@ -356,7 +357,7 @@ cdef inline int64_t ring_poll(
     lapped[0] = run.lapped
     return run.count
 
-# --- the Python face ------------------------------------------------------------------------------------
+# --- the Python face --------------------------------------------------------------------------
 
 cdef class Ring:
     cdef RingWriter writer
