@@ -1,0 +1,90 @@
+"""The scripts say what they should, and change nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT
+
+# No apt-get on such a PATH: a script that would install something cannot.
+BARE = {"PATH": "/nowhere"}
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a command in the project's folder."""
+    return subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_preflight_complete_machine_passes() -> None:
+    result = run(sys.executable, "scripts/preflight.py")
+    assert result.returncode == 0, result.stdout
+
+
+def test_preflight_without_compiler_says_what_to_install_in_one_line() -> None:
+    result = run(sys.executable, "scripts/preflight.py", **BARE, CC="no-such-compiler -O2")
+    assert result.returncode == 4
+    (line,) = result.stdout.splitlines()
+    assert line == "udpfast needs a C compiler (no-such-compiler): apt-get install gcc"
+
+
+def test_setup_without_compiler_says_so_last(tmp_path: Path) -> None:
+    result = run(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path),
+                 **BARE, CC="no-such-compiler")  # fmt: skip
+    assert result.returncode != 0
+    assert result.stderr.splitlines()[-1].startswith("udpfast needs a C compiler")
+
+
+def test_tune_host_check_has_a_verdict_per_row_and_an_exit_code() -> None:
+    result = run("scripts/tune_host.sh", "check", "--json")
+    rows = json.loads(result.stdout)
+    verdicts = {row["result"] for row in rows}
+    assert len(rows) == 10
+    assert verdicts <= {"PASS", "FAIL", "N/A"}
+    assert result.returncode == ("FAIL" in verdicts)
+
+
+def test_tune_host_table_and_json_agree() -> None:
+    rows = json.loads(run("scripts/tune_host.sh", "--json").stdout)
+    lines = run("scripts/tune_host.sh").stdout.splitlines()[1:]
+    for row, line in zip(rows, lines, strict=True):
+        assert line.startswith(row["name"])
+        assert line.endswith(row["result"])
+
+
+def test_tune_host_unknown_argument_is_a_usage_error() -> None:
+    result = run("scripts/tune_host.sh", "tune")
+    assert result.returncode == 2
+    assert "found 'tune'" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["first.py", "deep/second.py"])
+def test_mirror_copies_changed_and_drops_removed(tmp_path: Path, name: str) -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from mirror import mirror
+    finally:
+        sys.path.pop(0)
+    source, target = tmp_path / "source", tmp_path / "target"
+    file = source / "udpfast" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("1")
+    mirror(source, target)
+    copied = target / "udpfast" / name
+    assert copied.stat().st_mtime_ns == file.stat().st_mtime_ns
+    built = copied.with_suffix(".so")
+    built.touch()
+    file.unlink()
+    mirror(source, target)
+    assert not copied.exists()
+    assert not built.exists()
