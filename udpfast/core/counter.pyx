@@ -87,12 +87,17 @@ FEED_COUNTERS = (
     CounterInfo("collected", "count", "kept: its object waits for a snapshot"),
     CounterInfo(
         "collect_full", "count",
-        "not kept: the limit was reached; the object waits longer"),
+        "given up: a limit was reached; the object waits longer"),
     CounterInfo("released", "count", "kept ones passed on behind their snapshot"),
-    CounterInfo("collect_dropped", "count", "kept ones that a snapshot made superfluous"),
+    CounterInfo(
+        "collect_dropped", "count",
+        "kept ones that a snapshot, or a new session, made void"),
     CounterInfo("snapshots_skipped", "count", "of LIVE objects: not decoded"),
-    CounterInfo("snapshots_too_old", "count", "older than the first collected update"),
+    CounterInfo("snapshots_too_old", "count", "older than what is collected, or known"),
     CounterInfo("snapshots_broken", "count", "the collected updates do not continue it"),
+    CounterInfo(
+        "updates_contained", "count",
+        "the snapshot that their object has contains them"),
     CounterInfo("objects", "count", "objects known in this session"),
     CounterInfo("objects_full", "count", "messages of objects beyond the table's size"),
     CounterInfo("stale", "count", "times that an object turned STALE"),
