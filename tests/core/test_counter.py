@@ -13,7 +13,7 @@ UNITS = {"count", "bytes", "ns"}
 def members(enum: str) -> list[str]:
     """Return the members of an enum of counter.pxd, lower case, without prefix and _COUNT."""
     text = (ROOT / "udpfast/core/counter.pxd").read_text()
-    body = re.search(rf"^cdef enum {enum}:\n((?:(?:    .*)?\n)+)", text, re.M)
+    body = re.search(rf"^cdef enum:  # {enum}\n((?:(?:    .*)?\n)+)", text, re.M)
     assert body, enum
     names = re.findall(r"^    ([A-Z]\w*)", body[1], re.M)
     return [name.partition("_")[2].lower() for name in names][:-1]

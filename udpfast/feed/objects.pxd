@@ -1,0 +1,534 @@
+# Objects: which messages a subscriber may see, so that the state it builds of an object is sound or
+# known not to be (PROTOCOL 4). Sits behind the windows and takes their messages in seqno order:
+#
+#     objects_admit(&objects, &message, gated)      decides, counts
+#     while objects_take(&objects, &output):        zero or more outputs, in publishing order
+#
+#               snapshot accepted, or saw the session from its first seqno
+#     WAITING ---------------------------------------------------------> LIVE <------------+
+#                                                                         | gap            |
+#                        next update does not continue, or    next update |  continues, or |
+#     STALE <------------------------------------------------ UNKNOWN <---+  a snapshot ---+
+#       +-- snapshot accepted --> LIVE
+#
+# Seqnos are unwrapped to 64 bits at the door; behind it plain comparisons are right for ever.
+#
+# An accepted snapshot does not prove by itself that the object is sound: the snapshot channel may
+# lag, so that a lost update (or one from before we joined) is newer than the snapshot. It is proven
+# once any snapshot was seen that names an incremental seqno at or behind the last one that we miss
+# (`doubt`): later snapshots were taken later. Without that proof
+#   - the first snapshot of a new object is believed, as the protocol says, but kept TRUSTED: LIVE
+#     outside, while its next update must continue it and a newer snapshot still replaces it;
+#   - an object in doubt after a gap stays UNKNOWN until its second snapshot since (a channel lags
+#     less than its own cycle) and is then TRUSTED.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport invariant, likely
+from udpfast.core.counter cimport (
+    FEED_APPLIED,
+    FEED_COLLECT_DROPPED,
+    FEED_COLLECT_FULL,
+    FEED_COLLECTED,
+    FEED_OBJECTS,
+    FEED_OBJECTS_FULL,
+    FEED_RECOVERED_CHAIN,
+    FEED_RECOVERED_SNAPSHOT,
+    FEED_RELEASED,
+    FEED_SNAPSHOTS_BROKEN,
+    FEED_SNAPSHOTS_SKIPPED,
+    FEED_SNAPSHOTS_TOO_OLD,
+    FEED_STALE,
+    FEED_UNGATED,
+    FEED_UPDATES_CONTAINED,
+)
+from udpfast.core.layout cimport (
+    CHANNEL_INCREMENTAL,
+    Frame,
+    Gap,
+    KIND_GAP,
+    KIND_MESSAGE,
+    KIND_RECOVERED,
+    KIND_SESSION,
+    KIND_STALE,
+    MESSAGE_SIZE_MAX,
+    Message,
+    OBJECT_LIVE,
+    OBJECT_STALE,
+    OBJECT_UNKNOWN,
+    OBJECT_WAITING,
+    ObjectState,
+    RECORD_HEARTBEAT,
+    RECORD_RELEASED,
+    RECORD_SNAPSHOT,
+    RECORD_UNGATED,
+    Session,
+)
+from udpfast.feed.collect cimport (
+    COLLECT_NONE,
+    Collect,
+    collect_clear,
+    collect_drop,
+    collect_head,
+    collect_init,
+    collect_memory_size,
+    collect_put,
+    collect_read,
+)
+
+cdef enum:
+    OBJECT_TRUSTED = 4           # LIVE to everybody else; see above
+    # A snapshot may name a seqno that the incremental channel did not bring yet: by some
+    # milliseconds of traffic. Everything else lies behind, so that an object that is quiet for
+    # up to 4.2e9 messages keeps its place (half of the circle each would give it 2.1e9).
+    SEQNO_AHEAD_MAX = 1 << 24
+
+cdef struct ObjectsSettings:
+    uint32_t objects_max
+    uint32_t collect_messages_max  # kept per object
+    uint64_t collect_bytes         # of all objects together
+
+cdef struct ObjectSlot:
+    uint32_t epoch               # of the session; another one: the slot is empty
+    uint32_t index
+
+cdef struct Object:              # 64 bytes, one cache line
+    uint64_t applied             # unwrapped seqno that its state contains; 0: no state yet
+    uint64_t first               # first one collected; 0: not collecting
+    uint64_t tag
+    uint32_t key
+    uint32_t generation          # of gaps: an older one turns LIVE into UNKNOWN
+    uint32_t head                # collected messages, oldest first
+    uint32_t tail
+    uint32_t kept                # how many of them
+    uint8_t status               # ObjectStatus, or OBJECT_TRUSTED
+    uint8_t seen                 # UNKNOWN: a snapshot came since the gap
+    uint8_t reserved[14]
+
+cdef struct Objects:
+    ObjectSlot* slots
+    Object* objects
+    uint8_t* payload             # where a released message is put together
+    int64_t* counters            # the feed's scope
+    Collect collect
+    uint64_t position            # unwrapped: the newest incremental seqno, delivered or lost
+    uint64_t doubt               # the newest incremental seqno that we never got
+    uint32_t slots_mask
+    uint32_t objects_max
+    uint32_t objects_count
+    uint32_t collect_messages_max
+    uint32_t kept                # collected messages of all objects
+    uint32_t epoch
+    uint32_t generation
+    bint joined                  # the session's first incremental message came
+    bint behind                  # snapshots may have been taken before `doubt` was published
+    bint saw_session_from_first  # no seqno of the session was missed, and none has wrapped
+    # what objects_take hands out next: first the state, then the message, then what was kept
+    Object* object               # of the message; NULL: ungated, or one of our own
+    uint16_t state_kind          # KIND_STALE, KIND_RECOVERED or 0
+    bint message_ready
+    uint32_t release             # first of the released messages, or COLLECT_NONE
+    Message message
+    ObjectState state
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+cdef inline uint64_t objects_slots(const ObjectsSettings* settings) noexcept nogil:
+    # At most half full: a probe ends after one or two steps.
+    cdef uint64_t slots = 16
+    while slots < 2 * <uint64_t>settings.objects_max:
+        slots *= 2
+    return slots
+
+
+cdef inline size_t objects_memory_size(const ObjectsSettings* settings) noexcept nogil:
+    return (objects_slots(settings) * sizeof(ObjectSlot)
+            + <size_t>settings.objects_max * sizeof(Object)
+            + MESSAGE_SIZE_MAX + collect_memory_size(settings.collect_bytes))
+
+
+cdef inline void objects_init(
+        Objects* objects, void* memory, const ObjectsSettings* settings,
+        int64_t* counters) noexcept nogil:
+    # `memory`: objects_memory_size bytes, aligned to 64. `counters`: the feed's scope.
+    cdef uint64_t slots = objects_slots(settings)
+    cdef uint8_t* place = <uint8_t*>memory
+    memset(objects, 0, sizeof(Objects))
+    objects.counters = counters
+    objects.slots = <ObjectSlot*>place
+    objects.slots_mask = <uint32_t>(slots - 1)
+    memset(objects.slots, 0, slots * sizeof(ObjectSlot))
+    place += slots * sizeof(ObjectSlot)
+    objects.objects = <Object*>place
+    objects.objects_max = settings.objects_max
+    place += <size_t>settings.objects_max * sizeof(Object)
+    objects.payload = place
+    place += MESSAGE_SIZE_MAX
+    collect_init(&objects.collect, place, settings.collect_bytes)
+    objects.collect_messages_max = settings.collect_messages_max
+    objects_clear(objects)
+
+
+cdef inline void objects_clear(Objects* objects) noexcept nogil:
+    # Forget everything of a session, in a time that does not depend on the number of objects.
+    objects.epoch += 1
+    objects.objects_count = 0
+    counter_add(&objects.counters[FEED_OBJECTS], -objects.counters[FEED_OBJECTS])
+    counter_add(&objects.counters[FEED_COLLECT_DROPPED], objects.kept)
+    objects.kept = 0
+    collect_clear(&objects.collect)
+    objects.position = 0
+    objects.doubt = <uint64_t>-1
+    objects.joined = False
+    objects.behind = True
+    objects.saw_session_from_first = False
+    objects.object = NULL
+    objects.state_kind = 0
+    objects.message_ready = False
+    objects.release = COLLECT_NONE
+
+
+# --- the two verbs --------------------------------------------------------------------------------
+
+cdef inline bint objects_admit(
+        Objects* objects, const Message* message, bint gated) noexcept nogil:
+    # Decide what becomes of a message; whether there is something to take. Everything must have
+    # been taken before. `gated` false: objects of this type have no snapshots.
+    cdef uint64_t seqno = 0
+    invariant(not objects_pending(objects))
+    objects.object = NULL
+    if message.kind != KIND_MESSAGE:
+        objects_control(objects, message)
+        objects_pass(objects, message)
+        return True
+    if message.channel == CHANNEL_INCREMENTAL:
+        seqno = position_advance(objects, message.frame.seqno)
+    if message.flags & RECORD_HEARTBEAT:
+        return False
+    if message.frame.object_type == 0 or not gated:
+        counter_add(&objects.counters[FEED_UNGATED], 1)
+        objects_pass(objects, message)
+        objects.message.flags |= RECORD_UNGATED
+        return True
+    objects.object = objects_find(objects, object_key(&message.frame), True)
+    if objects.object == NULL:
+        counter_add(&objects.counters[FEED_OBJECTS_FULL], 1)
+        return False
+    object_refresh(objects, objects.object)
+    if message.channel == CHANNEL_INCREMENTAL:
+        objects_update(objects, objects.object, message, seqno)
+    else:
+        objects_snapshot(objects, objects.object, message)
+    return objects_pending(objects)
+
+
+cdef inline bint objects_take(Objects* objects, Message* output) noexcept nogil:
+    # Hand out the next output. Its payload is valid until the next call, or as long as that of
+    # the admitted message.
+    if objects.state_kind:
+        objects_state(objects, output)
+        return True
+    if objects.message_ready:
+        objects.message_ready = False
+        output[0] = objects.message
+    elif objects.release != COLLECT_NONE:
+        collect_read(&objects.collect, objects.release, objects.payload, output)
+        objects.release = collect_drop(&objects.collect, objects.release)
+        objects.kept -= 1
+        output.flags |= RECORD_RELEASED
+        counter_add(&objects.counters[FEED_RELEASED], 1)
+    else:
+        return False
+    output.tag = objects.object.tag if objects.object != NULL else 0
+    return True
+
+
+cdef inline void objects_tag(Objects* objects, const Frame* frame, uint64_t tag) noexcept nogil:
+    # Remember what decoding told about an object; from now on its outputs carry it.
+    cdef Object* object = objects.object
+    if object == NULL or object.key != object_key(frame):
+        object = objects_find(objects, object_key(frame), False)
+    if object != NULL:
+        object.tag = tag
+
+
+cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexcept nogil:
+    # ObjectStatus, as of now.
+    cdef bint sound = object.status == OBJECT_LIVE or object.status == OBJECT_TRUSTED
+    if sound:
+        return OBJECT_LIVE if object.generation == objects.generation else OBJECT_UNKNOWN
+    return object.status
+
+
+# --- rules ------------------------------------------------------------------------------------------
+
+cdef inline void objects_control(Objects* objects, const Message* message) noexcept nogil:
+    cdef Gap gap
+    cdef Session session
+    if message.kind == KIND_SESSION:
+        memcpy(&session, message.payload, sizeof(Session))
+        objects_clear(objects)
+        # last_seqno 0 says "none yet", so publishers number from 1; one that began with 0 and
+        # was seen from there on is as good.
+        objects.saw_session_from_first = session.first_seqno <= 1
+    elif message.kind == KIND_GAP and message.channel == CHANNEL_INCREMENTAL:
+        memcpy(&gap, message.payload, sizeof(Gap))
+        objects.doubt = position_advance(objects, gap.last)
+        objects.behind = True
+        objects.saw_session_from_first = False
+        objects.generation += 1      # every LIVE object is UNKNOWN now
+
+
+cdef inline void objects_update(
+        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+    # An update, or a snapshot, of the incremental channel.
+    cdef bint continues = message.frame.last_seqno == <uint32_t>object.applied
+    if seqno <= object.applied:      # a snapshot ran ahead of the incremental channel
+        counter_add(&objects.counters[FEED_UPDATES_CONTAINED], 1)
+        return
+    if message.flags & RECORD_SNAPSHOT:
+        objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+        if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
+            objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
+    elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
+        if not continues:
+            object.status = OBJECT_STALE
+            objects.state_kind = KIND_STALE
+            counter_add(&objects.counters[FEED_STALE], 1)
+            objects_collect(objects, object, message, seqno)
+            return
+        if object.status == OBJECT_UNKNOWN:
+            objects_recovered(objects, FEED_RECOVERED_CHAIN)
+    elif object.status != OBJECT_LIVE:
+        if (not objects.saw_session_from_first or message.frame.last_seqno != 0
+                or object.status != OBJECT_WAITING or object.first):
+            objects_collect(objects, object, message, seqno)
+            return
+        objects_recovered(objects, FEED_RECOVERED_CHAIN)
+    object.status = OBJECT_LIVE
+    object.applied = seqno
+    counter_add(&objects.counters[FEED_APPLIED], 1)
+    objects_pass(objects, message)
+
+
+cdef inline void objects_snapshot(
+        Objects* objects, Object* object, const Message* message) noexcept nogil:
+    # A message of the snapshot channel.
+    cdef uint64_t seqno = position_of(objects, message.frame.last_seqno)
+    cdef bint equal = (object.status != OBJECT_WAITING
+                       and message.frame.last_seqno == <uint32_t>object.applied)
+    if objects.behind and seqno >= objects.doubt:
+        objects.behind = False       # this one, and all that follow, were taken behind it
+    if likely(object.status == OBJECT_LIVE):
+        counter_add(&objects.counters[FEED_SNAPSHOTS_SKIPPED], 1)
+    elif object.first:
+        if seqno < object.first:
+            counter_add(&objects.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
+        elif not kept_continue(objects, object, seqno):
+            counter_add(&objects.counters[FEED_SNAPSHOTS_BROKEN], 1)
+        else:
+            objects_accept(objects, object, message, seqno)
+    elif equal:
+        counter_add(&objects.counters[FEED_SNAPSHOTS_SKIPPED], 1)
+        objects_believe(objects, object)
+    elif seqno < object.applied:
+        counter_add(&objects.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
+    else:
+        objects_accept(objects, object, message, seqno)
+
+
+cdef inline void objects_accept(
+        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+    # Apply a snapshot, and behind it the kept updates that are newer.
+    object.applied = seqno
+    if object.kept and collect_head(&objects.collect, object.tail).seqno > seqno:
+        object.applied = collect_head(&objects.collect, object.tail).seqno
+    while object.kept and collect_head(&objects.collect, object.head).seqno <= seqno:
+        object.head = collect_drop(&objects.collect, object.head)
+        object.kept -= 1
+        objects.kept -= 1
+        counter_add(&objects.counters[FEED_COLLECT_DROPPED], 1)
+    objects.release = object.head
+    if object.status == OBJECT_WAITING and object.first == 0:
+        object.seen = 1              # nothing known of it: the first snapshot is believed
+    object.head = COLLECT_NONE
+    object.kept = 0
+    object.first = 0
+    objects_believe(objects, object)
+    counter_add(&objects.counters[FEED_APPLIED], 1)
+    objects_pass(objects, message)
+    objects.message.flags |= RECORD_SNAPSHOT
+
+
+cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogil:
+    # A snapshot says that the object's state was as of `applied`: is that all there is?
+    cdef uint8_t status = OBJECT_UNKNOWN
+    if not objects.behind or (objects.joined and object.applied >= objects.doubt):
+        status = OBJECT_LIVE
+    elif object.seen or object.status == OBJECT_TRUSTED:
+        status = OBJECT_TRUSTED
+    if status != OBJECT_UNKNOWN and object.status != OBJECT_TRUSTED:
+        objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
+    object.status = status
+    object.seen = 1
+
+
+cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
+    # Whether the kept updates newer than a snapshot form a chain that begins at it.
+    cdef uint32_t index = object.head, previous = <uint32_t>seqno
+    while index != COLLECT_NONE:
+        head = collect_head(&objects.collect, index)
+        if head.seqno > seqno:
+            if head.frame.last_seqno != previous:
+                return False
+            previous = <uint32_t>head.seqno
+        index = head.next_message
+    return True
+
+
+cdef inline void objects_collect(
+        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+    # Keep an update until a snapshot comes. At a limit the object gives up what it kept and
+    # begins anew with this one: snapshots grow newer, so the newest updates are the ones that the
+    # next snapshot needs, and a chain with its end missing would pass for complete.
+    cdef uint32_t index = COLLECT_NONE
+    counter_add(&objects.counters[FEED_COLLECTED], 1)
+    if object.kept >= objects.collect_messages_max:
+        objects_forget_kept(objects, object, FEED_COLLECT_FULL)
+    index = collect_put(&objects.collect, message, seqno)
+    if index == COLLECT_NONE and object.kept:
+        objects_forget_kept(objects, object, FEED_COLLECT_FULL)
+        index = collect_put(&objects.collect, message, seqno)
+    if index == COLLECT_NONE:
+        counter_add(&objects.counters[FEED_COLLECT_FULL], 1)
+        object.first = seqno         # a snapshot must contain it
+        return
+    if object.kept:
+        collect_head(&objects.collect, object.tail).next_message = index
+    else:
+        object.head = index
+    object.tail = index
+    object.kept += 1
+    objects.kept += 1
+    if object.first == 0:
+        object.first = seqno
+
+
+cdef inline void objects_forget_kept(
+        Objects* objects, Object* object, int counter) noexcept nogil:
+    counter_add(&objects.counters[counter], object.kept)
+    objects.kept -= object.kept
+    while object.head != COLLECT_NONE:
+        object.head = collect_drop(&objects.collect, object.head)
+    object.kept = 0
+    object.first = 0
+
+
+# --- outputs ------------------------------------------------------------------------------------------
+
+cdef inline bint objects_pending(const Objects* objects) noexcept nogil:
+    return (objects.message_ready or objects.state_kind != 0
+            or objects.release != COLLECT_NONE)
+
+
+cdef inline void objects_pass(Objects* objects, const Message* message) noexcept nogil:
+    objects.message = message[0]
+    objects.message_ready = True
+
+
+cdef inline void objects_recovered(Objects* objects, int counter) noexcept nogil:
+    objects.state_kind = KIND_RECOVERED
+    counter_add(&objects.counters[counter], 1)
+
+
+cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil:
+    # STALE or RECOVERED: the object as it is once all outputs of this message are taken.
+    cdef Object* object = objects.object
+    objects.state.object_type = <uint8_t>(object.key >> 16)
+    objects.state.object_id = <uint16_t>object.key
+    objects.state.status = objects_status(objects, object)
+    objects.state.applied_seqno = <uint32_t>object.applied
+    objects.state.exchange_id = <uint32_t>(object.tag >> 32)
+    objects.state.symbol_id = <uint32_t>object.tag
+    output[0] = objects.message
+    output.payload = <const uint8_t*>&objects.state
+    output.size = sizeof(ObjectState)
+    output.kind = objects.state_kind
+    output.flags = 0
+    output.fragments = 0
+    output.tag = object.tag
+    objects.state_kind = 0
+
+
+# --- table and numbers ------------------------------------------------------------------------------
+
+cdef inline uint32_t object_key(const Frame* frame) noexcept nogil:
+    return (<uint32_t>frame.object_type << 16) | frame.object_id
+
+
+cdef inline Object* objects_find(Objects* objects, uint32_t key, bint insert) noexcept nogil:
+    # NULL: not there, or (inserting) no room.
+    cdef uint32_t place = (key * <uint32_t>2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+    cdef ObjectSlot* slot
+    cdef Object* object
+    while True:
+        place &= objects.slots_mask
+        slot = &objects.slots[place]
+        if slot.epoch != objects.epoch:
+            break
+        object = &objects.objects[slot.index]
+        if likely(object.key == key):
+            return object
+        place += 1
+    if not insert or objects.objects_count == objects.objects_max:
+        return NULL
+    slot.epoch = objects.epoch
+    slot.index = objects.objects_count
+    object = &objects.objects[objects.objects_count]
+    objects.objects_count += 1
+    counter_add(&objects.counters[FEED_OBJECTS], 1)
+    memset(object, 0, sizeof(Object))
+    object.key = key
+    object.generation = objects.generation
+    object.head = COLLECT_NONE
+    return object
+
+
+cdef inline void object_refresh(Objects* objects, Object* object) noexcept nogil:
+    # A gap since the object was last looked at puts it in doubt.
+    if likely(object.generation == objects.generation):
+        return
+    object.status = objects_status(objects, object)
+    object.generation = objects.generation
+    object.seen = 0
+
+
+cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept nogil:
+    # Unwrap a seqno of the incremental channel, and go there if it is new.
+    cdef uint64_t unwrapped
+    if objects.position == 0:
+        objects.position = (<uint64_t>1 << 32) + seqno   # room for numbers before it
+    unwrapped = objects.position + <uint64_t><int64_t><int32_t>(seqno - <uint32_t>objects.position)
+    if not objects.joined:
+        objects.joined = True
+        objects.doubt = unwrapped - 1
+        objects.behind = not objects.saw_session_from_first
+    if unwrapped > objects.position:
+        if unwrapped >> 32 != objects.position >> 32:
+            objects.saw_session_from_first = False       # 0 is a number like any other now
+        objects.position = unwrapped
+    return unwrapped
+
+
+cdef inline uint64_t position_of(Objects* objects, uint32_t seqno) noexcept nogil:
+    # Unwrap the last_seqno of a snapshot, relative to where the incremental channel is.
+    cdef uint32_t ahead
+    if objects.position == 0:
+        objects.position = (<uint64_t>1 << 32) + seqno
+    ahead = seqno - <uint32_t>objects.position
+    if ahead < SEQNO_AHEAD_MAX:
+        return objects.position + ahead
+    return objects.position + ahead - (<uint64_t>1 << 32)

@@ -1,0 +1,160 @@
+"""Objects for Python: the gate between the windows and the subscriber, driven message by message."""
+
+from typing import NamedTuple
+
+cimport cython
+from libc.stdlib cimport calloc, free
+
+from udpfast.core.counter cimport FEED_COUNTER_COUNT
+
+from udpfast.core.counter import FEED_COUNTERS
+from udpfast.core.layout import ObjectStatus
+
+__all__ = ["FeedObjects", "ObjectOutput", "ObjectView", "seqno_at_or_before"]
+
+if sizeof(Object) != 64:
+    raise ImportError(f"struct Object has {sizeof(Object)} bytes, not one cache line of 64")
+
+
+class ObjectOutput(NamedTuple):
+    """One output of `FeedObjects.admit`; `payload` is a copy."""
+
+    kind: int
+    flags: int
+    object_type: int
+    object_id: int
+    seqno: int
+    last_seqno: int
+    channel: int
+    tag: int
+    payload: bytes
+
+
+class ObjectView(NamedTuple):
+    """What is known of one object; seqnos are those of the wire."""
+
+    status: ObjectStatus
+    applied_seqno: int | None
+    first_collected: int | None
+    collected: int
+    tag: int
+
+
+def seqno_at_or_before(uint32_t a, uint32_t b) -> bool:
+    """Return whether seqno `a` is `b` or up to 2^31 - 1 before it (RFC 1982)."""
+    return b - a < <uint32_t>0x80000000u
+
+
+@cython.final
+cdef class FeedObjects:
+    """The object table of one feed (PROTOCOL 4), fed with messages in seqno order.
+
+    Parameters
+    ----------
+    objects_max : int
+        Objects per session; messages of further ones are counted and dropped.
+    collect_messages_max : int
+        Updates kept per object while it waits for a snapshot.
+    collect_bytes : int
+        Memory for kept updates, of all objects together.
+    """
+
+    cdef Objects objects
+    cdef int64_t counter_slots[FEED_COUNTER_COUNT]
+    cdef void* memory
+
+    def __cinit__(
+            self, *, uint32_t objects_max=65536, uint32_t collect_messages_max=4096,
+            uint64_t collect_bytes=1 << 26):
+        cdef ObjectsSettings settings
+        if objects_max == 0 or objects_max > 1 << 24:
+            raise ValueError(f"objects_max must be 1 to {1 << 24}, was {objects_max}")
+        if collect_messages_max == 0:
+            raise ValueError("collect_messages_max must be positive, was 0")
+        settings.objects_max = objects_max
+        settings.collect_messages_max = collect_messages_max
+        settings.collect_bytes = collect_bytes
+        memset(self.counter_slots, 0, sizeof(self.counter_slots))
+        self.memory = calloc(1, objects_memory_size(&settings) + 64)
+        if self.memory == NULL:
+            raise MemoryError(objects_memory_size(&settings))
+        objects_init(
+            &self.objects, <void*>((<size_t>self.memory + 63) & ~<size_t>63), &settings,
+            self.counter_slots)
+
+    def __dealloc__(self):
+        free(self.memory)
+
+    def admit(
+            self, *, int kind=KIND_MESSAGE, int channel=CHANNEL_INCREMENTAL, int flags=0,
+            int object_type=0, int object_id=0, uint32_t seqno=0, uint32_t last_seqno=0,
+            int session_id=0, bytes payload=b"x", bint gated=True) -> list[ObjectOutput]:
+        """Admit one message and return what may be published, in order.
+
+        Parameters
+        ----------
+        kind : int
+            `Kind.MESSAGE`, or a control message with its own `payload` (`Kind.GAP`, ...).
+        gated : bool
+            Whether objects of this type have snapshots.
+        """
+        cdef Message message, output
+        memset(&message, 0, sizeof(Message))
+        message.kind = kind
+        message.channel = channel
+        message.flags = flags
+        message.payload = payload
+        message.size = <uint32_t>len(payload)
+        message.fragments = 1
+        message.frame.object_type = object_type
+        message.frame.object_id = object_id
+        message.frame.session_id = session_id
+        message.frame.seqno = seqno
+        message.frame.last_seqno = last_seqno
+        if kind == KIND_GAP and len(payload) != sizeof(Gap):
+            raise ValueError(f"a gap has {sizeof(Gap)} bytes, found {len(payload)}")
+        if kind == KIND_SESSION and len(payload) != sizeof(Session):
+            raise ValueError(f"a session has {sizeof(Session)} bytes, found {len(payload)}")
+        if len(payload) > MESSAGE_SIZE_MAX:
+            raise ValueError(f"a message has up to {MESSAGE_SIZE_MAX} bytes, found {len(payload)}")
+        outputs = []
+        objects_admit(&self.objects, &message, gated)
+        while objects_take(&self.objects, &output):
+            outputs.append(ObjectOutput(
+                output.kind, output.flags, output.frame.object_type, output.frame.object_id,
+                output.frame.seqno, output.frame.last_seqno, output.channel, output.tag,
+                (<const char*>output.payload)[:output.size]))
+        return outputs
+
+    def tag(self, int object_type, int object_id, uint64_t tag) -> None:
+        """Set the tag that outputs of an object carry; an unknown object is left alone."""
+        cdef Frame frame
+        memset(&frame, 0, sizeof(Frame))
+        frame.object_type = object_type
+        frame.object_id = object_id
+        objects_tag(&self.objects, &frame, tag)
+
+    def state(self, int object_type, int object_id) -> ObjectView | None:
+        """Return what is known of an object, or None."""
+        cdef Object* object = objects_find(
+            &self.objects, (<uint32_t>object_type << 16) | <uint32_t>object_id, False)
+        if object == NULL:
+            return None
+        return ObjectView(
+            ObjectStatus(objects_status(&self.objects, object)),
+            <uint32_t>object.applied if object.applied else None,
+            <uint32_t>object.first if object.first else None,
+            object.kept, object.tag)
+
+    @property
+    def saw_session_from_first(self) -> bool:
+        """Whether no seqno of the session was missed, so that last_seqno 0 means "none yet"."""
+        return self.objects.saw_session_from_first
+
+    @saw_session_from_first.setter
+    def saw_session_from_first(self, bint value) -> None:
+        self.objects.saw_session_from_first = value
+
+    def counters(self) -> dict[str, int]:
+        """Return the feed's counters by name."""
+        return {info.name: self.counter_slots[index] for index, info in enumerate(FEED_COUNTERS)}
