@@ -1,0 +1,55 @@
+# What the feed itself has to say (SESSION, CONNECTION, DISAGREEMENT) waits here until take().
+# GAP does not: a window makes it when its turn in the order of seqnos has come.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memset
+
+from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
+
+cdef enum:
+    # The caller takes after every accept. The most that one accept can bring is an adoption that
+    # replays 8 lines x 32 held datagrams which all disagree; beyond 64 they are only counted.
+    CONTROLS_MAX = 64
+
+cdef union ControlPayload:
+    Gap gap
+    Session session
+    Connection connection
+    Disagreement disagreement
+
+cdef struct Control:
+    int64_t received_ns
+    uint32_t seqno               # of the frame shown with it
+    uint32_t size
+    uint16_t kind
+    uint16_t session_id
+    uint8_t channel
+    uint8_t line
+    ControlPayload payload
+
+cdef struct ControlQueue:
+    uint32_t first
+    uint32_t count
+    Control control[64]          # CONTROLS_MAX
+
+
+cdef inline Control* control_push(ControlQueue* queue) noexcept nogil:
+    # A cleared slot to fill in, or NULL when the queue is full.
+    cdef Control* control
+    if queue.count == CONTROLS_MAX:
+        return NULL
+    control = &queue.control[(queue.first + queue.count) & (CONTROLS_MAX - 1)]
+    memset(control, 0, sizeof(Control))
+    queue.count += 1
+    return control
+
+
+cdef inline Control* control_pop(ControlQueue* queue) noexcept nogil:
+    # The oldest one; valid until the next push.
+    cdef Control* control
+    if queue.count == 0:
+        return NULL
+    control = &queue.control[queue.first & (CONTROLS_MAX - 1)]
+    queue.first += 1
+    queue.count -= 1
+    return control

@@ -1,0 +1,265 @@
+"""The feed for tests, replay and conformance: datagrams in, messages in order out.
+
+The C face in `pipeline.pxd` is what a subscriber runs without the GIL; `FeedPipeline` is the same
+code behind Python objects, one datagram per call.
+"""
+
+cimport cython
+from libc.stdlib cimport calloc, free
+from posix.stdlib cimport posix_memalign
+
+from typing import NamedTuple
+
+from udpfast.core.counter cimport CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT
+from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY
+
+from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
+
+__all__ = ["FeedMessage", "FeedPipeline"]
+
+_CHANNELS = ("incremental", "snapshot")
+_REVISIONS = {"current": REVISION_CURRENT, "legacy": REVISION_LEGACY}
+_BYTEORDERS = {"little": False, "big": True}
+_ON_GAP = {"keep_all": 0, "latest_run": 1}
+
+
+class FeedMessage(NamedTuple):
+    """One thing that the feed hands out: a message, or what it says itself (`kind` GAP ..).
+
+    Times are in ns. `payload` of a kind other than MESSAGE is the packed struct of core/layout
+    (`CONTROL_DTYPES[kind]` reads it). `fragments` is 0 for the feed's own.
+    """
+
+    kind: Kind
+    flags: int
+    channel: int
+    line: int
+    session_id: int
+    seqno: int
+    last_seqno: int
+    object_type: int
+    object_id: int
+    control: int
+    fragments: int
+    received_ns: int
+    payload: bytes
+
+
+def _choice(str name, value, dict choices):
+    if value not in choices:
+        expected = " or ".join(repr(choice) for choice in choices)
+        raise ConfigError(f"{name} must be {expected}, was {value!r}")
+    return choices[value]
+
+
+def _integer(str name, value, long long low, long long high):
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise ConfigError(f"{name} must be an integer from {low} to {high}, was {value!r}")
+    return value
+
+
+cdef uint64_t _encodings_mask(encodings) except? 0:
+    cdef uint64_t mask = 0
+    for encoding in encodings:
+        mask |= <uint64_t>1 << _integer("encodings", encoding, 0, 63)
+    return mask
+
+
+@cython.final
+cdef class FeedPipeline:
+    """Both channels of one feed, passive: nothing happens but by a call, and time is an argument.
+
+    Parameters
+    ----------
+    revision, byteorder
+        Of the wire: `current` or `legacy`, `little` or `big`.
+    encodings
+        Those that may be delivered, 0..63; a payload in any other is refused (and counted).
+    lines_incremental, lines_snapshot
+        Redundant copies of each channel, 1..8 (snapshot: 0..8).
+    window
+        Messages that may wait, and that are remembered, per channel: a power of two, 16..2^20.
+    slab_cells
+        Fragments that may wait, per channel; default: as many as the window has messages.
+    out_of_order_max_interval
+        A hole is lost when every live line is further than this ahead; default: the window.
+    lost_packet_wait_ns
+        A hole is lost when it was first seen this long ago.
+    on_gap
+        `keep_all`, or `latest_run` (only the most recent run without holes survives a gap).
+    session_adopt_datagrams
+        A new session id is believed after this many in a row on one line; 1 = at once.
+    stale_session_grace_ns
+        A session that is over is refused for this long.
+    restart_datagrams
+        A restart with the same id is believed after this many in a row; 0 = never.
+    inactivity_timeout_ns
+        A channel that is silent for this long is DISCONNECTED; 0 = never.
+    line_dead_ns
+        A line that is silent for this long is not waited for by the interval.
+
+    Raises
+    ------
+    ConfigError
+        If a setting is wrong; says what was expected and what was found.
+    """
+
+    cdef Pipeline* _pipeline
+    cdef void* _memory
+    cdef int64_t* _counters
+    cdef Datagram _datagram
+    cdef object _data            # keeps the bytes alive that a message may point into
+    cdef uint32_t _lines[2]
+
+    def __cinit__(
+        self, *, revision="current", byteorder="little", encodings=(1, 2),
+        lines_incremental=1, lines_snapshot=1, window=8192, slab_cells=None,
+        out_of_order_max_interval=None, lost_packet_wait_ns=5_000_000, on_gap="keep_all",
+        session_adopt_datagrams=2, stale_session_grace_ns=7_200_000_000_000,
+        restart_datagrams=32, inactivity_timeout_ns=10_000_000_000, line_dead_ns=100_000_000,
+    ):
+        cdef PipelineSettings s
+        pipeline_settings_default(&s)
+        s.revision = _choice("revision", revision, _REVISIONS)
+        s.big_endian = _choice("byteorder", byteorder, _BYTEORDERS)
+        s.on_gap = _choice("on_gap", on_gap, _ON_GAP)
+        s.encodings = _encodings_mask(encodings)
+        s.lines_incremental = _integer("lines_incremental", lines_incremental, 1, LINES_MAX)
+        s.lines_snapshot = _integer("lines_snapshot", lines_snapshot, 0, LINES_MAX)
+        s.window = _integer("window", window, 16, 1 << 20)
+        if s.window & (s.window - 1):
+            raise ConfigError(f"window must be a power of two, was {window}")
+        s.slab_cells = _integer(
+            "slab_cells", max(window, 64) if slab_cells is None else slab_cells, 64, 1 << 22)
+        s.out_of_order_max_interval = _integer(
+            "out_of_order_max_interval",
+            window if out_of_order_max_interval is None else out_of_order_max_interval, 1, window)
+        s.lost_packet_wait_ns = _integer("lost_packet_wait_ns", lost_packet_wait_ns, 0, 1 << 60)
+        s.session_adopt_datagrams = _integer(
+            "session_adopt_datagrams", session_adopt_datagrams, 1, 32)
+        s.stale_session_grace_ns = _integer(
+            "stale_session_grace_ns", stale_session_grace_ns, 0, 1 << 60)
+        s.restart_datagrams = _integer("restart_datagrams", restart_datagrams, 0, 256)
+        s.inactivity_timeout_ns = _integer(
+            "inactivity_timeout_ns", inactivity_timeout_ns, 0, 1 << 60)
+        s.line_dead_ns = _integer("line_dead_ns", line_dead_ns, 0, 1 << 60)
+        self._create(&s)
+
+    cdef void _create(self, PipelineSettings* s) except *:
+        cdef Counters counters
+        cdef size_t size = pipeline_memory_size(s)
+        cdef int64_t* next_scope
+        cdef int channel, line
+        self._pipeline = <Pipeline*>calloc(1, sizeof(Pipeline))
+        self._counters = <int64_t*>calloc(
+            FEED_COUNTER_COUNT + 2 * (CHANNEL_COUNTER_COUNT + LINES_MAX * LINE_COUNTER_COUNT),
+            sizeof(int64_t))
+        if self._pipeline == NULL or self._counters == NULL:
+            raise MemoryError
+        if posix_memalign(&self._memory, 64, size) != 0:
+            raise MemoryError(f"pipeline: no {size} bytes")
+        next_scope = self._counters
+        counters.feed = next_scope
+        next_scope += FEED_COUNTER_COUNT
+        for channel in range(CHANNEL_COUNT):
+            counters.channel[channel] = next_scope
+            next_scope += CHANNEL_COUNTER_COUNT
+            for line in range(LINES_MAX):
+                counters.line[channel][line] = next_scope
+                next_scope += LINE_COUNTER_COUNT
+        self._lines[CHANNEL_INCREMENTAL] = s.lines_incremental
+        self._lines[CHANNEL_SNAPSHOT] = s.lines_snapshot
+        pipeline_init(self._pipeline, s, self._memory, size, &counters)
+
+    def __dealloc__(self):
+        free(self._memory)
+        free(self._counters)
+        free(self._pipeline)
+
+    def accept(
+        self, int channel, int line, bytes data not None, int64_t received_ns, int64_t now_ns, *,
+        uint32_t flags=0,
+    ):
+        """Take in one datagram; call `take` before the next.
+
+        Parameters
+        ----------
+        channel, line
+            Where it came from: 0 incremental, 1 snapshot; 0-based line.
+        data
+            Header and payload.
+        received_ns
+            UNIX ns of its receipt.
+        now_ns
+            Monotonic ns; may not go backwards.
+        flags
+            `DatagramFlag` bits of core/layout.
+
+        Returns
+        -------
+        int
+            The verdict: an index into `core.counter.VERDICTS`.
+        """
+        if not 0 <= channel < CHANNEL_COUNT or not 0 <= line < <int>self._lines[channel]:
+            raise ValueError(f"no line {line} of channel {channel} is configured")
+        if self._pipeline.ready != NULL or self._pipeline.parked != NULL:
+            raise RuntimeError("take() what the datagram before brought, then accept the next")
+        self._data = data
+        self._datagram.data = data
+        self._datagram.size = <uint32_t>len(data)
+        self._datagram.flags = flags
+        self._datagram.received_ns = received_ns
+        self._datagram.channel = <uint8_t>channel
+        self._datagram.line = <uint8_t>line
+        return pipeline_accept(self._pipeline, &self._datagram, now_ns)
+
+    def take(self):
+        """Return everything that is due, in order, as a list of `FeedMessage`."""
+        cdef Message m
+        messages = []
+        while pipeline_take(self._pipeline, &m):
+            messages.append(FeedMessage(
+                kind=Kind(m.kind), flags=m.flags, channel=m.channel, line=m.line,
+                session_id=m.frame.session_id, seqno=m.frame.seqno, last_seqno=m.frame.last_seqno,
+                object_type=m.frame.object_type, object_id=m.frame.object_id,
+                control=m.frame.control, fragments=m.fragments, received_ns=m.received_ns,
+                payload=(<const char*>m.payload)[:m.size],
+            ))
+        return messages
+
+    def expire(self, int64_t now_ns):
+        """Say that time has passed and nothing came; then `take`."""
+        pipeline_expire(self._pipeline, now_ns)
+
+    def finish(self, int64_t now_ns):
+        """Say that the input ended: open holes become gaps (reason FINISH); then `take`."""
+        pipeline_finish(self._pipeline, now_ns)
+
+    def counters(self):
+        """Return all counters: `{"incremental": {...}, "incremental.0": {...}, ...}`.
+
+        `datagrams` and `bytes` of a line are the receiver's to count and stay 0 here; the sum of
+        the verdicts is the number of calls to `accept`.
+        """
+        cdef int channel, line, i
+        cdef Counters* c = &self._pipeline.counters
+        found = {}
+        for channel in range(CHANNEL_COUNT):
+            name = _CHANNELS[channel]
+            found[name] = {
+                CHANNEL_COUNTERS[i].name: c.channel[channel][i]
+                for i in range(CHANNEL_COUNTER_COUNT)
+            }
+            for line in range(<int>self._lines[channel]):
+                found[f"{name}.{line}"] = {
+                    LINE_COUNTERS[i].name: c.line[channel][line][i]
+                    for i in range(LINE_COUNTER_COUNT)
+                }
+        return found
+
+    @property
+    def pending(self):
+        """Messages that wait, whole or partial: (incremental, snapshot)."""
+        return self._pipeline.window[0].pending, self._pipeline.window[1].pending

@@ -1,0 +1,49 @@
+# Which session is believed, and which are over (PROTOCOL 3). A datagram of a session that is over
+# is counted, not obeyed: behind a restart the slower line goes on bringing the old session for as
+# long as it is behind.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+
+cdef enum:
+    SESSIONS_RETIRED_MAX = 64
+
+cdef struct RetiredSession:
+    int64_t until_ns
+    uint16_t session_id
+
+cdef struct SessionBook:
+    bint begun
+    uint16_t session_id          # the one that is believed, if begun
+    bint restarted               # it began by a restart with the same id
+    uint32_t retired_next
+    int64_t grace_ns
+    RetiredSession retired[64]   # SESSIONS_RETIRED_MAX; the oldest is overwritten
+
+
+cdef inline bint session_is_retired(
+    const SessionBook* book, uint16_t session_id, int64_t now_ns,
+) noexcept nogil:
+    cdef int i
+    for i in range(SESSIONS_RETIRED_MAX):
+        if book.retired[i].session_id == session_id and now_ns < book.retired[i].until_ns:
+            return True
+    return False
+
+
+cdef inline void session_begin(
+    SessionBook* book, uint16_t session_id, int64_t now_ns,
+) noexcept nogil:
+    # Believe this one and retire the one before, unless it kept the id.
+    cdef RetiredSession* retired
+    cdef int i
+    book.restarted = book.begun and book.session_id == session_id
+    if book.begun and not book.restarted:
+        retired = &book.retired[book.retired_next % SESSIONS_RETIRED_MAX]
+        retired.session_id = book.session_id
+        retired.until_ns = now_ns + book.grace_ns
+        book.retired_next += 1
+    for i in range(SESSIONS_RETIRED_MAX):
+        if book.retired[i].session_id == session_id:
+            book.retired[i].until_ns = now_ns
+    book.begun = True
+    book.session_id = session_id
