@@ -89,7 +89,9 @@ FEED_COUNTERS = (
         "collect_full", "count",
         "given up: a limit was reached; the object waits longer"),
     CounterInfo("released", "count", "kept ones passed on behind their snapshot"),
-    CounterInfo("collect_dropped", "count", "kept ones that a snapshot, or a new session, made void"),
+    CounterInfo(
+        "collect_dropped", "count",
+        "kept ones that a snapshot, or a new session, made void"),
     CounterInfo("snapshots_skipped", "count", "of LIVE objects: not decoded"),
     CounterInfo("snapshots_too_old", "count", "older than what is collected, or known"),
     CounterInfo("snapshots_broken", "count", "the collected updates do not continue it"),

@@ -200,9 +200,10 @@ cdef inline bint objects_admit(
     cdef uint64_t seqno = 0
     invariant(not objects_pending(objects))
     objects.object = NULL
+    objects.message = message[0]
     if message.kind != KIND_MESSAGE:
         objects_control(objects, message)
-        objects_pass(objects, message)
+        objects.message_ready = True
         return True
     if message.channel == CHANNEL_INCREMENTAL:
         seqno = position_advance(objects, message.frame.seqno)
@@ -210,7 +211,7 @@ cdef inline bint objects_admit(
         return False
     if message.frame.object_type == 0 or not gated:
         counter_add(&objects.counters[FEED_UNGATED], 1)
-        objects_pass(objects, message)
+        objects.message_ready = True
         objects.message.flags |= RECORD_UNGATED
         return True
     objects.object = objects_find(objects, object_key(&message.frame), True)
@@ -263,7 +264,7 @@ cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexc
     return object.status
 
 
-# --- rules ------------------------------------------------------------------------------------------
+# --- rules ----------------------------------------------------------------------------------------
 
 cdef inline void objects_control(Objects* objects, const Message* message) noexcept nogil:
     cdef Gap gap
@@ -311,7 +312,7 @@ cdef inline void objects_update(
     object.status = OBJECT_LIVE
     object.applied = seqno
     counter_add(&objects.counters[FEED_APPLIED], 1)
-    objects_pass(objects, message)
+    objects.message_ready = True
 
 
 cdef inline void objects_snapshot(
@@ -330,18 +331,17 @@ cdef inline void objects_snapshot(
         elif not kept_continue(objects, object, seqno):
             counter_add(&objects.counters[FEED_SNAPSHOTS_BROKEN], 1)
         else:
-            objects_accept(objects, object, message, seqno)
+            objects_accept(objects, object, seqno)
     elif equal:
         counter_add(&objects.counters[FEED_SNAPSHOTS_SKIPPED], 1)
         objects_believe(objects, object)
     elif seqno < object.applied:
         counter_add(&objects.counters[FEED_SNAPSHOTS_TOO_OLD], 1)
     else:
-        objects_accept(objects, object, message, seqno)
+        objects_accept(objects, object, seqno)
 
 
-cdef inline void objects_accept(
-        Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
+cdef inline void objects_accept(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
     # Apply a snapshot, and behind it the kept updates that are newer.
     object.applied = seqno
     if object.kept and collect_head(&objects.collect, object.tail).seqno > seqno:
@@ -359,7 +359,7 @@ cdef inline void objects_accept(
     object.first = 0
     objects_believe(objects, object)
     counter_add(&objects.counters[FEED_APPLIED], 1)
-    objects_pass(objects, message)
+    objects.message_ready = True
     objects.message.flags |= RECORD_SNAPSHOT
 
 
@@ -427,16 +427,11 @@ cdef inline void objects_forget_kept(
     object.first = 0
 
 
-# --- outputs ------------------------------------------------------------------------------------------
+# --- outputs --------------------------------------------------------------------------------------
 
 cdef inline bint objects_pending(const Objects* objects) noexcept nogil:
     return (objects.message_ready or objects.state_kind != 0
             or objects.release != COLLECT_NONE)
-
-
-cdef inline void objects_pass(Objects* objects, const Message* message) noexcept nogil:
-    objects.message = message[0]
-    objects.message_ready = True
 
 
 cdef inline void objects_recovered(Objects* objects, int counter) noexcept nogil:
@@ -463,7 +458,7 @@ cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil
     objects.state_kind = 0
 
 
-# --- table and numbers ------------------------------------------------------------------------------
+# --- table and numbers ----------------------------------------------------------------------------
 
 cdef inline uint32_t object_key(const Frame* frame) noexcept nogil:
     return (<uint32_t>frame.object_type << 16) | frame.object_id

@@ -1,4 +1,4 @@
-from typing import NamedTuple, final
+from typing import NamedTuple, Self, final
 
 from udpfast.core.layout import ObjectStatus
 
@@ -26,13 +26,13 @@ def seqno_at_or_before(a: int, b: int) -> bool: ...
 @final
 class FeedObjects:
     saw_session_from_first: bool
-    def __init__(
-        self,
+    def __new__(
+        cls,
         *,
         objects_max: int = 65536,
         collect_messages_max: int = 4096,
         collect_bytes: int = ...,
-    ) -> None: ...
+    ) -> Self: ...
     def admit(
         self,
         *,

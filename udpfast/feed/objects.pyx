@@ -1,4 +1,4 @@
-"""Objects for Python: the gate between the windows and the subscriber, driven message by message."""
+"""Objects for Python: the gate between windows and subscriber, driven message by message."""
 
 from typing import NamedTuple
 

@@ -1,0 +1,379 @@
+"""Objects one rule at a time: what is passed on, what is kept, and what is said about it."""
+
+import random
+
+import numpy as np
+import pytest
+
+from udpfast.core.layout import (
+    GAP,
+    OBJECT_STATE,
+    SESSION,
+    Channel,
+    Kind,
+    ObjectStatus,
+    RecordFlag,
+)
+from udpfast.feed.objects import FeedObjects, ObjectOutput
+
+KEY = (3, 7)
+WRAP = 1 << 32
+
+
+class Feed:
+    """A `FeedObjects` with short verbs; seqnos may be written beyond the wrap."""
+
+    def __init__(self, **limits: int) -> None:
+        self.objects = FeedObjects(**limits)
+
+    def update(self, seqno: int, last: int, key: tuple[int, int] = KEY, snapshot: bool = False,
+               payload: bytes = b"u") -> list[str]:
+        return said(self.objects.admit(
+            object_type=key[0], object_id=key[1], seqno=seqno % WRAP, last_seqno=last % WRAP,
+            flags=RecordFlag.SNAPSHOT if snapshot else 0, payload=payload))
+
+    def snapshot(self, last: int, key: tuple[int, int] = KEY, seqno: int = 1) -> list[str]:
+        return said(self.objects.admit(
+            channel=Channel.SNAPSHOT, object_type=key[0], object_id=key[1], seqno=seqno,
+            last_seqno=last % WRAP, flags=RecordFlag.SNAPSHOT, payload=b"s"))
+
+    def gap(self, first: int, last: int, channel: int = Channel.INCREMENTAL) -> list[str]:
+        return said(self.objects.admit(
+            kind=Kind.GAP, channel=channel, payload=gap_bytes(first, last)))
+
+    def session(self, first_seqno: int) -> list[str]:
+        payload = session_bytes(first_seqno)
+        return said(self.objects.admit(kind=Kind.SESSION, payload=payload))
+
+    def status(self, key: tuple[int, int] = KEY) -> ObjectStatus | None:
+        view = self.objects.state(*key)
+        return None if view is None else view.status
+
+    def applied(self, key: tuple[int, int] = KEY) -> int | None:
+        view = self.objects.state(*key)
+        assert view is not None
+        return view.applied_seqno
+
+    def count(self, name: str) -> int:
+        return self.objects.counters()[name]
+
+
+def session_bytes(first_seqno: int) -> bytes:
+    return np.array((0, 1, 1, 0, first_seqno), SESSION).tobytes()
+
+
+def gap_bytes(first: int, last: int) -> bytes:
+    first, last = first % WRAP, last % WRAP
+    return np.array((first, last, (last - first + 1) % WRAP, 2, 0), GAP).tobytes()
+
+
+def said(outputs: list[ObjectOutput]) -> list[str]:
+    """Outputs as short words: u/s and seqno, `released`, or the kind and applied seqno."""
+    words = []
+    for output in outputs:
+        if output.kind in (Kind.STALE, Kind.RECOVERED):
+            state = np.frombuffer(output.payload, OBJECT_STATE)[0]
+            assert (state["object_type"], state["object_id"]) == (
+                output.object_type, output.object_id)
+            words.append(f"{Kind(output.kind).name} {state['applied_seqno']}")
+        elif output.kind != Kind.MESSAGE:
+            words.append(Kind(output.kind).name)
+        elif output.flags & RecordFlag.RELEASED:
+            words.append(f"released {output.seqno}")
+        elif output.channel == Channel.SNAPSHOT:
+            words.append(f"snapshot {output.last_seqno}")
+        else:
+            words.append(f"update {output.seqno}")
+    return words
+
+
+@pytest.fixture
+def feed() -> Feed:
+    return Feed()
+
+
+def live(feed: Feed, seqno: int = 200, key: tuple[int, int] = KEY) -> None:
+    assert feed.update(seqno, 0, key, snapshot=True)[-1] == f"update {seqno}"
+
+
+def test_object_type_zero_always_passes_ungated(feed: Feed) -> None:
+    outputs = feed.objects.admit(object_type=0, object_id=7, seqno=5, last_seqno=4)
+    assert [output.flags for output in outputs] == [RecordFlag.UNGATED]
+    assert feed.status((0, 7)) is None
+    assert feed.count("ungated") == 1
+
+
+def test_type_without_snapshots_passes_ungated(feed: Feed) -> None:
+    (output,) = feed.objects.admit(object_type=3, object_id=7, seqno=5, gated=False)
+    assert output.flags == RecordFlag.UNGATED
+    assert feed.status() is None
+
+
+def test_heartbeat_is_swallowed(feed: Feed) -> None:
+    assert feed.objects.admit(flags=RecordFlag.HEARTBEAT, seqno=5, payload=b"") == []
+
+
+def test_live_object_applies_updates(feed: Feed) -> None:
+    live(feed, 100)
+    assert feed.update(105, 100) == ["update 105"]
+    assert feed.applied() == 105
+
+
+def test_incremental_snapshot_discards_what_was_collected(feed: Feed) -> None:
+    assert feed.update(100, 97) == []
+    assert feed.update(102, 100) == []
+    assert feed.update(104, 102, snapshot=True) == ["RECOVERED 104", "update 104"]
+    assert feed.count("collect_dropped") == 2
+    assert feed.objects.state(*KEY).collected == 0
+
+
+def test_snapshot_of_live_object_is_skipped(feed: Feed) -> None:
+    live(feed, 100)
+    assert feed.snapshot(110) == []
+    assert feed.count("snapshots_skipped") == 1
+
+
+def test_snapshot_releases_newer_collected_updates(feed: Feed) -> None:
+    for seqno, last in [(210, 204), (213, 210), (217, 213), (218, 217)]:
+        assert feed.update(seqno, last) == []
+    assert feed.snapshot(213) == ["RECOVERED 218", "snapshot 213", "released 217", "released 218"]
+    assert feed.applied() == 218
+    assert feed.update(220, 218) == ["update 220"]
+    assert (feed.count("released"), feed.count("collect_dropped")) == (2, 2)
+
+
+def test_snapshot_older_than_the_first_collected_is_refused(feed: Feed) -> None:
+    feed.update(100, 97)
+    assert feed.snapshot(99) == []
+    assert feed.count("snapshots_too_old") == 1
+
+
+def test_broken_chain_applies_nothing_and_keeps_waiting(feed: Feed) -> None:
+    feed.update(210, 204)
+    feed.gap(211, 216)
+    feed.update(217, 215)
+    assert feed.snapshot(213) == []
+    assert feed.count("snapshots_broken") == 1
+    assert feed.snapshot(215) == ["RECOVERED 217", "snapshot 215", "released 217"]
+
+
+def test_gap_object_that_was_not_hit_recovers_by_its_next_update(feed: Feed) -> None:
+    live(feed, 200)
+    assert feed.gap(203, 205) == ["GAP"]
+    assert feed.status() == ObjectStatus.UNKNOWN
+    assert feed.update(206, 200) == ["RECOVERED 206", "update 206"]
+    assert feed.count("recovered_chain") == 1
+
+
+def test_gap_object_that_was_hit_turns_stale_and_waits(feed: Feed) -> None:
+    live(feed, 201)
+    feed.gap(203, 205)
+    assert feed.update(207, 204) == ["STALE 201"]
+    assert feed.update(208, 207) == []
+    assert feed.status() == ObjectStatus.STALE
+    assert feed.snapshot(204) == []
+    assert feed.snapshot(207) == ["RECOVERED 208", "snapshot 207", "released 208"]
+
+
+def test_gap_of_snapshot_channel_leaves_objects_alone(feed: Feed) -> None:
+    live(feed, 200)
+    assert feed.gap(203, 205, channel=Channel.SNAPSHOT) == ["GAP"]
+    assert feed.status() == ObjectStatus.LIVE
+
+
+def test_unknown_object_takes_a_snapshot_from_behind_the_gap(feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(203, 205)
+    assert feed.snapshot(205) == ["RECOVERED 205", "snapshot 205"]
+    assert feed.status() == ObjectStatus.LIVE
+
+
+def test_unknown_object_takes_a_snapshot_from_inside_the_gap_but_stays_unknown(
+        feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(203, 205)
+    assert feed.snapshot(203) == ["snapshot 203"]
+    assert feed.status() == ObjectStatus.UNKNOWN
+    assert feed.update(206, 205) == ["STALE 203"]
+
+
+def test_unknown_object_stays_so_when_a_snapshot_may_be_older_than_the_gap(feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(203, 205)
+    assert feed.snapshot(200) == []
+    assert feed.status() == ObjectStatus.UNKNOWN
+
+
+def test_unknown_object_recovers_when_another_snapshot_proves_the_time(feed: Feed) -> None:
+    live(feed, 200)
+    live(feed, 201, (3, 8))
+    feed.gap(203, 205)
+    feed.update(206, 201, (3, 8))
+    feed.snapshot(206, (3, 8))
+    assert feed.snapshot(200) == ["RECOVERED 200"]
+    assert feed.status() == ObjectStatus.LIVE
+
+
+def test_unknown_object_recovers_by_its_second_equal_snapshot(feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(203, 205)
+    assert feed.snapshot(200) == []
+    assert feed.snapshot(200) == ["RECOVERED 200"]
+    assert feed.status() == ObjectStatus.LIVE
+    assert feed.snapshot(200) == []
+    assert feed.update(210, 204) == ["STALE 200"], "trust ends with the first contradiction"
+
+
+def test_first_snapshot_of_a_quiet_object_is_believed_until_contradicted(feed: Feed) -> None:
+    feed.update(1000, 999, (3, 8))
+    assert feed.snapshot(590) == ["RECOVERED 590", "snapshot 590"]
+    assert feed.status() == ObjectStatus.LIVE
+    assert feed.snapshot(700) == ["snapshot 700"], "newer than what was believed"
+    assert feed.update(1001, 990) == ["STALE 700"]
+
+
+def test_first_snapshot_is_confirmed_by_the_next_update(feed: Feed) -> None:
+    feed.update(1000, 999, (3, 8))
+    feed.snapshot(590)
+    assert feed.update(1001, 590) == ["update 1001"]
+    assert feed.snapshot(1002) == [], "LIVE, and proven: not decoded"
+
+
+def test_snapshot_ahead_of_the_incremental_channel_contains_later_updates(feed: Feed) -> None:
+    feed.update(100, 97)
+    assert feed.snapshot(104)[-1] == "snapshot 104"
+    assert feed.update(102, 100) == []
+    assert feed.update(104, 102) == []
+    assert feed.update(105, 104) == ["update 105"]
+    assert feed.count("updates_contained") == 2
+
+
+def test_incremental_snapshot_older_than_the_state_is_not_applied(feed: Feed) -> None:
+    feed.update(100, 97)
+    feed.snapshot(104)
+    assert feed.update(103, 102, snapshot=True) == []
+    assert feed.applied() == 104
+
+
+def test_last_seqno_zero_is_believed_by_who_saw_the_session_from_its_first(feed: Feed) -> None:
+    feed.session(1)
+    feed.objects.admit(object_type=0, seqno=1)
+    assert feed.update(12, 0) == ["RECOVERED 12", "update 12"]
+
+
+@pytest.mark.parametrize("event", ["joined_late", "gap", "wrap"])
+def test_last_seqno_zero_proves_nothing_otherwise(feed: Feed, event: str) -> None:
+    feed.session(11 if event == "joined_late" else 1)
+    feed.objects.admit(object_type=0, seqno=11)
+    if event == "gap":
+        feed.gap(11, 11)
+    if event == "wrap":
+        for seqno in (2**31 - 5, WRAP - 10, 3):
+            feed.objects.admit(object_type=0, seqno=seqno)
+    assert feed.update(12, 0) == []
+    assert feed.status() == ObjectStatus.WAITING
+
+
+def test_session_forgets_all_objects(feed: Feed) -> None:
+    live(feed, 200)
+    feed.update(201, 5, (3, 8))
+    assert feed.session(77) == ["SESSION"]
+    assert feed.status() is None
+    assert (feed.count("objects"), feed.count("collect_dropped")) == (0, 1)
+    assert feed.update(77, 200) == []
+
+
+def test_tag_is_carried_by_later_outputs(feed: Feed) -> None:
+    live(feed, 200)
+    feed.objects.tag(*KEY, (9 << 32) | 4)
+    feed.gap(201, 201)
+    outputs = feed.objects.admit(object_type=3, object_id=7, seqno=202, last_seqno=200)
+    assert [output.tag for output in outputs] == [(9 << 32) | 4] * 2
+
+
+def test_collecting_beyond_the_limit_begins_anew() -> None:
+    feed = Feed(collect_messages_max=3)
+    for seqno in range(100, 104):
+        feed.update(seqno, seqno - 1)
+    view = feed.objects.state(*KEY)
+    assert (view.collected, view.first_collected) == (1, 103)
+    assert feed.count("collect_full") == 3
+    assert feed.snapshot(102) == []
+    assert feed.snapshot(103)[-1] == "snapshot 103"
+
+
+def test_update_that_fits_nowhere_must_be_in_the_snapshot() -> None:
+    feed = Feed(collect_bytes=1024)
+    assert feed.update(100, 99, payload=bytes(4000)) == []
+    assert feed.update(101, 100) == []
+    assert feed.snapshot(99) == []
+    assert feed.snapshot(100) == ["RECOVERED 101", "snapshot 100", "released 101"]
+    assert feed.count("collect_full") == 1
+
+
+def test_objects_beyond_the_table_are_counted_and_not_passed() -> None:
+    feed = Feed(objects_max=2)
+    for number in range(3):
+        feed.update(100 + number, 0, (3, number), snapshot=True)
+    assert feed.status((3, 1)) == ObjectStatus.LIVE
+    assert feed.status((3, 2)) is None
+    assert (feed.count("objects"), feed.count("objects_full")) == (2, 1)
+
+
+@pytest.mark.parametrize("size", [0, 1, 447, 448, 449, 951, 952, 953, 4096, 131072])
+def test_released_payload_is_what_was_collected(feed: Feed, size: int) -> None:
+    payload = random.Random(size).randbytes(size)
+    feed.update(99, 98)
+    feed.objects.admit(object_type=3, object_id=7, seqno=100, last_seqno=99, payload=payload)
+    outputs = feed.objects.admit(
+        channel=1, object_type=3, object_id=7, seqno=1, last_seqno=99, payload=b"s")
+    assert outputs[-1].payload == payload
+
+
+@pytest.mark.parametrize("start", [100, WRAP - 100, WRAP - 1, 2**31 - 2])
+def test_object_waiting_across_the_wrap_recovers(feed: Feed, start: int) -> None:
+    feed.update(start, start - 3)
+    feed.update(start + 60, start)
+    feed.update(start + 120, start + 60)
+    assert feed.snapshot(start - 1) == []
+    assert feed.snapshot(start + 60)[-1] == f"released {(start + 120) % WRAP}"
+    assert feed.applied() == (start + 120) % WRAP
+
+
+def test_quiet_object_survives_half_a_circle_of_other_traffic(feed: Feed) -> None:
+    live(feed, 10)
+    for seqno in (2**30, 2**31 + 5, 3 * 2**30):
+        feed.objects.admit(object_type=0, seqno=seqno)
+    assert feed.update(3 * 2**30 + 1, 10) == [f"update {3 * 2**30 + 1}"]
+    feed.gap(3 * 2**30 + 2, 3 * 2**30 + 2)
+    for seqno in (WRAP - 1, WRAP + 2**30):
+        feed.objects.admit(object_type=0, seqno=seqno % WRAP)
+    assert feed.update(WRAP + 2**30 + 1, 3 * 2**30 + 1)[-1] == f"update {2**30 + 1}"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_message_has_one_outcome(seed: int) -> None:
+    rng = random.Random(seed)
+    feed = Feed(collect_messages_max=5, collect_bytes=512 * 40, objects_max=12)
+    messages = 0
+    last = dict.fromkeys(range(16), 0)
+    for seqno in range(1, 1500):
+        event = rng.random()
+        number = rng.randrange(16)
+        if event < 0.02:
+            feed.gap(seqno, seqno)
+            continue
+        messages += 1
+        if event < 0.3:
+            feed.snapshot(last[number], (3, number))
+        else:
+            feed.update(seqno, last[number], (3, number), event < 0.32, bytes(rng.randrange(900)))
+            last[number] = seqno
+    counted = feed.objects.counters()
+    outcomes = ("applied", "ungated", "collected", "snapshots_skipped", "snapshots_too_old",
+                "snapshots_broken", "updates_contained", "objects_full")
+    assert sum(counted[name] for name in outcomes) == messages
+    kept = sum(view.collected for number in range(16)
+               if (view := feed.objects.state(3, number)) is not None)
+    assert counted["collected"] == (
+        counted["released"] + counted["collect_dropped"] + counted["collect_full"] + kept)
