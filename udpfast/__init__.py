@@ -1,0 +1,65 @@
+"""Market data over UDP, for people who write Python: the public names and nothing else.
+
+Each name is imported when it is first used (PEP 562), so that `import udpfast` costs nothing and a
+process loads only what it touches: a strategy never loads the subscriber's sockets.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .client.batch import Batch
+    from .client.reader import Reader, ReadRecord
+    from .core.layout import Kind, RecordFlag
+    from .errors import (
+        ConfigError,
+        FormatError,
+        RegionError,
+        RingClosedError,
+        UdpfastError,
+        WriterExistsError,
+    )
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Batch",
+    "ConfigError",
+    "FormatError",
+    "Kind",
+    "ReadRecord",
+    "Reader",
+    "RecordFlag",
+    "RegionError",
+    "RingClosedError",
+    "UdpfastError",
+    "WriterExistsError",
+    "__version__",
+]
+
+_HOMES = {
+    "Batch": "client.batch",
+    "ConfigError": "errors",
+    "FormatError": "errors",
+    "Kind": "core.layout",
+    "ReadRecord": "client.reader",
+    "Reader": "client.reader",
+    "RecordFlag": "core.layout",
+    "RegionError": "errors",
+    "RingClosedError": "errors",
+    "UdpfastError": "errors",
+    "WriterExistsError": "errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value  # the next use finds it without this function
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,95 @@
+"""An instance that a test fills: a ring and a name table, as a subscriber would leave them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from udpfast.core.layout import FRAME, Kind
+from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
+from udpfast.shm.region import Region
+from udpfast.shm.ring import Ring
+
+REGION_PAGE = 4096
+NAMES_CAPACITY = 64
+
+
+class Instance:
+    """A ring with names in a directory, and short ways to append to it."""
+
+    def __init__(self, directory: Path, capacity_bytes: int = 1 << 20) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        self.directory = directory
+        self.names_region = Region.create(
+            directory / "names",
+            NAMES_REGION_KIND,
+            REGION_PAGE + name_table_size(NAMES_CAPACITY),
+            PAYLOAD_HASH,
+            replace=True,
+        )
+        self.names = NameTable(self.names_region.view()[REGION_PAGE:], capacity=NAMES_CAPACITY)
+        self.names_region.mark_ready()
+        self.ring = Ring.create(directory, capacity_bytes, PAYLOAD_HASH)
+        self.seqno = 0
+
+    @property
+    def address(self) -> str:
+        return f"ring:{self.directory}"
+
+    def append(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: int) -> None:
+        """Append a record whose frame has `fields`; seqno counts up unless it is given."""
+        self.seqno += 1
+        frame = np.zeros((), FRAME)
+        frame["seqno"] = self.seqno
+        for name, value in fields.items():
+            frame[name] = value
+        self.ring.append(
+            kind,
+            payload,
+            flags=flags,
+            received_ns=1_000 + self.seqno,
+            published_ns=2_000 + self.seqno,
+            frame=frame.tobytes(),
+        )
+
+    def update(self, dtype: np.dtype[Any], exchange: str, symbol: str, **fields: Any) -> Any:
+        update = np.zeros((), dtype)
+        update["exchange_id"] = self.names.intern(exchange)
+        update["symbol_id"] = self.names.intern(symbol)
+        for name, value in fields.items():
+            update[name] = value
+        return update
+
+    def top(self, bid: float, ask: float, symbol: str = "BTCUSDT", **fields: int) -> None:
+        update = self.update(TOP_OF_BOOK, "binance-usdm", symbol, bid_price=bid, ask_price=ask)
+        self.append(Kind.TOP_OF_BOOK, update.tobytes(), **fields)
+
+    def book(
+        self,
+        bids: list[tuple[float, float]],
+        asks: list[tuple[float, float]],
+        symbol: str = "BTCUSDT",
+        snapshot: bool = False,
+        flags: int = 0,
+        **fields: int,
+    ) -> None:
+        rows = np.zeros(len(bids) + len(asks), LEVEL)
+        for row, (price, quantity) in zip(rows, bids + asks, strict=True):
+            row["price"], row["quantity"] = price, quantity
+        update = self.update(
+            BOOK,
+            "binance-usdm",
+            symbol,
+            bid_count=len(bids),
+            ask_count=len(asks),
+            row_count=len(rows),
+            present=2 | 4,
+            update_type=1 if snapshot else 2,
+        )
+        fields = {"object_type": 3, "object_id": 7, "session_id": 1} | fields
+        self.append(Kind.BOOK, update.tobytes() + rows.tobytes(), flags | snapshot, **fields)
+
+    def close(self) -> None:
+        self.ring.close()
+        self.names_region.close()

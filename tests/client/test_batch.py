@@ -1,0 +1,116 @@
+"""Batches: columns, gathered updates, views that end with the next poll."""
+
+import numpy as np
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import Kind, Reader
+from udpfast.core.layout import GAP, RECORD
+from udpfast.errors import FormatError
+from udpfast.market.updates import TOP_OF_BOOK
+
+
+def test_headers_of_a_batch_are_columns(instance: Instance) -> None:
+    for number in range(5):
+        instance.append(Kind.MESSAGE, b"x" * number, object_id=number)
+    with Reader(instance.address, start="begin") as reader:
+        headers = reader.poll().headers
+    assert headers.dtype == RECORD
+    assert headers["seqno"].tolist() == [1, 2, 3, 4, 5]
+    assert headers["object_id"].tolist() == [0, 1, 2, 3, 4]
+    assert headers["length"].tolist() == [64, 65, 66, 67, 68]
+    assert not headers.flags.writeable
+
+
+def test_payloads_of_a_batch_are_read_only_and_exact(instance: Instance) -> None:
+    payloads = [bytes([number]) * number for number in range(30)]
+    for payload in payloads:
+        instance.append(Kind.MESSAGE, payload)
+    with Reader(instance.address, start="begin") as reader:
+        reader.poll(3)
+        batch = reader.poll()
+        assert [bytes(batch.payload(i)) for i in range(len(batch))] == payloads[3:]
+        assert batch.payload(0).readonly
+        for i in (-1, 27):
+            with pytest.raises(IndexError, match="27 records"):
+                batch.payload(i)
+
+
+def test_select_gathers_one_kind_in_order(instance: Instance) -> None:
+    for number in range(10):
+        instance.top(float(number), number + 1.0)
+        instance.book([(1.0, 1.0)], [])
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        tops = batch.select(Kind.TOP_OF_BOOK)
+        gaps = batch.select(Kind.GAP)
+        rows = batch.headers["kind"] == Kind.TOP_OF_BOOK
+        assert rows.sum() == len(tops)
+    assert tops.dtype == TOP_OF_BOOK
+    assert tops.flags.c_contiguous
+    assert tops["bid_price"].tolist() == list(range(10))
+    assert gaps.dtype == GAP
+    assert gaps.shape == (0,)
+
+
+def test_select_of_a_kind_without_layout_is_refused(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"x")
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        for kind in (Kind.MESSAGE, 99):
+            with pytest.raises(FormatError, match="fixed layout"):
+                batch.select(kind)
+
+
+def test_select_of_a_payload_that_is_too_short_is_refused(instance: Instance) -> None:
+    instance.append(Kind.TOP_OF_BOOK, b"short")
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        with pytest.raises(FormatError, match="TOP_OF_BOOK takes 120 bytes at least, was 5"):
+            batch.select(Kind.TOP_OF_BOOK)
+
+
+def test_update_of_a_batch_views_header_and_rows(instance: Instance) -> None:
+    instance.book([(10.0, 1.0)], [(11.0, 2.0), (12.0, 3.0)])
+    with Reader(instance.address, start="begin") as reader:
+        update = reader.poll().update(0)
+        assert update.kind is Kind.BOOK
+        assert update.bids["price"].tolist() == [10.0]
+        assert update.asks["quantity"].tolist() == [2.0, 3.0]
+
+
+def test_batch_asked_after_the_next_poll_is_refused(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"x")
+    instance.append(Kind.MESSAGE, b"y")
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll(1)
+        reader.poll(1)
+        for ask in (
+            lambda: batch.headers,
+            lambda: batch.payload(0),
+            batch.copy,
+            lambda: batch.select(Kind.GAP),
+        ):
+            with pytest.raises(ValueError, match=r"batch is gone"):
+                ask()
+
+
+def test_copy_of_a_batch_outlives_polls_and_the_reader(instance: Instance) -> None:
+    for number in range(6):
+        instance.append(Kind.MESSAGE, b"%d" % number)
+    with Reader(instance.address, start="begin") as reader:
+        reader.poll(2)
+        kept = reader.poll(3).copy()
+        empty = reader.poll(1) and reader.poll(timeout=0).copy()
+    assert [bytes(kept.payload(i)) for i in range(len(kept))] == [b"2", b"3", b"4"]
+    assert kept.headers["index"].tolist() == [2, 3, 4]
+    assert len(empty) == 0
+    assert repr(kept) == "<Batch of 3 records>"
+
+
+def test_view_held_after_the_reader_is_gone_stays_mapped(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"still here")
+    with Reader(instance.address, start="begin") as reader:
+        view = np.frombuffer(reader.poll().payload(0), np.uint8)
+    del reader
+    assert view.tobytes() == b"still here"

@@ -1,0 +1,349 @@
+"""The reader against a ring that the test fills: order, laps, ends, options."""
+
+import threading
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import udpfast
+from tests.client.instance import Instance
+from udpfast import Kind, Reader
+from udpfast.core.layout import RECORD
+from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.ring import Ring
+
+
+def test_iteration_of_a_closed_ring_returns_all_in_order_and_ends(instance: Instance) -> None:
+    for number in range(1000):
+        instance.append(Kind.MESSAGE, b"payload %d" % number)
+    with Reader(instance.address, start="begin", batch=64) as reader:
+        instance.ring.close()
+        records = list(reader)
+    assert [bytes(record.payload) for record in records] == [
+        b"payload %d" % number for number in range(1000)
+    ]
+    assert [record.index for record in records] == list(range(1000))
+
+
+def test_record_fields_are_those_of_the_header_and_frame(instance: Instance) -> None:
+    instance.append(
+        Kind.MESSAGE,
+        b"abc",
+        flags=udpfast.RecordFlag.SNAPSHOT,
+        object_type=3,
+        object_id=7,
+        session_id=5,
+        seqno=9,
+        last_seqno=8,
+    )
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert record.kind is udpfast.Kind.MESSAGE
+    assert record.flags == udpfast.RecordFlag.SNAPSHOT
+    assert (record.object_type, record.object_id, record.session_id) == (3, 7, 5)
+    assert (record.seqno, record.last_seqno) == (9, 8)
+    assert (record.received_ns, record.published_ns) == (1_001, 2_001)
+    assert (record.position, record.index, record.channel, record.line) == (0, 0, 0, 0)
+    assert record.payload.readonly
+    assert record.payload == b"abc"
+    assert (record.exchange, record.symbol, record.data, record.lapped) == (None, None, None, 0)
+    assert len(bytes(record)) == RECORD.itemsize + 3
+
+
+def test_record_of_an_update_resolves_names_and_views_the_payload(instance: Instance) -> None:
+    instance.top(61_000.0, 61_000.5)
+    instance.book([(10.0, 1.0), (9.0, 2.0)], [(11.0, 3.0)], symbol="ETHUSDT")
+    with Reader(instance.address, start="begin") as reader:
+        top, book = next(reader), next(reader)
+    assert (top.exchange, top.symbol) == ("binance-usdm", "BTCUSDT")
+    assert top.data["ask_price"] == 61_000.5
+    assert len(top.rows) == 0
+    assert book.symbol == "ETHUSDT"
+    assert book.bids["price"].tolist() == [10.0, 9.0]
+    assert book.asks["quantity"].tolist() == [3.0]
+
+
+def test_names_interned_while_reading_are_resolved(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        instance.top(1.0, 2.0, symbol="first")
+        assert next(reader).symbol == "first"
+        instance.top(1.0, 2.0, symbol="second")
+        assert next(reader).symbol == "second"
+        assert reader.names[0] is None
+        assert reader.names[1_000_000] is None
+
+
+def test_record_kept_stays_as_it_was(instance: Instance) -> None:
+    with Reader(instance.address, batch=2) as reader:
+        kept = []
+        for number in range(10):
+            instance.append(Kind.MESSAGE, b"%d" % number)
+            kept.append(next(reader))
+    assert [bytes(record.payload) for record in kept] == [b"%d" % i for i in range(10)]
+
+
+def test_start_at_tail_sees_only_what_comes(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"old")
+    with Reader(instance.address) as reader:
+        instance.append(Kind.MESSAGE, b"new")
+        assert next(reader).payload == b"new"
+
+
+def test_iteration_of_a_lapped_reader_says_how_many_it_missed(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=4096)
+    with Reader(instance.address, start="begin") as reader:
+        for _ in range(3):
+            instance.append(Kind.MESSAGE, b"x" * 8)
+        assert [next(reader).index for _ in range(2)] == [0, 1]
+        for _ in range(1000):
+            instance.append(Kind.MESSAGE, b"x" * 8)
+        instance.ring.close()
+        records = list(reader)
+    # The third record had been copied before the lap.
+    assert records[0].index == 2
+    assert records[1].kind is Kind.LAPPED
+    assert records[1].index == 3
+    assert records[1].lapped == records[2].index - 3 > 0
+    assert "missed" in repr(records[1])
+    assert [record.index for record in records[2:]] == list(range(records[2].index, 1003))
+    assert reader.lapped == records[1].lapped
+
+
+def test_iteration_against_laps_at_random_accounts_for_every_record(
+    tmp_path: Path, rng: Random
+) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=8192)
+    expected = 0
+    with Reader(instance.address, start="begin", batch=16) as reader:
+        for _ in range(200):
+            for _ in range(rng.randrange(1, 200)):
+                instance.append(Kind.MESSAGE, bytes(rng.randrange(40)))
+            batch = reader.poll(rng.randrange(1, 16))
+            expected += batch.lapped
+            indices = batch.headers["index"].tolist()
+            assert indices == list(range(expected, expected + len(batch)))
+            expected += len(batch)
+        assert reader.lapped > 0
+
+
+def test_poll_returns_at_most_limit_and_goes_on_where_iteration_stopped(instance: Instance) -> None:
+    for _ in range(20):
+        instance.append(Kind.MESSAGE, b"x")
+    with Reader(instance.address, start="begin") as reader:
+        assert next(reader).index == 0
+        assert reader.poll(5).headers["index"].tolist() == [1, 2, 3, 4, 5]
+        assert next(reader).index == 6
+        assert reader.index == 7
+        assert reader.poll().headers["index"].tolist() == list(range(7, 20))
+
+
+def test_poll_with_a_timeout_returns_an_empty_batch(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        for timeout in (0, 0.03):
+            batch = reader.poll(timeout=timeout)
+            assert len(batch) == 0
+            assert batch.lapped == 0
+            assert batch.headers.shape == (0,)
+
+
+@pytest.mark.parametrize("idle", ["spin", "yield", "backoff", "sleep"])
+def test_wait_of_every_idle_strategy_ends_with_a_record(instance: Instance, idle: str) -> None:
+    with Reader(instance.address, idle=idle) as reader:
+        begun = threading.Event()
+
+        def write() -> None:
+            begun.wait()
+            instance.append(Kind.MESSAGE, b"x")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        begun.set()
+        assert len(reader.poll(timeout=10)) == 1
+        writer.join()
+
+
+def test_poll_of_a_closed_ring_raises_once_all_is_read(instance: Instance) -> None:
+    instance.append(Kind.MESSAGE, b"x")
+    with Reader(instance.address, start="begin") as reader:
+        instance.ring.close()
+        assert len(reader.poll()) == 1
+        with pytest.raises(RingClosedError, match="closed it after 1 records"):
+            reader.poll()
+
+
+def test_ring_replaced_by_another_file_is_noticed_while_waiting(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        (instance.directory / "ring").rename(instance.directory / "elsewhere")
+        with pytest.raises(RingClosedError, match="another file took its place"):
+            next(reader)
+
+
+def test_restart_begins_a_batch_and_renews_the_names(instance: Instance) -> None:
+    instance.top(1.0, 2.0, symbol="before")
+    with Reader(instance.address, start="begin") as reader:
+        again = _restart(instance)
+        again.top(1.0, 2.0, symbol="after")
+        first = reader.poll()
+        assert first.headers["kind"].tolist() == [Kind.TOP_OF_BOOK]
+        assert reader.names[first.update(0).header["symbol_id"]] == "before"
+        second = reader.poll()
+        assert second.headers["kind"].tolist() == [Kind.RESTART, Kind.TOP_OF_BOOK]
+        assert reader.names[second.update(1).header["symbol_id"]] == "after"
+        assert reader.epoch == 2
+        again.close()
+
+
+def test_restart_in_an_iteration_renews_the_names(instance: Instance) -> None:
+    instance.top(1.0, 2.0, symbol="before")
+    with Reader(instance.address, start="begin") as reader:
+        again = _restart(instance)
+        again.top(1.0, 2.0, symbol="after")
+        again.close()
+        before, restart, after = reader
+        assert (before.symbol, after.symbol) == ("before", "after")
+        assert restart.kind is Kind.RESTART
+        assert restart.data["epoch"] == 2
+
+
+def _restart(instance: Instance) -> Instance:
+    """Let the writer go without a word, as a crash does, and start another on the same ring."""
+    instance.names_region.close()
+    instance.ring.region.close()
+    again = Instance(instance.directory)
+    assert again.ring.restarted
+    again.ring.announce_restart(now_ns=1)
+    return again
+
+
+def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
+    reader = Reader(instance.address)
+    ended = threading.Event()
+
+    def iterate() -> None:
+        for _ in reader:
+            pass
+        ended.set()
+
+    thread = threading.Thread(target=iterate)
+    thread.start()
+    instance.append(Kind.MESSAGE, b"x")
+    reader.close()
+    thread.join(10)
+    assert ended.is_set()
+
+
+def test_closed_reader_refuses_to_read(instance: Instance) -> None:
+    reader = Reader(instance.address)
+    reader.close()
+    reader.close()
+    assert reader.closed
+    assert "closed" in repr(reader)
+    assert list(reader) == []
+    with pytest.raises(ValueError, match="is closed"):
+        reader.poll(timeout=0)
+
+
+def test_lag_counts_what_was_flushed_and_not_handed_out(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        for _ in range(10):
+            instance.append(Kind.MESSAGE, b"x")
+        instance.ring.flush()
+        assert reader.lag == 10
+        reader.poll(4)
+        assert reader.lag == 6
+        next(reader)
+        assert reader.lag == 5
+
+
+@pytest.mark.parametrize(
+    "address", ["deribit", "ring:", "journal:/var/lib/udpfast", "zmq:tcp://x", "", 7, ["ring:a"]]
+)
+def test_address_of_another_form_is_refused_with_the_supported_ones(address: object) -> None:
+    with pytest.raises(ConfigError, match=r"'ring:NAME' or 'ring:/path/to/instance/directory'"):
+        Reader(address)  # type: ignore[arg-type]
+
+
+def test_address_by_name_looks_below_the_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    tmp_path.chmod(0o700)
+    instance = Instance(tmp_path / "deribit")
+    instance.append(Kind.MESSAGE, b"x")
+    with Reader("ring:deribit", start="begin") as reader:
+        assert next(reader).payload == b"x"
+        assert reader.directory == tmp_path / "deribit"
+    instance.close()
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "expected"),
+    [
+        ("start", "now", "start must be 'tail' or 'begin', was 'now'"),
+        ("idle", "nap", "idle must be one of spin, yield, backoff, sleep, was 'nap'"),
+        ("batch", 0, "batch must be 1 to 1048576 records, was 0"),
+    ],
+)
+def test_option_out_of_range_is_refused(
+    instance: Instance, option: str, value: object, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        Reader(instance.address, **{option: value})  # type: ignore[arg-type]
+
+
+def test_poll_refuses_limits_and_timeouts_that_mean_nothing(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        with pytest.raises(ValueError, match="limit must be 1 or more"):
+            reader.poll(0)
+        with pytest.raises(ValueError, match="timeout must be 0 or more"):
+            reader.poll(timeout=-1)
+        with pytest.raises(ValueError, match="timeout must be 0 or more"):
+            reader.poll(timeout=float("nan"))
+
+
+def test_attach_without_a_ring_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="is its subscriber running"):
+        Reader(f"ring:{tmp_path}/nothing", timeout=0.05)
+
+
+def test_attach_waits_until_the_ring_exists(tmp_path: Path) -> None:
+    made: list[Instance] = []
+
+    def write() -> None:
+        instance = Instance(tmp_path / "feed")
+        instance.append(Kind.MESSAGE, b"x")
+        made.append(instance)
+
+    writer = threading.Timer(0.05, write)
+    writer.start()
+    with Reader(f"ring:{tmp_path}/feed", start="begin", timeout=10) as reader:
+        assert next(reader).payload == b"x"
+    writer.join()
+    made[0].close()
+
+
+def test_attach_to_another_payload_layout_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with (
+        Ring.create(tmp_path, 4096, PAYLOAD_HASH ^ 1),
+        pytest.raises(RegionError, match="expected layout hash"),
+    ):
+        Reader(f"ring:{tmp_path}")
+
+
+def test_attach_to_a_ring_without_names_knows_none(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with Ring.create(tmp_path, 4096, PAYLOAD_HASH), Reader(f"ring:{tmp_path}") as reader:
+        assert reader.names[1] is None
+        assert reader.names.table is None
+
+
+def test_start_at_an_overwritten_beginning_is_refused(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=4096)
+    for _ in range(1000):
+        instance.append(Kind.MESSAGE, b"x")
+    with pytest.raises(FormatError, match="beginning"):
+        Reader(instance.address, start="begin")
+    instance.close()

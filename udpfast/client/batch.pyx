@@ -1,0 +1,174 @@
+"""A run of records as numpy: columns of headers, updates gathered by kind, payloads in place."""
+
+cimport cython
+from libc.string cimport memcpy
+
+from udpfast.core.layout cimport RECORD_SIZE
+
+import numpy as np
+
+from udpfast.core.layout import CONTROL_DTYPES, Kind
+from udpfast.errors import FormatError
+from udpfast.market.updates import UPDATE_DTYPES, view_update
+
+__all__ = ["Batch", "BatchMemory"]
+
+cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
+
+
+@cython.final
+cdef class BatchMemory:
+    """The arrays that the batches of one reader share.
+
+    Parameters
+    ----------
+    headers : numpy.ndarray
+        dtype `RECORD`
+    offsets : numpy.ndarray
+        dtype uint64: where each payload begins in `payloads`
+    payloads : numpy.ndarray
+        dtype uint8
+    """
+
+    def __init__(self, headers, offsets, payloads):
+        self.headers = <Record*> <size_t> headers.ctypes.data
+        self.offsets = <uint64_t*> <size_t> offsets.ctypes.data
+        self.payloads = <uint8_t*> <size_t> payloads.ctypes.data
+        self.headers_array = _read_only(headers)
+        self.offsets_array = _read_only(offsets)
+        self.payloads_array = _read_only(payloads)
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Batch:
+    """Records of one `Reader.poll`, in ring order, without a hole between them.
+
+    Views (`headers`, `payload`, `update`) look into the reader's memory: they are valid until its
+    next poll or step of an iteration, and asking an older batch for one raises. `select` returns
+    an array of its own, `copy` a batch of its own.
+
+    Attributes
+    ----------
+    lapped : int
+        Records missed before the first one of this batch, exactly; 0 as a rule.
+    """
+
+    def __init__(self):
+        raise TypeError("a Batch is made by Reader.poll")
+
+    def __len__(self) -> int:
+        """Return the number of records; 0 if the poll timed out."""
+        return self.count
+
+    @property
+    def headers(self):
+        """The record headers: shape (n,), dtype `core.layout.RECORD`, valid until the next poll.
+
+        The publisher's frame lies flat among them: `batch.headers["seqno"]` is a column.
+        """
+        self.check()
+        return self.memory.headers_array[self.first:self.first + self.count]
+
+    def payload(self, int64_t i) -> memoryview:
+        """Return the payload of record `i`, read-only, valid until the next poll."""
+        self.check()
+        if not 0 <= i < self.count:
+            raise IndexError(f"this batch has {self.count} records, was asked for number {i}")
+        cdef uint64_t start = self.memory.offsets[self.first + i]
+        cdef uint64_t size = batch_header(self, i).length - RECORD_SIZE
+        return self.memory.payloads_array[start:start + size].data
+
+    def update(self, int64_t i):
+        """Return the payload of record `i` as an `Update`, valid until the next poll.
+
+        Raises
+        ------
+        FormatError
+            The record carries no update: its kind is below 16.
+        """
+        payload = self.payload(i)
+        return view_update(batch_header(self, i).kind, payload)
+
+    def select(self, kind):
+        """Gather the fixed part of every payload of one kind into one array.
+
+        Parameters
+        ----------
+        kind : Kind
+            One that carries a fixed layout: GAP .. RESTART, BOOK .. CUSTOM_METRICS.
+
+        Returns
+        -------
+        numpy.ndarray
+            shape (m,), contiguous, a copy; dtype `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`.
+            Its rows belong to `batch.headers[batch.headers["kind"] == kind]`.
+
+        Raises
+        ------
+        FormatError
+            The kind has no fixed layout, or a payload is shorter than it.
+        """
+        dtype = _DTYPES.get(kind)
+        if dtype is None:
+            raise FormatError(f"kind must be one with a fixed layout, was {kind!r}")
+        cdef uint16_t wanted = kind
+        cdef int64_t size = dtype.itemsize
+        cdef int64_t i, matches = 0
+        cdef uint8_t* target
+        self.check()
+        for i in range(self.count):
+            matches += batch_header(self, i).kind == wanted
+        selected = np.empty(matches, dtype)
+        target = <uint8_t*> <size_t> selected.ctypes.data
+        for i in range(self.count):
+            if batch_header(self, i).kind != wanted:
+                continue
+            if batch_header(self, i).length < RECORD_SIZE + size:
+                raise FormatError(
+                    f"{Kind(kind).name} takes {size} bytes at least, was "
+                    f"{batch_header(self, i).length - RECORD_SIZE} in record "
+                    f"{batch_header(self, i).index}")
+            memcpy(target, batch_payload(self, i), size)
+            target += size
+        return selected
+
+    def copy(self) -> Batch:
+        """Return the same records in memory of their own, valid as long as they are held."""
+        self.check()
+        headers = self.headers.copy()
+        offsets = self.memory.offsets_array[self.first:self.first + self.count].copy()
+        payloads = self.memory.payloads_array[:0]
+        if self.count:
+            offsets -= offsets[0]
+            start = self.memory.offsets[self.first]
+            size = (self.memory.offsets[self.first + self.count - 1] - start
+                    + batch_header(self, self.count - 1).length - RECORD_SIZE)
+            payloads = self.memory.payloads_array[start:start + size].copy()
+        return batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped)
+
+    def __repr__(self) -> str:
+        lapped = f", {self.lapped} missed before" if self.lapped else ""
+        return f"<Batch of {self.count} records{lapped}>"
+
+    cdef int check(self) except -1:
+        if self.memory.polls != self._poll:
+            raise ValueError("this batch is gone: its reader went on; "
+                             "use it before the next poll, or keep batch.copy()")
+        return 0
+
+
+cdef Batch batch_of(BatchMemory memory, int64_t first, int64_t count, uint64_t lapped):
+    cdef Batch batch = Batch.__new__(Batch)
+    batch.memory = memory
+    batch.first = first
+    batch.count = count
+    batch.lapped = lapped
+    batch._poll = memory.polls
+    return batch
+
+
+cdef _read_only(array):
+    view = array.view()
+    view.flags.writeable = False
+    return view

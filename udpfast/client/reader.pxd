@@ -1,0 +1,29 @@
+# Reader: a cursor in a ring, a way to wait, names for ids. One reader, one thread.
+
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.client.batch cimport BatchMemory
+from udpfast.client.record cimport NameCache
+from udpfast.core.idle cimport Idle
+from udpfast.shm.cursor cimport RingCursor
+
+cdef class Reader:
+    cdef RingCursor _cursor
+    cdef BatchMemory _memory
+    cdef NameCache _names
+    cdef object _names_region
+    cdef Idle _idle
+    cdef int64_t _batch          # records that one poll may take
+    cdef int64_t _next           # of the run in memory: the first record not handed out yet
+    cdef int64_t _count          # records of the run in memory
+    cdef uint64_t _missed        # before the record at _next, not said yet
+    cdef bint _waiting           # a thread is in _wait, without the GIL
+    cdef bint _closing           # close() was called meanwhile
+    cdef readonly str address
+    cdef readonly object directory
+
+    cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2
+    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil
+    cdef bint _closed(self)
+    cdef _check_open(self)
+    cdef _detach(self)

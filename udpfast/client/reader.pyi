@@ -1,0 +1,49 @@
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self, final
+
+from udpfast.client.batch import Batch
+from udpfast.client.record import NameCache, ReadRecord
+from udpfast.core.idle import IdleStrategy
+
+__all__ = ["ReadRecord", "Reader"]
+
+@final
+class Reader:
+    @property
+    def address(self) -> str: ...
+    @property
+    def directory(self) -> Path: ...
+    def __init__(
+        self,
+        address: str,
+        *,
+        idle: str | IdleStrategy = "backoff",
+        start: Literal["tail", "begin"] = "tail",
+        batch: int = 4096,
+        buffer_bytes: int | None = None,
+        timeout: float | None = 0.0,
+    ) -> None: ...
+    def __iter__(self) -> Self: ...
+    def __next__(self) -> ReadRecord: ...
+    def poll(self, limit: int | None = None, timeout: float | None = None) -> Batch: ...
+    @property
+    def names(self) -> NameCache: ...
+    @property
+    def lag(self) -> int: ...
+    @property
+    def lapped(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...

@@ -1,0 +1,336 @@
+"""The one way to consume: `Reader("ring:NAME")`, record by record or in numpy batches."""
+
+cimport cython
+from cpython.exc cimport PyErr_CheckSignals
+from libc.errno cimport EPIPE
+
+from udpfast.client.batch cimport Batch, batch_of
+from udpfast.client.record cimport record_copy, record_lapped
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset, idle_step
+from udpfast.core.layout cimport KIND_RESTART
+from udpfast.shm.region cimport REGION_PAGE
+from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
+
+import errno
+import time
+from pathlib import Path
+
+from udpfast.client.record import ReadRecord
+from udpfast.core.idle import idle_strategy
+from udpfast.errors import ConfigError, RegionError, RingClosedError
+from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.region import Region
+
+__all__ = ["ReadRecord", "Reader"]
+
+cdef enum:
+    SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
+    LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
+    CLOSED = -1                  # _fill: the writer closed the ring, and all was read
+
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+
+_ATTACH_PAUSE_S = 0.01
+# A region is refused until its writer made it ready, which takes it milliseconds.
+_READY_GRACE_NS = 1_000_000_000
+
+
+@cython.final
+cdef class Reader:
+    """Read a ring from this process, at your own pace: nobody waits for you.
+
+    Whoever falls more than the ring's capacity behind is lapped, and told exactly how many records
+    it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll. A writer
+    that takes over after a crash says so by a record of `Kind.RESTART`.
+
+    A reader belongs to one thread; `close` may be called from any.
+
+    Parameters
+    ----------
+    address : str
+        "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory".
+    idle : {"spin", "yield", "backoff", "sleep"}
+        How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
+        sleeps for up to 1 ms.
+    start : {"tail", "begin"}
+        With the next record to be written, or with the very first (refused if it was overwritten).
+    batch : int
+        Records that one poll may take.
+    buffer_bytes : int, optional
+        Payload bytes that one poll may take; by default 256 for each record. Never less than the
+        ring's largest payload.
+    timeout : float or None
+        Seconds to wait until the ring exists; None: for ever.
+
+    Raises
+    ------
+    ConfigError
+        The address or an option is wrong.
+    FileNotFoundError
+        There is no such ring, `timeout` seconds long.
+    RegionError
+        It is not safe to read, or of another version: what was expected, and what was found.
+    FormatError
+        `start` is "begin", and the beginning was overwritten.
+    """
+
+    def __init__(
+            self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
+            timeout=0.0):
+        if start not in ("tail", "begin"):
+            raise ConfigError(f"start must be 'tail' or 'begin', was {start!r}")
+        if not 1 <= batch <= 1 << 20:
+            raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
+        idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
+        target = _target(address)
+        self.address = address
+        self._batch = batch
+        self.directory, self._cursor = _attach(target, start, batch, buffer_bytes, timeout)
+        self._memory = BatchMemory(
+            self._cursor.headers, self._cursor.offsets, self._cursor.payloads)
+        self._attach_names()
+
+    def __iter__(self):
+        """Iterate over the records; see `__next__`."""
+        return self
+
+    def __next__(self):
+        """Return the next record, a `ReadRecord` of its own; wait for it as `idle` says.
+
+        The iteration ends when the writer closed the ring, or `close` was called, and what was
+        there is read.
+
+        Raises
+        ------
+        RingClosedError
+            Another file took the ring's place: open a new reader.
+        """
+        cdef int64_t i
+        cdef uint64_t missed
+        if self._next == self._count and self._fill(self._batch, FOREVER) == CLOSED:
+            raise StopIteration
+        i = self._next
+        if self._missed:
+            missed = self._missed
+            self._missed = 0
+            return record_lapped(self._memory.headers[i].index - missed,
+                                 self._memory.headers[i].position, missed, self._names)
+        self._next += 1
+        if self._memory.headers[i].kind == KIND_RESTART:
+            self._attach_names()
+        return record_copy(self._memory.headers + i,
+                           self._memory.payloads + self._memory.offsets[i], self._names)
+
+    def poll(self, limit=None, timeout=None) -> Batch:
+        """Return what is there as one batch; wait for its first record as `idle` says.
+
+        Parameters
+        ----------
+        limit : int, optional
+            Records at most, and never more than the reader's `batch`.
+        timeout : float, optional
+            Seconds to wait; 0: not at all. None: until something comes.
+
+        Returns
+        -------
+        Batch
+            Empty if nothing came in time. Valid until the next poll. One that holds a RESTART
+            begins with it.
+
+        Raises
+        ------
+        RingClosedError
+            All was read, and the writer closed the ring; or another file took its place.
+        """
+        cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
+        cdef int64_t first, count
+        cdef uint64_t missed
+        if most < 1:
+            raise ValueError(f"limit must be 1 or more records, was {limit}")
+        self._check_open()
+        if self._next == self._count:
+            count = self._fill(most, _deadline(timeout))
+            if count == CLOSED:
+                self._check_open()
+                self._cursor._raise(-EPIPE)
+        else:
+            self._memory.polls += 1
+        first = self._next
+        count = _run_before_restart(self, min(most, self._count - first))
+        missed = self._missed
+        self._missed = 0
+        self._next += count
+        return batch_of(self._memory, first, count, missed)
+
+    @property
+    def names(self) -> NameCache:
+        """Names by id, as updates carry them: `reader.names[update.header["symbol_id"]]`."""
+        return self._names
+
+    @property
+    def lag(self) -> int:
+        """Records written (as of the writer's last flush) and not handed out yet."""
+        return max(0, self._cursor.tail_index - self.index)
+
+    @property
+    def lapped(self) -> int:
+        """Records missed since this reader was opened."""
+        return self._cursor.lapped_total
+
+    @property
+    def index(self) -> int:
+        """Index of the next record to be handed out."""
+        return self._cursor.index - (self._count - self._next)
+
+    @property
+    def epoch(self) -> int:
+        """Number of the ring's writer: it grows by 1 with each that takes over."""
+        return self._cursor.epoch
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed()
+
+    def close(self) -> None:
+        """Let go of the ring and of the entry among its readers. Idempotent.
+
+        From another thread: a wait ends within 20 ms, and with it the iteration.
+        """
+        if self._waiting:
+            self._closing = True  # the waiting thread detaches: it still reads the mapping
+        else:
+            self._detach()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"index={self.index} lapped={self.lapped}"
+        return f"<Reader {self.address} {state}>"
+
+    def _attach_names(self):
+        # Again after a restart, if the new writer began a new table: its ids mean other names.
+        if self._names_region is not None and not self._names_region.replaced():
+            return
+        try:
+            region = Region.attach(
+                Path(self.directory) / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+        except FileNotFoundError:  # a ring of messages without updates
+            self._names = NameCache()
+            return
+        self._names_region = region
+        self._names = NameCache(NameTable(region.view()[REGION_PAGE:]))
+
+    cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
+        # Have a run of records in memory: its count, 0 if the deadline passed, or CLOSED.
+        cdef int64_t count
+        self._memory.polls += 1
+        self._next = self._count = 0
+        while not self._closed():
+            self._waiting = True  # without a line between: another thread may close the reader
+            with nogil:
+                count = self._wait(limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS))
+            self._waiting = False
+            if count > 0:
+                self._count = count
+                return count
+            if count == -EPIPE:
+                return CLOSED
+            if count < 0:
+                self._cursor._raise(count)
+            PyErr_CheckSignals()
+            if clock_monotonic_ns() >= deadline_ns:
+                return 0
+            if self._cursor.region.replaced():
+                raise RingClosedError(f"{self._cursor.region.path}: another file took its place: "
+                                      "open a new reader")
+        self._detach()
+        return CLOSED
+
+    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil:
+        # ring_poll until it has something to say; 0 when the slice is over.
+        cdef RingReader* ring = &self._cursor.reader
+        cdef uint64_t turns = 0
+        cdef bint look = True
+        cdef int64_t count
+        while True:
+            # A look at the commit word alone (ring_ready) sees neither laps nor the end.
+            if look or ring_ready(ring):
+                count = ring_poll(
+                    ring, self._memory.headers, self._memory.offsets, self._memory.payloads,
+                    self._cursor._room, limit, &self._missed)
+                if count != 0:
+                    idle_step(&self._idle, 1)
+                    return count
+            if look and (self._closing or clock_monotonic_ns() >= until_ns):
+                return 0
+            idle_step(&self._idle, 0)
+            turns += 1
+            look = self._idle.parked or turns % LOOK_TURNS == 0
+
+    cdef bint _closed(self):
+        return self._closing or self._cursor.region.pointer == NULL
+
+    cdef _check_open(self):
+        if self._closed():
+            raise ValueError(f"reader of {self.address} is closed")
+
+    cdef _detach(self):
+        self._cursor.close()
+
+
+cdef int64_t _run_before_restart(Reader self, int64_t count):
+    # Names may change with a restart: a batch of updates holds ids of one table.
+    cdef int64_t i
+    if count and self._memory.headers[self._next].kind == KIND_RESTART:
+        self._attach_names()
+    for i in range(1, count):
+        if self._memory.headers[self._next + i].kind == KIND_RESTART:
+            return i
+    return count
+
+
+cdef int64_t _deadline(timeout) except -1:
+    if timeout is None:
+        return FOREVER
+    if not timeout >= 0:
+        raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
+    return min(FOREVER, clock_monotonic_ns() + int(timeout * 1e9))
+
+
+def _target(address):
+    if not isinstance(address, str) or not address.startswith("ring:") or address == "ring:":
+        raise ConfigError("address must be 'ring:NAME' or 'ring:/path/to/instance/directory', "
+                          f"was {address!r}")
+    return address.removeprefix("ring:")
+
+
+def _attach(target, start, batch, buffer_bytes, timeout):
+    """The instance's directory and a cursor in its ring, which may take a while to appear."""
+    cdef int64_t now_ns
+    cdef int64_t deadline_ns = _deadline(timeout)
+    cdef int64_t refused_ns = 0
+    while True:
+        try:
+            directory = instance_directory(target)
+            return directory, RingCursor.attach(
+                directory, start, batch, buffer_bytes, PAYLOAD_HASH)
+        except FileNotFoundError as error:
+            if clock_monotonic_ns() >= deadline_ns:
+                raise FileNotFoundError(
+                    errno.ENOENT, f"no ring {target!r}; is its subscriber running?",
+                    error.filename) from None
+        except RegionError:
+            now_ns = clock_monotonic_ns()
+            refused_ns = refused_ns or now_ns
+            if now_ns >= min(deadline_ns, refused_ns + _READY_GRACE_NS):
+                raise
+        time.sleep(_ATTACH_PAUSE_S)

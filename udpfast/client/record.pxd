@@ -1,0 +1,20 @@
+# ReadRecord: one record, copied out of the ring, with names for its ids. The Reader makes one per
+# record of an iteration; loops that cannot afford an object per record use batches (batch.pxd).
+
+from libc.stdint cimport uint32_t, uint64_t, uint8_t
+
+from udpfast.core.layout cimport Record
+
+cdef class NameCache:
+    cdef readonly object table   # market.names.NameTable, or None
+    cdef list _names             # by id, as far as they were asked for
+
+    cdef object name(self, uint32_t name_id)
+
+cdef class ReadRecord:
+    cdef bytes _bytes            # header and payload: the record's own
+    cdef const Record* _record   # their start (a packed struct: any alignment will do)
+    cdef NameCache _names
+
+cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names)
+cdef ReadRecord record_lapped(uint64_t index, uint64_t position, uint64_t count, NameCache names)

@@ -1,0 +1,249 @@
+"""One record as a strategy sees it: its own copy of the bytes, fields by name, views by numpy."""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.string cimport memcpy, memset
+
+from udpfast.core.layout cimport (
+    KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE)
+from udpfast.market.updates cimport UpdateHeader
+
+import numpy as np
+
+from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
+from udpfast.market.updates import UPDATE_DTYPES, view_update
+
+__all__ = ["NameCache", "ReadRecord"]
+
+# Members by value: `record.kind is Kind.BOOK` must not cost a call of the enum.
+cdef dict _KINDS = {int(kind): kind for kind in Kind}
+cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
+
+
+@cython.final
+cdef class NameCache:
+    """Names by id as `str`, each decoded once.
+
+    Parameters
+    ----------
+    table : NameTable or None
+        None: no name is ever known.
+    """
+
+    def __init__(self, table=None):
+        self.table = table
+        self._names = [None]
+
+    cdef object name(self, uint32_t name_id):
+        cdef list names = self._names
+        if name_id < <uint32_t> len(names):
+            return names[name_id]
+        if self.table is None:
+            return None
+        known = len(self.table)
+        if name_id > known:
+            return None
+        names.extend([self.table[i] for i in range(len(names), known + 1)])
+        return names[name_id]
+
+    def __getitem__(self, uint32_t name_id):
+        """Return the name with that id; None for 0 and for an id that was not published."""
+        return self.name(name_id)
+
+
+@cython.final
+@cython.freelist(64)
+cdef class ReadRecord:
+    """A record read from a ring. It owns its bytes: keep it as long as you like.
+
+    Made by `Reader`. Times are UNIX nanoseconds; arrays are read-only views of the record's bytes.
+    """
+
+    def __init__(self):
+        raise TypeError("a ReadRecord is made by iterating over a Reader")
+
+    @property
+    def kind(self):
+        """What the record is: a `Kind` member, to be compared with `is`."""
+        return _KINDS[self._record.kind]
+
+    @property
+    def flags(self):
+        """The record's `RecordFlag` bits."""
+        return RecordFlag(self._record.flags)
+
+    @property
+    def exchange(self):
+        """The exchange's name; None if the record names none (or it is not known yet)."""
+        cdef uint32_t exchange_id = 0
+        cdef uint32_t symbol_id = 0
+        _name_ids(self, &exchange_id, &symbol_id)
+        return self._names.name(exchange_id)
+
+    @property
+    def symbol(self):
+        """The symbol's name; None if the record names none (or it is not known yet)."""
+        cdef uint32_t exchange_id = 0
+        cdef uint32_t symbol_id = 0
+        _name_ids(self, &exchange_id, &symbol_id)
+        return self._names.name(symbol_id)
+
+    @property
+    def seqno(self) -> int:
+        """The publisher's seqno, per channel; 0 for records that udpfast made itself."""
+        return self._record.frame.seqno
+
+    @property
+    def last_seqno(self) -> int:
+        """The last incremental seqno of this object, by its publisher."""
+        return self._record.frame.last_seqno
+
+    @property
+    def session_id(self) -> int:
+        """The publisher's session."""
+        return self._record.frame.session_id
+
+    @property
+    def object_type(self) -> int:
+        """The publisher's type of object; its numbers are distinct per session."""
+        return self._record.frame.object_type
+
+    @property
+    def object_id(self) -> int:
+        """The publisher's number of the object within its type."""
+        return self._record.frame.object_id
+
+    @property
+    def message_type(self) -> int:
+        """The event's union code as published; 0 for records that udpfast made itself."""
+        return self._record.message_type
+
+    @property
+    def received_ns(self) -> int:
+        """When the message's first datagram was received, UNIX ns."""
+        return self._record.received_ns
+
+    @property
+    def published_ns(self) -> int:
+        """The subscriber's clock when it handled the batch, UNIX ns."""
+        return self._record.published_ns
+
+    @property
+    def position(self) -> int:
+        """Byte offset of the record in its ring's whole history."""
+        return self._record.position
+
+    @property
+    def index(self) -> int:
+        """Ordinal of the record in its ring's whole history; of LAPPED: the first one missed."""
+        return self._record.index
+
+    @property
+    def channel(self) -> int:
+        """0 incremental, 1 snapshot."""
+        return self._record.channel
+
+    @property
+    def line(self) -> int:
+        """The line whose fragment completed the message, 0-based."""
+        return self._record.line
+
+    @property
+    def lapped(self) -> int:
+        """How many records the reader missed here; 0 unless the kind is LAPPED."""
+        cdef uint64_t count = 0
+        if self._record.kind == KIND_LAPPED:
+            memcpy(&count, PyBytes_AS_STRING(self._bytes) + RECORD_SIZE, sizeof(count))
+        return count
+
+    @property
+    def payload(self) -> memoryview:
+        """The payload's bytes, read-only."""
+        return memoryview(self._bytes)[RECORD_SIZE:]
+
+    @property
+    def data(self):
+        """The payload's fixed part as a numpy scalar: `record.data["bid_price"]`.
+
+        Its dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without one
+        (MESSAGE, LAPPED).
+        """
+        dtype = _DTYPES.get(self._record.kind)
+        return None if dtype is None else np.frombuffer(self._bytes, dtype, 1, RECORD_SIZE)[0]
+
+    @property
+    def update(self):
+        """The payload as an `Update` (header, rows, bids, asks).
+
+        Raises
+        ------
+        FormatError
+            The kind carries no update (it is below 16).
+        """
+        return view_update(self._record.kind, self.payload)
+
+    @property
+    def rows(self):
+        """The payload's rows as an array: levels, orders, trades; empty if the kind has none."""
+        return self.update.rows
+
+    @property
+    def bids(self):
+        """The bid levels of a BOOK, in published order."""
+        return self.update.bids
+
+    @property
+    def asks(self):
+        """The ask levels of a BOOK, in published order."""
+        return self.update.asks
+
+    def __bytes__(self) -> bytes:
+        """Return header and payload, as they lie in the ring (without padding)."""
+        return self._bytes
+
+    def __repr__(self) -> str:
+        words = [self.kind.name]
+        if self._record.kind == KIND_LAPPED:
+            words.append(f"missed={self.lapped}")
+        words += [f"{self.exchange} {self.symbol}"] if self.symbol else []
+        words += [f"seqno={self.seqno}", f"index={self.index}"]
+        return f"<ReadRecord {' '.join(words)}>"
+
+
+cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:
+    cdef const char* payload = PyBytes_AS_STRING(record._bytes) + RECORD_SIZE
+    cdef uint32_t size = <uint32_t> (len(record._bytes) - RECORD_SIZE)
+    cdef UpdateHeader update
+    cdef ObjectState state
+    if record._record.kind >= KIND_BOOK and size >= sizeof(update):
+        memcpy(&update, payload, sizeof(update))
+        exchange_id[0] = update.exchange_id
+        symbol_id[0] = update.symbol_id
+    elif record._record.kind in (KIND_STALE, KIND_RECOVERED) and size >= sizeof(state):
+        memcpy(&state, payload, sizeof(state))
+        exchange_id[0] = state.exchange_id
+        symbol_id[0] = state.symbol_id
+
+
+cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names):
+    cdef ReadRecord record = ReadRecord.__new__(ReadRecord)
+    cdef char* data
+    record._bytes = PyBytes_FromStringAndSize(NULL, header.length)
+    data = PyBytes_AS_STRING(record._bytes)
+    memcpy(data, header, RECORD_SIZE)
+    memcpy(data + RECORD_SIZE, payload, header.length - RECORD_SIZE)
+    record._record = <const Record*> data
+    record._names = names
+    return record
+
+
+cdef ReadRecord record_lapped(
+        uint64_t index, uint64_t position, uint64_t count, NameCache names):
+    # The record that no ring carries: what the reader missed, where it missed it.
+    cdef Record header
+    memset(&header, 0, sizeof(header))
+    header.length = RECORD_SIZE + sizeof(count)
+    header.kind = KIND_LAPPED
+    header.position = position
+    header.index = index
+    return record_copy(&header, <const uint8_t*> &count, names)
