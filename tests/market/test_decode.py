@@ -1,0 +1,154 @@
+"""Decoding: every field of every golden payload, and what is counted instead of delivered."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.market import golden
+from tests.market.guard import Guarded
+from udpfast.core.layout import Kind, RecordFlag
+from udpfast.market.decode import Outcome, decode, size_bound
+from udpfast.market.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
+from udpfast.market.names import NameTable
+from udpfast.market.updates import view_update
+
+ALL = (1 << 64) - 1
+KINDS = {name: kind for kind, name in MESSAGE_NAMES.items()}
+WIDTHS = {"account": 32, "order_id": 36, "trade_id": 40, "taker_order_id": 36,
+          "maker_order_id": 36, "label": 32, "user": 16, "name": 8, "description": 128,
+          "underlying": 64, "time_zone": 32, "cfi_code": 16}
+
+
+def cut(value, name=""):
+    """Cut the texts of an expectation to their fixed widths."""
+    if isinstance(value, dict):
+        return {key: cut(item, key) for key, item in value.items()}
+    if isinstance(value, list):
+        return [cut(item) for item in value]
+    if isinstance(value, str) and (name in WIDTHS or name.endswith("_currency")):
+        return value.encode()[:WIDTHS.get(name, 32)].decode("utf-8", "ignore")
+    return value
+
+
+def test_decode_every_field_of_every_golden_payload():
+    names = NameTable()
+    seen = set()
+    for case in golden.payloads() + golden.random_payloads():
+        expect = case["expect"]
+        payload = bytes.fromhex(case["hex"])
+        result = decode(payload, names, support_mask=ALL)
+        kind = KINDS.get(expect["value_name"])
+        if kind is None:
+            streams = expect["value_name"] == "StreamStatus"
+            assert result.kind == (Outcome.STREAM_STATUS if streams else Outcome.OPAQUE)
+            continue
+        seen.add(kind)
+        found = update_to_dict(result.kind, result.payload, names)
+        assert found["value"] == cut(expect["value"])
+        assert found["source_info"] == expect.get("source_info")
+        assert (found["value_type"], found["value_name"]) == (
+            expect["value_type"], expect["value_name"])
+        assert bool(result.truncated) == (cut(expect["value"]) != expect["value"])
+        assert (result.flags == RecordFlag.TRUNCATED) == bool(result.truncated)
+        assert len(result.payload) <= size_bound(len(payload))
+    assert seen == set(MESSAGE_NAMES)
+
+
+def test_generic_reader_and_encoder_round_trip_every_golden_payload():
+    for case in golden.payloads() + golden.random_payloads():
+        event = event_to_dict(bytes.fromhex(case["hex"]))
+        assert event["value"] == case["expect"]["value"]
+        assert event["source_info"] == case["expect"].get("source_info")
+        assert event_to_dict(encode_event(event)) == event
+        json.dumps(event, allow_nan=False)
+
+
+def test_decode_at_any_alignment_and_flush_with_its_memory():
+    guarded = Guarded(1)
+    names = NameTable()
+    for case in golden.payloads():
+        payload = bytes.fromhex(case["hex"])
+        expected = decode(payload, names)
+        assert decode(guarded.at_end(payload), names) == expected
+        for shift in range(1, 8):
+            moved = np.zeros(len(payload) + shift, np.uint8)
+            moved[shift:] = np.frombuffer(payload, np.uint8)
+            assert decode(moved[shift:], names) == expected
+
+
+def event(name: str, **value) -> bytes:
+    return encode_event({"value_name": name, "value": value})
+
+
+def test_decode_masks_what_the_gateway_supports():
+    payload = event("GatewayStatus", supported=ALL, available=3)
+    result = decode(payload, NameTable())
+    header = view_update(result.kind, result.payload).header
+    assert header["supported"] == 0xFF
+    assert header["supported_by_origin"] == ALL
+    masked = view_update(Kind.GATEWAY_STATUS, decode(
+        payload, NameTable(), support_mask=0x67).payload)
+    assert masked.header["supported"] == 0x67
+
+
+def test_decode_event_without_value_is_none():
+    payload = bytearray(event("TopOfBook", stream_id=1))
+    payload[payload.index(bytes([15]))] = 0
+    assert decode(bytes(payload), NameTable()).kind is Outcome.NONE
+
+
+def test_decode_needs_exactly_its_size_of_room():
+    payload = event("MarketByPriceUpdate", bids=[{"price": 1.0}] * 3, asks=[])
+    exact = 96 + 3 * 32
+    assert decode(payload, NameTable(), room=exact - 1).kind is Outcome.ROOM
+    result = decode(payload, NameTable(), room=exact)
+    assert (result.kind, len(result.payload)) == (Kind.BOOK, exact)
+
+
+def test_decode_leaves_absent_sides_apart_from_empty_ones():
+    names = NameTable()
+    for bids, asks in ((None, []), ([], None), (None, None), ([], [])):
+        result = decode(event("MarketByPriceUpdate", bids=bids, asks=asks), names)
+        value = update_to_dict(result.kind, result.payload, names)["value"]
+        assert (value["bids"], value["asks"]) == (bids, asks)
+
+
+def test_decode_cuts_texts_at_a_character():
+    names = NameTable()
+    result = decode(event("CustomMetricsUpdate", user="é" * 9, label="x" * 32), names)
+    value = update_to_dict(result.kind, result.payload, names)["value"]
+    assert value["user"] == "é" * 8
+    assert value["label"] == "x" * 32
+    assert (result.truncated, result.flags) == (1, RecordFlag.TRUNCATED)
+    odd = decode(event("CustomMetricsUpdate", user="a" + "é" * 9), names)
+    assert update_to_dict(odd.kind, odd.payload, names)["value"]["user"] == "a" + "é" * 7
+
+
+def test_decode_with_a_full_name_table_counts_and_goes_on():
+    names = NameTable(capacity=1)
+    result = decode(event("MarketStatus", exchange="e", symbol="s", stream_id=7), names)
+    assert (result.exchange_id, result.symbol_id, result.names_full) == (1, 0, 1)
+    assert view_update(result.kind, result.payload).header["stream_id"] == 7
+
+
+def test_decode_says_its_object_names():
+    names = NameTable()
+    result = decode(event("TopOfBook", exchange="e", symbol="s"), names)
+    assert (names[result.exchange_id], names[result.symbol_id]) == ("e", "s")
+    assert result.message_type == 15
+    again = decode(event("TopOfBook", exchange="e", symbol="s"), names)
+    assert again == result
+
+
+@pytest.mark.parametrize("type_code", [52, 200, 255])
+def test_decode_type_beyond_the_schema_is_unknown(type_code):
+    payload = bytearray(event("TopOfBook", stream_id=1))
+    payload[payload.index(bytes([15]))] = type_code
+    result = decode(bytes(payload), NameTable())
+    assert (result.kind, result.message_type) == (Outcome.UNKNOWN, type_code)
+
+
+def test_decode_payload_larger_than_a_message_is_refused():
+    with pytest.raises(ValueError, match="131072"):
+        decode(bytes(131073), NameTable())

@@ -1,0 +1,51 @@
+"""The schema's files say the same: facts, roq.fbs, schema.pxd, schema.py."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from tests.shared import shared
+from udpfast.market import generate, schema
+
+MARKET = Path(schema.__file__).parent
+
+
+def test_generated_files_are_those_of_the_fbs():
+    parsed = generate.parse_fbs((MARKET / "roq.fbs").read_text())
+    assert (MARKET / "schema.pxd").read_text() == generate.write_pxd(parsed)
+    assert (MARKET / "schema.py").read_text() == generate.write_py(parsed)
+
+
+def test_fbs_is_what_the_published_facts_say():
+    facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
+    assert (MARKET / "roq.fbs").read_text() == generate.write_fbs(generate.parse_facts(facts))
+
+
+def test_fbs_read_back_equals_the_facts_field_by_field():
+    facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
+    parsed = generate.parse_fbs((MARKET / "roq.fbs").read_text())
+    expected = generate.parse_facts(facts)
+    assert {name: sorted(map(dataclasses.astuple, fields))
+            for name, fields in parsed.tables.items()} == {
+        name: sorted(map(dataclasses.astuple, fields))
+        for name, fields in expected.tables.items()}
+    assert parsed.enums == expected.enums
+    assert parsed.members == expected.members
+    assert (parsed.namespace, parsed.root, parsed.union) == (
+        "roq.schema.flatbuffers", "Event", "Message")
+
+
+def test_facts_are_complete_in_python_schema():
+    facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
+    fields = {(table["name"], field["name"], field["id"]) for table in facts["tables"]
+              for field in table["fields"]
+              if not field["deprecated"] and field["type"]["kind"] != "union_type"}
+    assert fields == {(name, field.name, field.id) for name, fields in schema.TABLES.items()
+                      for field in fields}
+    members = facts["unions"][0]["members"]
+    assert tuple(member["name"] for member in members) == schema.MESSAGES
+
+
+def test_fbs_names_its_origin_and_licence():
+    text = (MARKET / "roq.fbs").read_text()
+    assert "MIT licence, Copyright (c) 2017-2026, Hans Erik Thrane" in text

@@ -1,0 +1,90 @@
+# Event payload in, update out: verified, then written straight into the ring space given.
+#
+#     result = decode_event(payload, size, space, room, &names, &context)
+#     if result > 0: the kind; context.size bytes of `space` are the update (updates.pxd)
+#     else:          a DECODE_* code; `space` may have been written to, but holds nothing
+#
+# decode_count adds what a call found to the feed's counters.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.counter cimport (
+    FEED_DECODE_REFUSED,
+    FEED_FIELDS_UNKNOWN,
+    FEED_NAMES_FULL,
+    FEED_RECORDS_TOO_LARGE,
+    FEED_STREAM_STATUS,
+    FEED_TRUNCATED,
+    FEED_TYPES_NONE,
+    FEED_TYPES_OPAQUE,
+    FEED_TYPES_UNKNOWN,
+    FEED_UPDATES,
+)
+from udpfast.market.names cimport Names
+
+cdef enum:  # what decode_event returns instead of a kind
+    DECODE_REFUSED = -1          # the verifier refused it: deliver nothing
+    DECODE_NONE = -2             # an event without a value: deliver nothing
+    DECODE_OPAQUE = -3           # sound, of a type that has no update: deliver as MESSAGE
+    DECODE_UNKNOWN = -4          # of a type beyond the schema, unverified: deliver as MESSAGE
+    DECODE_ROOM = -5             # sound, but needs context.size bytes of room
+    DECODE_STREAM_STATUS = -6    # consumed: the subscriber publishes its own
+    SUPPORT_MARKET_DATA = 0xFF   # schema SupportType: everything that is market data
+
+cdef struct DecodeContext:
+    uint64_t support_mask        # setting: GatewayStatus.supported & support_mask is published
+    # what the last call found; zeroed by each call
+    uint32_t size                # bytes of the update
+    uint32_t message_type        # union code
+    uint32_t exchange_id
+    uint32_t symbol_id
+    uint32_t flags               # RECORD_TRUNCATED or 0
+    uint32_t truncated           # texts that were cut
+    uint32_t names_full          # names that the table had no room for
+    uint64_t fields_unknown
+
+
+# Decode one event payload.
+#
+# payload, size   borrowed, any alignment
+# into, room      where the update goes; 8-aligned when it is to be read in place
+# names           exchange and symbol names are interned here
+cdef int32_t decode_event(
+    const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+    DecodeContext* context) noexcept nogil
+
+
+cdef inline void decode_init(DecodeContext* context, uint64_t support_mask) noexcept nogil:
+    context.support_mask = support_mask
+
+
+cdef inline uint32_t decode_size_bound(uint32_t payload_size) noexcept nogil:
+    # No update of such a payload is larger. The verifier sees to it that a row takes 8 bytes of
+    # payload at least; the widest row (Trade) has 136, the widest fixed part 608.
+    return 608 + (payload_size >> 3) * 136
+
+
+cdef inline void decode_count(
+        int64_t* feed, int32_t result, const DecodeContext* context) noexcept nogil:
+    # Add one call's outcome to the feed's counters (core/counter, FeedCounter).
+    if result > 0:
+        counter_add(&feed[FEED_UPDATES], 1)
+        if context.truncated:
+            counter_add(&feed[FEED_TRUNCATED], context.truncated)
+        if context.names_full:
+            counter_add(&feed[FEED_NAMES_FULL], context.names_full)
+    elif result == DECODE_REFUSED:
+        counter_add(&feed[FEED_DECODE_REFUSED], 1)
+    elif result == DECODE_NONE:
+        counter_add(&feed[FEED_TYPES_NONE], 1)
+    elif result == DECODE_OPAQUE:
+        counter_add(&feed[FEED_TYPES_OPAQUE], 1)
+    elif result == DECODE_UNKNOWN:
+        counter_add(&feed[FEED_TYPES_UNKNOWN], 1)
+    elif result == DECODE_STREAM_STATUS:
+        counter_add(&feed[FEED_STREAM_STATUS], 1)
+    else:
+        counter_add(&feed[FEED_RECORDS_TOO_LARGE], 1)
+    if context.fields_unknown:
+        counter_add(&feed[FEED_FIELDS_UNKNOWN], context.fields_unknown)

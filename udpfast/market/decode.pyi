@@ -1,0 +1,33 @@
+import enum
+from typing import NamedTuple
+
+from typing_extensions import Buffer
+
+from udpfast.core.layout import Kind, RecordFlag
+from udpfast.market.names import NameTable
+
+__all__ = ["Decoded", "Outcome", "decode", "size_bound"]
+
+class Outcome(enum.IntEnum):
+    REFUSED = -1
+    NONE = -2
+    OPAQUE = -3
+    UNKNOWN = -4
+    ROOM = -5
+    STREAM_STATUS = -6
+
+class Decoded(NamedTuple):
+    kind: Kind | Outcome
+    payload: bytes
+    flags: RecordFlag
+    message_type: int
+    exchange_id: int
+    symbol_id: int
+    fields_unknown: int
+    truncated: int
+    names_full: int
+
+def decode(
+    payload: Buffer, names: NameTable, *, support_mask: int = 255, room: int | None = None
+) -> Decoded: ...
+def size_bound(payload_size: int) -> int: ...

@@ -1,0 +1,401 @@
+"""Decode event payloads into the fixed layouts of `updates.pxd`."""
+
+cimport cython
+from libc.string cimport memset
+
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.layout cimport *
+from udpfast.market.fill cimport *
+from udpfast.market.flatbuffer cimport Verification, event_verify
+from udpfast.market.names cimport Names, NameTable
+from udpfast.market.schema cimport *
+from udpfast.market.updates cimport *
+
+import enum
+from typing import NamedTuple
+
+from udpfast.core.layout import Kind, RecordFlag
+
+__all__ = ["Decoded", "Outcome", "decode", "size_bound"]
+
+
+cdef struct Target:  # where one update goes
+    uint8_t* into
+    uint32_t room
+    Names* names
+    DecodeContext* context
+    Table event
+    Table value
+
+
+cdef inline uint32_t _count(const uint8_t* vector) noexcept nogil:
+    return load_u32(vector) if vector != NULL else 0
+
+
+cdef inline UpdateHeader* _begin(
+        Target* target, uint32_t fixed, uint32_t rows, uint32_t row_size) noexcept nogil:
+    # Make sure of the room and clear the fixed part; NULL if the room is too small.
+    cdef UpdateHeader* header = <UpdateHeader*> target.into
+    target.context.size = fixed + rows * row_size
+    if unlikely(target.context.size > target.room):
+        return NULL
+    memset(header, 0, fixed)
+    header.row_count = rows
+    fill_source(header, &target.event)
+    return header
+
+
+cdef inline void _market(
+        Target* target, UpdateHeader* header, uint32_t exchange, uint32_t symbol,
+        uint32_t update_type, uint32_t sending_time) noexcept nogil:
+    # What all types about one instrument have, by their slots; 0 = this type has none.
+    cdef const Table* value = &target.value
+    header.exchange_id = fill_name(value, exchange, target.names, target.context)
+    header.symbol_id = fill_name(value, symbol, target.names, target.context)
+    target.context.exchange_id = header.exchange_id
+    target.context.symbol_id = header.symbol_id
+    header.sending_time_utc = <int64_t> table_u64(value, sending_time)
+    if update_type:
+        header.update_type = table_u8(value, update_type)
+
+
+cdef inline void _times(
+        Target* target, UpdateHeader* header, uint32_t stream_id, uint32_t exchange_time,
+        uint32_t exchange_sequence) noexcept nogil:
+    cdef const Table* value = &target.value
+    header.stream_id = table_u16(value, stream_id)
+    header.exchange_time_utc = <int64_t> table_u64(value, exchange_time)
+    header.exchange_sequence = table_u64(value, exchange_sequence)
+
+
+cdef inline void _precisions(
+        Target* target, UpdateHeader* header, uint32_t price, uint32_t quantity) noexcept nogil:
+    header.price_precision = table_u8(&target.value, price)
+    header.quantity_precision = table_u8(&target.value, quantity)
+
+
+cdef int32_t _book(Target* target) noexcept nogil:
+    cdef const Table* value = &target.value
+    cdef const uint8_t* bids = table_reference(value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS)
+    cdef const uint8_t* asks = table_reference(value, SLOT_MARKET_BY_PRICE_UPDATE_ASKS)
+    cdef uint32_t bid_count = _count(bids), ask_count = _count(asks)
+    cdef Book* book = <Book*> target.into
+    cdef Level* levels = <Level*> (target.into + sizeof(Book))
+    cdef UpdateHeader* header = _begin(
+        target, sizeof(Book), bid_count + ask_count, sizeof(Level))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE,
+            SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, SLOT_MARKET_BY_PRICE_UPDATE_UPDATE_TYPE,
+            SLOT_MARKET_BY_PRICE_UPDATE_SENDING_TIME_UTC)
+    _times(target, header, SLOT_MARKET_BY_PRICE_UPDATE_STREAM_ID,
+           SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE_TIME_UTC,
+           SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE_SEQUENCE)
+    _precisions(target, header, SLOT_MARKET_BY_PRICE_UPDATE_PRICE_PRECISION,
+                SLOT_MARKET_BY_PRICE_UPDATE_QUANTITY_PRECISION)
+    header.max_depth = table_u16(value, SLOT_MARKET_BY_PRICE_UPDATE_MAX_DEPTH)
+    book.bid_count = bid_count
+    book.ask_count = ask_count
+    if bids != NULL:
+        header.present |= PRESENT_ROWS
+        fill_levels(levels, bids)
+    if asks != NULL:
+        header.present |= PRESENT_ASKS
+        fill_levels(levels + bid_count, asks)
+    return KIND_BOOK
+
+
+cdef int32_t _orders(Target* target) noexcept nogil:
+    cdef const Table* value = &target.value
+    cdef const uint8_t* rows = table_reference(value, SLOT_MARKET_BY_ORDER_UPDATE_ORDERS)
+    cdef Orders* orders = <Orders*> target.into
+    cdef Table row
+    cdef uint32_t i
+    cdef UpdateHeader* header = _begin(target, sizeof(Orders), _count(rows), sizeof(Order))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_MARKET_BY_ORDER_UPDATE_EXCHANGE,
+            SLOT_MARKET_BY_ORDER_UPDATE_SYMBOL, SLOT_MARKET_BY_ORDER_UPDATE_UPDATE_TYPE,
+            SLOT_MARKET_BY_ORDER_UPDATE_SENDING_TIME_UTC)
+    _times(target, header, SLOT_MARKET_BY_ORDER_UPDATE_STREAM_ID,
+           SLOT_MARKET_BY_ORDER_UPDATE_EXCHANGE_TIME_UTC,
+           SLOT_MARKET_BY_ORDER_UPDATE_EXCHANGE_SEQUENCE)
+    _precisions(target, header, SLOT_MARKET_BY_ORDER_UPDATE_PRICE_PRECISION,
+                SLOT_MARKET_BY_ORDER_UPDATE_QUANTITY_PRECISION)
+    header.max_depth = table_u16(value, SLOT_MARKET_BY_ORDER_UPDATE_MAX_DEPTH)
+    orders.checksum = table_u32(value, SLOT_MARKET_BY_ORDER_UPDATE_CHECKSUM)
+    header.present |= PRESENT_ROWS if rows != NULL else 0
+    for i in range(header.row_count):
+        row = table_at(follow(rows + 4 + 4 * i))
+        fill_order(<Order*> (target.into + sizeof(Orders)) + i, &row, target.context)
+    return KIND_ORDERS
+
+
+cdef int32_t _top_of_book(Target* target) noexcept nogil:
+    cdef UpdateHeader* header = _begin(target, sizeof(TopOfBook), 0, 0)
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_TOP_OF_BOOK_EXCHANGE, SLOT_TOP_OF_BOOK_SYMBOL,
+            SLOT_TOP_OF_BOOK_UPDATE_TYPE, SLOT_TOP_OF_BOOK_SENDING_TIME_UTC)
+    _times(target, header, SLOT_TOP_OF_BOOK_STREAM_ID, SLOT_TOP_OF_BOOK_EXCHANGE_TIME_UTC,
+           SLOT_TOP_OF_BOOK_EXCHANGE_SEQUENCE)
+    _precisions(target, header, SLOT_TOP_OF_BOOK_PRICE_PRECISION,
+                SLOT_TOP_OF_BOOK_QUANTITY_PRECISION)
+    fill_top_of_book(<TopOfBook*> target.into, &target.value)
+    return KIND_TOP_OF_BOOK
+
+
+cdef int32_t _trades(Target* target) noexcept nogil:
+    cdef const uint8_t* rows = table_reference(&target.value, SLOT_TRADE_SUMMARY_TRADES)
+    cdef Table row
+    cdef uint32_t i
+    cdef UpdateHeader* header = _begin(target, sizeof(Trades), _count(rows), sizeof(Trade))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_TRADE_SUMMARY_EXCHANGE, SLOT_TRADE_SUMMARY_SYMBOL, 0,
+            SLOT_TRADE_SUMMARY_SENDING_TIME_UTC)
+    _times(target, header, SLOT_TRADE_SUMMARY_STREAM_ID, SLOT_TRADE_SUMMARY_EXCHANGE_TIME_UTC,
+           SLOT_TRADE_SUMMARY_EXCHANGE_SEQUENCE)
+    _precisions(target, header, SLOT_TRADE_SUMMARY_PRICE_PRECISION,
+                SLOT_TRADE_SUMMARY_QUANTITY_PRECISION)
+    header.present |= PRESENT_ROWS if rows != NULL else 0
+    for i in range(header.row_count):
+        row = table_at(follow(rows + 4 + 4 * i))
+        fill_trade(<Trade*> (target.into + sizeof(Trades)) + i, &row, target.context)
+    return KIND_TRADES
+
+
+cdef int32_t _statistics(Target* target) noexcept nogil:
+    cdef const uint8_t* rows = table_reference(
+        &target.value, SLOT_STATISTICS_UPDATE_STATISTICS)
+    cdef Table row
+    cdef uint32_t i
+    cdef UpdateHeader* header = _begin(
+        target, sizeof(Statistics), _count(rows), sizeof(Statistic))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_STATISTICS_UPDATE_EXCHANGE, SLOT_STATISTICS_UPDATE_SYMBOL,
+            SLOT_STATISTICS_UPDATE_UPDATE_TYPE, SLOT_STATISTICS_UPDATE_SENDING_TIME_UTC)
+    _times(target, header, SLOT_STATISTICS_UPDATE_STREAM_ID,
+           SLOT_STATISTICS_UPDATE_EXCHANGE_TIME_UTC, SLOT_STATISTICS_UPDATE_EXCHANGE_SEQUENCE)
+    header.present |= PRESENT_ROWS if rows != NULL else 0
+    for i in range(header.row_count):
+        row = table_at(follow(rows + 4 + 4 * i))
+        fill_statistic(<Statistic*> (target.into + sizeof(Statistics)) + i, &row)
+    return KIND_STATISTICS
+
+
+cdef int32_t _reference_data(Target* target) noexcept nogil:
+    cdef const uint8_t* rows = table_reference(
+        &target.value, SLOT_REFERENCE_DATA_TICK_SIZE_STEPS)
+    cdef Table row
+    cdef uint32_t i
+    cdef UpdateHeader* header = _begin(
+        target, sizeof(ReferenceData), _count(rows), sizeof(TickSizeStep))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_REFERENCE_DATA_EXCHANGE, SLOT_REFERENCE_DATA_SYMBOL, 0,
+            SLOT_REFERENCE_DATA_SENDING_TIME_UTC)
+    _times(target, header, SLOT_REFERENCE_DATA_STREAM_ID,
+           SLOT_REFERENCE_DATA_EXCHANGE_TIME_UTC, SLOT_REFERENCE_DATA_EXCHANGE_SEQUENCE)
+    fill_reference_data(<ReferenceData*> target.into, &target.value, target.context)
+    header.present |= PRESENT_ROWS if rows != NULL else 0
+    for i in range(header.row_count):
+        row = table_at(follow(rows + 4 + 4 * i))
+        fill_tick_size_step(
+            <TickSizeStep*> (target.into + sizeof(ReferenceData)) + i, &row)
+    return KIND_REFERENCE_DATA
+
+
+cdef int32_t _market_status(Target* target) noexcept nogil:
+    cdef MarketStatus* status = <MarketStatus*> target.into
+    cdef UpdateHeader* header = _begin(target, sizeof(MarketStatus), 0, 0)
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_MARKET_STATUS_EXCHANGE, SLOT_MARKET_STATUS_SYMBOL, 0,
+            SLOT_MARKET_STATUS_SENDING_TIME_UTC)
+    _times(target, header, SLOT_MARKET_STATUS_STREAM_ID, SLOT_MARKET_STATUS_EXCHANGE_TIME_UTC,
+           SLOT_MARKET_STATUS_EXCHANGE_SEQUENCE)
+    status.trading_status = table_u8(&target.value, SLOT_MARKET_STATUS_TRADING_STATUS)
+    return KIND_MARKET_STATUS
+
+
+cdef int32_t _gateway_status(Target* target) noexcept nogil:
+    if _begin(target, sizeof(GatewayStatus), 0, 0) == NULL:
+        return DECODE_ROOM
+    fill_gateway_status(<GatewayStatus*> target.into, &target.value, target.context)
+    return KIND_GATEWAY_STATUS
+
+
+cdef int32_t _gateway_settings(Target* target) noexcept nogil:
+    if _begin(target, sizeof(GatewaySettings), 0, 0) == NULL:
+        return DECODE_ROOM
+    fill_gateway_settings(<GatewaySettings*> target.into, &target.value)
+    return KIND_GATEWAY_SETTINGS
+
+
+cdef int32_t _external_latency(Target* target) noexcept nogil:
+    cdef UpdateHeader* header = _begin(target, sizeof(ExternalLatency), 0, 0)
+    if header == NULL:
+        return DECODE_ROOM
+    header.stream_id = table_u16(&target.value, SLOT_EXTERNAL_LATENCY_STREAM_ID)
+    fill_external_latency(<ExternalLatency*> target.into, &target.value, target.context)
+    return KIND_EXTERNAL_LATENCY
+
+
+cdef int32_t _custom_metrics(Target* target) noexcept nogil:
+    cdef const uint8_t* rows = table_reference(
+        &target.value, SLOT_CUSTOM_METRICS_UPDATE_MEASUREMENTS)
+    cdef Table row
+    cdef uint32_t i
+    cdef UpdateHeader* header = _begin(
+        target, sizeof(CustomMetrics), _count(rows), sizeof(Measurement))
+    if header == NULL:
+        return DECODE_ROOM
+    _market(target, header, SLOT_CUSTOM_METRICS_UPDATE_EXCHANGE,
+            SLOT_CUSTOM_METRICS_UPDATE_SYMBOL, SLOT_CUSTOM_METRICS_UPDATE_UPDATE_TYPE,
+            SLOT_CUSTOM_METRICS_UPDATE_SENDING_TIME_UTC)
+    fill_custom_metrics(<CustomMetrics*> target.into, &target.value, target.context)
+    header.present |= PRESENT_ROWS if rows != NULL else 0
+    for i in range(header.row_count):
+        row = table_at(follow(rows + 4 + 4 * i))
+        fill_measurement(
+            <Measurement*> (target.into + sizeof(CustomMetrics)) + i, &row, target.context)
+    return KIND_CUSTOM_METRICS
+
+
+cdef int32_t decode_event(
+        const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+        DecodeContext* context) noexcept nogil:
+    cdef Verification verification
+    cdef Target target
+    cdef uint64_t support_mask = context.support_mask
+    cdef int message_type = event_verify(payload, size, &verification)
+    memset(context, 0, sizeof(DecodeContext))
+    context.support_mask = support_mask
+    if unlikely(message_type <= 0):
+        return DECODE_NONE if message_type == 0 else DECODE_REFUSED
+    context.message_type = message_type
+    context.fields_unknown = verification.fields_unknown
+    if unlikely(message_type >= MESSAGE_COUNT):
+        return DECODE_UNKNOWN
+    target.into = into
+    target.room = room
+    target.names = names
+    target.context = context
+    target.event = table_at(follow(payload))
+    target.value = table_at(table_reference(&target.event, SLOT_EVENT_VALUE))
+    if message_type == MESSAGE_MARKET_BY_PRICE_UPDATE:
+        return _book(&target)
+    if message_type == MESSAGE_TOP_OF_BOOK:
+        return _top_of_book(&target)
+    if message_type == MESSAGE_TRADE_SUMMARY:
+        return _trades(&target)
+    if message_type == MESSAGE_MARKET_BY_ORDER_UPDATE:
+        return _orders(&target)
+    if message_type == MESSAGE_STATISTICS_UPDATE:
+        return _statistics(&target)
+    if message_type == MESSAGE_REFERENCE_DATA:
+        return _reference_data(&target)
+    if message_type == MESSAGE_MARKET_STATUS:
+        return _market_status(&target)
+    if message_type == MESSAGE_CUSTOM_METRICS_UPDATE:
+        return _custom_metrics(&target)
+    if message_type == MESSAGE_EXTERNAL_LATENCY:
+        return _external_latency(&target)
+    if message_type == MESSAGE_GATEWAY_STATUS:
+        return _gateway_status(&target)
+    if message_type == MESSAGE_GATEWAY_SETTINGS:
+        return _gateway_settings(&target)
+    return DECODE_STREAM_STATUS if message_type == MESSAGE_STREAM_STATUS else DECODE_OPAQUE
+
+
+class Outcome(enum.IntEnum):
+    """What `decode` found instead of an update."""
+
+    REFUSED = DECODE_REFUSED
+    NONE = DECODE_NONE
+    OPAQUE = DECODE_OPAQUE
+    UNKNOWN = DECODE_UNKNOWN
+    ROOM = DECODE_ROOM
+    STREAM_STATUS = DECODE_STREAM_STATUS
+
+
+class Decoded(NamedTuple):
+    """What became of one payload.
+
+    Attributes
+    ----------
+    kind : Kind or Outcome
+        The update's kind, or why there is none.
+    payload : bytes
+        The update, laid out by `UPDATE_DTYPES[kind]`; empty without one.
+    flags : RecordFlag
+        `TRUNCATED` if a text was cut.
+    message_type : int
+        Union code of the event; 0 = none.
+    exchange_id, symbol_id : int
+        Ids of the name table; 0 = absent.
+    fields_unknown, truncated, names_full : int
+        Fields beyond the schema; texts cut; names that the table had no room for.
+    """
+
+    kind: Kind | Outcome
+    payload: bytes
+    flags: RecordFlag
+    message_type: int
+    exchange_id: int
+    symbol_id: int
+    fields_unknown: int
+    truncated: int
+    names_full: int
+
+
+def decode(
+        const uint8_t[::1] payload, NameTable names, *, support_mask: int = SUPPORT_MARKET_DATA,
+        room: int | None = None) -> Decoded:
+    """Decode one event payload.
+
+    Parameters
+    ----------
+    payload : bytes-like
+        The message's payload as published.
+    names : NameTable
+        Takes the exchange and symbol names.
+    support_mask : int
+        What the feed carries: `GatewayStatus.supported` is masked with it.
+    room : int, optional
+        Bytes that the update may take; default: as many as it needs.
+
+    Returns
+    -------
+    Decoded
+
+    Raises
+    ------
+    ValueError
+        The payload is longer than a message can be.
+    """
+    if payload.shape[0] > MESSAGE_SIZE_MAX:
+        raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
+                         f"was {payload.shape[0]}")
+    cdef DecodeContext context
+    cdef uint32_t size = <uint32_t> payload.shape[0]
+    cdef uint32_t bound = decode_size_bound(size) if room is None else <uint32_t> room
+    cdef uint8_t[::1] into = bytearray(max(bound, 1))
+    cdef uint8_t nothing = 0
+    cdef const uint8_t* start = &payload[0] if size else &nothing
+    cdef int32_t result
+    decode_init(&context, support_mask)
+    with nogil:
+        result = decode_event(start, size, &into[0], bound, &names.names, &context)
+    return Decoded(
+        Kind(result) if result > 0 else Outcome(result),
+        bytes(into[:context.size]) if result > 0 else b"", RecordFlag(context.flags),
+        context.message_type, context.exchange_id, context.symbol_id, context.fields_unknown,
+        context.truncated, context.names_full)
+
+
+def size_bound(payload_size: int) -> int:
+    """Return a number of bytes that no update of a payload of this size exceeds."""
+    return decode_size_bound(payload_size)

@@ -1,0 +1,270 @@
+# From verified tables into the layouts of updates.pxd: one function per struct, private to decode.
+#
+# The fixed part was zeroed before; what is absent in the payload and zero by the schema is left.
+
+from libc.math cimport NAN
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.layout cimport RECORD_TRUNCATED
+from udpfast.market.decode cimport DecodeContext
+from udpfast.market.flatbuffer cimport (
+    Table,
+    follow,
+    load_f64,
+    load_u16,
+    load_u32,
+    table_at,
+    table_f64,
+    table_offset,
+    table_reference,
+    table_u8,
+    table_u16,
+    table_u32,
+    table_u64,
+)
+from udpfast.market.names cimport NAME_SIZE_MAX, Names, names_intern
+from udpfast.market.schema cimport *
+from udpfast.market.updates cimport *
+
+
+cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept nogil:
+    cdef const uint8_t* at = table_reference(event, SLOT_EVENT_SOURCE_INFO)
+    cdef Table source
+    if at == NULL:
+        return
+    source = table_at(at)
+    header.present |= PRESENT_SOURCE_INFO
+    header.source_seqno = table_u64(&source, SLOT_SOURCE_INFO_SEQNO)
+    header.source_send_time_utc = table_u64(&source, SLOT_SOURCE_INFO_SEND_TIME_UTC)
+    header.source_create_time_utc = table_u64(&source, SLOT_SOURCE_INFO_CREATE_TIME_UTC)
+    header.source_send_time = table_u64(&source, SLOT_SOURCE_INFO_SEND_TIME)
+    header.source_create_time = table_u64(&source, SLOT_SOURCE_INFO_CREATE_TIME)
+
+
+cdef inline uint32_t fill_name(
+        const Table* value, uint32_t slot, Names* names, DecodeContext* context) noexcept nogil:
+    # The id of an interned name, 0 = absent.
+    cdef const uint8_t* text = table_reference(value, slot)
+    cdef uint32_t size, name_id
+    if text == NULL:
+        return 0
+    size = load_u32(text)
+    if unlikely(size > NAME_SIZE_MAX):
+        context.truncated += 1
+        context.flags |= RECORD_TRUNCATED
+    name_id = names_intern(names, text + 4, size)
+    context.names_full += name_id == 0
+    return name_id
+
+
+cdef inline uint32_t fill_text(
+        char* into, uint32_t width, const Table* value, uint32_t slot, uint32_t bit,
+        DecodeContext* context) noexcept nogil:
+    # Copy a string into its fixed width; returns `bit` if it was there, else 0.
+    cdef const uint8_t* text = table_reference(value, slot)
+    cdef uint32_t size
+    if text == NULL:
+        memset(into, 0, width)
+        return 0
+    size = load_u32(text)
+    text += 4
+    if unlikely(size > width):
+        size = width
+        while size and text[size] & 0xC0 == 0x80:  # not inside a UTF-8 character
+            size -= 1
+        context.truncated += 1
+        context.flags |= RECORD_TRUNCATED
+    memcpy(into, text, size)
+    memset(into + size, 0, width - size)
+    return bit
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+cdef inline void fill_levels(Level* into, const uint8_t* vector) noexcept nogil:
+    # Levels of one message nearly always share a vtable: its offsets are looked up once.
+    cdef uint32_t count = load_u32(vector)
+    cdef const uint8_t* vtable = NULL
+    cdef const uint8_t* at
+    cdef Table table
+    cdef uint16_t price = 0, quantity = 0, implied = 0, level = 0, orders = 0, action = 0
+    cdef uint32_t i
+    for i in range(count):
+        vector += 4
+        at = follow(vector)
+        if unlikely(at - <int32_t> load_u32(at) != vtable):
+            table = table_at(at)
+            vtable = table.vtable
+            price = table_offset(&table, SLOT_MBP_UPDATE_PRICE)
+            quantity = table_offset(&table, SLOT_MBP_UPDATE_QUANTITY)
+            implied = table_offset(&table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
+            level = table_offset(&table, SLOT_MBP_UPDATE_PRICE_LEVEL)
+            orders = table_offset(&table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
+            action = table_offset(&table, SLOT_MBP_UPDATE_UPDATE_ACTION)
+        into.price = load_f64(at + price) if likely(price) else NAN
+        into.quantity = load_f64(at + quantity) if quantity else 0
+        into.implied_quantity = load_f64(at + implied) if implied else 0
+        into.price_level = load_u32(at + level) if level else 0
+        into.number_of_orders = load_u16(at + orders) if orders else 0
+        into.update_action = at[action] if action else 0
+        into.reserved = 0
+        into += 1
+
+
+cdef inline void fill_order(
+        Order* into, const Table* table, DecodeContext* context) noexcept nogil:
+    into.price = table_f64(table, SLOT_MBO_UPDATE_PRICE, NAN)
+    into.quantity = table_f64(table, SLOT_MBO_UPDATE_QUANTITY, 0)
+    into.priority = table_u64(table, SLOT_MBO_UPDATE_PRIORITY)
+    into.side = table_u8(table, SLOT_MBO_UPDATE_SIDE)
+    into.action = table_u8(table, SLOT_MBO_UPDATE_ACTION)
+    into.reason = table_u8(table, SLOT_MBO_UPDATE_REASON)
+    into.present = <uint8_t> fill_text(
+        into.order_id, SIZE_ORDER_ID, table, SLOT_MBO_UPDATE_ORDER_ID, 1, context)
+
+
+cdef inline void fill_trade(
+        Trade* into, const Table* table, DecodeContext* context) noexcept nogil:
+    into.price = table_f64(table, SLOT_TRADE_PRICE, NAN)
+    into.quantity = table_f64(table, SLOT_TRADE_QUANTITY, 0)
+    into.side = table_u8(table, SLOT_TRADE_SIDE)
+    into.present = <uint8_t> (
+        fill_text(into.trade_id, SIZE_TRADE_ID, table, SLOT_TRADE_TRADE_ID, 1, context)
+        | fill_text(into.taker_order_id, SIZE_ORDER_ID, table, SLOT_TRADE_TAKER_ORDER_ID, 2,
+                    context)
+        | fill_text(into.maker_order_id, SIZE_ORDER_ID, table, SLOT_TRADE_MAKER_ORDER_ID, 4,
+                    context))
+    memset(into.reserved, 0, sizeof(into.reserved))
+
+
+cdef inline void fill_statistic(Statistic* into, const Table* table) noexcept nogil:
+    into.value = table_f64(table, SLOT_STATISTICS_VALUE, NAN)
+    into.begin_time_utc = <int64_t> table_u64(table, SLOT_STATISTICS_BEGIN_TIME_UTC)
+    into.end_time_utc = <int64_t> table_u64(table, SLOT_STATISTICS_END_TIME_UTC)
+    into.type = table_u8(table, SLOT_STATISTICS_TYPE)
+    memset(into.reserved, 0, sizeof(into.reserved))
+
+
+cdef inline void fill_measurement(
+        Measurement* into, const Table* table, DecodeContext* context) noexcept nogil:
+    into.value = table_f64(table, SLOT_MEASUREMENT_VALUE, NAN)
+    into.present = <uint8_t> fill_text(
+        into.name, SIZE_MEASUREMENT, table, SLOT_MEASUREMENT_NAME, 1, context)
+    memset(into.reserved, 0, sizeof(into.reserved))
+
+
+cdef inline void fill_tick_size_step(TickSizeStep* into, const Table* table) noexcept nogil:
+    into.min_price = table_f64(table, SLOT_TICK_SIZE_STEP_MIN_PRICE, NAN)
+    into.tick_size = table_f64(table, SLOT_TICK_SIZE_STEP_TICK_SIZE, NAN)
+
+
+# --- fixed parts --------------------------------------------------------------------------------
+
+cdef inline void fill_top_of_book(TopOfBook* into, const Table* value) noexcept nogil:
+    cdef const uint8_t* at = table_reference(value, SLOT_TOP_OF_BOOK_LAYER)
+    cdef Table layer
+    if at == NULL:
+        into.bid_price = NAN
+        into.ask_price = NAN
+        return
+    layer = table_at(at)
+    into.header.present |= PRESENT_LAYER
+    into.bid_price = table_f64(&layer, SLOT_LAYER_BID_PRICE, NAN)
+    into.bid_quantity = table_f64(&layer, SLOT_LAYER_BID_QUANTITY, 0)
+    into.ask_price = table_f64(&layer, SLOT_LAYER_ASK_PRICE, NAN)
+    into.ask_quantity = table_f64(&layer, SLOT_LAYER_ASK_QUANTITY, 0)
+
+
+cdef inline void fill_reference_data(
+        ReferenceData* into, const Table* value, DecodeContext* context) noexcept nogil:
+    into.tick_size = table_f64(value, SLOT_REFERENCE_DATA_TICK_SIZE, NAN)
+    into.multiplier = table_f64(value, SLOT_REFERENCE_DATA_MULTIPLIER, NAN)
+    into.min_trade_vol = table_f64(value, SLOT_REFERENCE_DATA_MIN_TRADE_VOL, NAN)
+    into.max_trade_vol = table_f64(value, SLOT_REFERENCE_DATA_MAX_TRADE_VOL, NAN)
+    into.trade_vol_step_size = table_f64(value, SLOT_REFERENCE_DATA_TRADE_VOL_STEP_SIZE, NAN)
+    into.strike_price = table_f64(value, SLOT_REFERENCE_DATA_STRIKE_PRICE, NAN)
+    into.min_notional = table_f64(value, SLOT_REFERENCE_DATA_MIN_NOTIONAL, NAN)
+    into.expiry_datetime = <int64_t> table_u64(value, SLOT_REFERENCE_DATA_EXPIRY_DATETIME)
+    into.expiry_datetime_utc = <int64_t> table_u64(
+        value, SLOT_REFERENCE_DATA_EXPIRY_DATETIME_UTC)
+    into.issue_date = <int32_t> table_u32(value, SLOT_REFERENCE_DATA_ISSUE_DATE)
+    into.settlement_date = <int32_t> table_u32(value, SLOT_REFERENCE_DATA_SETTLEMENT_DATE)
+    into.external_security_id = <int32_t> table_u32(
+        value, SLOT_REFERENCE_DATA_EXTERNAL_SECURITY_ID)
+    into.security_type = table_u8(value, SLOT_REFERENCE_DATA_SECURITY_TYPE)
+    into.option_type = table_u8(value, SLOT_REFERENCE_DATA_OPTION_TYPE)
+    into.discard = table_u8(value, SLOT_REFERENCE_DATA_DISCARD)
+    into.header.present |= (
+        fill_text(into.description, SIZE_DESCRIPTION, value,
+                  SLOT_REFERENCE_DATA_DESCRIPTION, PRESENT_TEXT, context)
+        | fill_text(into.quote_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_QUOTE_CURRENCY, PRESENT_TEXT << 1, context)
+        | fill_text(into.base_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_BASE_CURRENCY, PRESENT_TEXT << 2, context)
+        | fill_text(into.commission_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_COMMISSION_CURRENCY, PRESENT_TEXT << 3, context)
+        | fill_text(into.strike_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_STRIKE_CURRENCY, PRESENT_TEXT << 4, context)
+        | fill_text(into.underlying, SIZE_SYMBOL, value,
+                    SLOT_REFERENCE_DATA_UNDERLYING, PRESENT_TEXT << 5, context)
+        | fill_text(into.time_zone, SIZE_TIME_ZONE, value,
+                    SLOT_REFERENCE_DATA_TIME_ZONE, PRESENT_TEXT << 6, context)
+        | fill_text(into.margin_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_MARGIN_CURRENCY, PRESENT_TEXT << 7, context)
+        | fill_text(into.settlement_currency, SIZE_CURRENCY, value,
+                    SLOT_REFERENCE_DATA_SETTLEMENT_CURRENCY, PRESENT_TEXT << 8, context)
+        | fill_text(into.cfi_code, SIZE_CFI_CODE, value,
+                    SLOT_REFERENCE_DATA_CFI_CODE, PRESENT_TEXT << 9, context))
+
+
+cdef inline void fill_gateway_status(
+        GatewayStatus* into, const Table* value, DecodeContext* context) noexcept nogil:
+    # What is published is what this feed carries of what the origin supports (PROTOCOL 4).
+    into.supported_by_origin = table_u64(value, SLOT_GATEWAY_STATUS_SUPPORTED)
+    into.supported = into.supported_by_origin & context.support_mask
+    into.available = table_u64(value, SLOT_GATEWAY_STATUS_AVAILABLE)
+    into.unavailable = table_u64(value, SLOT_GATEWAY_STATUS_UNAVAILABLE)
+    into.header.present |= fill_text(
+        into.account, SIZE_ACCOUNT, value, SLOT_GATEWAY_STATUS_ACCOUNT, PRESENT_TEXT, context)
+
+
+cdef inline void fill_gateway_settings(
+        GatewaySettings* into, const Table* value) noexcept nogil:
+    into.supports = table_u64(value, SLOT_GATEWAY_SETTINGS_SUPPORTS)
+    into.oms_cancel_all_orders = table_u64(value, SLOT_GATEWAY_SETTINGS_OMS_CANCEL_ALL_ORDERS)
+    into.mbp_tick_size_multiplier = table_f64(
+        value, SLOT_GATEWAY_SETTINGS_MBP_TICK_SIZE_MULTIPLIER, NAN)
+    into.mbp_min_trade_vol_multiplier = table_f64(
+        value, SLOT_GATEWAY_SETTINGS_MBP_MIN_TRADE_VOL_MULTIPLIER, NAN)
+    into.mbp_max_depth = table_u32(value, SLOT_GATEWAY_SETTINGS_MBP_MAX_DEPTH)
+    into.ts_max_history = table_u16(value, SLOT_GATEWAY_SETTINGS_TS_MAX_HISTORY)
+    into.mbp_allow_price_inversion = table_u8(
+        value, SLOT_GATEWAY_SETTINGS_MBP_ALLOW_PRICE_INVERSION)
+    into.mbp_allow_remove_non_existing = table_u8(
+        value, SLOT_GATEWAY_SETTINGS_MBP_ALLOW_REMOVE_NON_EXISTING)
+    into.oms_download_has_state = table_u8(value, SLOT_GATEWAY_SETTINGS_OMS_DOWNLOAD_HAS_STATE)
+    into.oms_download_has_routing_id = table_u8(
+        value, SLOT_GATEWAY_SETTINGS_OMS_DOWNLOAD_HAS_ROUTING_ID)
+    into.mbp_checksum = table_u8(value, SLOT_GATEWAY_SETTINGS_MBP_CHECKSUM)
+    into.oms_request_id_type = table_u8(value, SLOT_GATEWAY_SETTINGS_OMS_REQUEST_ID_TYPE)
+    into.ts_interval = table_u8(value, SLOT_GATEWAY_SETTINGS_TS_INTERVAL)
+
+
+cdef inline void fill_external_latency(
+        ExternalLatency* into, const Table* value, DecodeContext* context) noexcept nogil:
+    into.latency = <int64_t> table_u64(value, SLOT_EXTERNAL_LATENCY_LATENCY)
+    into.header.present |= fill_text(
+        into.account, SIZE_ACCOUNT, value, SLOT_EXTERNAL_LATENCY_ACCOUNT, PRESENT_TEXT, context)
+
+
+cdef inline void fill_custom_metrics(
+        CustomMetrics* into, const Table* value, DecodeContext* context) noexcept nogil:
+    into.header.present |= (
+        fill_text(into.user, SIZE_USER, value,
+                  SLOT_CUSTOM_METRICS_UPDATE_USER, PRESENT_TEXT, context)
+        | fill_text(into.label, SIZE_LABEL, value,
+                    SLOT_CUSTOM_METRICS_UPDATE_LABEL, PRESENT_TEXT << 1, context)
+        | fill_text(into.account, SIZE_ACCOUNT, value,
+                    SLOT_CUSTOM_METRICS_UPDATE_ACCOUNT, PRESENT_TEXT << 2, context))
