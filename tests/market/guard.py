@@ -24,12 +24,12 @@ class Guarded:
 
     def at_end(self, payload: bytes) -> np.ndarray:
         """Return the payload's bytes, the last one just before a closed page."""
-        place = self.view[PAGE + self.size - len(payload):PAGE + self.size]
+        place = self.view[PAGE + self.size - len(payload) : PAGE + self.size]
         place[:] = np.frombuffer(payload, np.uint8)
         return place
 
     def at_start(self, payload: bytes) -> np.ndarray:
         """Return the payload's bytes, the first one just behind a closed page."""
-        place = self.view[PAGE:PAGE + len(payload)]
+        place = self.view[PAGE : PAGE + len(payload)]
         place[:] = np.frombuffer(payload, np.uint8)
         return place

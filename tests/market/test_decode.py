@@ -15,9 +15,20 @@ from udpfast.market.updates import view_update
 
 ALL = (1 << 64) - 1
 KINDS = {name: kind for kind, name in MESSAGE_NAMES.items()}
-WIDTHS = {"account": 32, "order_id": 36, "trade_id": 40, "taker_order_id": 36,
-          "maker_order_id": 36, "label": 32, "user": 16, "name": 8, "description": 128,
-          "underlying": 64, "time_zone": 32, "cfi_code": 16}
+WIDTHS = {
+    "account": 32,
+    "order_id": 36,
+    "trade_id": 40,
+    "taker_order_id": 36,
+    "maker_order_id": 36,
+    "label": 32,
+    "user": 16,
+    "name": 8,
+    "description": 128,
+    "underlying": 64,
+    "time_zone": 32,
+    "cfi_code": 16,
+}
 
 
 def cut(value, name=""):
@@ -27,7 +38,7 @@ def cut(value, name=""):
     if isinstance(value, list):
         return [cut(item) for item in value]
     if isinstance(value, str) and (name in WIDTHS or name.endswith("_currency")):
-        return value.encode()[:WIDTHS.get(name, 32)].decode("utf-8", "ignore")
+        return value.encode()[: WIDTHS.get(name, 32)].decode("utf-8", "ignore")
     return value
 
 
@@ -48,7 +59,9 @@ def test_decode_every_field_of_every_golden_payload():
         assert found["value"] == cut(expect["value"])
         assert found["source_info"] == expect.get("source_info")
         assert (found["value_type"], found["value_name"]) == (
-            expect["value_type"], expect["value_name"])
+            expect["value_type"],
+            expect["value_name"],
+        )
         assert bool(result.truncated) == (cut(expect["value"]) != expect["value"])
         assert (result.flags == RecordFlag.TRUNCATED) == bool(result.truncated)
         assert len(result.payload) <= size_bound(len(payload))
@@ -87,8 +100,9 @@ def test_decode_masks_what_the_gateway_supports():
     header = view_update(result.kind, result.payload).header
     assert header["supported"] == 0xFF
     assert header["supported_by_origin"] == ALL
-    masked = view_update(Kind.GATEWAY_STATUS, decode(
-        payload, NameTable(), support_mask=0x67).payload)
+    masked = view_update(
+        Kind.GATEWAY_STATUS, decode(payload, NameTable(), support_mask=0x67).payload
+    )
     assert masked.header["supported"] == 0x67
 
 

@@ -13,8 +13,14 @@ from udpfast.market.event import encode_event, event_to_dict
 from udpfast.market.flatbuffer import is_expected, is_gated, message_type, verify
 from udpfast.market.schema import MESSAGES
 
-GATED = {"MarketByPriceUpdate", "MarketByOrderUpdate", "ReferenceData", "MarketStatus",
-         "StatisticsUpdate", "CustomMetricsUpdate"}
+GATED = {
+    "MarketByPriceUpdate",
+    "MarketByOrderUpdate",
+    "ReferenceData",
+    "MarketStatus",
+    "StatisticsUpdate",
+    "CustomMetricsUpdate",
+}
 INCREMENTAL_ONLY = {"TopOfBook", "TradeSummary", "ExternalLatency"}
 
 
@@ -71,8 +77,8 @@ def test_verify_mutated_payloads_stays_inside_and_agrees_with_the_reader(seed):
             at = chance.randrange(len(payload))
             width = chance.choice((1, 1, 2, 4))
             value = chance.choice((0, 1, 0x7F, 0xFF, chance.getrandbits(8 * width), len(payload)))
-            payload[at:at + width] = (value & (1 << 8 * width) - 1).to_bytes(width, "little")
-        place = guarded.at_end(payload) if turn & 1 else guarded.at_start(payload[:guarded.size])
+            payload[at : at + width] = (value & (1 << 8 * width) - 1).to_bytes(width, "little")
+        place = guarded.at_end(payload) if turn & 1 else guarded.at_start(payload[: guarded.size])
         type_ = outcome(place)
         peeked = message_type(place)
         if type_ > 0:
@@ -103,15 +109,14 @@ def widened(payload: bytes, extra: int) -> bytes:
     offsets += [0] * (3 - len(offsets)) + [4] * (extra - 1) + [0]
     at = len(payload)
     head = struct.pack(f"<HH{len(offsets)}H", 4 + 2 * len(offsets), table_size, *offsets)
-    table = bytearray(payload[root:root + table_size])
+    table = bytearray(payload[root : root + table_size])
     table[:4] = struct.pack("<i", len(head))
     moved = at + len(head) - root
     value = offsets[2]  # references count from where they stand, and lead forward only
     target = root + value + struct.unpack_from("<I", payload, root + value)[0]
     inner_vtable = target - struct.unpack_from("<i", payload, target)[0]
-    inner = payload[inner_vtable:target] + payload[target:target + 4]
-    table[value:value + 4] = struct.pack(
-        "<I", len(table) - value + (target - inner_vtable))
+    inner = payload[inner_vtable:target] + payload[target : target + 4]
+    table[value : value + 4] = struct.pack("<I", len(table) - value + (target - inner_vtable))
     out = payload + head + bytes(table) + inner
     assert moved > 0
     return struct.pack("<I", at + len(head)) + out[4:]
@@ -120,13 +125,14 @@ def widened(payload: bytes, extra: int) -> bytes:
 def test_tables_referred_to_twice_are_refused():
     """Sharing would let 4 bytes of payload grow into a row each: no encoder shares tables."""
     levels = [{"price": float(i)} for i in range(64)]
-    payload = bytearray(encode_event({
-        "value_name": "MarketByPriceUpdate", "value": {"bids": levels}}))
+    payload = bytearray(
+        encode_event({"value_name": "MarketByPriceUpdate", "value": {"bids": levels}})
+    )
     assert verify(payload)[0] == 16
     first = struct.pack("<I", 64)
     at = payload.index(first)
     target = at + 4 + 4 * 63 + struct.unpack_from("<I", payload, at + 4 + 4 * 63)[0]
-    grown = payload[:at] + struct.pack("<I", 2000) + bytes(4 * 2000) + payload[at + 4:]
+    grown = payload[:at] + struct.pack("<I", 2000) + bytes(4 * 2000) + payload[at + 4 :]
     for i in range(2000):
         place = at + 4 + 4 * i
         struct.pack_into("<I", grown, place, target + 4 * 2000 - place)

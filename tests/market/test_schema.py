@@ -25,23 +25,31 @@ def test_fbs_read_back_equals_the_facts_field_by_field():
     facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
     parsed = generate.parse_fbs((MARKET / "roq.fbs").read_text())
     expected = generate.parse_facts(facts)
-    assert {name: sorted(map(dataclasses.astuple, fields))
-            for name, fields in parsed.tables.items()} == {
-        name: sorted(map(dataclasses.astuple, fields))
-        for name, fields in expected.tables.items()}
+    assert {
+        name: sorted(map(dataclasses.astuple, fields)) for name, fields in parsed.tables.items()
+    } == {
+        name: sorted(map(dataclasses.astuple, fields)) for name, fields in expected.tables.items()
+    }
     assert parsed.enums == expected.enums
     assert parsed.members == expected.members
     assert (parsed.namespace, parsed.root, parsed.union) == (
-        "roq.schema.flatbuffers", "Event", "Message")
+        "roq.schema.flatbuffers",
+        "Event",
+        "Message",
+    )
 
 
 def test_facts_are_complete_in_python_schema():
     facts = json.loads(shared("wire", "roq-flatbuffers.json").read_text())
-    fields = {(table["name"], field["name"], field["id"]) for table in facts["tables"]
-              for field in table["fields"]
-              if not field["deprecated"] and field["type"]["kind"] != "union_type"}
-    assert fields == {(name, field.name, field.id) for name, fields in schema.TABLES.items()
-                      for field in fields}
+    fields = {
+        (table["name"], field["name"], field["id"])
+        for table in facts["tables"]
+        for field in table["fields"]
+        if not field["deprecated"] and field["type"]["kind"] != "union_type"
+    }
+    assert fields == {
+        (name, field.name, field.id) for name, fields in schema.TABLES.items() for field in fields
+    }
     members = facts["unions"][0]["members"]
     assert tuple(member["name"] for member in members) == schema.MESSAGES
 

@@ -1,9 +1,8 @@
 """Decode event payloads into the fixed layouts of `updates.pxd`."""
 
-cimport cython
 from libc.string cimport memset
 
-from udpfast.core.check cimport likely, unlikely
+from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport *
 from udpfast.market.fill cimport *
 from udpfast.market.flatbuffer cimport Verification, event_verify

@@ -5,19 +5,23 @@ Numbers stay numbers, enums their numbers; NaN and infinities become the strings
 and general way, for all messages of the schema; `decode` is the fast one, for eleven of them.
 """
 
+from __future__ import annotations
+
 import math
 import struct
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import flatbuffers
+import flatbuffers  # type: ignore[import-untyped]
 import numpy as np
-from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind
 from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
 from udpfast.market.schema import ENUMS, MESSAGES, TABLES, Field
 from udpfast.market.updates import UPDATE_DTYPES, view_update
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 __all__ = ["MESSAGE_NAMES", "encode_event", "event_to_dict", "update_to_dict"]
 
@@ -35,8 +39,16 @@ MESSAGE_NAMES = {
     Kind.EXTERNAL_LATENCY: "ExternalLatency",
     Kind.CUSTOM_METRICS: "CustomMetricsUpdate",
 }
-_FORMATS = {"bool": "<?", "uint8": "<B", "uint16": "<H", "int32": "<i", "uint32": "<I",
-            "int64": "<q", "uint64": "<Q", "float64": "<d"}
+_FORMATS = {
+    "bool": "<?",
+    "uint8": "<B",
+    "uint16": "<H",
+    "int32": "<i",
+    "uint32": "<I",
+    "int64": "<q",
+    "uint64": "<Q",
+    "float64": "<d",
+}
 _PRESENT_SOURCE_INFO, _PRESENT_ROWS, _PRESENT_ASKS, _PRESENT_LAYER, _PRESENT_TEXT = 1, 2, 4, 8, 256
 
 
@@ -55,6 +67,7 @@ def _plain(value: Any) -> Any:
 
 
 # --- from a payload -----------------------------------------------------------------------------
+
 
 def event_to_dict(payload: Buffer) -> dict[str, Any]:
     """Return any event payload as a dictionary.
@@ -79,14 +92,22 @@ def event_to_dict(payload: Buffer) -> dict[str, Any]:
     data = bytes(payload)
     event = _Reader(data).table(_uint32(data, 0), "Event") if code < len(MESSAGES) else {}
     if code >= len(MESSAGES) or code == 0:
-        return {"source_info": event.get("source_info"), "value_type": code,
-                "value_name": None if code else "NONE", "value": None}
-    return {"source_info": event["source_info"], "value_type": code, "value_name": MESSAGES[code],
-            "value": event["value"]}
+        return {
+            "source_info": event.get("source_info"),
+            "value_type": code,
+            "value_name": None if code else "NONE",
+            "value": None,
+        }
+    return {
+        "source_info": event["source_info"],
+        "value_type": code,
+        "value_name": MESSAGES[code],
+        "value": event["value"],
+    }
 
 
 def _uint32(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at:at + 4], "little")
+    return int.from_bytes(data[at : at + 4], "little")
 
 
 class _Reader:
@@ -105,9 +126,11 @@ class _Reader:
             offset = struct.unpack_from("<H", self.data, vtable + slot)[0] if slot < size else 0
             if field.type == "Message":
                 type_at = struct.unpack_from("<H", self.data, vtable + slot - 2)[0]
-                result[field.name] = self.table(
-                    self.follow(at + offset), MESSAGES[self.data[at + type_at]]
-                ) if offset and type_at else None
+                result[field.name] = (
+                    self.table(self.follow(at + offset), MESSAGES[self.data[at + type_at]])
+                    if offset and type_at
+                    else None
+                )
             else:
                 result[field.name] = self.value(at + offset if offset else None, field)
         return result
@@ -128,13 +151,14 @@ class _Reader:
             return self.table(at, type_)
         count = _uint32(self.data, at)
         if type_ == "string":
-            return self.data[at + 4:at + 4 + count].decode("utf-8", "replace")
+            return self.data[at + 4 : at + 4 + count].decode("utf-8", "replace")
         element = type_.strip("[]")
         if element == "string" or element in TABLES:
             return [self.reference(self.follow(at + 4 + 4 * i), element) for i in range(count)]
         values = struct.iter_unpack(
-            _format(element), self.data[at + 4:at + 4 + count * struct.calcsize(_format(element))])
-        return [_plain(value) for value, in values]
+            _format(element), self.data[at + 4 : at + 4 + count * struct.calcsize(_format(element))]
+        )
+        return [_plain(value) for (value,) in values]
 
     def follow(self, at: int) -> int:
         """Return where the reference at a position leads."""
@@ -142,6 +166,7 @@ class _Reader:
 
 
 # --- from an update -----------------------------------------------------------------------------
+
 
 def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, Any]:
     """Return the payload of a decoded record in the same form as `event_to_dict`.
@@ -160,8 +185,7 @@ def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, An
     header = update.header
     present = int(header["present"])
     source = {field.name: int(header[f"source_{field.name}"]) for field in TABLES["SourceInfo"]}
-    texts = [name for name, (dtype, _) in UPDATE_DTYPES[update.kind].fields.items()
-             if dtype.kind == "S"]
+    texts = _texts(UPDATE_DTYPES[update.kind])
     value: dict[str, Any] = {}
     for field in TABLES[message]:
         if field.name in ("exchange", "symbol"):
@@ -178,8 +202,17 @@ def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, An
             value[field.name] = _rows(rows, field) if present & _PRESENT_ROWS else None
         else:
             value[field.name] = _column(header, field)
-    return {"source_info": source if present & _PRESENT_SOURCE_INFO else None,
-            "value_type": MESSAGES.index(message), "value_name": message, "value": value}
+    return {
+        "source_info": source if present & _PRESENT_SOURCE_INFO else None,
+        "value_type": MESSAGES.index(message),
+        "value_name": message,
+        "value": value,
+    }
+
+
+def _texts(dtype: np.dtype[Any]) -> list[str]:
+    """The text fields in struct order, which is that of their bits in `present`."""
+    return [name for name in dtype.names or () if dtype[name].kind == "S"]
 
 
 def _text(value: bytes) -> str:
@@ -193,7 +226,7 @@ def _column(row: np.void, field: Field) -> Any:
 
 def _columns(row: np.void, table: str) -> dict[str, Any]:
     """A row as a dictionary in schema order; its texts' bits are counted in struct order."""
-    texts = [name for name, (dtype, _) in row.dtype.fields.items() if dtype.kind == "S"]
+    texts = _texts(row.dtype)
     result: dict[str, Any] = {}
     for field in TABLES[table]:
         if field.type == "string":
@@ -204,11 +237,12 @@ def _columns(row: np.void, table: str) -> dict[str, Any]:
     return result
 
 
-def _rows(rows: np.ndarray, field: Field) -> list[dict[str, Any]]:
+def _rows(rows: np.ndarray[Any, Any], field: Field) -> list[dict[str, Any]]:
     return [_columns(row, field.type.strip("[]")) for row in rows]
 
 
 # --- to a payload -------------------------------------------------------------------------------
+
 
 def encode_event(event: dict[str, Any]) -> bytes:
     """Encode an event of any type, by the official runtime.
@@ -246,10 +280,12 @@ def _build_table(builder: flatbuffers.Builder, table: str, values: dict[str, Any
     unknown = values.keys() - {field.name for field in fields}
     if unknown:
         raise ValueError(f"{table} has no field {sorted(unknown)[0]!r}")
-    given = [(field, values[field.name]) for field in fields
-             if values.get(field.name) is not None]
-    built = {field.id: _build_reference(builder, field.type, value) for field, value in given
-             if field.type == "string" or field.type in TABLES or field.type.startswith("[")}
+    given = [(field, values[field.name]) for field in fields if values.get(field.name) is not None]
+    built = {
+        field.id: _build_reference(builder, field.type, value)
+        for field, value in given
+        if field.type == "string" or field.type in TABLES or field.type.startswith("[")
+    }
     builder.StartObject(max((field.id for field in fields), default=-1) + 1)
     for field, value in given:
         if field.id in built:
@@ -287,6 +323,8 @@ def _build_reference(builder: flatbuffers.Builder, type_: str, value: Any) -> in
         for offset in reversed(offsets):
             builder.PrependUOffsetTRelative(offset)
         return int(builder.EndVector())
-    numbers = np.array([float(item) if element == "float64" else item for item in value],
-                       np.dtype(_format(element)))
+    numbers = np.array(
+        [float(item) if element == "float64" else item for item in value],
+        np.dtype(_format(element)),
+    )
     return int(builder.CreateNumpyVector(numbers))

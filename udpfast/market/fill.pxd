@@ -90,8 +90,8 @@ cdef inline void fill_levels(Level* into, const uint8_t* vector) noexcept nogil:
     cdef const uint8_t* at
     cdef Table table
     cdef uint16_t price = 0, quantity = 0, implied = 0, level = 0, orders = 0, action = 0
-    cdef uint32_t i
-    for i in range(count):
+    cdef uint32_t _
+    for _ in range(count):
         vector += 4
         at = follow(vector)
         if unlikely(at - <int32_t> load_u32(at) != vtable):

@@ -1,16 +1,12 @@
 """The verifier of event payloads: nothing is read before it said yes."""
 
-cimport cython
-
-from udpfast.core.check cimport likely, unlikely
+from udpfast.core.check cimport unlikely
 from udpfast.market.schema cimport (
     FIELD_SCALAR,
     FIELD_SCALARS,
-    FIELD_SKIPPED,
     FIELD_STRING,
     FIELD_STRINGS,
     FIELD_TABLE,
-    FIELD_TABLES,
     FIELD_UNION,
     MESSAGE_COUNT,
     SCHEMA_FIELDS,
@@ -85,7 +81,7 @@ cdef inline bint _string(Walk* walk, uint64_t at) noexcept nogil:
 
 cdef bint _vector(Walk* walk, uint64_t at, const SchemaField* field, int depth) noexcept nogil:
     # A vector of scalars, strings or tables.
-    cdef uint64_t count, element
+    cdef uint64_t count, _
     cdef Shape shape
     if at + 4 > walk.size:
         return False
@@ -99,13 +95,13 @@ cdef bint _vector(Walk* walk, uint64_t at, const SchemaField* field, int depth) 
         if count > walk.strings_left:
             return False
         walk.strings_left -= count
-        for element in range(count):
+        for _ in range(count):
             if not _string(walk, at + load_u32(walk.data + at)):
                 return False
             at += 4
         return True
     shape.vtable = walk.size  # no vtable lies there
-    for element in range(count):
+    for _ in range(count):
         if not _table(walk, at + load_u32(walk.data + at), field.table, depth, &shape):
             return False
         at += 4

@@ -8,6 +8,7 @@ __all__ = ["NAMES_REGION_KIND", "NameTable", "name_table_size"]
 NAMES_REGION_KIND: str
 
 def name_table_size(capacity: int) -> int: ...
+
 @final
 class NameTable:
     def __new__(cls, memory: Buffer | None = None, *, capacity: int = 0) -> Self: ...

@@ -573,9 +573,7 @@ TABLES: dict[str, tuple[Field, ...]] = {
         Field(6, "update_type", "UpdateType", None),
         Field(7, "sending_time_utc", "int64", None),
     ),
-    "DownloadBegin": (
-        Field(0, "account", "string", None),
-    ),
+    "DownloadBegin": (Field(0, "account", "string", None),),
     "DownloadEnd": (
         Field(0, "account", "string", None),
         Field(2, "max_order_id", "uint64", None),
