@@ -1,0 +1,103 @@
+"""`udpfast.Publisher` over loopback sockets."""
+
+import socket
+import time
+
+import pytest
+
+from tests.feed.frames_out import Parsed, messages, parse
+from udpfast.client.publisher import Publisher
+from udpfast.config import PublishConfig, parse_publish
+
+
+@pytest.fixture
+def listeners():
+    found = []
+    for _ in range(3):
+        listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        listener.bind(("127.0.0.1", 0))
+        listener.settimeout(10)
+        found.append(listener)
+    yield found
+    for listener in found:
+        listener.close()
+
+
+def address(listener: socket.socket) -> str:
+    return f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def config(listeners, **settings) -> PublishConfig:
+    return parse_publish({
+        "incremental": [{"address": address(listeners[0])}, {"address": address(listeners[1])}],
+        "snapshot": [{"address": address(listeners[2])}], **settings})
+
+
+def receive_message(listener: socket.socket) -> Parsed:
+    datagrams = [listener.recv(2048)]
+    while parse(datagrams[-1]).fragment < parse(datagrams[-1]).fragment_max:
+        datagrams.append(listener.recv(2048))
+    return messages(datagrams)[0]
+
+
+def test_publisher_send_reaches_every_line_in_fragments(listeners):
+    with Publisher(config(listeners, session_id=77)) as publisher:
+        assert publisher.send(bytes(range(256)) * 5, object_type=1, object_id=42) == 1
+        assert publisher.send(b"next", object_type=1, object_id=42, snapshot=True) == 2
+        for listener in listeners[:2]:
+            first, second = receive_message(listener), receive_message(listener)
+            assert first.payload == bytes(range(256)) * 5
+            assert (second.session_id, second.seqno, second.last_seqno) == (77, 2, 1)
+            assert second.snapshot
+        assert publisher.counts["incremental"]["datagrams"] == 4
+
+
+def test_publisher_from_a_file(listeners, tmp_path):
+    file = tmp_path / "publish.toml"
+    file.write_text(f'first_seqno = 9\n[[incremental]]\naddress = "{address(listeners[0])}"\n')
+    with Publisher(file) as publisher:
+        assert publisher.send(b"x", 1, 1) == 9
+        assert receive_message(listeners[0]).seqno == 9
+
+
+def test_publisher_idle_sends_heartbeats_by_itself(listeners):
+    with Publisher(config(listeners, heartbeat_interval_ms=5)):
+        for listener in listeners:
+            first, second = receive_message(listener), receive_message(listener)
+            assert (first.seqno, second.seqno) == (1, 2)
+            assert first.object_type == len(first.payload) == 0
+
+
+def test_publisher_snapshot_is_repeated_with_its_own_last_seqno(listeners):
+    with Publisher(config(listeners, snapshot_interval_ms=5)) as publisher:
+        publisher.send(b"change", 1, 42)
+        publisher.publish_snapshot(b"state", 1, 42)
+        publisher.send(b"change", 1, 42)
+        for seqno in (1, 2):
+            message = receive_message(listeners[2])
+            assert (message.seqno, message.payload, message.last_seqno, message.snapshot) == (
+                seqno, b"state", 1, True)
+
+
+def test_publisher_stamps_the_send_time(listeners):
+    before = time.time_ns()
+    with Publisher(config(listeners)) as publisher:
+        publisher.send(bytes(24), 1, 1, stamp_offset=8)
+        payload = receive_message(listeners[0]).payload
+    assert before <= int.from_bytes(payload[8:16], "little") <= time.time_ns()
+    assert payload[:8] == payload[16:] == bytes(8)
+
+
+def test_publisher_closed_refuses_to_send(listeners):
+    publisher = Publisher(config(listeners))
+    publisher.close()
+    publisher.close()
+    with pytest.raises(ValueError, match="closed"):
+        publisher.send(b"x", 1, 1)
+
+
+def test_publisher_too_large_message_is_refused_and_the_next_goes_out(listeners):
+    with Publisher(config(listeners)) as publisher:
+        with pytest.raises(ValueError, match=r"1..131072 bytes .* had 131073"):
+            publisher.send(bytes(131_073), 1, 1)
+        assert publisher.send(b"x", 1, 1) == 1
