@@ -1,0 +1,300 @@
+"""Regions: what is refused, with which words, and who may write."""
+
+import errno
+import mmap
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from udpfast.errors import RegionError, WriterExistsError
+from udpfast.shm.region import Region, process_start
+
+SIZE = 8192
+HASH = 0x1234_5678_9ABC_DEF0
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "region"
+
+
+@pytest.fixture
+def region(path):
+    with Region.create(path, "TEST", SIZE, HASH) as region:
+        region.mark_ready()
+        yield region
+
+
+def overwrite(path, offset, data):
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(data)
+
+
+def test_region_created_can_be_attached_and_read(region, path):
+    region.view()[4096:4100] = b"data"
+    with Region.attach(path, "TEST", HASH) as seen:
+        assert seen.view()[4096:4100] == b"data"
+        assert (seen.size_bytes, seen.writable, seen.path) == (SIZE, False, path)
+        assert (seen.writer_pid, seen.created_ns) == (os.getpid(), region.created_ns)
+        assert seen.writer_alive()
+
+
+def test_region_header_has_its_literal_bytes(region, path):
+    header = path.read_bytes()[:72]
+    assert header[:16] == b"UDPFAST\0\x01\0\0\0TEST"
+    assert header[16:24] == HASH.to_bytes(8, "little")
+    assert header[24:32] == SIZE.to_bytes(8, "little")
+    assert header[32:40] == region.created_ns.to_bytes(8, "little")
+    assert header[40:48] == os.getpid().to_bytes(8, "little")
+    assert header[48:56] == process_start(os.getpid()).to_bytes(8, "little")
+    assert header[56:64] == (1).to_bytes(8, "little")
+    assert header[64:72] == bytes(8)
+
+
+def test_region_attached_is_mapped_read_only(region, path):
+    with Region.attach(path, "TEST", HASH) as seen, pytest.raises(TypeError):
+        seen.view()[4096:4100] = b"data"
+
+
+@pytest.mark.parametrize(
+    ("offset", "data", "message"),
+    [
+        (0, b"x", r"expected magic b'UDPFAST\\x00', found b'xDPFAST\\x00'"),
+        (8, b"\x02", "expected version 1, found 2"),
+        (12, b"REST", "expected kind b'TEST', found b'REST'"),
+        (16, b"\xf1", "expected layout hash '123456789abcdef0', found '123456789abcdef1'"),
+        (24, b"\x01", "expected size 8192, found 8193"),
+        (56, b"\x00", "expected ready 1, found 0"),
+    ],
+)
+def test_region_with_another_header_is_refused(region, path, offset, data, message):
+    overwrite(path, offset, data)
+    with pytest.raises(RegionError, match=message):
+        Region.attach(path, "TEST", HASH)
+
+
+def test_region_truncated_is_refused(region, path):
+    os.truncate(path, 4096)
+    with pytest.raises(RegionError, match="expected size 4096, found 8192"):
+        Region.attach(path, "TEST", HASH)
+    os.truncate(path, 100)
+    with pytest.raises(RegionError, match="expected at least 128 bytes, found 100"):
+        Region.attach(path, "TEST", HASH)
+
+
+def test_region_not_ready_yet_is_refused(path):
+    with (
+        Region.create(path, "TEST", SIZE, HASH),
+        pytest.raises(RegionError, match="expected ready 1, found 0"),
+    ):
+        Region.attach(path, "TEST", HASH)
+
+
+def test_region_behind_a_symbolic_link_is_refused(region, path, tmp_path):
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    for attempt in (
+        lambda: Region.attach(link, "TEST", HASH),
+        lambda: Region.reopen_for_write(link, "TEST", HASH),
+        lambda: Region.create(link, "TEST", SIZE, HASH, replace=True),
+    ):
+        with pytest.raises(RegionError, match="found a symbolic link"):
+            attempt()
+    with pytest.raises(FileExistsError):
+        Region.create(link, "TEST", SIZE, HASH)
+    assert link.is_symlink()
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_region_that_is_no_regular_file_is_refused(path, make):
+    make(path)
+    with pytest.raises(RegionError, match="expected a regular file"):
+        Region.attach(path, "TEST", HASH)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_region_that_others_may_write_is_refused(region, path, mode):
+    path.chmod(mode)
+    with pytest.raises(RegionError, match=f"only its owner may write, found mode {mode:04o}"):
+        Region.attach(path, "TEST", HASH)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a file away")
+def test_region_of_another_user_is_refused(region, path):
+    os.chown(path, 12345, -1)
+    with pytest.raises(RegionError, match=r"expected owner 0 \(or root\), found 12345"):
+        Region.attach(path, "TEST", HASH)
+    region.close()
+    with pytest.raises(RegionError, match="found 12345"):
+        Region.create(path, "TEST", SIZE, HASH, replace=True)
+    assert path.exists()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_region_mode_is_exact_whatever_the_umask(path, mode):
+    before = os.umask(0)
+    try:
+        with Region.create(path, "TEST", SIZE, HASH, mode=mode):
+            assert path.stat().st_mode & 0o7777 == mode
+    finally:
+        os.umask(before)
+
+
+def test_region_existing_is_not_created_again(region, path):
+    with pytest.raises(FileExistsError):
+        Region.create(path, "TEST", SIZE, HASH)
+
+
+def test_region_of_a_living_writer_is_neither_replaced_nor_reopened(region, path):
+    message = f"expected no writer, found process {os.getpid()}"
+    with pytest.raises(WriterExistsError, match=message):
+        Region.create(path, "TEST", SIZE, HASH, replace=True)
+    with pytest.raises(WriterExistsError, match=message):
+        Region.reopen_for_write(path, "TEST", HASH)
+    assert not region.replaced()
+
+
+def test_region_of_a_dead_writer_is_reopened_with_its_contents(region, path):
+    region.view()[4096:4100] = b"data"
+    region.close()
+    with Region.reopen_for_write(path, "TEST", HASH) as second:
+        assert second.view()[4096:4100] == b"data"
+        assert second.writable
+
+
+def test_region_lock_outlives_views_but_not_its_writer(region, path):
+    view = region.view()
+    region.close()
+    with Region.reopen_for_write(path, "TEST", HASH):
+        assert view[:7] == b"UDPFAST"
+
+
+def test_region_reopened_with_another_layout_is_refused_and_unlocked(region, path):
+    region.close()
+    with pytest.raises(RegionError, match="layout hash"):
+        Region.reopen_for_write(path, "TEST", 5)
+    Region.reopen_for_write(path, "TEST", HASH).close()
+
+
+def test_region_replaced_says_so_to_who_still_holds_it(region, path):
+    region.close()
+    old = Region.attach(path, "TEST", HASH)
+    assert not old.replaced()
+    with Region.create(path, "TEST", SIZE, HASH, replace=True):
+        assert old.replaced()
+    path.unlink()
+    assert old.replaced()
+
+
+def test_writer_killed_is_seen_as_dead_and_its_region_is_free(path):
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        child = Region.create(path, "TEST", SIZE, HASH)
+        child.mark_ready()
+        os.write(write_end, b"1")
+        signal.pause()
+    os.read(read_end, 1)
+    seen = Region.attach(path, "TEST", HASH)
+    assert seen.writer_pid == pid
+    assert seen.writer_alive()
+    with pytest.raises(WriterExistsError, match=f"found process {pid}"):
+        Region.reopen_for_write(path, "TEST", HASH)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    assert not seen.writer_alive()
+    with Region.reopen_for_write(path, "TEST", HASH):
+        assert seen.writer_pid == os.getpid()
+        assert seen.writer_alive()
+
+
+def test_writer_stopped_keeps_its_region(path):
+    """SIGSTOP is no death: nobody can take over what the stopped one would go on writing."""
+    pid = os.fork()
+    if pid == 0:
+        child = Region.create(path, "TEST", SIZE, HASH)
+        child.mark_ready()
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(0)
+    os.waitpid(pid, os.WUNTRACED)
+    try:
+        with pytest.raises(WriterExistsError, match=f"found process {pid}"):
+            Region.reopen_for_write(path, "TEST", HASH)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def test_region_larger_than_its_file_system_names_need_and_free_space(path, monkeypatch):
+    def refuse(fd, offset, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(OSError, match=r"reserve 8192 bytes \(\d+ free\).*No space left") as caught:
+        Region.create(path, "TEST", SIZE, HASH)
+    assert caught.value.errno == errno.ENOSPC
+    assert not path.exists()
+
+
+def test_region_in_dev_shm_beyond_its_size_is_refused_at_create():
+    free = os.statvfs("/dev/shm")
+    need = 2 * free.f_blocks * free.f_frsize
+    path = Path(f"/dev/shm/udpfast-test-{os.getpid()}")
+    with pytest.raises(OSError, match=f"reserve {need} bytes"):
+        Region.create(path, "TEST", need, HASH)
+    assert not path.exists()
+
+
+def test_region_memory_is_there_before_it_is_used(region, path):
+    status = path.stat()
+    assert status.st_blocks * 512 >= SIZE
+    assert status.st_size % mmap.PAGESIZE == 0
+
+
+def test_region_description_is_read_back(region, path):
+    region.describe({"lines": ["A", "é"]})
+    with Region.attach(path, "TEST", HASH) as seen:
+        assert seen.description() == {"lines": ["A", "é"]}
+    with pytest.raises(ValueError, match="description must fit 3968 bytes, has 40"):
+        region.describe({"x": "y" * 4000})
+
+
+@pytest.mark.parametrize(
+    ("size", "text", "message"),
+    [(5000, b"", "<= 3968 bytes, found 5000"), (3, b"{,}", "a JSON desc"), (2, b"[]", "a JSON ob")],
+)
+def test_region_description_damaged_is_refused(region, path, size, text, message):
+    overwrite(path, 64, size.to_bytes(8, "little"))
+    overwrite(path, 128, text)
+    with pytest.raises(RegionError, match=message):
+        region.description()
+
+
+def test_region_after_close_refuses_everything(region):
+    region.close()
+    region.close()
+    assert region.closed
+    for attempt in (region.view, region.mark_ready, region.writer_alive, region.description):
+        with pytest.raises(ValueError, match="is closed"):
+            attempt()
+
+
+@pytest.mark.parametrize("kind", ["", "ABC", "ABCDE"])
+def test_kind_of_another_length_is_refused(path, kind):
+    with pytest.raises(ValueError, match="kind must have 4 characters"):
+        Region.create(path, kind, SIZE, HASH)
+    assert not path.exists()
+
+
+def test_process_start_names_processes_for_good():
+    assert process_start(os.getpid()) > 0
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert process_start(pid) == 0  # a zombie is dead
+    os.waitpid(pid, 0)
+    assert process_start(pid) == 0

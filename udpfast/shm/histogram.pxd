@@ -1,0 +1,61 @@
+# Histogram: latencies from 1 ns to one hour with three significant digits, in shared memory.
+#
+# The buckets are those of HdrHistogram (1, 3_600_000_000_000, 3): values below 2048 have a slot
+# each; every further power of two has 1024 slots. Recording is one count-leading-zeros, one
+# shift and three plain stores; there is one writer, and tools read while it writes.
+
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.core.atomics cimport counter_add, load_relaxed, store_relaxed
+from udpfast.shm.region cimport Region
+
+cdef extern from *:
+    int count_leading_zeros "__builtin_clzll" (unsigned long long value) noexcept nogil
+
+cdef enum:
+    HISTOGRAM_SECONDS_MAX = 3600  # the largest value: one hour, in ns
+    HISTOGRAM_HALF_BITS = 10     # 2^10 slots per power of two: 3 significant digits
+    HISTOGRAM_HALF = 1024
+    HISTOGRAM_BUCKETS = 32       # 2048 * 2^31 > 3.6e12: powers of two that are told apart
+    HISTOGRAM_COUNTS = 33792     # (HISTOGRAM_BUCKETS + 1) * HISTOGRAM_HALF
+
+cdef struct Histogram:
+    int64_t total            # recorded values, clamped ones included
+    int64_t minimum          # exact; meaningless while total is 0
+    int64_t maximum          # exact
+    int64_t below            # values < 0: recorded as 0 (clocks that disagree)
+    int64_t above            # values > histogram_value_max(): recorded as that
+    int64_t reserved[11]     # counts begin at 128
+    int64_t counts[33792]
+
+cdef inline int64_t histogram_value_max() noexcept nogil:
+    return <int64_t>HISTOGRAM_SECONDS_MAX * 1_000_000_000
+
+cdef inline int64_t histogram_index(int64_t value) noexcept nogil:
+    cdef int bucket = 64 - (HISTOGRAM_HALF_BITS + 1) - count_leading_zeros(
+        <uint64_t>value | (2 * HISTOGRAM_HALF - 1))
+    return ((<int64_t>bucket) << HISTOGRAM_HALF_BITS) + (value >> bucket)
+
+cdef inline void histogram_record(Histogram* h, int64_t value) noexcept nogil:
+    if value < 0:
+        counter_add(&h.below, 1)
+        value = 0
+    elif value > histogram_value_max():
+        counter_add(&h.above, 1)
+        value = histogram_value_max()
+    if value < h.minimum or h.total == 0:
+        store_relaxed(<uint64_t*>&h.minimum, value)
+    if value > h.maximum:
+        store_relaxed(<uint64_t*>&h.maximum, value)
+    counter_add(&h.counts[histogram_index(value)], 1)
+    counter_add(&h.total, 1)
+
+cdef class LatencyHistogram:
+    cdef Histogram* histogram
+    cdef object _memory      # what keeps the pointer valid: an array, or a view of a region
+
+cdef class LatencyBlock:
+    cdef readonly Region region
+    cdef readonly tuple names
+    # NULL if there is none of this name; valid while the block is open.
+    cdef Histogram* pointer(self, str name) noexcept

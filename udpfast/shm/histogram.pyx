@@ -1,0 +1,221 @@
+"""Latency histograms: three significant digits from 1 ns to one hour, readable while written."""
+
+from pathlib import Path
+
+import numpy as np
+
+
+from udpfast.core.layout import layout_hash
+from udpfast.errors import RegionError
+from udpfast.shm.region cimport REGION_PAGE, Region
+
+__all__ = ["VALUE_MAX", "LatencyBlock", "LatencyHistogram"]
+
+#: The largest value that is recorded as it is, in ns.
+VALUE_MAX = histogram_value_max()
+
+_KIND = "HIST"
+_HISTOGRAM = np.dtype([
+    ("total", "<i8"), ("minimum", "<i8"), ("maximum", "<i8"), ("below", "<i8"), ("above", "<i8"),
+    ("reserved", "<i8", 11), ("counts", "<i8", HISTOGRAM_COUNTS),
+])
+_LAYOUT_HASH = layout_hash(_HISTOGRAM)
+
+if sizeof(Histogram) != _HISTOGRAM.itemsize or sizeof(Histogram) % 128 != 0:
+    raise ImportError(f"struct Histogram has {sizeof(Histogram)} bytes, "
+                      f"its dtype {_HISTOGRAM.itemsize}")
+
+
+cdef class LatencyHistogram:
+    """One histogram: in memory of its own, or (from a `LatencyBlock`) in shared memory."""
+
+    def __cinit__(self):
+        self._memory = np.zeros((), _HISTOGRAM)
+        self.histogram = <Histogram*><size_t>self._memory.ctypes.data
+
+    def record(self, value):
+        """Count one value, in ns; below 0 or above `VALUE_MAX` it is clamped, and counted so."""
+        if not self._memory.flags.writeable:
+            raise ValueError("the histogram is attached read-only")
+        histogram_record(self.histogram, value)
+
+    def percentile(self, percent):
+        """Return the value that `percent` percent of the recorded ones do not exceed.
+
+        It is the largest value of its slot, hence at most 0.1 % too high; 0 if nothing was
+        recorded. `percent` 0 gives the smallest value of the first slot that is not empty.
+        """
+        return self.percentiles([percent])[0]
+
+    def percentiles(self, percents):
+        """Return one value for each of `percents`, all of the same instant; see `percentile`."""
+        counts = self.counts()
+        sums = np.cumsum(counts)
+        total = int(counts.sum())
+        return [_value_at(sums, total, percent) for percent in percents]
+
+    def counts(self):
+        """Return a copy of the counts of all 33792 slots, int64."""
+        return self._memory["counts"].copy()
+
+    @staticmethod
+    def values():
+        """Return the smallest value of each slot, int64: the x axis of `counts`."""
+        slots = np.arange(HISTOGRAM_COUNTS, dtype=np.int64)
+        buckets = np.maximum((slots >> HISTOGRAM_HALF_BITS) - 1, 0)
+        return (slots - (buckets << HISTOGRAM_HALF_BITS)) << buckets
+
+    def merge(self, LatencyHistogram other):
+        """Add all that another histogram has counted."""
+        cdef Histogram* mine = self.histogram
+        cdef Histogram* theirs = other.histogram
+        if not self._memory.flags.writeable:
+            raise ValueError("the histogram is attached read-only")
+        if theirs.total == 0:
+            return
+        mine.minimum = min(mine.minimum, theirs.minimum) if mine.total else theirs.minimum
+        mine.maximum = max(mine.maximum, theirs.maximum)
+        mine.total += theirs.total
+        mine.below += theirs.below
+        mine.above += theirs.above
+        cdef int64_t i
+        for i in range(HISTOGRAM_COUNTS):
+            mine.counts[i] += theirs.counts[i]
+
+    @property
+    def total(self):
+        """Values recorded, clamped ones included."""
+        return self.histogram.total
+
+    @property
+    def minimum(self):
+        """The smallest value recorded, exactly; 0 if there is none."""
+        return self.histogram.minimum if self.histogram.total else 0
+
+    @property
+    def maximum(self):
+        """The largest value recorded, exactly; 0 if there is none."""
+        return self.histogram.maximum
+
+    @property
+    def below(self):
+        """Values below 0, recorded as 0."""
+        return self.histogram.below
+
+    @property
+    def above(self):
+        """Values above `VALUE_MAX`, recorded as `VALUE_MAX`."""
+        return self.histogram.above
+
+
+cdef class LatencyBlock:
+    """Named histograms of one instance, written by one owner, read by every tool.
+
+    Attributes
+    ----------
+    region : Region
+    names : tuple of str
+    """
+
+    @staticmethod
+    def create(path, names):
+        """Create a block of empty histograms, in place of a dead writer's.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, or of an instance's directory (then its file `latency`).
+        names : sequence of str
+            `kernel_to_loop`, for example: from where to where.
+
+        Raises
+        ------
+        WriterExistsError
+            A living process writes it.
+        """
+        cdef LatencyBlock block = LatencyBlock.__new__(LatencyBlock)
+        if len(set(names)) != len(names) or not names:
+            raise ValueError(f"names must be one or more different ones, were {names}")
+        block.names = tuple(names)
+        block.region = Region.create(_latency_path(path), _KIND, _size_bytes(len(names)),
+                                     _LAYOUT_HASH, replace=True)
+        block.region.describe({"names": list(names)})
+        block.region.mark_ready()
+        return block
+
+    @staticmethod
+    def attach(path):
+        """Attach to a block, read-only; its writer may be dead.
+
+        Raises
+        ------
+        RegionError
+            The file is no block of histograms, or of another layout.
+        """
+        cdef LatencyBlock block = LatencyBlock.__new__(LatencyBlock)
+        block.region = Region.attach(_latency_path(path), _KIND, _LAYOUT_HASH)
+        names = block.region.description().get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise RegionError(f"{block.region.path}: expected a list of names, found {names!r}")
+        if block.region.size_bytes != _size_bytes(len(names)):
+            raise RegionError(f"{block.region.path}: expected {_size_bytes(len(names))} bytes, "
+                              f"found {block.region.size_bytes}")
+        block.names = tuple(names)
+        return block
+
+    def __getitem__(self, name):
+        """Return one histogram; it stays valid when the block is closed.
+
+        Raises
+        ------
+        KeyError
+            There is none of this name.
+        """
+        if name not in self.names:
+            raise KeyError(name)
+        cdef LatencyHistogram found = LatencyHistogram.__new__(LatencyHistogram)
+        offset = _offset(self.names.index(name))
+        found._memory = np.frombuffer(self.region.view(), _HISTOGRAM, 1, offset).reshape(())
+        found.histogram = <Histogram*><size_t>found._memory.ctypes.data
+        return found
+
+    cdef Histogram* pointer(self, str name) noexcept:
+        if name not in self.names:
+            return NULL
+        return <Histogram*>(self.region.pointer + <size_t>_offset(self.names.index(name)))
+
+    def close(self):
+        """Let go of the block; the file stays for those who want to know how it ended."""
+        self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+def _value_at(sums, total, percent):
+    if not 0 <= percent <= 100:
+        raise ValueError(f"percent must be 0 to 100, was {percent}")
+    if total == 0:
+        return 0
+    # The rounding is HdrHistogram's, so that its tools and ours agree on the same counts.
+    wanted = max(int(percent * total / 100 + 0.5), 1)
+    slot = int(np.searchsorted(sums, wanted))
+    bucket = max((slot >> HISTOGRAM_HALF_BITS) - 1, 0)
+    lowest = (slot - (bucket << HISTOGRAM_HALF_BITS)) << bucket
+    return lowest + (1 << bucket) - 1 if percent > 0 else lowest
+
+
+def _latency_path(path):
+    path = Path(path)
+    return path / "latency" if path.is_dir() else path
+
+
+def _offset(index):
+    return REGION_PAGE + index * sizeof(Histogram)
+
+
+def _size_bytes(count):
+    return _offset(count)

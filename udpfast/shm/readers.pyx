@@ -1,0 +1,153 @@
+"""Who reads a ring: each reader keeps one small file, `readers/<pid>-<n>`, for tools to list."""
+
+import itertools
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport load_relaxed
+from udpfast.errors import RegionError
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.region cimport Region
+
+__all__ = ["ReaderInfo", "ReaderRegistration", "list_readers", "remove_dead_readers"]
+
+_KIND = "READ"
+_LAYOUT_HASH = 1  # of ReaderEntry: counts its changes
+
+
+class ReaderInfo(NamedTuple):
+    """What one reader said last; its lag is the ring's `tail_index` minus `index`."""
+
+    pid: int
+    name: str
+    position: int
+    index: int
+    lapped: int
+    polled_ns: int
+    alive: bool
+
+
+cdef class ReaderRegistration:
+    """A reader's own entry, from `create` until `close`, or until its process is gone.
+
+    Attributes
+    ----------
+    region : Region
+    name : str
+    """
+
+    @staticmethod
+    def create(directory, name):
+        """Register a reader in an instance's directory; entries of dead ones are removed.
+
+        Parameters
+        ----------
+        directory : str or path
+            Of the instance.
+        name : str
+            What to call it in lists; the first 64 bytes count.
+        """
+        cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
+        cdef bytes text = name.encode()[:READER_NAME_SIZE]
+        folder = Path(directory) / "readers"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        remove_dead_readers(directory)
+        for number in itertools.count():
+            try:
+                registration.region = Region.create(
+                    folder / f"{os.getpid()}-{number}", _KIND, sizeof(ReaderEntry), _LAYOUT_HASH)
+                break
+            except FileExistsError:
+                continue
+        registration.name = name
+        registration.entry = <ReaderEntry*>registration.region.pointer
+        memcpy(registration.entry.name, <const char*>text, len(text))
+        registration.region.mark_ready()
+        return registration
+
+    def report(self, RingCursor cursor, int64_t now_ns):
+        """Say how far the cursor is. From C: `reader_report`.
+
+        Parameters
+        ----------
+        cursor : RingCursor
+        now_ns : int
+            UNIX ns.
+        """
+        if self.region.pointer == NULL:
+            raise ValueError(f"registration {self.region.path} is closed")
+        reader_report(self.entry, &cursor.reader, now_ns)
+
+    def close(self):
+        """Remove the entry. Idempotent."""
+        if self.region.pointer != NULL:
+            self.region.path.unlink(missing_ok=True)
+            self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+def list_readers(directory):
+    """Return what the readers of an instance said last, dead ones included, by pid."""
+    readers = []
+    for path in _entries(directory):
+        try:
+            with Region.attach(path, _KIND, _LAYOUT_HASH) as region:
+                readers.append(_info(region))
+        except (FileNotFoundError, RegionError):
+            continue  # gone meanwhile, or not ready yet
+    return sorted(readers)
+
+
+def remove_dead_readers(directory):
+    """Remove the entries of processes that are gone; return how many."""
+    removed = 0
+    for path in _entries(directory):
+        try:
+            with Region.attach(path, _KIND, _LAYOUT_HASH) as region:
+                if region.writer_alive():
+                    continue
+        except FileNotFoundError:
+            continue
+        except RegionError:
+            # Killed before it was ready: its name still tells whose it was.
+            if _process_exists(path.name):
+                continue
+        path.unlink(missing_ok=True)
+        removed += 1
+    return removed
+
+
+def _entries(directory):
+    folder = Path(directory) / "readers"
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _process_exists(name):
+    pid = name.partition("-")[0]
+    return pid.isdecimal() and Path(f"/proc/{pid}").exists()
+
+
+cdef _info(Region region):
+    cdef ReaderEntry* entry = <ReaderEntry*>region.pointer
+    name = (<char*>entry.name)[:READER_NAME_SIZE].rstrip(b"\0").decode(errors="replace")
+    return ReaderInfo(
+        pid=region.writer_pid,
+        name=name,
+        position=load_relaxed(&entry.position),
+        index=load_relaxed(&entry.index),
+        lapped=load_relaxed(&entry.lapped),
+        polled_ns=<int64_t>load_relaxed(<const uint64_t*>&entry.polled_ns),
+        alive=region.writer_alive(),
+    )
+
+
+if sizeof(ReaderEntry) != 224:
+    raise ImportError(f"ReaderEntry has {sizeof(ReaderEntry)} bytes, not 224")
