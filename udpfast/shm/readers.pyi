@@ -1,13 +1,15 @@
 import os
+from dataclasses import dataclass
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.region import Region
 
 __all__ = ["ReaderInfo", "ReaderRegistration", "list_readers", "remove_dead_readers"]
 
-class ReaderInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReaderInfo:
     pid: int
     name: str
     position: int

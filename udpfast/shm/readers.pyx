@@ -2,8 +2,8 @@
 
 import itertools
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from libc.string cimport memcpy
 
@@ -18,7 +18,8 @@ _KIND = "READ"
 _LAYOUT_HASH = 1  # of ReaderEntry: counts its changes
 
 
-class ReaderInfo(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class ReaderInfo:
     """What one reader said last; its lag is the ring's `tail_index` minus `index`."""
 
     pid: int
@@ -103,7 +104,7 @@ def list_readers(directory):
                 readers.append(_info(region))
         except (FileNotFoundError, RegionError):
             continue  # gone meanwhile, or not ready yet
-    return sorted(readers)
+    return sorted(readers, key=lambda reader: (reader.pid, reader.name))
 
 
 def remove_dead_readers(directory):
