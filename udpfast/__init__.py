@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .client.batch import Batch
+    from .client.counters import counters
+    from .client.publisher import Publisher
     from .client.reader import Reader, ReadRecord
     from .core.layout import Kind, RecordFlag
     from .errors import (
@@ -27,6 +29,7 @@ __all__ = [
     "ConfigError",
     "FormatError",
     "Kind",
+    "Publisher",
     "ReadRecord",
     "Reader",
     "RecordFlag",
@@ -35,6 +38,7 @@ __all__ = [
     "UdpfastError",
     "WriterExistsError",
     "__version__",
+    "counters",
 ]
 
 _HOMES = {
@@ -42,6 +46,7 @@ _HOMES = {
     "ConfigError": "errors",
     "FormatError": "errors",
     "Kind": "core.layout",
+    "Publisher": "client.publisher",
     "ReadRecord": "client.reader",
     "Reader": "client.reader",
     "RecordFlag": "core.layout",
@@ -49,6 +54,7 @@ _HOMES = {
     "RingClosedError": "errors",
     "UdpfastError": "errors",
     "WriterExistsError": "errors",
+    "counters": "client.counters",
 }
 
 

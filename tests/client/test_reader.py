@@ -1,5 +1,6 @@
 """The reader against a ring that the test fills: order, laps, ends, options."""
 
+import os
 import threading
 from pathlib import Path
 from random import Random
@@ -12,6 +13,7 @@ from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 
 
@@ -255,6 +257,20 @@ def test_lag_counts_what_was_flushed_and_not_handed_out(instance: Instance) -> N
         assert reader.lag == 6
         next(reader)
         assert reader.lag == 5
+
+
+def test_registry_lists_the_reader_while_it_is_open(instance: Instance) -> None:
+    for _ in range(10):
+        instance.append(Kind.MESSAGE, b"x")
+    with Reader(instance.address, start="begin", name="mine") as reader:
+        with Reader(instance.address):
+            assert len(list_readers(instance.directory)) == 2
+        reader.poll(4)
+        reader.poll(4)
+        (entry,) = list_readers(instance.directory)
+        assert (entry.name, entry.pid, entry.alive) == ("mine", os.getpid(), True)
+        assert (entry.index, entry.lapped) == (4, 0)  # asked for more, once it had dealt with these
+    assert list_readers(instance.directory) == []
 
 
 @pytest.mark.parametrize(

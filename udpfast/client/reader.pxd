@@ -6,12 +6,14 @@ from udpfast.client.batch cimport BatchMemory
 from udpfast.client.record cimport NameCache
 from udpfast.core.idle cimport Idle
 from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.readers cimport ReaderRegistration
 
 cdef class Reader:
     cdef RingCursor _cursor
     cdef BatchMemory _memory
     cdef NameCache _names
     cdef object _names_region
+    cdef ReaderRegistration _registration  # for tools: they see our name and our lag
     cdef Idle _idle
     cdef int64_t _batch          # records that one poll may take
     cdef int64_t _next           # of the run in memory: the first record not handed out yet

@@ -6,13 +6,16 @@ from libc.errno cimport EPIPE
 
 from udpfast.client.batch cimport Batch, batch_of
 from udpfast.client.record cimport record_copy, record_lapped
-from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset, idle_step
 from udpfast.core.layout cimport KIND_RESTART
+from udpfast.shm.readers cimport reader_report
 from udpfast.shm.region cimport REGION_PAGE
 from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
 
+import contextlib
 import errno
+import sys
 import time
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
+from udpfast.shm.readers import ReaderRegistration
 from udpfast.shm.region import Region
 
 __all__ = ["ReadRecord", "Reader"]
@@ -65,6 +69,8 @@ cdef class Reader:
         ring's largest payload.
     timeout : float or None
         Seconds to wait until the ring exists; None: for ever.
+    name : str
+        What `udpfast stat` calls this reader; by default the name of the program.
 
     Raises
     ------
@@ -80,7 +86,7 @@ cdef class Reader:
 
     def __init__(
             self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
-            timeout=0.0):
+            timeout=0.0, name=""):
         if start not in ("tail", "begin"):
             raise ConfigError(f"start must be 'tail' or 'begin', was {start!r}")
         if not 1 <= batch <= 1 << 20:
@@ -92,7 +98,11 @@ cdef class Reader:
         self.directory, self._cursor = _attach(target, start, batch, buffer_bytes, timeout)
         self._memory = BatchMemory(
             self._cursor.headers, self._cursor.offsets, self._cursor.payloads)
-        self._attach_names()
+        self._names = NameCache()
+        with contextlib.suppress(RegionError):  # being made; if it is wrong, _fill says so
+            self._attach_names()
+        self._registration = ReaderRegistration.create(
+            self.directory, name or Path(sys.argv[0]).name or "python")
 
     def __iter__(self):
         """Iterate over the records; see `__next__`."""
@@ -169,6 +179,8 @@ cdef class Reader:
     @property
     def names(self) -> NameCache:
         """Names by id, as updates carry them: `reader.names[update.header["symbol_id"]]`."""
+        if self._names_region is None:
+            self._attach_names()
         return self._names
 
     @property
@@ -217,14 +229,14 @@ cdef class Reader:
         return f"<Reader {self.address} {state}>"
 
     def _attach_names(self):
-        # Again after a restart, if the new writer began a new table: its ids mean other names.
+        # Once there are records: a ring may be older than its names. And again after a restart, if
+        # the new writer began a new table: then its ids mean other names.
         if self._names_region is not None and not self._names_region.replaced():
             return
         try:
             region = Region.attach(
                 Path(self.directory) / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
-        except FileNotFoundError:  # a ring of messages without updates
-            self._names = NameCache()
+        except FileNotFoundError:
             return
         self._names_region = region
         self._names = NameCache(NameTable(region.view()[REGION_PAGE:]))
@@ -235,12 +247,15 @@ cdef class Reader:
         self._memory.polls += 1
         self._next = self._count = 0
         while not self._closed():
+            reader_report(self._registration.entry, &self._cursor.reader, clock_realtime_ns())
             self._waiting = True  # without a line between: another thread may close the reader
             with nogil:
                 count = self._wait(limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS))
             self._waiting = False
             if count > 0:
                 self._count = count
+                if self._names_region is None:
+                    self._attach_names()
                 return count
             if count == -EPIPE:
                 return CLOSED
@@ -284,6 +299,7 @@ cdef class Reader:
             raise ValueError(f"reader of {self.address} is closed")
 
     cdef _detach(self):
+        self._registration.close()
         self._cursor.close()
 
 

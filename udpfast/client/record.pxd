@@ -1,7 +1,7 @@
 # ReadRecord: one record, copied out of the ring, with names for its ids. The Reader makes one per
 # record of an iteration; loops that cannot afford an object per record use batches (batch.pxd).
 
-from libc.stdint cimport uint32_t, uint64_t, uint8_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Record
 

@@ -211,18 +211,16 @@ cdef class ReadRecord:
 
 
 cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:
+    # Both structs are packed: any alignment will do.
     cdef const char* payload = PyBytes_AS_STRING(record._bytes) + RECORD_SIZE
-    cdef uint32_t size = <uint32_t> (len(record._bytes) - RECORD_SIZE)
-    cdef UpdateHeader update
-    cdef ObjectState state
-    if record._record.kind >= KIND_BOOK and size >= sizeof(update):
-        memcpy(&update, payload, sizeof(update))
-        exchange_id[0] = update.exchange_id
-        symbol_id[0] = update.symbol_id
-    elif record._record.kind in (KIND_STALE, KIND_RECOVERED) and size >= sizeof(state):
-        memcpy(&state, payload, sizeof(state))
-        exchange_id[0] = state.exchange_id
-        symbol_id[0] = state.symbol_id
+    cdef uint32_t size = <uint32_t> record._record.length - RECORD_SIZE
+    cdef uint16_t kind = record._record.kind
+    if kind >= KIND_BOOK and size >= sizeof(UpdateHeader):
+        exchange_id[0] = (<const UpdateHeader*> payload).exchange_id
+        symbol_id[0] = (<const UpdateHeader*> payload).symbol_id
+    elif (kind == KIND_STALE or kind == KIND_RECOVERED) and size >= sizeof(ObjectState):
+        exchange_id[0] = (<const ObjectState*> payload).exchange_id
+        symbol_id[0] = (<const ObjectState*> payload).symbol_id
 
 
 cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names):

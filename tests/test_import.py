@@ -1,0 +1,48 @@
+"""Importing udpfast loads nothing: a process pays for what it uses."""
+
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+import udpfast
+from tests.shared import ROOT
+
+
+def loaded(statement: str) -> set[str]:
+    """Return the modules that a fresh interpreter has loaded after a statement."""
+    code = f"import sys\n{statement}\nprint(*sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+def test_import_of_udpfast_loads_no_numpy_and_no_submodule() -> None:
+    modules = loaded("import udpfast")
+    assert "numpy" not in modules
+    assert not [name for name in modules if name.startswith("udpfast.")]
+
+
+def test_import_of_the_reader_loads_no_sockets_no_configuration_no_feed() -> None:
+    modules = loaded("import udpfast; udpfast.Reader")
+    assert "udpfast.client.reader" in modules
+    for prefix in ("udpfast.net", "udpfast.feed", "udpfast.agents", "udpfast.config", "msgspec"):
+        assert not [name for name in modules if name.startswith(prefix)], prefix
+
+
+def test_public_names_are_all_there_and_listed() -> None:
+    assert set(udpfast.__all__) <= set(dir(udpfast))
+    for name in udpfast.__all__:
+        assert getattr(udpfast, name) is not None
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Rabbit'"):
+        udpfast.Rabbit  # noqa: B018
+
+
+def test_version_is_that_of_the_project() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert udpfast.__version__ == project["version"]

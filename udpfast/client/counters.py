@@ -1,0 +1,34 @@
+"""The counters of an instance, running or dead: the same numbers that every tool reads."""
+
+import os
+
+from udpfast.shm.counters import CounterBlock
+from udpfast.shm.instance import instance_directory
+
+__all__ = ["counters"]
+
+
+def counters(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+    """Return every counter of an instance by scope and name, as of now.
+
+    Parameters
+    ----------
+    instance : str or path
+        Its name, or the path of its directory.
+
+    Returns
+    -------
+    dict
+        Scopes are `feed`, `incremental`, `snapshot` and one per line (`incremental.A`); units and
+        meanings are in `docs/operating.md`. The writer goes on meanwhile: sums may differ by what
+        it did between two reads.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such instance.
+    RegionError
+        Its counters are of another version, or not safe to read.
+    """
+    with CounterBlock.attach(instance_directory(instance)) as block:
+        return block.read()
