@@ -10,8 +10,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BookChange", "Instrument", "MarketEvent", "MarketSource", "Quote", "Trade"]
+__all__ = ["BookChange", "Floats", "Instrument", "MarketEvent", "MarketSource", "Quote", "Trade"]
 
+#: A column of prices or quantities.
 Floats = npt.NDArray[np.float64]
 
 

@@ -9,6 +9,7 @@ __all__ = ["Publication"]
 @final
 class Publication:
     flush_at: int
+    message_size_max: int
     def __init__(
         self,
         session_id: int,

@@ -76,6 +76,7 @@ cdef class Publication:
     """
 
     flush_at = OUTBOX_FLUSH
+    message_size_max = MESSAGE_SIZE_MAX
 
     cdef Outbox outboxes[CHANNEL_COUNT]
     cdef tuple memory                # of the outboxes: (data, offsets, sizes) per channel
