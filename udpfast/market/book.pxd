@@ -1,0 +1,155 @@
+# A book of price levels, both sides: two sorted arrays, the best level at the end.
+#
+#   bids   99.8  99.9  100.0          <- appended and removed here: what happens near the top
+#   asks  100.3 100.2  100.1             moves a few levels only
+#
+# A level's key is its price (bids) or its price negated (asks), so both sides ascend towards the
+# best, and one code serves both. Negation is exact. Nothing here allocates: the owner sees to the
+# room (book_room) before it applies.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memmove
+
+from udpfast.core.check cimport unlikely
+from udpfast.market.updates cimport Book, Level
+
+cdef enum:
+    BOOK_MALFORMED = -1          # the counts say more than the payload holds
+    UPDATE_TYPE_SNAPSHOT = 1     # schema UpdateType
+    UPDATE_TYPE_STALE = 3
+
+cdef struct PriceLevel:
+    double key
+    double quantity
+
+cdef struct BookSide:
+    PriceLevel* levels
+    uint32_t count
+    uint32_t capacity
+    double sign                  # key = price * sign: 1 bids, -1 asks
+
+cdef struct PriceBook:
+    BookSide bids
+    BookSide asks
+    uint64_t removals_unknown    # removals of levels that were not there
+    uint64_t levels_refused      # NaN, or beyond the capacity
+    bint stale
+
+
+cdef inline uint32_t side_find(const BookSide* side, double key) noexcept nogil:
+    # The first level that is not worse than `key`. Steps of 1, 2, 4, ... down from the top, then
+    # by halves: most updates are near the top.
+    cdef uint32_t high = side.count, low = 0, step = 1, middle
+    while step <= high:
+        if side.levels[high - step].key < key:
+            low = high - step + 1
+            break
+        high -= step
+        step <<= 1
+    while low < high:
+        middle = (low + high) >> 1
+        if side.levels[middle].key < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef inline void side_set(
+        PriceBook* book, BookSide* side, double price, double quantity) noexcept nogil:
+    # Set, insert or (quantity 0) remove one level.
+    cdef double key = price * side.sign
+    cdef uint32_t at
+    cdef PriceLevel* level
+    if unlikely(key != key or quantity != quantity):
+        book.levels_refused += 1
+        return
+    at = side_find(side, key)
+    level = side.levels + at
+    if at < side.count and level.key == key:
+        if quantity != 0:
+            level.quantity = quantity
+            return
+        side.count -= 1
+        memmove(level, level + 1, (side.count - at) * sizeof(PriceLevel))
+    elif quantity == 0:
+        book.removals_unknown += 1
+    elif unlikely(side.count == side.capacity):
+        book.levels_refused += 1
+    else:
+        memmove(level + 1, level, (side.count - at) * sizeof(PriceLevel))
+        level.key = key
+        level.quantity = quantity
+        side.count += 1
+
+
+cdef inline bint side_fill(
+        BookSide* side, const Level* rows, uint32_t count) noexcept nogil:
+    # Take a whole side at once if its rows go strictly from best to worst, as snapshots do.
+    cdef uint32_t i
+    cdef double key
+    if count > side.capacity:
+        return False
+    for i in range(count):
+        key = rows[count - 1 - i].price * side.sign
+        if not (i == 0 or key > side.levels[i - 1].key):
+            return False
+        if key != key or not (rows[count - 1 - i].quantity != 0):
+            return False
+        side.levels[i].key = key
+        side.levels[i].quantity = rows[count - 1 - i].quantity
+    side.count = count
+    return True
+
+
+cdef inline void side_apply(
+        PriceBook* book, BookSide* side, const Level* rows, uint32_t count,
+        bint snapshot) noexcept nogil:
+    cdef uint32_t i
+    if snapshot:
+        side.count = 0
+        if side_fill(side, rows, count):
+            return
+    for i in range(count):
+        side_set(book, side, rows[i].price, rows[i].quantity)
+
+
+cdef inline int64_t book_room(const uint8_t* payload, uint64_t size) noexcept nogil:
+    # Levels that this payload may add to a side at most; BOOK_MALFORMED if it is too short.
+    cdef const Book* update = <const Book*> payload
+    if size < sizeof(Book):
+        return BOOK_MALFORMED
+    if size < sizeof(Book) + (<uint64_t> update.bid_count + update.ask_count) * sizeof(Level):
+        return BOOK_MALFORMED
+    return max(update.bid_count, update.ask_count)
+
+
+cdef inline void book_apply(
+        PriceBook* book, const uint8_t* payload, bint snapshot) noexcept nogil:
+    # Apply a BOOK payload that book_room accepted. A snapshot replaces both sides, an absent
+    # one by nothing; in an update an absent side has no rows, so it does not change.
+    cdef const Book* update = <const Book*> payload
+    cdef const Level* rows = <const Level*> (payload + sizeof(Book))
+    snapshot = snapshot or update.header.update_type == UPDATE_TYPE_SNAPSHOT
+    side_apply(book, &book.bids, rows, update.bid_count, snapshot)
+    side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
+    if snapshot:
+        book.stale = False
+    elif update.header.update_type == UPDATE_TYPE_STALE:
+        book.stale = True
+
+
+cdef inline double side_price(const BookSide* side, uint32_t rank) noexcept nogil:
+    # 0 is the best; rank < count.
+    return side.levels[side.count - 1 - rank].key * side.sign
+
+
+cdef inline double side_quantity(const BookSide* side, uint32_t rank) noexcept nogil:
+    return side.levels[side.count - 1 - rank].quantity
+
+
+cdef class OrderBook:
+    cdef PriceBook book          # for nogil callers: book_apply(&order_book.book, ...)
+    cdef readonly uint32_t levels_max
+    cdef object _levels(self, const BookSide* side, object count)
+    cdef int _reserve(self, BookSide* side, uint64_t more) except -1

@@ -1,0 +1,179 @@
+"""The order book of price levels that a strategy keeps from `Kind.BOOK` records."""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
+from libc.math cimport NAN
+
+from udpfast.core.layout cimport KIND_BOOK, RECORD_SNAPSHOT
+
+import numpy as np
+
+from udpfast.errors import FormatError
+
+__all__ = ["OrderBook"]
+
+cdef object _empty = np.empty
+
+
+@cython.final
+cdef class OrderBook:
+    """Bids and asks by price, kept current by the records of one instrument.
+
+    Not thread-safe; one strategy owns it.
+
+    Parameters
+    ----------
+    levels_max : int
+        Levels per side. What lies beyond is refused and counted in `levels_refused`.
+    """
+
+    def __cinit__(self, *, levels_max: int = 1 << 20):
+        if not 0 < levels_max <= 1 << 28:
+            raise ValueError(f"levels_max must be 1 to {1 << 28}, was {levels_max}")
+        self.levels_max = levels_max
+        self.book.bids.sign = 1
+        self.book.asks.sign = -1
+        self._reserve(&self.book.bids, min(levels_max, 64))
+        self._reserve(&self.book.asks, min(levels_max, 64))
+
+    def __dealloc__(self):
+        PyMem_RawFree(self.book.bids.levels)
+        PyMem_RawFree(self.book.asks.levels)
+
+    cdef int _reserve(self, BookSide* side, uint64_t more) except -1:
+        # Room for so many more levels, at most levels_max; doubling keeps copies rare.
+        cdef uint64_t wanted = min(<uint64_t> self.levels_max, side.count + more)
+        cdef void* memory
+        if wanted <= side.capacity:
+            return 0
+        wanted = min(<uint64_t> self.levels_max, max(wanted, 2 * <uint64_t> side.capacity))
+        memory = PyMem_RawRealloc(side.levels, wanted * sizeof(PriceLevel))
+        if memory == NULL:
+            raise MemoryError
+        side.levels = <PriceLevel*> memory
+        side.capacity = <uint32_t> wanted
+        return 0
+
+    def apply(self, update, *, snapshot: bool = False) -> None:
+        """Apply a book update: the payload of a `Kind.BOOK` record, or such a record.
+
+        A level of quantity 0 is removed, an absent side does not change. A snapshot (the
+        update's own type, the record's flag, or `snapshot`) replaces both sides and makes the
+        book live; an update of type stale marks it stale.
+
+        Parameters
+        ----------
+        update : bytes-like, or a record with `kind`, `flags` and `payload`
+        snapshot : bool
+            Replace both sides whatever the update says of itself.
+
+        Raises
+        ------
+        FormatError
+            The record is no `Kind.BOOK`, or the payload is shorter than its counts say.
+        """
+        cdef Py_buffer view
+        cdef int64_t room
+        payload = getattr(update, "payload", None)
+        if payload is None:
+            payload = update
+        else:
+            if update.kind != KIND_BOOK:
+                raise FormatError(f"a book applies records of kind BOOK, was {update.kind!r}")
+            snapshot = snapshot or update.flags & RECORD_SNAPSHOT
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            room = book_room(<const uint8_t*> view.buf, view.len)
+            if room < 0:
+                raise FormatError(f"a book update of {view.len} bytes is shorter than it says")
+            self._reserve(&self.book.bids, room)
+            self._reserve(&self.book.asks, room)
+            book_apply(&self.book, <const uint8_t*> view.buf, snapshot)
+        finally:
+            PyBuffer_Release(&view)
+
+    cdef object _levels(self, const BookSide* side, object count):
+        cdef uint32_t wanted = side.count, i
+        cdef Py_buffer view
+        cdef double* out
+        if count is not None:
+            wanted = min(wanted, <uint32_t> max(0, min(count, self.levels_max)))
+        levels = _empty((wanted, 2))
+        # Its bytes by the buffer protocol: half the price of a typed memoryview.
+        PyObject_GetBuffer(levels, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        out = <double*> view.buf
+        for i in range(wanted):
+            out[2 * i] = side_price(side, i)
+            out[2 * i + 1] = side_quantity(side, i)
+        PyBuffer_Release(&view)
+        return levels
+
+    def bids(self, count: int | None = None) -> np.ndarray:
+        """Return the best bids.
+
+        Parameters
+        ----------
+        count : int, optional
+            At most so many levels; default all.
+
+        Returns
+        -------
+        numpy.ndarray
+            shape (n, 2), float64: price, quantity; the best first. A copy.
+        """
+        return self._levels(&self.book.bids, count)
+
+    def asks(self, count: int | None = None) -> np.ndarray:
+        """Return the best asks; as `bids`."""
+        return self._levels(&self.book.asks, count)
+
+    def best(self) -> tuple[float, float, float, float]:
+        """Return bid price, bid quantity, ask price, ask quantity; NaN, 0 for an empty side."""
+        cdef const BookSide* bids = &self.book.bids
+        cdef const BookSide* asks = &self.book.asks
+        return (
+            side_price(bids, 0) if bids.count else NAN,
+            side_quantity(bids, 0) if bids.count else 0,
+            side_price(asks, 0) if asks.count else NAN,
+            side_quantity(asks, 0) if asks.count else 0)
+
+    @property
+    def levels(self) -> tuple[int, int]:
+        """The number of bid and of ask levels."""
+        return self.book.bids.count, self.book.asks.count
+
+    @property
+    def crossed(self) -> bool:
+        """Whether the best bid is not below the best ask."""
+        return (self.book.bids.count > 0 and self.book.asks.count > 0
+                and side_price(&self.book.bids, 0) >= side_price(&self.book.asks, 0))
+
+    @property
+    def stale(self) -> bool:
+        """Whether the book must not be trusted: an update of it was lost."""
+        return self.book.stale
+
+    @property
+    def removals_unknown(self) -> int:
+        """Removals of levels that were not there."""
+        return self.book.removals_unknown
+
+    @property
+    def levels_refused(self) -> int:
+        """Levels refused: a price or quantity that is no number, or more than `levels_max`."""
+        return self.book.levels_refused
+
+    def mark_stale(self) -> None:
+        """Say that the book must not be trusted (`Kind.STALE`, `Kind.GAP`); keeps its levels."""
+        self.book.stale = True
+
+    def mark_live(self) -> None:
+        """Say that the book is sound again (`Kind.RECOVERED`)."""
+        self.book.stale = False
+
+    def clear(self) -> None:
+        """Forget all levels (`Kind.SESSION`, `Kind.RESTART`); keeps the room and the counts."""
+        self.book.bids.count = 0
+        self.book.asks.count = 0
+        self.book.stale = False
