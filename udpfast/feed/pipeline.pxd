@@ -275,6 +275,8 @@ cdef inline int pipeline_place(
     if line.suspicion != SUSPICION_NONE and line.suspicion != SUSPICION_RESTART:
         line_trust(line)                 # the session at hand speaks on this line: no other does
     if unlikely(not w.started):
+        if pipeline_is_straggler(p, w, frame, now_ns):
+            return VERDICT_SESSION_RETIRED
         window_start(w, frame.seqno, now_ns)
     hash = pipeline_hash(w, d)
     at = window_unwrap(w, frame.seqno)
@@ -391,7 +393,9 @@ cdef inline void pipeline_begin(
         discarded += w.pending
         counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
         w.previous_next = <uint32_t>w.next
-        w.previous_until_ns = now_ns + p.book.grace_ns if reason == SESSION_SAME_ID else INT64_MIN
+        w.previous_until_ns = INT64_MIN
+        if reason == SESSION_SAME_ID and w.started:
+            w.previous_until_ns = now_ns + p.book.grace_ns
         window_reset(w)
     control = control_push(&p.controls)
     if control != NULL:
@@ -451,6 +455,17 @@ cdef inline bint pipeline_is_previous(
     return now_ns < w.previous_until_ns and -w.size <= ahead <= w.size
 
 
+cdef inline bint pipeline_is_straggler(
+    const Pipeline* p, const Window* w, const Frame* frame, int64_t now_ns,
+) noexcept nogil:
+    # Right after a restart with the same id, a snapshot near the old numbers may be of the old
+    # numbering: it must not set the new one's base.
+    return (
+        now_ns - p.window[CHANNEL_INCREMENTAL].begun_ns < RETIRED_QUIET_NS
+        and pipeline_is_previous(w, frame, now_ns)
+    )
+
+
 cdef inline bint pipeline_is_quiet(const Window* w, int64_t now_ns) noexcept nogil:
     # Has the numbering at hand stopped? Measured against its own pace: see RESTART_QUIET_*.
     cdef int64_t steps = w.next - w.base
@@ -465,34 +480,24 @@ cdef inline void pipeline_suspect_restart(
     int64_t now_ns,
 ) noexcept nogil:
     # A datagram that goes backwards on its own line: a replay, or a restart with the same id?
-    # The snapshot channel never begins a session. Only its own numbering starts anew, and only
-    # behind a restart on the incremental channel, where a straggler may have set its base.
+    # The snapshot channel never begins a session; it starts anew with the incremental one.
     cdef uint32_t totals[8]      # LINES_MAX
-    cdef uint32_t first, oldest, i
+    cdef uint32_t first, i
     cdef uint32_t count = line_suspect_restart(line, frame, known)
     w.suspects = 1
-    if count == 0:
+    if count == 0 or w.channel == CHANNEL_SNAPSHOT:
         return
     line_hold(line, d)
     if count < p.restart_datagrams or not pipeline_is_quiet(w, now_ns):
         return
-    if w.channel == CHANNEL_SNAPSHOT and not p.book.restarted:
-        return
     # Other lines may hold earlier datagrams of the same run: begin with the earliest.
-    oldest = pipeline_first_held(p, line, frame.seqno, w.size)
-    first = oldest
+    first = pipeline_first_held(p, line, frame.seqno, w.size)
     for i in range(w.lines):
         totals[i] = 0
         if w.line[i].suspicion == SUSPICION_RESTART:
             totals[i] = w.line[i].held_total
             first = pipeline_first_held(p, &w.line[i], first, w.size)
-    if w.channel == CHANNEL_INCREMENTAL:
-        pipeline_begin(p, frame.session_id, SESSION_SAME_ID, first, now_ns)
-    else:
-        counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
-        counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
-        window_reset(w)
-        window_start(w, first, now_ns)
+    pipeline_begin(p, frame.session_id, SESSION_SAME_ID, first, now_ns)
     pipeline_replay(p, w, totals, now_ns)
 
 

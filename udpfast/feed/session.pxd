@@ -14,7 +14,6 @@ cdef struct RetiredSession:
 cdef struct SessionBook:
     bint begun
     uint16_t session_id          # the one that is believed, if begun
-    bint restarted               # it began by a restart with the same id
     uint32_t retired_next
     int64_t grace_ns
     RetiredSession retired[64]   # SESSIONS_RETIRED_MAX; the oldest is overwritten
@@ -36,8 +35,7 @@ cdef inline void session_begin(
     # Believe this one and retire the one before, unless it kept the id.
     cdef RetiredSession* retired
     cdef int i
-    book.restarted = book.begun and book.session_id == session_id
-    if book.begun and not book.restarted:
+    if book.begun and book.session_id != session_id:
         retired = &book.retired[book.retired_next % SESSIONS_RETIRED_MAX]
         retired.session_id = book.session_id
         retired.until_ns = now_ns + book.grace_ns

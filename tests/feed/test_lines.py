@@ -1,0 +1,153 @@
+"""Redundant lines: complementary loss, a dead line, disagreement, and the race between them."""
+
+import random
+
+import numpy as np
+import pytest
+
+from tests.feed.drive import Driver, datagram, fragments, message_bytes
+from udpfast.core.layout import DISAGREEMENT, Kind
+
+
+@pytest.mark.parametrize("losses", [(0.01, 0.01), (0.1, 0.01), (0.3, 0.3)])
+@pytest.mark.parametrize("skew_us", [0, 2_500, 5_000, 50_000])
+@pytest.mark.parametrize("wait_ms", [5, 60])
+def test_lines_with_complementary_loss_miss_what_both_lost(
+    losses: tuple[float, float], skew_us: int, wait_ms: int
+) -> None:
+    rng = random.Random(f"{losses} {skew_us}")
+    count, step_ns = 12_000, 20_000  # 50 k/s
+    lost = [{i for i in range(1, count - 1) if rng.random() < loss} for loss in losses]
+    arrivals = [
+        (i * step_ns + line * skew_us * 1_000 + 1, line, i)
+        for line in range(2)
+        for i in range(count)
+        if i not in lost[line]
+    ]
+    driver = Driver(lost_packet_wait_ns=wait_ms * 1_000_000)
+    for t, line, i in sorted(arrivals):
+        driver.send(datagram(i), line, at_ns=t)
+    driver.finish()
+    both = lost[0] & lost[1]
+    missed = set(range(count)) - set(driver.seqnos())
+    if skew_us < wait_ms * 1_000:
+        assert missed == both
+        assert driver.line(0)["losses"] == len(lost[0] - both)
+        assert driver.line(1)["losses"] == len(lost[1] - both)
+    else:  # the wait is shorter than the skew
+        assert both <= missed <= lost[0]
+    verdicts = driver.line(0), driver.line(1)
+    for line, scope in enumerate(verdicts):
+        assert scope["wins"] + scope["ties_lost"] + scope["late"] == count - len(lost[line])
+        assert scope["wins"] == scope["delivered"] + scope["held"]
+
+
+def test_lines_with_one_dead_and_back_lose_nothing() -> None:
+    driver = Driver(lines_incremental=3)
+    for i in range(30_000):  # 10 k/s; line 0 is dead in every second second
+        t = i * 100_000
+        if (i // 10_000) % 2 == 0:
+            driver.send(datagram(i), 0, at_ns=t)
+        driver.send(datagram(i), 1, at_ns=t + 2_000)
+        if i > 25_000:
+            driver.send(datagram(i), 2, at_ns=t + 3_000)
+    driver.finish()
+    assert driver.gaps() == []
+    assert driver.seqnos() == list(range(30_000))
+    assert driver.line(0)["losses"] == 10_000
+    assert driver.line(2)["losses"] == 25_001
+
+
+def test_lines_with_one_dead_do_not_block_the_interval() -> None:
+    driver = Driver(out_of_order_max_interval=16, lost_packet_wait_ns=1 << 50)
+    driver.send(datagram(0), 0, at_ns=0)
+    driver.send(datagram(0), 1, at_ns=0)
+    for i in range(2, 40):
+        driver.send(datagram(i), 0, at_ns=1_000_000 + i)
+    assert driver.gaps() == []
+    driver.send(datagram(40), 0, at_ns=100_000_001)
+    assert driver.gaps() == [(1, 1)]
+    driver.finish()
+
+
+def test_lines_with_interval_met_by_both_keep_open_what_one_may_still_bring() -> None:
+    driver = Driver(out_of_order_max_interval=4, lost_packet_wait_ns=1 << 50)
+    driver.send(datagram(0), 0)
+    for i in (2, 3, 4, 5, 6, 8, 9, 10):
+        driver.send(datagram(i), 0)
+    for i in (2, 3, 4, 5):
+        driver.send(datagram(i), 1)
+    assert driver.gaps() == [(1, 1)]
+    driver.send(datagram(7), 1)
+    driver.finish()
+    assert driver.gaps() == [(1, 1)]
+    assert driver.seqnos() == [0, *range(2, 11)]
+
+
+@pytest.mark.parametrize("where", ["delivered", "held", "fragment", "fragment delivered"])
+def test_lines_that_disagree_deliver_the_first_and_say_so(where: str) -> None:
+    driver = Driver()
+    driver.send(datagram(0), 0)
+    seqno = 1 if "delivered" in where else 2
+    parts = fragments(seqno, 3, 40) if "fragment" in where else [datagram(seqno, b"A" * 300)]
+    for part in parts:
+        driver.send(part, 0)
+    other = parts[-1][:-20] + b"x" + parts[-1][-19:]
+    for part in [*parts[:-1], other, other]:
+        assert driver.send(part, 1) == "duplicate"
+    driver.send(datagram(1), 0)
+    (event,) = [m for m in driver.out if m.kind is Kind.DISAGREEMENT]
+    said = np.frombuffer(event.payload, DISAGREEMENT)[0]
+    assert (said["seqno"], said["fragment"]) == (seqno, len(parts) - 1)
+    assert (said["line_first"], said["line_other"]) == (0, 1)
+    assert said["hash_first"] != said["hash_other"]
+    assert driver.line(1)["disagreements"] == driver.channel()["disagreements"] == 1
+    whole = message_bytes(seqno, 3, 40) if "fragment" in where else b"A" * 300
+    assert next(m.payload for m in driver.messages() if m.seqno == seqno) == whole
+    driver.finish()
+
+
+def test_lines_that_differ_in_any_single_bit_disagree() -> None:
+    rng = random.Random(6)
+    driver = Driver()
+    for seqno in range(2_000):
+        data = datagram(seqno, rng.randbytes(rng.choice([1, 7, 8, 16, 31, 64, 100, 512])))
+        driver.send(data, 0)
+        other = bytearray(data)
+        bit = rng.randrange(96, 8 * len(data))  # behind the seqno
+        other[bit // 8] ^= 1 << (bit % 8)
+        driver.send(bytes(other), 1)
+    assert driver.line(1)["disagreements"] == 2_000
+    driver.finish()
+
+
+def test_lines_in_a_race_are_counted_exactly() -> None:
+    rng = random.Random(7)
+    driver = Driver(lines_incremental=2)
+    wins, lead_ns, now_ns = [0, 0], [0, 0], 0
+    for seqno in range(5_000):
+        winner, lead = rng.randrange(2), rng.randrange(1, 5_000)
+        for data in fragments(seqno, rng.choice([1, 1, 1, 4])):
+            now_ns += 10_000
+            driver.send(data, winner, at_ns=now_ns)
+            driver.send(data, 1 - winner, at_ns=now_ns + lead)
+            wins[winner] += 1
+            lead_ns[winner] += lead
+    driver.finish()
+    for line in range(2):
+        scope = driver.line(line)
+        assert scope["wins"] == scope["leads"] == wins[line]
+        assert scope["lead_ns"] == lead_ns[line]
+        assert scope["ties_lost"] == wins[1 - line]
+        assert scope["losses"] == 0
+
+
+def test_lines_complete_a_message_together() -> None:
+    driver = Driver()
+    driver.send(datagram(0))
+    parts = fragments(1, 4)
+    for i, part in enumerate(parts):
+        driver.send(part, i % 2, at_ns=10_000 + i)
+    message = driver.messages()[-1]
+    assert (message.line, message.received_ns, message.fragments) == (1, 10_000, 4)
+    driver.finish()
