@@ -1,0 +1,5 @@
+"""`python -m udpfast.testing.conformance DIR`."""
+
+from udpfast.testing.conformance import main
+
+raise SystemExit(main())
