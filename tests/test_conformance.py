@@ -141,7 +141,8 @@ def test_wrong_capture_expectations_fail_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "roq_udp_clean.pcap.gz").symlink_to(folder / "roq_udp_clean.pcap.gz")
     lines = gzip.decompress((folder / "messages.jsonl.gz").read_bytes()).decode().splitlines()
     for channel in ("incremental", "snapshot"):
-        index = [number for number, line in enumerate(lines) if f'"channel": "{channel}"' in line][100]
+        index = [number for number, line in enumerate(lines)
+                 if f'"channel": "{channel}"' in line][100]
         lines[index] = lines[index].replace('"length": ', '"length": 1')
     (tmp_path / "messages.jsonl").write_text("\n".join(lines) + "\n")
     del document["rough"]

@@ -72,7 +72,7 @@ def interface(order: str = "<", link_type: int = 1, resolution: int | None = Non
     return block(1, struct.pack(order + "HHI", link_type, 0, snap) + options + bytes(4), order)
 
 
-def packet(frame: bytes, ticks: int, order: str = "<", number: int = 0) -> bytes:
+def enhanced(frame: bytes, ticks: int, order: str = "<", number: int = 0) -> bytes:
     return block(6, struct.pack(order + "IIIII", number, ticks >> 32, ticks & 0xFFFFFFFF,
                                 len(frame), len(frame)) + frame, order)
 
@@ -121,7 +121,8 @@ def test_pcap_both_byte_orders_and_resolutions(
 ])
 def test_pcapng_time_resolutions(
         tmp_path: Path, order: str, resolution: int | None, ticks: int, expected: int) -> None:
-    content = section(order) + interface(order, resolution=resolution) + packet(FRAME, ticks, order)
+    content = section(order) + interface(order, resolution=resolution)
+    content += enhanced(FRAME, ticks, order)
     assert read(tmp_path, content)[0] == [EXPECTED._replace(timestamp_ns=expected)]
 
 
@@ -129,17 +130,17 @@ def test_pcapng_offset_sections_interfaces_and_other_blocks(tmp_path: Path) -> N
     raw = ipv4(udp(b"payload"))
     content = (
         section() + block(5, bytes(12)) + interface(resolution=9, offset_s=100)
-        + interface(link_type=101, resolution=9) + packet(FRAME, STAMP)
-        + packet(raw, STAMP, number=1)
+        + interface(link_type=101, resolution=9) + enhanced(FRAME, STAMP)
+        + enhanced(raw, STAMP, number=1)
         + section(">") + block(4, bytes(8), ">") + interface(">", link_type=228, resolution=9)
-        + packet(raw, STAMP, ">"))
+        + enhanced(raw, STAMP, ">"))
     datagrams, reader = read(tmp_path, content)
     assert datagrams == [
         EXPECTED._replace(timestamp_ns=STAMP + 100 * 10**9), EXPECTED, EXPECTED]
     assert reader.counts["blocks_skipped"] == 7
 
 
-def test_pcapng_simple_packets_have_no_time_and_obey_the_snap_length(tmp_path: Path) -> None:
+def test_pcapng_simple_blocks_have_no_time_and_obey_the_snap_length(tmp_path: Path) -> None:
     simple = block(3, struct.pack("<I", len(FRAME)) + FRAME)
     cut = block(3, struct.pack("<I", len(FRAME)) + FRAME[:40])
     assert read(tmp_path, section() + interface() + simple)[0] == [
@@ -230,7 +231,7 @@ def test_empty_payload_is_a_datagram(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("head", "record"), [
     (pcap([]), pcap([(STAMP, FRAME)])[24:]),
-    (section() + interface(), packet(FRAME, 1)),
+    (section() + interface(), enhanced(FRAME, 1)),
 ])
 def test_file_cut_anywhere_gives_what_came_before_and_says_so(
         tmp_path: Path, head: bytes, record: bytes) -> None:
@@ -264,15 +265,16 @@ def test_other_files_are_refused_with_what_was_found(
 
 @pytest.mark.parametrize(("content", "text"), [
     (pcap([(STAMP, FRAME)]) + struct.pack("<IIII", 1, 1, 1 << 30, 60), "claims more than 4 MiB"),
-    (section() + interface() + packet(FRAME, 1) + packet(FRAME, 1, number=1), "not described"),
-    (section() + interface() + packet(FRAME, 1) + block(6, bytes(8)), "too short"),
-    (section() + interface() + packet(FRAME, 1)
+    (section() + interface() + enhanced(FRAME, 1) + enhanced(FRAME, 1, number=1), "not described"),
+    (section() + interface() + enhanced(FRAME, 1) + block(6, bytes(8)), "too short"),
+    (section() + interface() + enhanced(FRAME, 1)
      + block(6, struct.pack("<IIIII", 0, 0, 0, 99, 99)), "more bytes than it has"),
-    (section() + interface() + packet(FRAME, 1) + struct.pack("<III", 6, 13, 0), "multiple of 4"),
-    (section() + interface() + packet(FRAME, 1) + struct.pack("<III", 9, 1 << 30, 0), "4 MiB"),
-    (section() + interface() + packet(FRAME, 1) + struct.pack("<IIII", 9, 16, 0, 12), "differ"),
-    (section() + interface() + packet(FRAME, 1) + block(1, bytes(4)), "interface block"),
-    (section() + interface() + packet(FRAME, 1) + struct.pack("<III", 0x0A0D0D0A, 28, 0), "magic"),
+    (section() + interface() + enhanced(FRAME, 1) + struct.pack("<III", 6, 13, 0), "multiple of 4"),
+    (section() + interface() + enhanced(FRAME, 1) + struct.pack("<III", 9, 1 << 30, 0), "4 MiB"),
+    (section() + interface() + enhanced(FRAME, 1) + struct.pack("<IIII", 9, 16, 0, 12), "differ"),
+    (section() + interface() + enhanced(FRAME, 1) + block(1, bytes(4)), "interface block"),
+    (section() + interface() + enhanced(FRAME, 1)
+     + struct.pack("<III", 0x0A0D0D0A, 28, 0), "magic"),
 ])
 def test_damage_ends_the_reading_and_names_the_place(
         tmp_path: Path, content: bytes, text: str) -> None:
@@ -353,9 +355,9 @@ def test_captures_of_the_protocol_hold_the_datagrams_of_each_port() -> None:
 SEEDS = [
     pcap([(STAMP, FRAME), (STAMP, ethernet(ipv6(udp(b"x" * 40)), 0x86DD, tags=(0x8100,)))] * 3),
     pcap([(STAMP, ipv4(udp(b"y" * 9)))] * 5, 101, ">", nanoseconds=True),
-    section() + interface(resolution=9, offset_s=5) + packet(FRAME, STAMP) * 3
+    section() + interface(resolution=9, offset_s=5) + enhanced(FRAME, STAMP) * 3
     + block(3, struct.pack("<I", len(FRAME)) + FRAME) + section(">") + interface(">")
-    + packet(FRAME, STAMP, ">"),
+    + enhanced(FRAME, STAMP, ">"),
 ]
 
 

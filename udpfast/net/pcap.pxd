@@ -27,7 +27,7 @@ cdef struct CaptureFrame:
     LinkFrame link
     int64_t timestamp_ns         # UNIX ns; 0 = the file has none
 
-cdef struct CapturedPacket:      # 64 bytes; the numpy dtype CAPTURED names the same fields
+cdef struct CaptureEntry:      # 64 bytes; the numpy dtype CAPTURED names the same fields
     int64_t timestamp_ns
     LinkDatagram datagram        # its offset counts from the start of the window
     uint32_t frame               # 0-based number of the frame in the file
@@ -46,9 +46,9 @@ cdef struct CaptureParser:
 # neither pcap nor pcapng, or a version of it that is not read. `size` must be 24 or the whole file.
 cdef int capture_begin(CaptureParser* parser, const uint8_t* window, size_t size) noexcept nogil
 
-# Finds datagrams from `*position` on and moves it behind what was read. Returns how many packets
+# Finds datagrams from `*position` on and moves it behind what was read. Returns how many entries
 # were filled; fewer than `capacity` = the window ends inside a record (bring more from `*position`
 # on), or parser.damage says why the file ends here.
 cdef size_t capture_read(
     CaptureParser* parser, const uint8_t* window, size_t size, size_t* position,
-    CapturedPacket* packets, size_t capacity) noexcept nogil
+    CaptureEntry* entries, size_t capacity) noexcept nogil

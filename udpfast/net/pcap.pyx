@@ -27,8 +27,8 @@ cdef enum:
     MAGIC_SECTION = 0x0A0D0D0A
     MAGIC_BYTE_ORDER = 0x1A2B3C4D
     BLOCK_INTERFACE = 1
-    BLOCK_SIMPLE_PACKET = 3
-    BLOCK_ENHANCED_PACKET = 6
+    BLOCK_SIMPLE = 3             # hold one frame each
+    BLOCK_ENHANCED = 6
     OPTION_TSRESOL = 9
     OPTION_TSOFFSET = 14
 
@@ -67,7 +67,7 @@ cdef int capture_begin(
 
 cdef size_t capture_read(
         CaptureParser* parser, const uint8_t* window, size_t size, size_t* position,
-        CapturedPacket* packets, size_t capacity) noexcept nogil:
+        CaptureEntry* entries, size_t capacity) noexcept nogil:
     cdef size_t count = 0
     cdef CaptureFrame frame
     cdef LinkDatagram* datagram
@@ -82,13 +82,13 @@ cdef size_t capture_read(
         if found == RECORD_SKIPPED:
             parser.counts[CAPTURE_BLOCKS_SKIPPED] += 1
             continue
-        datagram = &packets[count].datagram
+        datagram = &entries[count].datagram
         verdict = link_find_datagram(&frame.link, datagram)
         if verdict == LINK_DATAGRAM:
             datagram.offset += <uint32_t>(frame.link.data - window)
-            packets[count].timestamp_ns = frame.timestamp_ns
-            packets[count].frame = <uint32_t>parser.counts[CAPTURE_FRAMES]
-            packets[count].reserved = 0
+            entries[count].timestamp_ns = frame.timestamp_ns
+            entries[count].frame = <uint32_t>parser.counts[CAPTURE_FRAMES]
+            entries[count].reserved = 0
             count += 1
         parser.counts[verdict] += 1
         parser.counts[CAPTURE_FRAMES] += 1
@@ -148,9 +148,9 @@ cdef int read_block(
     if block_type == BLOCK_INTERFACE:
         if not add_interface(parser, block + 8, length - 12):
             return damaged(parser, b"an interface block is too short, or the 257th")
-    elif block_type == BLOCK_ENHANCED_PACKET:
+    elif block_type == BLOCK_ENHANCED:
         found = read_enhanced(parser, block + 8, length - 12, frame)
-    elif block_type == BLOCK_SIMPLE_PACKET:
+    elif block_type == BLOCK_SIMPLE:
         found = read_simple(parser, block + 8, length - 12, frame)
     if found != RECORD_DAMAGED:
         position[0] += length
@@ -207,13 +207,13 @@ cdef int read_enhanced(
     cdef uint32_t number
     cdef uint64_t ticks
     if size < 20:
-        return damaged(parser, b"a packet block is too short")
+        return damaged(parser, b"a frame block is too short")
     number = load32(parser, body)
     frame.link.size = load32(parser, body + 12)
     if number >= parser.interfaces_count:
-        return damaged(parser, b"a packet block names an interface that was not described")
+        return damaged(parser, b"a frame block names an interface that was not described")
     if frame.link.size > size - 20:
-        return damaged(parser, b"a packet block claims more bytes than it has")
+        return damaged(parser, b"a frame block claims more bytes than it has")
     ticks = <uint64_t>load32(parser, body + 4) << 32 | load32(parser, body + 8)
     frame.timestamp_ns = ticks_to_ns(&parser.interfaces[number], ticks)
     frame.link.wire_size = load32(parser, body + 16)
@@ -227,14 +227,14 @@ cdef int read_simple(
         CaptureFrame* frame) noexcept nogil:
     cdef uint32_t limit
     if size < 4 or parser.interfaces_count == 0:
-        return damaged(parser, b"a simple packet block without length or interface")
+        return damaged(parser, b"a simple block without length or interface")
     limit = parser.interfaces[0].snap_size
     frame.link.wire_size = load32(parser, body)
     frame.link.size = frame.link.wire_size
     if limit != 0 and frame.link.size > limit:
         frame.link.size = limit
     if frame.link.size > size - 4:
-        return damaged(parser, b"a packet block claims more bytes than it has")
+        return damaged(parser, b"a frame block claims more bytes than it has")
     frame.timestamp_ns = 0
     frame.link.link_type = parser.interfaces[0].link_type
     frame.link.data = body + 4
@@ -296,9 +296,9 @@ CAPTURED = np.dtype([
     ("source_port", "<u2"), ("destination_port", "<u2"), ("offset", "<u4"), ("size", "<u4"),
     ("frame", "<u4"), ("reserved", "<u8"),
 ])
-if CAPTURED.itemsize != sizeof(CapturedPacket):
+if CAPTURED.itemsize != sizeof(CaptureEntry):
     raise ImportError(
-        f"struct CapturedPacket has {sizeof(CapturedPacket)} bytes, its dtype {CAPTURED.itemsize}")
+        f"struct CaptureEntry has {sizeof(CaptureEntry)} bytes, its dtype {CAPTURED.itemsize}")
 
 _COUNT_NAMES = (
     "datagrams", "fragments", "not_udp", "not_ip", "truncated", "malformed", "link_unknown",
@@ -409,8 +409,8 @@ cdef class CaptureReader:
         CaptureBatch or None
             Owns its memory: valid as long as it is held.
         """
-        packets = np.empty(count, CAPTURED)
-        cdef CapturedPacket[::1] view = packets
+        entries = np.empty(count, CAPTURED)
+        cdef CaptureEntry[::1] view = entries
         cdef const uint8_t* window
         cdef size_t size, found = 0
         if count == 0:
@@ -422,7 +422,7 @@ cdef class CaptureReader:
                 found = capture_read(
                     &self.parser, window, size, &self.position, &view[0], count)
             if found:
-                return CaptureBatch(packets[:found], self.window)
+                return CaptureBatch(entries[:found], self.window)
             if self.parser.damage is not NULL:
                 self._note_damage(self.parser.damage.decode())
                 return None

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.core.counter import VERDICTS
-from udpfast.core.layout import Channel, Kind
+from udpfast.core.layout import Channel, Kind, RecordFlag
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.market.book import OrderBook
 from udpfast.market.decode import decode
 from udpfast.market.flatbuffer import is_gated, message_type
 from udpfast.market.names import NameTable
 from udpfast.net.pcap import CaptureReader
 from udpfast.testing.conformance import Report, difference, read_lines
-from udpfast.testing.conformance.books import Books
 from udpfast.testing.conformance.sequences import control_payload, described
 
 __all__ = ["check"]
@@ -236,7 +236,8 @@ def _chain(capture: Path, lines: dict[int, tuple[Channel, int]], channel: Channe
 
 
 def _final_books(replayed: Replayed, expected: dict[str, Any]) -> str | None:
-    objects, names, books = FeedObjects(), NameTable(), Books()
+    objects, names = FeedObjects(), NameTable()
+    books: dict[str, OrderBook] = {}
     for message in replayed.messages:
         gated = message.kind is not Kind.MESSAGE or not message.payload or is_gated(
             message_type(message.payload))
@@ -250,5 +251,9 @@ def _final_books(replayed: Replayed, expected: dict[str, Any]) -> str | None:
             if output.kind == Kind.MESSAGE:
                 decoded = decode(output.payload, names)
                 if decoded.kind is Kind.BOOK:
-                    books.apply(names[decoded.symbol_id] or "", decoded.payload)
-    return difference(expected, books.levels(), "books")
+                    symbol = names[decoded.symbol_id] or ""
+                    books.setdefault(symbol, OrderBook()).apply(
+                        decoded.payload, snapshot=bool(output.flags & RecordFlag.SNAPSHOT))
+    return difference(expected, {
+        symbol: {"bids": book.bids().tolist(), "asks": book.asks().tolist()}
+        for symbol, book in books.items()}, "books")
