@@ -242,10 +242,13 @@ cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
     cdef uint64_t start = r.cursor, cursor = r.cursor, index = r.index, used = run.used
     cdef uint64_t word, length, offset, size
     cdef int64_t count = run.count
+    # Behind a lap one record at a time: a writer that laps this reader again and again overwrites
+    # a long run before it is validated, and then nothing would ever be read.
+    cdef uint64_t run_size = 1 if r.jumped else r.chunk
     cdef uint64_t lapped = 0
     cdef int end = RUN_DONE
     cdef Record* header
-    while count < run.limit and cursor - start < r.chunk:
+    while count < run.limit and cursor - start < run_size:
         offset = cursor & r.mask
         # Acquire: the record's bytes are read after its commit word (ring_store_commit).
         word = load_acquire(<const uint64_t*>(r.data + offset))
