@@ -51,13 +51,19 @@ class LineConfig(Struct, frozen=True):
     name: Annotated[Name, Meta(description="how counters and records name this line")]
     address: Annotated[str, Meta(description="ip:port to bind; a multicast group is joined")]
     interface: Annotated[
-        str, Meta(description="name or address of the interface for a multicast join; "
-                              "empty: the kernel's choice")] = ""
+        str,
+        Meta(
+            description="name or address of the interface for a multicast join; "
+            "empty: the kernel's choice"
+        ),
+    ] = ""
     source: Annotated[
-        str, Meta(description="join this sender only (source-specific multicast); "
-                              "empty: any source")] = ""
+        str,
+        Meta(description="join this sender only (source-specific multicast); empty: any source"),
+    ] = ""
     senders: Annotated[
-        tuple[str, ...], Meta(description="allow-list of ip or ip:port; empty: everyone")] = ()
+        tuple[str, ...], Meta(description="allow-list of ip or ip:port; empty: everyone")
+    ] = ()
 
 
 class ChannelConfig(Struct, frozen=True):
@@ -65,134 +71,206 @@ class ChannelConfig(Struct, frozen=True):
 
     lines: Annotated[
         tuple[LineConfig, ...],
-        Meta(max_length=8, description="the channel's redundant lines, fastest first")] = ()
+        Meta(max_length=8, description="the channel's redundant lines, fastest first"),
+    ] = ()
 
 
 class WireConfig(Struct, frozen=True):
     """How the publisher writes its frames (PROTOCOL 1)."""
 
     revision: Annotated[
-        Revision, Meta(description="header revision; legacy has no snapshot bit")] = "current"
-    byteorder: Annotated[
-        ByteOrder, Meta(description="little is what known publishers write")] = "little"
+        Revision, Meta(description="header revision; legacy has no snapshot bit")
+    ] = "current"
+    byteorder: Annotated[ByteOrder, Meta(description="little is what known publishers write")] = (
+        "little"
+    )
     encodings: Annotated[
         tuple[EncodingName, ...],
-        Meta(description="payload encodings to accept; others are refused and counted")] = (
-            "native", "flatbuffers")
+        Meta(description="payload encodings to accept; others are refused and counted"),
+    ] = ("native", "flatbuffers")
 
 
 class WindowConfig(Struct, frozen=True):
     """Arbitration, reorder and gap detection of each channel (PROTOCOL 2)."""
 
     size: Annotated[
-        PowerOfTwo, Meta(description="messages; 8192 holds a 5 ms skew between lines at "
-                                     "1 M messages/s")] = 8192
+        PowerOfTwo,
+        Meta(description="messages; 8192 holds a 5 ms skew between lines at 1 M messages/s"),
+    ] = 8192
     out_of_order_max_interval: Annotated[
-        int, Meta(ge=0, description="messages; an arrival further ahead than this declares the "
-                                    "hole lost; 0: the window's size")] = 0
+        int,
+        Meta(
+            ge=0,
+            description="messages; an arrival further ahead than this declares the "
+            "hole lost; 0: the window's size",
+        ),
+    ] = 0
     lost_packet_wait_us: Annotated[
-        int, Meta(ge=1, le=60_000_000,
-                  description="us; a hole older than this is declared lost")] = 5_000
+        int, Meta(ge=1, le=60_000_000, description="us; a hole older than this is declared lost")
+    ] = 5_000
     on_gap: Annotated[
         Literal["keep_all", "latest_run"],
-        Meta(description="keep_all delivers everything received; latest_run only the newest "
-                         "contiguous run")] = "keep_all"
+        Meta(
+            description="keep_all delivers everything received; latest_run only the newest "
+            "contiguous run"
+        ),
+    ] = "keep_all"
+    line_dead_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="ms; a line silent for this long is not waited for by the count "
+            "criterion; twice the largest skew between lines",
+        ),
+    ] = 100
     slab_cells: Annotated[
-        int, Meta(ge=256, le=1 << 22,
-                  description="datagram-sized cells per channel for early and fragmented "
-                              "messages; 256 hold the largest message")] = 16_384
+        int,
+        Meta(
+            ge=256,
+            le=1 << 22,
+            description="datagram-sized cells per channel for early and fragmented "
+            "messages; 256 hold the largest message",
+        ),
+    ] = 16_384
 
 
 class SessionConfig(Struct, frozen=True):
     """When another session id is believed (PROTOCOL 3)."""
 
     adopt_datagrams: Annotated[
-        int, Meta(ge=1, le=64, description="datagrams in a row on one line before a new id is "
-                                           "believed; 1: at once")] = 2
+        int,
+        Meta(
+            ge=1,
+            le=32,
+            description="datagrams in a row on one line before a new id is believed; 1: at once",
+        ),
+    ] = 2
     stale_grace_s: Annotated[
-        float, Meta(ge=0, le=86_400.0,
-                    description="s; how long an id that is over stays refused")] = 600.0
+        float, Meta(ge=0, le=86_400.0, description="s; how long an id that is over stays refused")
+    ] = 7200.0
     restart_datagrams: Annotated[
-        int, Meta(ge=0, le=1024, description="backward datagrams in a row that prove a restart "
-                                             "under the same id; 0: never")] = 32
+        int,
+        Meta(
+            ge=0,
+            le=256,
+            description="backward datagrams in a row that prove a restart "
+            "under the same id; 0: never",
+        ),
+    ] = 32
     inactivity_timeout_ms: Annotated[
-        int, Meta(ge=1, le=86_400_000,
-                  description="ms; a channel silent for this long is DISCONNECTED")] = 10_000
+        int,
+        Meta(ge=1, le=86_400_000, description="ms; a channel silent for this long is DISCONNECTED"),
+    ] = 10_000
 
 
 class ObjectsConfig(Struct, frozen=True):
     """Snapshot and incremental synchronisation (PROTOCOL 4)."""
 
     max: Annotated[
-        int, Meta(ge=16, le=1 << 24,
-                  description="objects of one session; further ones are counted, not served"),
+        int,
+        Meta(
+            ge=16,
+            le=1 << 24,
+            description="objects of one session; further ones are counted, not served",
+        ),
     ] = 65_536
     collect_messages: Annotated[
-        int, Meta(ge=1, le=1 << 20,
-                  description="updates kept for one object while it waits for a snapshot")] = 4096
+        int,
+        Meta(
+            ge=1,
+            le=1 << 20,
+            description="updates kept for one object while it waits for a snapshot",
+        ),
+    ] = 4096
     collect_bytes: Annotated[
-        int, Meta(ge=1 << 16, le=1 << 34,
-                  description="bytes kept for all waiting objects together")] = 1 << 26
+        int, Meta(ge=1 << 16, le=1 << 34, description="bytes kept for all waiting objects together")
+    ] = 1 << 26
     status_mask: Annotated[
-        int, Meta(ge=0, le=(1 << 63) - 1,
-                  description="bits of GatewayStatus.supported that this feed really carries; "
-                              "255 is all market data")] = 0xFF
+        int,
+        Meta(
+            ge=0,
+            le=(1 << 63) - 1,
+            description="bits of GatewayStatus.supported that this feed really carries; "
+            "255 is all market data",
+        ),
+    ] = 0xFF
 
 
 class ReceiveConfig(Struct, frozen=True):
     """Socket options of every line."""
 
     rcvbuf_bytes: Annotated[
-        int, Meta(ge=4096, le=1 << 31,
-                  description="bytes of kernel buffer to ask for; bridges stalls of the loop"),
+        int,
+        Meta(
+            ge=4096,
+            le=1 << 31,
+            description="bytes of kernel buffer to ask for; bridges stalls of the loop",
+        ),
     ] = 1 << 26
     busy_poll_us: Annotated[
-        int, Meta(ge=0, le=100_000,
-                  description="us of SO_BUSY_POLL; 0: off")] = 0
+        int, Meta(ge=0, le=100_000, description="us of SO_BUSY_POLL; 0: off")
+    ] = 0
     timestamps: Annotated[
         Literal["auto", "hardware", "kernel", "none"],
-        Meta(description="receive stamps: auto takes the NIC's where offered, else the "
-                         "kernel's")] = "auto"
+        Meta(description="receive stamps: auto takes the NIC's where offered, else the kernel's"),
+    ] = "auto"
     batch: Annotated[
-        int, Meta(ge=1, le=1024,
-                  description="datagrams per receive call; measured best at 32 to 64")] = 64
+        int, Meta(ge=1, le=64, description="datagrams per receive call; measured best at 32 to 64")
+    ] = 64
 
 
 class RingConfig(Struct, frozen=True):
     """What strategies read."""
 
     capacity_bytes: Annotated[
-        PowerOfTwo, Meta(description="bytes, a power of two; how far a reader may fall behind "
-                                     "before it is lapped")] = 1 << 26
+        PowerOfTwo,
+        Meta(
+            description="bytes, a power of two; how far a reader may fall behind "
+            "before it is lapped"
+        ),
+    ] = 1 << 26
     carry: Annotated[
         Literal["updates", "messages", "both"],
-        Meta(description="decoded updates, payloads as published, or both")] = "updates"
+        Meta(description="decoded updates, payloads as published, or both"),
+    ] = "updates"
     names: Annotated[
-        int, Meta(ge=16, le=1 << 22,
-                  description="distinct exchange and symbol names")] = 65_536
+        int, Meta(ge=16, le=1 << 22, description="distinct exchange and symbol names")
+    ] = 65_536
 
 
 class AgentConfig(Struct, frozen=True):
     """The thread that runs the loop."""
 
     core: Annotated[
-        Core | None, Meta(description="processor to pin the loop to; absent: unpinned")] = None
+        Core | None, Meta(description="processor to pin the loop to; absent: unpinned")
+    ] = None
     idle: Annotated[
-        Idle, Meta(description="what the loop does when nothing came; spin is fastest and takes "
-                               "a whole core")] = "backoff"
+        Idle,
+        Meta(
+            description="what the loop does when nothing came; spin is fastest and takes "
+            "a whole core"
+        ),
+    ] = "backoff"
     fifo_priority: Annotated[
-        int, Meta(ge=0, le=99, description="SCHED_FIFO priority; 0: ordinary scheduling")] = 0
+        int, Meta(ge=0, le=99, description="SCHED_FIFO priority; 0: ordinary scheduling")
+    ] = 0
     lock_memory: Annotated[
-        bool, Meta(description="mlockall, so that the loop never waits for a page")] = False
+        bool, Meta(description="mlockall, so that the loop never waits for a page")
+    ] = False
     strict: Annotated[
-        bool, Meta(description="refuse to start when pinning, priority, locking or a socket "
-                               "option is denied, instead of saying so and going on")] = False
+        bool,
+        Meta(
+            description="refuse to start when pinning, priority, locking or a socket "
+            "option is denied, instead of saying so and going on"
+        ),
+    ] = False
 
 
 class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
-    name: Annotated[Name, Meta(description="the instance's name: Reader(\"ring:NAME\")")]
+    name: Annotated[Name, Meta(description='the instance\'s name: Reader("ring:NAME")')]
     incremental: ChannelConfig
     snapshot: ChannelConfig = ChannelConfig()
     wire: WireConfig = WireConfig()
@@ -209,7 +287,8 @@ class Destination(Struct, frozen=True):
 
     address: Annotated[str, Meta(description="ip:port to send to")]
     interface: Annotated[
-        str, Meta(description="interface for multicast; empty: the kernel's choice")] = ""
+        str, Meta(description="interface for multicast; empty: the kernel's choice")
+    ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
     loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
 
@@ -219,22 +298,28 @@ class PublishConfig(Struct, frozen=True):
 
     incremental: Annotated[
         tuple[Destination, ...],
-        Meta(min_length=1, max_length=8, description="destinations of the incremental channel")]
+        Meta(min_length=1, max_length=8, description="destinations of the incremental channel"),
+    ]
     snapshot: Annotated[
         tuple[Destination, ...],
-        Meta(max_length=8, description="destinations of the snapshot channel")] = ()
+        Meta(max_length=8, description="destinations of the snapshot channel"),
+    ] = ()
     session_id: Annotated[
-        int, Meta(ge=-1, le=65_535, description="-1: drawn at random at start")] = -1
+        int, Meta(ge=-1, le=65_535, description="-1: drawn at random at start")
+    ] = -1
     first_seqno: Annotated[
-        int, Meta(ge=0, lt=1 << 32, description="the first number of both channels")] = 1
+        int, Meta(ge=0, lt=1 << 32, description="the first number of both channels")
+    ] = 1
     heartbeat_interval_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000,
-                  description="ms of silence after which a heartbeat is sent")] = 1_000
+        int, Meta(ge=1, le=3_600_000, description="ms of silence after which a heartbeat is sent")
+    ] = 1_000
     snapshot_interval_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000,
-                  description="ms between the beginnings of two snapshot cycles")] = 1_000
+        int,
+        Meta(ge=1, le=3_600_000, description="ms between the beginnings of two snapshot cycles"),
+    ] = 1_000
     snapshot_rate_per_s: Annotated[
-        int, Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
+        int,
+        Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
     ] = 50_000
     wire: WireConfig = WireConfig()
 
@@ -283,20 +368,24 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     _check_power_of_two(where, "window.size", config.window.size)
     _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
     if config.ring.capacity_bytes < 1 << 22:
-        raise ConfigError(f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "
-                          f"the largest message must fit), found {config.ring.capacity_bytes}")
+        raise ConfigError(
+            f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "
+            f"the largest message must fit), found {config.ring.capacity_bytes}"
+        )
     if config.window.out_of_order_max_interval > config.window.size:
         raise ConfigError(
             f"{where}: window.out_of_order_max_interval: expected at most window.size "
-            f"({config.window.size}), found {config.window.out_of_order_max_interval}")
+            f"({config.window.size}), found {config.window.out_of_order_max_interval}"
+        )
     if not config.incremental.lines:
         raise ConfigError(f"{where}: incremental.lines: expected at least one line, found none")
     for channel in ("incremental", "snapshot"):
         names = [line.name for line in getattr(config, channel).lines]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ConfigError(f"{where}: {channel}.lines: expected distinct names, "
-                              f"found {twice[0]!r} twice")
+            raise ConfigError(
+                f"{where}: {channel}.lines: expected distinct names, found {twice[0]!r} twice"
+            )
         for index, line in enumerate(getattr(config, channel).lines):
             _check_address(where, f"{channel}.lines[{index}].address", line.address)
     return config
@@ -406,6 +495,11 @@ def _check_power_of_two(where: str, key: str, value: int) -> None:
 
 def _check_address(where: str, key: str, value: str) -> None:
     host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isascii() or not port.isdigit() \
-            or not 0 <= int(port) <= 65_535:
+    if (
+        not colon
+        or not host
+        or not port.isascii()
+        or not port.isdigit()
+        or not 0 <= int(port) <= 65_535
+    ):
         raise ConfigError(f"{where}: {key}: expected ip:port, found {value!r}")

@@ -1,0 +1,53 @@
+# From datagram to record: the one path that live reception and replay share.
+#
+#    windows (feed/pipeline) -> objects (feed/objects) -> decode (market) -> ring (shm)
+#
+# One writer, one thread. No Python object, no allocation, no lock, no clock between a datagram
+# and its record.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+
+from udpfast.core.counter cimport Counters
+from udpfast.core.layout cimport Datagram, Message
+from udpfast.feed.objects cimport Objects
+from udpfast.feed.pipeline cimport Pipeline
+from udpfast.market.decode cimport DecodeContext
+from udpfast.market.names cimport Names
+from udpfast.shm.histogram cimport Histogram
+from udpfast.shm.ring cimport RingWriter
+
+cdef class Engine:
+    cdef Pipeline pipeline
+    cdef Objects objects
+    cdef Names names
+    cdef DecodeContext context
+    cdef Counters counters
+    cdef RingWriter* ring
+    cdef Histogram* kernel_to_loop     # receive stamp -> the loop's clock, per datagram
+    cdef Histogram* loop_to_ring       # the loop's clock -> batch published, sampled
+    cdef int revision
+    cdef bint carry_updates
+    cdef bint carry_messages
+    cdef readonly object directory
+    cdef readonly object ring_face     # shm.ring.Ring: owns the mapping that `ring` points into
+    cdef object _counter_block
+    cdef object _latency_block
+    cdef list _regions                 # keep mapped memory alive
+
+    # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
+    cdef void accept(
+        self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    # Let time pass: holes become gaps, silence becomes DISCONNECTED.
+    cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    # The input has ended: whatever waits is delivered, and what is missing reported.
+    cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+
+    cdef void _drain(self, int64_t unix_ns) noexcept nogil
+    cdef void _publish(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef int32_t _decode(self, Message* message) noexcept nogil
+    cdef void _publish_raw(
+        self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
+    cdef void _commit(
+        self, Message* message, int kind, int flags, int message_type, uint32_t size,
+        int64_t unix_ns) noexcept nogil

@@ -1,0 +1,332 @@
+"""From datagram to record: windows, objects, decoding and the ring as one path.
+
+Live reception feeds it from sockets, replay from a capture; both make the same records.
+"""
+
+from pathlib import Path
+
+import cython
+
+from libc.stdint cimport uint16_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport (
+    FEED_CHANNEL_UNEXPECTED,
+    FEED_RECORD_BYTES,
+    FEED_RECORDS,
+    FEED_RECORDS_TOO_LARGE,
+    LINE_BYTES,
+    LINE_DATAGRAMS,
+    LINE_NO_TIMESTAMP,
+)
+from udpfast.core.layout cimport (
+    DATAGRAM_NO_TIMESTAMP,
+    ENCODING_FLATBUFFERS,
+    KIND_MESSAGE,
+    RECORD_SIZE,
+    Record,
+)
+from udpfast.core.oserr cimport check
+from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding
+from udpfast.feed.objects cimport (
+    ObjectsSettings,
+    objects_admit,
+    objects_init,
+    objects_memory_size,
+    objects_tag,
+    objects_take,
+)
+from udpfast.feed.pipeline cimport (
+    PipelineSettings,
+    pipeline_accept,
+    pipeline_expire,
+    pipeline_finish,
+    pipeline_init,
+    pipeline_memory_size,
+    pipeline_settings_default,
+    pipeline_take,
+)
+from udpfast.market.decode cimport (
+    DECODE_OPAQUE,
+    DECODE_ROOM,
+    DECODE_UNKNOWN,
+    decode_count,
+    decode_event,
+    decode_init,
+    decode_size_bound,
+)
+from udpfast.market.flatbuffer cimport event_expected, event_gated, event_type
+from udpfast.market.names cimport names_attach, names_init, names_memory_size
+from udpfast.shm.counters cimport CounterBlock
+from udpfast.shm.histogram cimport LatencyBlock, histogram_record
+from udpfast.shm.region cimport REGION_PAGE, Region
+from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
+
+from udpfast.core.layout import Encoding
+from udpfast.errors import FormatError
+from udpfast.market.names import NAMES_REGION_KIND
+from udpfast.market.updates import PAYLOAD_HASH
+
+__all__ = ["LATENCY_HOPS", "Engine"]
+
+#: The hops that the loop measures, as `LatencyBlock` and `udpfast stat` name them.
+LATENCY_HOPS = ("kernel_to_loop", "loop_to_ring")
+
+SLAB_KIND = "SLAB"
+
+cdef enum:
+    # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
+    # are decoded twice: the first time says how much they need.
+    CLAIM_SIZE = 65536
+
+
+@cython.final
+cdef class Engine:
+    """The memory of one instance, and the path of a datagram through it.
+
+    Parameters
+    ----------
+    config : FeedConfig
+        The feed.
+    directory : Path
+        The instance's directory; its regions are created, or taken over from a dead writer.
+
+    Raises
+    ------
+    WriterExistsError
+        A live process writes this instance.
+    OSError
+        No room for a region.
+    """
+
+    def __init__(self, config, directory):
+        self.directory = Path(directory)
+        self._regions = []
+        try:
+            self._open_ring(config)
+            self._open_counters(config)
+            self._open_names(config)
+            self._open_slab(config)
+        except BaseException:
+            self.close()
+            raise
+        decode_init(&self.context, config.objects.status_mask)
+        self.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
+        self.carry_updates = config.ring.carry != "messages"
+        self.carry_messages = config.ring.carry != "updates"
+
+    def close(self) -> None:
+        """Close the ring, so that readers know that nothing more comes, and unmap the rest.
+
+        The files stay: tools read what a dead instance last knew.
+        """
+        if self.ring_face is not None:
+            self.ring_face.close()
+        for region in self._regions:
+            region.close()
+        self._regions = []
+
+    def read_counters(self) -> dict[str, dict[str, int]]:
+        """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
+        return self._counter_block.read()
+
+    def announce_restart(self, unix_ns: int) -> None:
+        """Tell the readers of a ring that was taken over that its writer is another one."""
+        if self.ring_face.restarted:
+            self.ring_face.announce_restart(unix_ns)
+
+    def _open_ring(self, config):
+        cdef Ring ring = Ring.create(
+            self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH)
+        self.ring_face = ring
+        self.ring = &ring.writer
+
+    def _open_counters(self, config):
+        cdef CounterBlock block = CounterBlock.create(
+            self.directory / "counters",
+            [line.name for line in config.incremental.lines],
+            [line.name for line in config.snapshot.lines])
+        cdef LatencyBlock latency = LatencyBlock.create(self.directory / "latency", LATENCY_HOPS)
+        self._counter_block = block
+        self._latency_block = latency
+        self._regions += [block, latency]
+        self.counters = block.counters
+        self.kernel_to_loop = latency.pointer("kernel_to_loop")
+        self.loop_to_ring = latency.pointer("loop_to_ring")
+
+    def _open_names(self, config):
+        # Names outlive a restart of the writer: readers keep the ids that they have resolved.
+        cdef Region region
+        cdef Py_ssize_t size = REGION_PAGE + names_memory_size(config.ring.names)
+        path = self.directory / "names"
+        try:
+            region = Region.reopen_for_write(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+            if region.size_bytes == size and names_attach(
+                    &self.names, region.pointer + REGION_PAGE, size - REGION_PAGE):
+                self._regions.append(region)
+                return
+            region.close()
+        except (FileNotFoundError, FormatError):
+            pass
+        region = Region.create(path, NAMES_REGION_KIND, size, PAYLOAD_HASH, replace=True)
+        self._regions.append(region)
+        names_init(&self.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
+                   config.ring.names)
+        region.mark_ready()
+
+    def _open_slab(self, config):
+        # The windows' cells and what objects collect, behind each other in one region.
+        cdef PipelineSettings pipeline
+        cdef ObjectsSettings objects
+        cdef Region region
+        cdef size_t pipeline_size, objects_size
+        pipeline_configure(&pipeline, config)
+        objects.objects_max = config.objects.max
+        objects.collect_messages_max = config.objects.collect_messages
+        objects.collect_bytes = config.objects.collect_bytes
+        pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
+        objects_size = objects_memory_size(&objects)
+        region = Region.create(self.directory / "slab", SLAB_KIND,
+                               REGION_PAGE + pipeline_size + objects_size, 0, replace=True)
+        self._regions.append(region)
+        check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
+                            pipeline_size, &self.counters), "set up windows", config.name)
+        objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
+                     self.counters.feed)
+        region.mark_ready()
+
+    cdef void accept(
+            self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        cdef Datagram* item
+        cdef int64_t* line
+        cdef int i
+        for i in range(count):
+            item = &items[i]
+            line = self.counters.line[item.channel][item.line]
+            counter_add(&line[LINE_DATAGRAMS], 1)
+            counter_add(&line[LINE_BYTES], item.size)
+            if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
+                counter_add(&line[LINE_NO_TIMESTAMP], 1)
+                item.received_ns = unix_ns
+            else:
+                histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
+            pipeline_accept(&self.pipeline, item, now_ns)
+            self._drain(unix_ns)
+        # Tools, late readers and a next writer look at the tail; readers in step do not.
+        ring_flush(self.ring)
+
+    cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        pipeline_expire(&self.pipeline, now_ns)
+        self._drain(unix_ns)
+        ring_flush(self.ring)
+
+    cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        pipeline_finish(&self.pipeline, now_ns)
+        self._drain(unix_ns)
+        ring_flush(self.ring)
+
+    cdef void _drain(self, int64_t unix_ns) noexcept nogil:
+        # Everything that the last datagram, or the passing of time, has set free.
+        cdef Message message, output
+        cdef bint gated
+        while pipeline_take(&self.pipeline, &message):
+            # Whether its type has snapshots is in the payload, which feed does not read.
+            gated = message.kind == KIND_MESSAGE and event_gated(
+                event_type(message.payload, message.size))
+            objects_admit(&self.objects, &message, gated)
+            while objects_take(&self.objects, &output):
+                self._publish(&output, unix_ns)
+
+    cdef void _publish(self, Message* message, int64_t unix_ns) noexcept nogil:
+        cdef int32_t outcome = DECODE_OPAQUE
+        cdef int message_type = 0
+        if message.kind != KIND_MESSAGE:
+            self._publish_raw(message, 0, unix_ns)
+            return
+        if frame_encoding(message.frame.control, self.revision) == ENCODING_FLATBUFFERS:
+            message_type = event_type(message.payload, message.size)
+            if self.carry_updates:
+                outcome = self._publish_update(message, unix_ns)
+        if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
+            self._publish_raw(message, max(message_type, 0), unix_ns)
+
+    cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
+        cdef int32_t outcome = self._decode(message)
+        decode_count(self.counters.feed, outcome, &self.context)
+        if outcome <= 0:
+            ring_abort(self.ring)
+            return outcome
+        if unlikely(not event_expected(self.context.message_type, message.channel)):
+            counter_add(&self.counters.feed[FEED_CHANNEL_UNEXPECTED], 1)
+        if message.tag == 0 and self.context.symbol_id:
+            objects_tag(
+                &self.objects, &message.frame,
+                (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
+        self._commit(message, outcome, message.flags | self.context.flags,
+                     self.context.message_type, self.context.size, unix_ns)
+        return outcome
+
+    cdef int32_t _decode(self, Message* message) noexcept nogil:
+        cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)
+        cdef Record* record = ring_claim(self.ring, room)
+        cdef int32_t outcome = decode_event(
+            message.payload, message.size, <uint8_t*>record + RECORD_SIZE, room, &self.names,
+            &self.context)
+        if unlikely(outcome == DECODE_ROOM):
+            record = ring_claim(self.ring, self.context.size)
+            if record != NULL:
+                outcome = decode_event(
+                    message.payload, message.size, <uint8_t*>record + RECORD_SIZE,
+                    self.context.size, &self.names, &self.context)
+        return outcome
+
+    cdef void _publish_raw(
+            self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
+        cdef Record* record = ring_claim(self.ring, message.size)
+        if unlikely(record == NULL):
+            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
+            return
+        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
+        self._commit(message, message.kind, message.flags, message_type, message.size, unix_ns)
+
+    cdef void _commit(
+            self, Message* message, int kind, int flags, int message_type, uint32_t size,
+            int64_t unix_ns) noexcept nogil:
+        cdef Record* record = ring_claim(self.ring, size)
+        record.kind = <uint16_t>kind
+        record.flags = <uint16_t>flags
+        record.received_ns = message.received_ns
+        record.published_ns = unix_ns
+        record.channel = message.channel
+        record.line = message.line
+        record.message_type = <uint16_t>message_type
+        record.frame = message.frame
+        ring_commit(self.ring, size)
+        counter_add(&self.counters.feed[FEED_RECORDS], 1)
+        counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
+
+
+cdef pipeline_configure(PipelineSettings* settings, config):
+    # The feed's configuration as the windows take it.
+    pipeline_settings_default(settings)
+    settings.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
+    settings.big_endian = config.wire.byteorder == "big"
+    settings.encodings = 0
+    for name in config.wire.encodings:
+        settings.encodings |= <uint64_t>1 << Encoding[name.upper()].value
+    settings.lines_incremental = len(config.incremental.lines)
+    settings.lines_snapshot = len(config.snapshot.lines)
+    settings.window = config.window.size
+    settings.slab_cells = config.window.slab_cells
+    settings.out_of_order_max_interval = (
+        config.window.out_of_order_max_interval or config.window.size)
+    settings.lost_packet_wait_ns = config.window.lost_packet_wait_us * 1_000
+    settings.line_dead_ns = config.window.line_dead_ms * 1_000_000
+    settings.on_gap = config.window.on_gap == "latest_run"
+    settings.session_adopt_datagrams = config.session.adopt_datagrams
+    settings.stale_session_grace_ns = int(config.session.stale_grace_s * 1e9)
+    settings.restart_datagrams = config.session.restart_datagrams
+    settings.inactivity_timeout_ns = config.session.inactivity_timeout_ms * 1_000_000

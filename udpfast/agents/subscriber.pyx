@@ -1,0 +1,257 @@
+"""The subscriber: one feed, one thread, one core, one ring."""
+
+import signal
+import threading
+from collections.abc import Mapping
+from errno import EPERM
+from pathlib import Path
+
+import cython
+
+from libc.stdint cimport int64_t, uint32_t
+
+from udpfast.agents.engine cimport Engine
+from udpfast.core.agent cimport Agent, AgentRunner
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.counter cimport (
+    FEED_BATCHES,
+    FEED_CYCLE_LONGEST_NS,
+    FEED_CYCLES,
+    FEED_CYCLES_SLOW,
+    LINE_KERNEL_DROPS,
+)
+from udpfast.core.layout cimport LINES_MAX
+from udpfast.net.datagram cimport (
+    DatagramBatch,
+    DatagramReceiver,
+    datagram_drops_read,
+    datagram_receive,
+)
+from udpfast.shm.histogram cimport histogram_record
+
+from udpfast.agents.lines import line_address, receive_options
+from udpfast.config import FeedConfig, load_feed, parse_feed
+from udpfast.shm.instance import instance_directory
+
+__all__ = ["Subscriber"]
+
+cdef enum:
+    # Holes are looked at this often, not at every turn: fine against a wait of milliseconds.
+    EXPIRE_INTERVAL_NS = 50_000
+    # SO_RXQ_OVFL comes with the next datagram; a silent socket is asked this often instead.
+    DROPS_INTERVAL_NS = 500_000_000
+    # Every n-th batch is timed to its end: one more clock read, spread thin.
+    SAMPLE_BATCHES = 16
+
+
+@cython.final
+cdef class FeedLoop(Agent):
+    """The duty cycle of a feed: receive from every line, hand on, let time pass.
+
+    Parameters
+    ----------
+    engine : Engine
+        Where datagrams go.
+    config : FeedConfig
+        Which lines to open; sockets are opened in the agent's own thread (preloaded stacks
+        want that).
+    """
+
+    cdef Engine engine
+    cdef object config
+    cdef readonly list receivers
+    cdef DatagramBatch* batches[2 * LINES_MAX]
+    cdef int batch_count
+    cdef int64_t expire_at_ns
+    cdef int64_t drops_at_ns
+    cdef uint32_t sample
+
+    def __init__(self, Engine engine, config):
+        super().__init__(f"udpfast {config.name}"[:15])
+        self.engine = engine
+        self.config = config
+        self.receivers = []
+
+    def on_start(self) -> None:
+        """Open the sockets of all lines."""
+        cdef DatagramReceiver receiver
+        options = receive_options(self.config)
+        for channel, lines in enumerate((self.config.incremental.lines,
+                                         self.config.snapshot.lines)):
+            for index, line in enumerate(lines):
+                receiver = DatagramReceiver(
+                    line_address(line), options, channel, index, self.config.receive.batch)
+                self.receivers.append(receiver)
+                self._insist(receiver)
+                self.batches[self.batch_count] = &receiver.batch
+                self.batch_count += 1
+
+    def on_stop(self) -> None:
+        """Deliver what waits, report the holes, close the sockets."""
+        self.batch_count = 0
+        self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
+        for receiver in self.receivers:
+            receiver.close()
+
+    def _insist(self, receiver):
+        # With `agent.strict` an option that was not granted ends the start.
+        for result in receiver.results:
+            if self.config.agent.strict and result.reason:
+                raise PermissionError(
+                    EPERM, f"{result.name} asked {result.asked}, got {result.got}: "
+                    f"{result.reason}")
+
+    cdef int do_work(self, int64_t now_ns) noexcept nogil:
+        cdef DatagramBatch* batch
+        cdef int64_t unix_ns
+        cdef int i, count, total = 0
+        for i in range(self.batch_count):
+            batch = self.batches[i]
+            count = datagram_receive(batch)
+            if count < 0:
+                return count
+            if count > 0:
+                total += count
+                # The one clock read of this batch: what came was there before it.
+                unix_ns = clock_realtime_ns()
+                self.engine.accept(batch.items, count, now_ns, unix_ns)
+                self._note_batch(batch, unix_ns)
+        if now_ns >= self.expire_at_ns:
+            self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
+            self.engine.expire(now_ns, clock_realtime_ns())
+        if now_ns >= self.drops_at_ns:
+            self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
+            for i in range(self.batch_count):
+                datagram_drops_read(self.batches[i])
+                self._note_drops(self.batches[i])
+        return total
+
+    cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
+        counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
+        self._note_drops(batch)
+        self.sample += 1
+        if self.sample % SAMPLE_BATCHES == 0:
+            histogram_record(self.engine.loop_to_ring, clock_realtime_ns() - unix_ns)
+
+    cdef void _note_drops(self, DatagramBatch* batch) noexcept nogil:
+        cdef int64_t* slot = &self.engine.counters.line[
+            batch.items[0].channel][batch.items[0].line][LINE_KERNEL_DROPS]
+        counter_add(slot, <int64_t>batch.kernel_drops - slot[0])
+
+
+class Subscriber:
+    """Receive one feed and publish it to local strategies, in a thread of its own.
+
+    Parameters
+    ----------
+    config : str, Path, FeedConfig or mapping
+        A TOML file, or what one would hold.
+
+    Raises
+    ------
+    ConfigError
+        The configuration is wrong.
+    WriterExistsError
+        Another live process runs this instance.
+    OSError
+        A socket or a region could not be opened.
+
+    Notes
+    -----
+    Use it as a context manager. The thread runs without the GIL; this process's Python code does
+    not slow it, but pin it to a core of its own (`agent.core`) where latency counts.
+    """
+
+    def __init__(self, config):
+        if isinstance(config, (str, Path)):
+            config = load_feed(config)
+        elif isinstance(config, Mapping):
+            config = parse_feed(config)
+        if not isinstance(config, FeedConfig):
+            raise TypeError(f"config must be a path, a mapping or a FeedConfig, "
+                            f"was {type(config).__name__}")
+        self.config = config
+        self.directory = instance_directory(config.name, create=True)
+        self._engine = None
+        self._loop = None
+        self._runner = None
+
+    @property
+    def name(self) -> str:
+        """The instance's name."""
+        return self.config.name
+
+    def start(self) -> None:
+        """Open regions and sockets and start the loop; returns when it runs."""
+        cdef AgentRunner runner
+        cdef Engine engine = Engine(self.config, self.directory)
+        agent = self.config.agent
+        self._engine = engine
+        self._loop = FeedLoop(engine, self.config)
+        runner = AgentRunner(
+            self._loop, core=agent.core, idle=agent.idle,
+            fifo_priority=agent.fifo_priority or None, lock_memory=agent.lock_memory,
+            strict=agent.strict)
+        runner.count_into(
+            &engine.counters.feed[FEED_CYCLES], &engine.counters.feed[FEED_CYCLE_LONGEST_NS],
+            &engine.counters.feed[FEED_CYCLES_SLOW])
+        self._runner = runner
+        engine.announce_restart(clock_realtime_ns())
+        try:
+            runner.start()
+        except BaseException:
+            engine.close()
+            raise
+
+    def stop(self) -> None:
+        """Stop the loop, deliver what waits, close ring and sockets. Safe to call twice."""
+        if self._runner is None:
+            return
+        self._runner.stop()
+        try:
+            self._runner.join()
+        finally:
+            self._runner = None
+            self._engine.close()
+
+    def join(self, timeout_s: float | None = None) -> None:
+        """Wait until SIGINT or SIGTERM comes, the loop fails, or the time is over.
+
+        In the main thread both signals end the wait, quietly; elsewhere only `stop` does.
+        """
+        ended = threading.Event()
+        previous = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                previous[number] = signal.signal(number, lambda *_: ended.set())
+        try:
+            waited_s = 0.0
+            while not ended.is_set() and (timeout_s is None or waited_s < timeout_s):
+                if self._runner is None or self._runner.join(0.1):
+                    return
+                waited_s += 0.1
+        finally:
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was asked of the host and not granted: one sentence each."""
+        notes = [f"{grant.asked} was denied: {grant.reason}"
+                 for grant in self._runner.grants if not grant.granted] if self._runner else []
+        for receiver in self._loop.receivers if self._loop else ():
+            notes += [f"{receiver.address}: {result.name} asked {result.asked}, got {result.got}: "
+                      f"{result.reason}" for result in receiver.results if result.reason]
+        return tuple(notes)
+
+    def counters(self) -> dict:
+        """Return the counters, as `udpfast.counters(name)` does."""
+        return self._engine.read_counters()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
