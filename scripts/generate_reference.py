@@ -33,7 +33,8 @@ def counter_table(counters: Iterable[CounterInfo]) -> str:
 def example_feed() -> FeedConfig:
     """Return a feed with one incremental line: it has every key."""
     return parse_feed(
-        {"name": "deribit", "incremental": {"lines": [{"name": "A", "address": "239.1.1.1:9001"}]}})
+        {"name": "deribit", "incremental": {"lines": [{"name": "A", "address": "239.1.1.1:9001"}]}}
+    )
 
 
 def example_publish() -> PublishConfig:
@@ -58,7 +59,7 @@ def tables() -> dict[str, str]:
     """Return every generated table by its marker's name."""
     return {
         "verdicts": counter_table(VERDICTS),
-        "line counters": counter_table(LINE_COUNTERS[len(VERDICTS):]),
+        "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),
         "channel counters": counter_table(CHANNEL_COUNTERS),
         "feed counters": counter_table(FEED_COUNTERS),
         "feed keys": key_table(describe(example_feed())),
@@ -83,8 +84,9 @@ def main() -> None:
     if "--check" not in sys.argv[1:]:
         PAGE.write_text(new, encoding="utf-8")
     elif new != old:
-        raise SystemExit(f"{PAGE.name} is not what the code says: "
-                         "run python scripts/generate_reference.py")
+        raise SystemExit(
+            f"{PAGE.name} is not what the code says: run python scripts/generate_reference.py"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`udpfast VERB`: finds the verb's file, runs it, and turns errors into one line and an exit code."""
+"""`udpfast VERB`: runs the verb's file; errors become one line and an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["main"]
 #: Each verb, the one file that has it, and its line in `udpfast --help`.
 VERBS = {
     "demo": "the whole feed on loopback, proven: publisher, subscriber, two strategies",
-    "check": "a feed's resolved settings with reasons, and what of this host is not as it should be",
+    "check": "a feed's resolved settings with reasons, and what this host lacks",
     "run": "receive a feed and publish it to local strategies",
     "stat": "the counters of a running or dead instance, its readers and its latency",
     "tail": "print the records of a running instance",
