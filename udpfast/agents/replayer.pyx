@@ -6,7 +6,7 @@ from libc.stdint cimport int64_t, uint8_t
 
 from udpfast.agents.engine cimport Engine
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, Datagram
-from udpfast.net.pcap cimport CapturedPacket
+from udpfast.net.pcap cimport CaptureEntry
 
 __all__ = ["Replayer"]
 
@@ -47,8 +47,8 @@ cdef class Replayer:
         """
         cdef const uint8_t[::1] headers = batch.headers.view("u1")
         cdef const uint8_t[::1] buffer = batch.buffer
-        cdef const CapturedPacket* packets = <const CapturedPacket*>&headers[0]
-        cdef const CapturedPacket* packet
+        cdef const CaptureEntry* entries = <const CaptureEntry*>&headers[0]
+        cdef const CaptureEntry* entry
         cdef Datagram datagram
         cdef int i
         if not 0 <= start <= stop <= min(len(batch.headers), len(channels), len(lines)):
@@ -56,15 +56,15 @@ cdef class Replayer:
                              f"were {start} and {stop}")
         with nogil:
             for i in range(start, stop):
-                packet = &packets[i]
-                datagram.data = &buffer[0] + packet.datagram.offset
-                datagram.size = packet.datagram.size
-                datagram.received_ns = packet.timestamp_ns
-                datagram.flags = DATAGRAM_NO_TIMESTAMP if packet.timestamp_ns == 0 else 0
+                entry = &entries[i]
+                datagram.data = &buffer[0] + entry.datagram.offset
+                datagram.size = entry.datagram.size
+                datagram.received_ns = entry.timestamp_ns
+                datagram.flags = DATAGRAM_NO_TIMESTAMP if entry.timestamp_ns == 0 else 0
                 datagram.channel = channels[i]
                 datagram.line = lines[i]
                 # Captures are merged from several cards: a step back must not move the timers.
-                self._now_ns = max(self._now_ns, packet.timestamp_ns)
+                self._now_ns = max(self._now_ns, entry.timestamp_ns)
                 self._engine.expire(self._now_ns, self._now_ns)
                 self._engine.accept(&datagram, 1, self._now_ns, self._now_ns)
 
