@@ -270,3 +270,14 @@ def test_ring_damaged_is_replaced_not_taken_over(ring):
     ring.region.close()
     with Ring.create(ring.region.path, CAPACITY) as second:
         assert (second.restarted, second.index) == (False, 0)
+
+
+def test_ring_header_has_its_literal_offsets(ring):
+    append_many(ring, 0, 9)
+    ring.flush()
+    words = ring.region.view()[:512].cast("Q")
+    positions = [words[offset // 8] for offset in (256, 264, 272)]
+    with RingCursor.attach(ring.region.path, start="latest") as cursor:
+        assert positions == [cursor.position, ring.position, 9]
+    assert words[128 // 8] >= ring.position + 8  # intent
+    assert (words[384 // 8], words[392 // 8]) == (1, 1)  # state OPEN, epoch
