@@ -28,14 +28,12 @@ cdef class OrderBook:
         Levels per side. What lies beyond is refused and counted in `levels_refused`.
     """
 
-    def __cinit__(self):
-        self.book.bids.sign = 1
-        self.book.asks.sign = -1
-
-    def __init__(self, *, levels_max: int = 1 << 20) -> None:
+    def __cinit__(self, *, levels_max: int = 1 << 20):
         if not 0 < levels_max <= 1 << 28:
             raise ValueError(f"levels_max must be 1 to {1 << 28}, was {levels_max}")
         self.levels_max = levels_max
+        self.book.bids.sign = 1
+        self.book.asks.sign = -1
         self._reserve(&self.book.bids, min(levels_max, 64))
         self._reserve(&self.book.asks, min(levels_max, 64))
 
