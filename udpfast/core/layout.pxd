@@ -191,7 +191,7 @@ cdef packed struct Disagreement:  # 16 bytes
     uint8_t line_first       # the line whose bytes were used
     uint8_t line_other
     uint8_t reserved
-    uint32_t hash_first      # CRC32C of the datagrams
+    uint32_t hash_first      # feed/fingerprint of the whole datagrams
     uint32_t hash_other
 
 cdef packed struct Restart:  # 16 bytes

@@ -10,7 +10,8 @@
 # nothing: the message's payload is the datagram's own memory.
 
 from libc.errno cimport EINVAL
-from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
@@ -501,7 +502,7 @@ cdef inline void pipeline_suspect_restart(
     pipeline_replay(p, w, totals, now_ns)
 
 
-# --- take: what is due, in order -------------------------------------------------------------------
+# --- take: what is due, in order ------------------------------------------------------------------
 
 cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
     # The next message, or what the feed itself has to say; 0 when nothing more is due. The payload

@@ -516,8 +516,9 @@ cdef inline int64_t window_hole_seen(Window* w, int64_t at) noexcept nogil:
     if w.frontier <= at:
         w.frontier = at + 1
         while w.frontier < w.highest:
-            if window_slot(w, w.frontier).key == w.frontier and window_early(w, w.frontier).frontier:
-                break
+            if window_slot(w, w.frontier).key == w.frontier:
+                if window_early(w, w.frontier).frontier:
+                    break
             w.frontier += 1
     return window_early(w, w.frontier).frontier_ns
 
