@@ -31,6 +31,19 @@ test-debug: build ## the same with Cython's checks and C assertions, built besid
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
 	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py
 
+# Python's own allocator would hide a read beyond an object from the sanitizer.
+SANITIZED := LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 ../../$(RUN)
+FUZZ_COUNT ?= 1000000
+FUZZ_SEED ?= 1
+
+sanitize: build ## fuzz a build with AddressSanitizer and UBSan (FUZZ_COUNT, FUZZ_SEED)
+	@echo "udpfast: compiling with sanitizers into build/sanitize"
+	@$(RUN) scripts/mirror.py build/sanitize
+	@cd build/sanitize && UDPFAST_SANITIZE=1 ../../$(RUN) setup.py -q build_ext --inplace
+	@cd build/sanitize && for kind in datagrams payloads; do $(SANITIZED) -m \
+		udpfast.testing.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
+
 lint: build ## ruff, cython-lint, mypy, stubtest, layers and style
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q

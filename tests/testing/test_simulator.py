@@ -7,8 +7,10 @@ from udpfast.testing.simulator import SimulatedMarket
 
 
 def text(market):
-    return [tuple(field.tolist() if hasattr(field, "tolist") else field for field in event)
-            for event in market]
+    return [
+        tuple(field.tolist() if hasattr(field, "tolist") else field for field in event)
+        for event in market
+    ]
 
 
 def test_simulator_same_seed_same_events():
@@ -28,8 +30,10 @@ def test_simulator_book_is_never_crossed_and_quotes_are_its_best():
         last_ns = event.recv_ns
         bids, asks = books[event.instrument]
         if isinstance(event, BookChange):
-            for side, prices, quantities in ((bids, event.bid_prices, event.bid_quantities),
-                                             (asks, event.ask_prices, event.ask_quantities)):
+            for side, prices, quantities in (
+                (bids, event.bid_prices, event.bid_quantities),
+                (asks, event.ask_prices, event.ask_quantities),
+            ):
                 for price, quantity in zip(prices.tolist(), quantities.tolist(), strict=True):
                     if quantity:
                         side[price] = quantity

@@ -241,10 +241,11 @@ def _verifies(payload: array[int]) -> bool:
 
 
 def _event_payload(rng: random.Random) -> bytes:
-    from udpfast.market.event import encode_event
+    from udpfast.market.event import MESSAGE_NAMES, encode_event
     from udpfast.market.schema import MESSAGES
 
-    name = rng.choice(MESSAGES[1:])
+    # Mostly of the types that are decoded.
+    name = rng.choice(list(MESSAGE_NAMES.values()) if rng.random() < 0.75 else MESSAGES[1:])
     source = _table(rng, "SourceInfo", 1) if rng.random() < 0.5 else None
     return encode_event({"source_info": source, "value_name": name, "value": _table(rng, name, 0)})
 
