@@ -26,8 +26,12 @@ def test_everything_shared_passes() -> None:
 def test_command_prints_the_sum_and_exits_with_0() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "udpfast.testing.conformance", str(shared("wire", "golden"))],
-        check=False, capture_output=True, text=True, timeout=60,
-        cwd=Path(__file__).resolve().parent.parent)
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=Path(__file__).resolve().parent.parent,
+    )
     assert done.returncode == 0
     assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed")
 
@@ -64,16 +68,25 @@ def test_missing_refusal_fails(tmp_path: Path) -> None:
     assert "error: expected 'something_else'" in failure(tmp_path, document)
 
 
-@pytest.mark.parametrize(("edit", "text"), [
-    (lambda expect: expect.pop(), "entries, found"),
-    (lambda expect: expect[0]["message"].update(crc32="00000000"), "message.crc32: expected"),
-    (lambda expect: expect.append({"drop": "too_long"}), "drop too_long: expected 1, found 0"),
-    (lambda expect: expect.append({"drop": "on_a_whim"}), "drop reason 'on_a_whim' is not one of"),
-])
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda expect: expect.pop(), "entries, found"),
+        (lambda expect: expect[0]["message"].update(crc32="00000000"), "message.crc32: expected"),
+        (lambda expect: expect.append({"drop": "too_long"}), "drop too_long: expected 1, found 0"),
+        (
+            lambda expect: expect.append({"drop": "on_a_whim"}),
+            "drop reason 'on_a_whim' is not one of",
+        ),
+    ],
+)
 def test_wrong_sequence_fails_under_both_policies(tmp_path: Path, edit, text: str) -> None:
     document = golden("sequences.json")
-    scenario = next(one for one in document["scenarios"]
-                    if all("message" in said for said in one.get("expect", [{}])))
+    scenario = next(
+        one
+        for one in document["scenarios"]
+        if all("message" in said for said in one.get("expect", [{}]))
+    )
     document["scenarios"] = [scenario]
     edit(scenario["expect"])
     report = edited(tmp_path, document)
@@ -95,13 +108,17 @@ def test_deviation_that_is_none_fails(tmp_path: Path) -> None:
     assert "but there is none" in failure(tmp_path, document)
 
 
-@pytest.mark.parametrize(("place", "value", "text"), [
-    (("source_info", "seqno"), 99, "source_info.seqno: expected 99"),
-    (("value_type",), 7, "value_type: expected 7"),
-    (("value", "mbp_max_depth"), 21, "value.mbp_max_depth: expected 21"),
-])
+@pytest.mark.parametrize(
+    ("place", "value", "text"),
+    [
+        (("source_info", "seqno"), 99, "source_info.seqno: expected 99"),
+        (("value_type",), 7, "value_type: expected 7"),
+        (("value", "mbp_max_depth"), 21, "value.mbp_max_depth: expected 21"),
+    ],
+)
 def test_wrong_payload_field_fails(
-        tmp_path: Path, place: tuple[str, ...], value: int, text: str) -> None:
+    tmp_path: Path, place: tuple[str, ...], value: int, text: str
+) -> None:
     document = golden("payloads.json")
     case = document["payloads"][0]
     document["payloads"] = [case]
@@ -126,8 +143,15 @@ def test_fragment_that_is_missing_fails(tmp_path: Path) -> None:
 
 
 def test_payload_lines_are_run_plain_and_compressed(tmp_path: Path) -> None:
-    line = json.dumps({"hex": golden("payloads.json")["payloads"][0]["hex"],
-                       "expect": golden("payloads.json")["payloads"][0]["expect"]}) + "\n"
+    line = (
+        json.dumps(
+            {
+                "hex": golden("payloads.json")["payloads"][0]["hex"],
+                "expect": golden("payloads.json")["payloads"][0]["expect"],
+            }
+        )
+        + "\n"
+    )
     (tmp_path / "a.jsonl").write_text(line * 2)
     (tmp_path / "b.jsonl.gz").write_bytes(gzip.compress(line.encode()))
     report = Report()
@@ -141,8 +165,9 @@ def test_wrong_capture_expectations_fail_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "roq_udp_clean.pcap.gz").symlink_to(folder / "roq_udp_clean.pcap.gz")
     lines = gzip.decompress((folder / "messages.jsonl.gz").read_bytes()).decode().splitlines()
     for channel in ("incremental", "snapshot"):
-        index = [number for number, line in enumerate(lines)
-                 if f'"channel": "{channel}"' in line][100]
+        index = [number for number, line in enumerate(lines) if f'"channel": "{channel}"' in line][
+            100
+        ]
         lines[index] = lines[index].replace('"length": ', '"length": 1')
     (tmp_path / "messages.jsonl").write_text("\n".join(lines) + "\n")
     del document["rough"]
@@ -152,16 +177,22 @@ def test_wrong_capture_expectations_fail_one_by_one(tmp_path: Path) -> None:
     document["clean"]["payload_crc32_in_order"]["snapshot"] = "0"
     next(iter(document["final_books"].values()))["bids"].pop(0)
     report = edited(tmp_path, document)
-    for text in ("accounting: datagrams: expected 1, found", "incremental messages: message ",
-                 "snapshot messages: message ", "gaps: gaps: expected 1 entries, found 0",
-                 "sessions[0]: expected", "payloads of snapshot in order: crc32: expected '0'",
-                 "final books: books."):
+    for text in (
+        "accounting: datagrams: expected 1, found",
+        "incremental messages: message ",
+        "snapshot messages: message ",
+        "gaps: gaps: expected 1 entries, found 0",
+        "sessions[0]: expected",
+        "payloads of snapshot in order: crc32: expected '0'",
+        "final books: books.",
+    ):
         assert sum(text in line for line in report.lines) == 1, text
     assert (report.passed, report.failed) == (1, 7)
 
 
 def test_unknown_formats_are_named_and_not_counted(
-        tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "other.json").write_text('{"format": "poetry/1"}')
     assert main([str(tmp_path)]) == 2
     printed = capsys.readouterr()
@@ -183,17 +214,20 @@ def test_case_that_raises_fails_with_the_reason() -> None:
     assert report.lines[0].startswith("FAILED one: JSONDecodeError: ")
 
 
-@pytest.mark.parametrize(("expected", "found", "text"), [
-    ({"a": 1}, {"a": 1}, None),
-    ({"a": 1}, {"a": 1.0}, None),
-    ({"a": 1}, {"a": True}, "a: expected 1, found True"),
-    ({"a": 1}, {}, "a: not found"),
-    ({}, {"a": 1}, "a: not expected"),
-    ({"a": [1, {"b": None}]}, {"a": [1, {"b": 0}]}, "a[1].b: expected None, found 0"),
-    ([1, 2], [1], "list: expected 2 entries, found 1"),
-    ("nan", "nan", None),
-    (0.1, 0.1, None),
-    (0.1, 0.10000000000000002, "expected 0.1, found 0.10000000000000002"),
-])
+@pytest.mark.parametrize(
+    ("expected", "found", "text"),
+    [
+        ({"a": 1}, {"a": 1}, None),
+        ({"a": 1}, {"a": 1.0}, None),
+        ({"a": 1}, {"a": True}, "a: expected 1, found True"),
+        ({"a": 1}, {}, "a: not found"),
+        ({}, {"a": 1}, "a: not expected"),
+        ({"a": [1, {"b": None}]}, {"a": [1, {"b": 0}]}, "a[1].b: expected None, found 0"),
+        ([1, 2], [1], "list: expected 2 entries, found 1"),
+        ("nan", "nan", None),
+        (0.1, 0.1, None),
+        (0.1, 0.10000000000000002, "expected 0.1, found 0.10000000000000002"),
+    ],
+)
 def test_difference_names_the_first_place(expected: Any, found: Any, text: str | None) -> None:
     assert difference(expected, found) == text

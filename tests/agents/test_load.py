@@ -22,13 +22,15 @@ def line():
 def test_load_numbers_and_stamps_every_datagram_by_the_schedule(line):
     listener, sender = line
     before = time.time_ns()
-    load = LoadGenerator([sender], rate_per_s=50_000, size_bytes=40, count=100,
-                         session_id=7, first_seqno=2**32 - 50)
+    load = LoadGenerator(
+        [sender], rate_per_s=50_000, size_bytes=40, count=100, session_id=7, first_seqno=2**32 - 50
+    )
     assert load.run(10_000_000_000)
     found = [parse(listener.recv(2048)) for _ in range(100)]
     assert [m.seqno for m in found] == [(2**32 - 50 + i) % 2**32 for i in range(100)]
     assert {(m.session_id, m.encoding, m.object_type, len(m.payload)) for m in found} == {
-        (7, 1, 0, 40)}
+        (7, 1, 0, 40)
+    }
     stamps = [int.from_bytes(m.payload[:8], "little") for m in found]
     assert before <= stamps[0] <= time.time_ns()
     assert all(abs(stamp - stamps[0] - i * 20_000) <= 1 for i, stamp in enumerate(stamps))
@@ -50,12 +52,15 @@ def test_load_stops_when_time_is_up_and_goes_on_later(line):
     assert load.sent == 1
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"rate_per_s": 0}, "rate_per_s must be more than 0, was 0"),
-    ({"rate_per_s": 1, "size_bytes": 513}, "size_bytes must be 8..512, was 513"),
-    ({"rate_per_s": 1, "size_bytes": 7}, "size_bytes must be 8..512, was 7"),
-    ({"rate_per_s": 1, "count": -1}, "count must be 0 or more, was -1"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"rate_per_s": 0}, "rate_per_s must be more than 0, was 0"),
+        ({"rate_per_s": 1, "size_bytes": 513}, "size_bytes must be 8..512, was 513"),
+        ({"rate_per_s": 1, "size_bytes": 7}, "size_bytes must be 8..512, was 7"),
+        ({"rate_per_s": 1, "count": -1}, "count must be 0 or more, was -1"),
+    ],
+)
 def test_load_impossible_setting_is_refused(line, settings, message):
     with pytest.raises(ValueError, match=message):
         LoadGenerator([line[1]], **settings)

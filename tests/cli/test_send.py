@@ -17,8 +17,10 @@ class Listeners:
 
     def __init__(self, count):
         self._stack = ExitStack()
-        self.sockets = [self._stack.enter_context(
-            socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(count)]
+        self.sockets = [
+            self._stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            for _ in range(count)
+        ]
         for listener in self.sockets:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
             listener.bind(("127.0.0.1", 0))
@@ -51,14 +53,34 @@ def run(*arguments, code=0):
 
 
 def summary(listeners, *arguments):
-    result = run("--incremental", ",".join(listeners.addresses[:2]), "--snapshot",
-                 listeners.addresses[2], "--json", *arguments)
+    result = run(
+        "--incremental",
+        ",".join(listeners.addresses[:2]),
+        "--snapshot",
+        listeners.addresses[2],
+        "--json",
+        *arguments,
+    )
     return json.loads(result.stdout.splitlines()[-1])
 
 
 def test_send_simulated_market_arrives_on_both_lines(listeners, tmp_path):
-    found = summary(listeners, "--simulate", "--speed", 0, "--count", 200, "--linger", 0.1,
-                    "--snapshot-ms", 20, "--session-id", 9, "--books", tmp_path / "books.json")
+    found = summary(
+        listeners,
+        "--simulate",
+        "--speed",
+        0,
+        "--count",
+        200,
+        "--linger",
+        0.1,
+        "--snapshot-ms",
+        20,
+        "--session-id",
+        9,
+        "--books",
+        tmp_path / "books.json",
+    )
     first, second = listeners.datagrams(0), listeners.datagrams(1)
     assert first == second
     assert [line["datagrams"] for line in found["lines"][:2]] == [len(first)] * 2
@@ -66,20 +88,43 @@ def test_send_simulated_market_arrives_on_both_lines(listeners, tmp_path):
     assert len(arrived) == found["messages"] + found["channels"]["incremental"]["heartbeats"]
     assert arrived[-1].seqno == found["last_seqnos"]["incremental"]
     assert {message.session_id for message in arrived} == {9}
-    snapshots = {event["value"]["symbol"]: event["value"] for event in (
-        event_to_dict(message.payload) for message in messages(listeners.datagrams(2))
-        if message.payload) if event["value_name"] == "MarketByPriceUpdate"}
+    snapshots = {
+        event["value"]["symbol"]: event["value"]
+        for event in (
+            event_to_dict(message.payload)
+            for message in messages(listeners.datagrams(2))
+            if message.payload
+        )
+        if event["value_name"] == "MarketByPriceUpdate"
+    }
     books = json.loads((tmp_path / "books.json").read_text())
-    assert books == {f"simulated:{symbol}": {
-        side: [[level["price"], level["quantity"]] for level in value[side]]
-        for side in ("bids", "asks")} for symbol, value in snapshots.items()}
+    assert books == {
+        f"simulated:{symbol}": {
+            side: [[level["price"], level["quantity"]] for level in value[side]]
+            for side in ("bids", "asks")
+        }
+        for symbol, value in snapshots.items()
+    }
     assert len(books) == 4
 
 
 def test_send_loss_is_counted_per_line_and_repeats_with_its_seed(listeners):
     pytest.importorskip("udpfast.testing.network")
-    arguments = ("--simulate", "--speed", 0, "--count", 300, "--linger", 0, "--seed", 7,
-                 "--session-id", 9, "--loss", 0.1)
+    arguments = (
+        "--simulate",
+        "--speed",
+        0,
+        "--count",
+        300,
+        "--linger",
+        0,
+        "--seed",
+        7,
+        "--session-id",
+        9,
+        "--loss",
+        0.1,
+    )
     runs = []
     for _ in range(2):
         found = summary(listeners, *arguments)
@@ -88,16 +133,30 @@ def test_send_loss_is_counted_per_line_and_repeats_with_its_seed(listeners):
         for line, datagrams in zip(found["lines"][:2], arrived, strict=True):
             assert line["lost_on_purpose"] > 10
             assert line["datagrams"] == len(datagrams)
-            assert line["datagrams"] + line["lost_on_purpose"] == (
-                found["channels"]["incremental"]["datagrams"])
+            assert (
+                line["datagrams"] + line["lost_on_purpose"]
+                == (found["channels"]["incremental"]["datagrams"])
+            )
         runs.append([[parse(datagram).seqno for datagram in line] for line in arrived])
     assert runs[0] == runs[1]
 
 
 def test_send_reorder_and_skew_lose_nothing(listeners):
     pytest.importorskip("udpfast.testing.network")
-    summary(listeners, "--simulate", "--rate", 5000, "--count", 500, "--linger", 0,
-            "--reorder", 0.05, "--skew-us", 500)
+    summary(
+        listeners,
+        "--simulate",
+        "--rate",
+        5000,
+        "--count",
+        500,
+        "--linger",
+        0,
+        "--reorder",
+        0.05,
+        "--skew-us",
+        500,
+    )
     first, second = listeners.datagrams(0), listeners.datagrams(1)
     seqnos = [parse(datagram).seqno for datagram in first]
     assert seqnos != sorted(seqnos)
@@ -106,8 +165,9 @@ def test_send_reorder_and_skew_lose_nothing(listeners):
 
 
 def test_send_restart_begins_a_second_session(listeners):
-    found = summary(listeners, "--simulate", "--speed", 0, "--count", 600, "--linger", 0,
-                    "--restart-at", 0.03)
+    found = summary(
+        listeners, "--simulate", "--speed", 0, "--count", 600, "--linger", 0, "--restart-at", 0.03
+    )
     assert len(found["sessions"]) == 2
     arrived = messages(listeners.datagrams(0))
     assert list(dict.fromkeys(message.session_id for message in arrived)) == found["sessions"]
@@ -115,27 +175,45 @@ def test_send_restart_begins_a_second_session(listeners):
 
 
 def test_send_raw_load_is_whole_datagrams(listeners):
-    found = summary(listeners, "--rate", 20_000, "--size", 100, "--count", 400,
-                    "--first-seqno", 2**32 - 1)
+    found = summary(
+        listeners, "--rate", 20_000, "--size", 100, "--count", 400, "--first-seqno", 2**32 - 1
+    )
     arrived = [parse(datagram) for datagram in listeners.datagrams(1)]
     assert [message.seqno for message in arrived] == [2**32 - 1, *range(399)]
     assert {len(message.payload) for message in arrived} == {100}
     assert (found["mode"], found["messages"], found["last_seqnos"]["incremental"]) == (
-        "load", 400, 398)
+        "load",
+        400,
+        398,
+    )
 
 
 def test_send_summary_for_people_names_lines_and_loss(listeners):
-    result = run("--incremental", listeners.addresses[0], "--snapshot", "", "--simulate",
-                 "--speed", 0, "--count", 50, "--linger", 0)
+    result = run(
+        "--incremental",
+        listeners.addresses[0],
+        "--snapshot",
+        "",
+        "--simulate",
+        "--speed",
+        0,
+        "--count",
+        50,
+        "--linger",
+        0,
+    )
     assert f"incremental line 0 to {listeners.addresses[0]}: " in result.stdout
     assert "0 lost on purpose" in result.stdout
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    ((), "choose --market, --simulate, or raw load with --rate"),
-    (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
-    (("--rate", "5", "--loss", "0.1"), "faults need --market or --simulate"),
-    (("--incremental", "", "--rate", "5"), "--incremental needs at least one address"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "choose --market, --simulate, or raw load with --rate"),
+        (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
+        (("--rate", "5", "--loss", "0.1"), "faults need --market or --simulate"),
+        (("--incremental", "", "--rate", "5"), "--incremental needs at least one address"),
+    ],
+)
 def test_send_wrong_usage_says_what_to_choose(arguments, message):
     assert message in run(*arguments, code=2).output

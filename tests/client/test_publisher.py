@@ -28,9 +28,13 @@ def address(listener: socket.socket) -> str:
 
 
 def config(listeners, **settings) -> PublishConfig:
-    return parse_publish({
-        "incremental": [{"address": address(listeners[0])}, {"address": address(listeners[1])}],
-        "snapshot": [{"address": address(listeners[2])}], **settings})
+    return parse_publish(
+        {
+            "incremental": [{"address": address(listeners[0])}, {"address": address(listeners[1])}],
+            "snapshot": [{"address": address(listeners[2])}],
+            **settings,
+        }
+    )
 
 
 def receive_message(listener: socket.socket) -> Parsed:
@@ -76,7 +80,11 @@ def test_publisher_snapshot_is_repeated_with_its_own_last_seqno(listeners):
         for seqno in (1, 2):
             message = receive_message(listeners[2])
             assert (message.seqno, message.payload, message.last_seqno, message.snapshot) == (
-                seqno, b"state", 1, True)
+                seqno,
+                b"state",
+                1,
+                True,
+            )
 
 
 def test_publisher_stamps_the_send_time(listeners):

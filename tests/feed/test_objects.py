@@ -26,20 +26,42 @@ class Feed:
     def __init__(self, **limits: int) -> None:
         self.objects = FeedObjects(**limits)
 
-    def update(self, seqno: int, last: int, key: tuple[int, int] = KEY, snapshot: bool = False,
-               payload: bytes = b"u") -> list[str]:
-        return said(self.objects.admit(
-            object_type=key[0], object_id=key[1], seqno=seqno % WRAP, last_seqno=last % WRAP,
-            flags=RecordFlag.SNAPSHOT if snapshot else 0, payload=payload))
+    def update(
+        self,
+        seqno: int,
+        last: int,
+        key: tuple[int, int] = KEY,
+        snapshot: bool = False,
+        payload: bytes = b"u",
+    ) -> list[str]:
+        return said(
+            self.objects.admit(
+                object_type=key[0],
+                object_id=key[1],
+                seqno=seqno % WRAP,
+                last_seqno=last % WRAP,
+                flags=RecordFlag.SNAPSHOT if snapshot else 0,
+                payload=payload,
+            )
+        )
 
     def snapshot(self, last: int, key: tuple[int, int] = KEY, seqno: int = 1) -> list[str]:
-        return said(self.objects.admit(
-            channel=Channel.SNAPSHOT, object_type=key[0], object_id=key[1], seqno=seqno,
-            last_seqno=last % WRAP, flags=RecordFlag.SNAPSHOT, payload=b"s"))
+        return said(
+            self.objects.admit(
+                channel=Channel.SNAPSHOT,
+                object_type=key[0],
+                object_id=key[1],
+                seqno=seqno,
+                last_seqno=last % WRAP,
+                flags=RecordFlag.SNAPSHOT,
+                payload=b"s",
+            )
+        )
 
     def gap(self, first: int, last: int, channel: int = Channel.INCREMENTAL) -> list[str]:
-        return said(self.objects.admit(
-            kind=Kind.GAP, channel=channel, payload=gap_bytes(first, last)))
+        return said(
+            self.objects.admit(kind=Kind.GAP, channel=channel, payload=gap_bytes(first, last))
+        )
 
     def session(self, first_seqno: int) -> list[str]:
         payload = session_bytes(first_seqno)
@@ -74,7 +96,9 @@ def said(outputs: list[ObjectOutput]) -> list[str]:
         if output.kind in (Kind.STALE, Kind.RECOVERED):
             state = np.frombuffer(output.payload, OBJECT_STATE)[0]
             assert (state["object_type"], state["object_id"]) == (
-                output.object_type, output.object_id)
+                output.object_type,
+                output.object_id,
+            )
             words.append(f"{Kind(output.kind).name} {state['applied_seqno']}")
         elif output.kind != Kind.MESSAGE:
             words.append(Kind(output.kind).name)
@@ -188,8 +212,7 @@ def test_unknown_object_takes_a_snapshot_from_behind_the_gap(feed: Feed) -> None
     assert feed.status() == ObjectStatus.LIVE
 
 
-def test_unknown_object_takes_a_snapshot_from_inside_the_gap_but_stays_unknown(
-        feed: Feed) -> None:
+def test_unknown_object_takes_a_snapshot_from_inside_the_gap_but_stays_unknown(feed: Feed) -> None:
     live(feed, 200)
     feed.gap(203, 205)
     assert feed.snapshot(203) == ["snapshot 203"]
@@ -326,7 +349,8 @@ def test_released_payload_is_what_was_collected(feed: Feed, size: int) -> None:
     feed.update(99, 98)
     feed.objects.admit(object_type=3, object_id=7, seqno=100, last_seqno=99, payload=payload)
     outputs = feed.objects.admit(
-        channel=1, object_type=3, object_id=7, seqno=1, last_seqno=99, payload=b"s")
+        channel=1, object_type=3, object_id=7, seqno=1, last_seqno=99, payload=b"s"
+    )
     assert outputs[-1].payload == payload
 
 
@@ -370,10 +394,22 @@ def test_every_message_has_one_outcome(seed: int) -> None:
             feed.update(seqno, last[number], (3, number), event < 0.32, bytes(rng.randrange(900)))
             last[number] = seqno
     counted = feed.objects.counters()
-    outcomes = ("applied", "ungated", "collected", "snapshots_skipped", "snapshots_too_old",
-                "snapshots_broken", "updates_contained", "objects_full")
+    outcomes = (
+        "applied",
+        "ungated",
+        "collected",
+        "snapshots_skipped",
+        "snapshots_too_old",
+        "snapshots_broken",
+        "updates_contained",
+        "objects_full",
+    )
     assert sum(counted[name] for name in outcomes) == messages
-    kept = sum(view.collected for number in range(16)
-               if (view := feed.objects.state(3, number)) is not None)
+    kept = sum(
+        view.collected
+        for number in range(16)
+        if (view := feed.objects.state(3, number)) is not None
+    )
     assert counted["collected"] == (
-        counted["released"] + counted["collect_dropped"] + counted["collect_full"] + kept)
+        counted["released"] + counted["collect_dropped"] + counted["collect_full"] + kept
+    )

@@ -21,9 +21,12 @@ def golden(part: str) -> list[dict]:
 def admit(objects: FeedObjects, step: dict, key: tuple[int, int]) -> list[ObjectOutput]:
     return objects.admit(
         channel=Channel.SNAPSHOT if step.get("channel") == "snapshot" else Channel.INCREMENTAL,
-        object_type=key[0], object_id=key[1], seqno=step["seqno"],
+        object_type=key[0],
+        object_id=key[1],
+        seqno=step["seqno"],
         last_seqno=step["last_seqno"],
-        flags=RecordFlag.SNAPSHOT if step.get("snapshot") else 0)
+        flags=RecordFlag.SNAPSHOT if step.get("snapshot") else 0,
+    )
 
 
 def key_of(name: str) -> tuple[int, int]:
@@ -32,8 +35,11 @@ def key_of(name: str) -> tuple[int, int]:
 
 
 def applied(outputs: list[ObjectOutput]) -> list[int]:
-    return [output.seqno for output in outputs
-            if output.kind == Kind.MESSAGE and output.channel == Channel.INCREMENTAL]
+    return [
+        output.seqno
+        for output in outputs
+        if output.kind == Kind.MESSAGE and output.channel == Channel.INCREMENTAL
+    ]
 
 
 def test_scenarios_include_the_same_snapshots() -> None:
@@ -47,8 +53,10 @@ def test_scenarios_include_the_same_snapshots() -> None:
             if expected is None:
                 continue
             compared += 1
-            included = any(output.channel == Channel.SNAPSHOT and output.kind == Kind.MESSAGE
-                           for output in outputs)
+            included = any(
+                output.channel == Channel.SNAPSHOT and output.kind == Kind.MESSAGE
+                for output in outputs
+            )
             if included != expected:
                 differences[scenario["name"], number] = included
     assert compared > 20
@@ -65,11 +73,16 @@ def test_recovery_by_matching_last_seqno(name: str) -> None:
     (case,) = [case for case in golden("recovery") if case["name"] == name]
     objects = FeedObjects()
     for key, before in case["before_drop"].items():
-        admit(objects, {"snapshot": True, "seqno": before["last_applied"], "last_seqno": 0},
-              key_of(key))
+        admit(
+            objects,
+            {"snapshot": True, "seqno": before["last_applied"], "last_seqno": 0},
+            key_of(key),
+        )
     gap = case["gap"]
-    objects.admit(kind=Kind.GAP, payload=np.array(
-        (gap["first"], gap["last"], gap["count"], 2, 0), GAP).tobytes())
+    objects.admit(
+        kind=Kind.GAP,
+        payload=np.array((gap["first"], gap["last"], gap["count"], 2, 0), GAP).tobytes(),
+    )
     for key in case["before_drop"]:
         view = objects.state(*key_of(key))
         assert view is not None
@@ -104,7 +117,8 @@ def test_recovery_from_snapshot_and_kept_updates(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["zero_last_seqno_means_first_update", "zero_last_seqno_but_joined_late"])
+    "name", ["zero_last_seqno_means_first_update", "zero_last_seqno_but_joined_late"]
+)
 def test_recovery_by_last_seqno_zero(name: str) -> None:
     (case,) = [case for case in golden("recovery") if case["name"] == name]
     objects = FeedObjects()

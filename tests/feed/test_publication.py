@@ -18,7 +18,7 @@ def test_publish_small_message_is_one_datagram():
     publication = Publication(0xABCD)
     assert publication.publish(b"state", 41, 4097, now_ns=0) == 1
     (datagram,) = publication.take(INCREMENTAL)
-    assert datagram == bytes.fromhex("02000029" "0110" "cdab" "01000000" "00000000") + b"state"
+    assert datagram == bytes.fromhex("020000290110cdab0100000000000000") + b"state"
     assert publication.take(INCREMENTAL) == []
 
 
@@ -26,7 +26,7 @@ def test_publish_big_endian_swaps_only_integers_of_the_frame():
     publication = Publication(0xABCD, first_seqno=0x01020304, byteorder="big")
     publication.publish(b"\x01\x02", 41, 4097, now_ns=0)
     (datagram,) = publication.take(INCREMENTAL)
-    assert datagram.hex() == "02000029" "1001" "abcd" "01020304" "00000000" "0102"
+    assert datagram.hex() == "020000291001abcd01020304000000000102"
 
 
 def test_publish_legacy_has_no_snapshot_bit():
@@ -71,8 +71,15 @@ def test_publish_last_seqno_chains_each_object_apart():
         publication.publish(b"x", object_type, object_id, now_ns=0)
     found = [(m.seqno, m.object_type, m.object_id, m.last_seqno) for m in published(publication)]
     assert found == [
-        (10, 1, 1, 0), (11, 1, 2, 0), (12, 2, 1, 0), (13, 1, 1, 10), (14, 0, 0, 0), (15, 0, 0, 0),
-        (16, 1, 2, 11), (17, 1, 1, 13)]
+        (10, 1, 1, 0),
+        (11, 1, 2, 0),
+        (12, 2, 1, 0),
+        (13, 1, 1, 10),
+        (14, 0, 0, 0),
+        (15, 0, 0, 0),
+        (16, 1, 2, 11),
+        (17, 1, 1, 13),
+    ]
 
 
 def test_publish_across_the_wrap_goes_on_from_zero():
@@ -81,9 +88,17 @@ def test_publish_across_the_wrap_goes_on_from_zero():
         publication.publish(b"x", 1, 1, now_ns=0)
         publication.publish_snapshot(b"x", 1, 1, now_ns=0)
     assert [(m.seqno, m.last_seqno) for m in published(publication)] == [
-        (2**32 - 2, 0), (2**32 - 1, 2**32 - 2), (0, 2**32 - 1), (1, 0)]
+        (2**32 - 2, 0),
+        (2**32 - 1, 2**32 - 2),
+        (0, 2**32 - 1),
+        (1, 0),
+    ]
     assert [(m.seqno, m.last_seqno) for m in published(publication, SNAPSHOT)] == [
-        (2**32 - 1, 2**32 - 2), (0, 2**32 - 1), (1, 0), (2, 1)]
+        (2**32 - 1, 2**32 - 2),
+        (0, 2**32 - 1),
+        (1, 0),
+        (2, 1),
+    ]
 
 
 def test_snapshot_last_seqno_is_in_incremental_numbering():
@@ -94,7 +109,10 @@ def test_snapshot_last_seqno_is_in_incremental_numbering():
     publication.publish_snapshot(b"now", 1, 1, now_ns=0)
     publication.publish_snapshot(b"taken earlier", 1, 1, last_seqno=500, now_ns=0)
     assert [(m.seqno, m.last_seqno) for m in published(publication, SNAPSHOT)] == [
-        (9, 0), (10, 501), (11, 500)]
+        (9, 0),
+        (10, 501),
+        (11, 500),
+    ]
 
 
 def test_snapshot_in_parts_keeps_payload_and_last_seqno_of_its_beginning():
@@ -121,9 +139,10 @@ def test_publish_stamp_replaces_eight_bytes_even_across_fragments(offset):
     publication = Publication(1)
     publication.publish(payload, 1, 1, now_ns=0, stamp_offset=offset, stamp_ns=0x1122334455667788)
     publication.publish_snapshot(
-        payload, 1, 1, now_ns=0, stamp_offset=offset, stamp_ns=0x1122334455667788)
+        payload, 1, 1, now_ns=0, stamp_offset=offset, stamp_ns=0x1122334455667788
+    )
     expected = bytearray(1024)
-    expected[offset:offset + 8] = bytes.fromhex("8877665544332211")
+    expected[offset : offset + 8] = bytes.fromhex("8877665544332211")
     assert published(publication)[0].payload == expected
     assert published(publication, SNAPSHOT)[0].payload == expected
     assert payload == bytes(1024)
@@ -142,11 +161,17 @@ def test_heartbeat_after_silence_takes_a_seqno_per_channel():
     assert publication.heartbeat(6000) == 1
     assert publication.heartbeat_due_ns() == 6400
     assert publication.heartbeat(6400) == 1
-    assert [(m.seqno, m.object_type, m.object_id, m.last_seqno, m.payload)
-            for m in published(publication)] == [(1, 1, 1, 0, b"x"), (2, 0, 0, 0, b"")]
+    assert [
+        (m.seqno, m.object_type, m.object_id, m.last_seqno, m.payload)
+        for m in published(publication)
+    ] == [(1, 1, 1, 0, b"x"), (2, 0, 0, 0, b"")]
     assert [m.seqno for m in published(publication, SNAPSHOT)] == [1]
     assert publication.counters(INCREMENTAL) == {
-        "messages": 2, "heartbeats": 1, "datagrams": 2, "bytes": 33}
+        "messages": 2,
+        "heartbeats": 1,
+        "datagrams": 2,
+        "bytes": 33,
+    }
 
 
 def test_heartbeat_does_not_interrupt_an_open_snapshot():
@@ -171,9 +196,12 @@ def test_restart_begins_again_and_forgets_objects():
     publication.publish(b"x", 1, 1, now_ns=0)
     publication.publish_snapshot(b"x", 1, 2, now_ns=0)
     assert [(m.session_id, m.seqno, m.last_seqno) for m in published(publication)] == [
-        (7, 3, 0), (8, 3, 0)]
+        (7, 3, 0),
+        (8, 3, 0),
+    ]
     assert [(m.session_id, m.seqno, m.object_id) for m in published(publication, SNAPSHOT)] == [
-        (8, 1, 2)]
+        (8, 1, 2)
+    ]
 
 
 def test_publish_into_a_full_outbox_is_refused_and_takes_no_seqno():
@@ -190,20 +218,23 @@ def test_views_are_the_bytes_that_take_returns():
     publication = Publication(1)
     publication.publish(random.Random(1).randbytes(1300), 1, 1, now_ns=0)
     data, offsets, sizes = publication.views(INCREMENTAL)
-    seen = [bytes(data[o:o + s]) for o, s in zip(offsets, sizes, strict=True)]
+    seen = [bytes(data[o : o + s]) for o, s in zip(offsets, sizes, strict=True)]
     assert seen == publication.take(INCREMENTAL)
     publication.publish(b"x", 1, 1, now_ns=0)
     publication.clear(INCREMENTAL)
     assert publication.pending(INCREMENTAL) == 0
 
 
-@pytest.mark.parametrize(("settings", "message"), [
-    ({"session_id": 65_536}, "session_id must be 0..65535, was 65536"),
-    ({"session_id": 1, "encoding": 16}, "encoding must be 0..15, was 16"),
-    ({"session_id": 1, "revision": "new"}, "revision must be 'current' or 'legacy', was 'new'"),
-    ({"session_id": 1, "byteorder": "middle"}, "byteorder must be 'little' or 'big'"),
-    ({"session_id": 1, "first_seqno": -1}, "first_seqno must be 0..4294967295, was -1"),
-])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"session_id": 65_536}, "session_id must be 0..65535, was 65536"),
+        ({"session_id": 1, "encoding": 16}, "encoding must be 0..15, was 16"),
+        ({"session_id": 1, "revision": "new"}, "revision must be 'current' or 'legacy', was 'new'"),
+        ({"session_id": 1, "byteorder": "middle"}, "byteorder must be 'little' or 'big'"),
+        ({"session_id": 1, "first_seqno": -1}, "first_seqno must be 0..4294967295, was -1"),
+    ],
+)
 def test_publication_wrong_setting_says_expected_and_found(settings, message):
     with pytest.raises(ValueError, match=message):
         Publication(**settings)

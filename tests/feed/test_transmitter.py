@@ -17,7 +17,7 @@ class ListLine:
         self.datagrams = []
 
     def send(self, views):
-        datagrams = datagrams_of(views)[:self.takes]
+        datagrams = datagrams_of(views)[: self.takes]
         self.datagrams += datagrams
         return len(datagrams)
 
@@ -71,8 +71,9 @@ def test_flush_full_queue_is_asked_again_and_then_given_up():
 
 def test_do_work_sends_heartbeats_on_idle_channels():
     incremental, snapshot = ListLine(), ListLine()
-    transmitter = Transmitter([incremental], [snapshot], session_id=1,
-                              heartbeat_interval_ns=1000 * MS)
+    transmitter = Transmitter(
+        [incremental], [snapshot], session_id=1, heartbeat_interval_ns=1000 * MS
+    )
     for now_ns in range(0, 3001 * MS, 100 * MS):
         transmitter.do_work(now_ns)
     assert [m.seqno for m in messages(incremental.datagrams)] == [1, 2, 3]
@@ -81,8 +82,9 @@ def test_do_work_sends_heartbeats_on_idle_channels():
 
 def test_snapshot_round_carries_each_object_once_per_interval():
     incremental, snapshot = ListLine(), ListLine()
-    transmitter = Transmitter([incremental], [snapshot], session_id=1,
-                              snapshot_interval_ns=100 * MS)
+    transmitter = Transmitter(
+        [incremental], [snapshot], session_id=1, snapshot_interval_ns=100 * MS
+    )
     transmitter.send(b"a", 1, 7, now_ns=0)
     transmitter.put_snapshot(b"A", 1, 7)
     transmitter.put_snapshot(b"B", 1, 8)
@@ -106,11 +108,17 @@ def test_snapshot_last_seqno_is_that_of_the_state_not_of_the_moment():
 
 def test_snapshot_rate_spreads_a_large_message_over_time():
     snapshot = ListLine()
-    transmitter = Transmitter([ListLine()], [snapshot], session_id=1,
-                              snapshot_rate_per_s=10_000, snapshot_interval_ns=1000 * MS)
+    transmitter = Transmitter(
+        [ListLine()],
+        [snapshot],
+        session_id=1,
+        snapshot_rate_per_s=10_000,
+        snapshot_interval_ns=1000 * MS,
+    )
     states = {7: 0}
     transmitter.put_snapshot_source(
-        1, 7, lambda: SnapshotState(states[7].to_bytes(1, "little") * 131_072, states[7]))
+        1, 7, lambda: SnapshotState(states[7].to_bytes(1, "little") * 131_072, states[7])
+    )
     counts = []
     for now_ns in range(0, 1000 * MS, MS):
         states[7] = now_ns // MS % 200
@@ -143,7 +151,9 @@ def test_restart_draws_another_session_and_forgets_the_round():
     assert session_id != 1
     assert transmitter.sessions == [1, session_id]
     assert [(m.session_id, m.seqno, m.last_seqno) for m in messages(incremental.datagrams)] == [
-        (1, 1, 0), (session_id, 1, 0)]
+        (1, 1, 0),
+        (session_id, 1, 0),
+    ]
     assert snapshot.datagrams == []
 
 

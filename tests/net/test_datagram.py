@@ -14,8 +14,9 @@ TRUNCATED, SENDER_REFUSED, NO_TIMESTAMP = 1, 2, 4
 PLAIN = ReceiveOptions(timestamps="none", count_drops=False, rcvbuf_bytes=1 << 20)
 
 
-def receiver(address: str = "127.0.0.1:0", options: ReceiveOptions = PLAIN,
-             **line: object) -> DatagramReceiver:
+def receiver(
+    address: str = "127.0.0.1:0", options: ReceiveOptions = PLAIN, **line: object
+) -> DatagramReceiver:
     return DatagramReceiver(LineAddress(address, **line), options)
 
 
@@ -54,8 +55,10 @@ def test_receive_quiet_line_asks_for_one_then_for_batches() -> None:
 
 
 def test_receive_capacity_bounds_a_batch() -> None:
-    with DatagramReceiver(LineAddress("127.0.0.1:0"), PLAIN, capacity=3) as line, \
-            sender(line) as peer:
+    with (
+        DatagramReceiver(LineAddress("127.0.0.1:0"), PLAIN, capacity=3) as line,
+        sender(line) as peer,
+    ):
         for _ in range(8):
             peer.send(b"x")
         assert [len(line.receive()) for _ in range(5)] == [1, 3, 3, 1, 0]
@@ -63,13 +66,13 @@ def test_receive_capacity_bounds_a_batch() -> None:
 
 @pytest.mark.parametrize("options", [PLAIN, ReceiveOptions()])
 @pytest.mark.parametrize("before", [0, 1])
-def test_receive_too_long_datagram_is_cut_and_flagged(
-        options: ReceiveOptions, before: int) -> None:
+def test_receive_too_long_datagram_is_cut_and_flagged(options: ReceiveOptions, before: int) -> None:
     with receiver(options=options) as line, sender(line) as peer:
         for size in [1] * before + [2048, 2049, 60_000, 528]:
             peer.send(b"z" * size)
-        received = [(len(datagram.payload), datagram.flags & TRUNCATED)
-                    for datagram in drain(line)][before:]
+        received = [
+            (len(datagram.payload), datagram.flags & TRUNCATED) for datagram in drain(line)
+        ][before:]
         assert received == [(2048, 0), (2048, TRUNCATED), (2048, TRUNCATED), (528, 0)]
 
 
@@ -100,13 +103,17 @@ def test_receive_without_stamps_flags_each_datagram() -> None:
         for _ in range(3):
             peer.send(b"x")
         assert {(datagram.flags, datagram.received_ns) for datagram in drain(line)} == {
-            (NO_TIMESTAMP, 0)}
+            (NO_TIMESTAMP, 0)
+        }
 
 
-@pytest.mark.parametrize(("address", "own", "other"), [
-    ("127.0.0.1:0", "127.0.0.1", "127.0.0.2"),
-    ("[::1]:0", "::1", "::2"),
-])
+@pytest.mark.parametrize(
+    ("address", "own", "other"),
+    [
+        ("127.0.0.1:0", "127.0.0.1", "127.0.0.2"),
+        ("[::1]:0", "::1", "::2"),
+    ],
+)
 def test_receive_sender_list_flags_everyone_else(address: str, own: str, other: str) -> None:
     for senders, refused in [((own,), 0), ((other,), SENDER_REFUSED), ((other, own), 0)]:
         with receiver(address, senders=senders) as line, sender(line) as peer:
@@ -115,23 +122,28 @@ def test_receive_sender_list_flags_everyone_else(address: str, own: str, other: 
             assert [datagram.flags & SENDER_REFUSED for datagram in drain(line)] == [refused] * 3
 
 
-@pytest.mark.parametrize(("address", "text"), [
-    ("127.0.0.1:0", "127.0.0.1:{}"), ("[::1]:0", "[::1]:{}")])
+@pytest.mark.parametrize(
+    ("address", "text"), [("127.0.0.1:0", "127.0.0.1:{}"), ("[::1]:0", "[::1]:{}")]
+)
 def test_receive_sender_list_with_port_tells_senders_of_one_host_apart(
-        address: str, text: str) -> None:
+    address: str, text: str
+) -> None:
     host = address.removesuffix(":0").strip("[]")
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET,
-                       socket.SOCK_DGRAM) as listed:
+    with socket.socket(
+        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM
+    ) as listed:
         listed.bind((host, 0))
-        with receiver(address, senders=(text.format(listed.getsockname()[1]),)) as line, \
-                sender(line) as unlisted:
+        with (
+            receiver(address, senders=(text.format(listed.getsockname()[1]),)) as line,
+            sender(line) as unlisted,
+        ):
             listed.connect(line.address)
             for _ in range(2):
                 listed.send(b"listed")
                 unlisted.send(b"other")
-            assert [(datagram.payload, datagram.flags & SENDER_REFUSED)
-                    for datagram in drain(line)] == [
-                        (b"listed", 0), (b"other", SENDER_REFUSED)] * 2
+            assert [
+                (datagram.payload, datagram.flags & SENDER_REFUSED) for datagram in drain(line)
+            ] == [(b"listed", 0), (b"other", SENDER_REFUSED)] * 2
 
 
 def test_sender_list_of_more_than_64_is_refused() -> None:

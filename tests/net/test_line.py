@@ -22,19 +22,36 @@ def outcome(line: LineAddress, wanted: ReceiveOptions) -> dict[str, options.Opti
     return {result.name: result for result in results}
 
 
-@pytest.mark.parametrize(("text", "endpoint"), [
-    ("239.1.2.3:9001", ("239.1.2.3", 9001)),
-    ("0.0.0.0:0", ("0.0.0.0", 0)),
-    ("[::1]:65535", ("::1", 65535)),
-])
+@pytest.mark.parametrize(
+    ("text", "endpoint"),
+    [
+        ("239.1.2.3:9001", ("239.1.2.3", 9001)),
+        ("0.0.0.0:0", ("0.0.0.0", 0)),
+        ("[::1]:65535", ("::1", 65535)),
+    ],
+)
 def test_parse_endpoint_reads_both_families(text: str, endpoint: tuple[str, int]) -> None:
     assert parse_endpoint(text) == endpoint
 
 
-@pytest.mark.parametrize("text", [
-    "", "127.0.0.1", "127.0.0.1:", ":9001", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:٣",
-    "::1:9001", "[127.0.0.1]:9001", "[::1]", "localhost:9001", "127.0.0.1:90 01", "1.2.3:9001",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "127.0.0.1",
+        "127.0.0.1:",
+        ":9001",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:٣",
+        "::1:9001",
+        "[127.0.0.1]:9001",
+        "[::1]",
+        "localhost:9001",
+        "127.0.0.1:90 01",
+        "1.2.3:9001",
+    ],
+)
 def test_parse_endpoint_refuses_and_says_what_it_found(text: str) -> None:
     with pytest.raises(ConfigError, match="address must be"):
         parse_endpoint(text)
@@ -43,7 +60,11 @@ def test_parse_endpoint_refuses_and_says_what_it_found(text: str) -> None:
 def test_parse_senders_maps_ipv4_and_keeps_ports() -> None:
     mapped = bytes(10) + b"\xff\xff\x0a\x00\x00\x05"
     assert parse_senders(["10.0.0.5", "10.0.0.5:77", "::1", "[::1]:77"]) == [
-        (mapped, 0), (mapped, 77), (bytes(15) + b"\x01", 0), (bytes(15) + b"\x01", 77)]
+        (mapped, 0),
+        (mapped, 77),
+        (bytes(15) + b"\x01", 0),
+        (bytes(15) + b"\x01", 77),
+    ]
     with pytest.raises(ConfigError, match="was 'gateway'"):
         parse_senders(["gateway"])
 

@@ -14,7 +14,8 @@ from udpfast.net.sender import DatagramSender
 @pytest.fixture
 def line() -> DatagramReceiver:
     with DatagramReceiver(
-            LineAddress("127.0.0.1:0"), ReceiveOptions(timestamps="none")) as receiver:
+        LineAddress("127.0.0.1:0"), ReceiveOptions(timestamps="none")
+    ) as receiver:
         yield receiver
 
 
@@ -47,12 +48,14 @@ def test_send_slices_of_one_buffer(line: DatagramReceiver) -> None:
     with to(line) as sender:
         assert sender.send((buffer, offsets, sizes)) == 100
     assert drain(line) == [
-        buffer[start:start + size] for start, size in zip(offsets, sizes, strict=True)]
+        buffer[start : start + size] for start, size in zip(offsets, sizes, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(("offset", "size"), [(-1, 1), (0, 11), (10, 1), (5, -1), (11, 0)])
 def test_send_slice_outside_the_buffer_is_refused(
-        line: DatagramReceiver, offset: int, size: int) -> None:
+    line: DatagramReceiver, offset: int, size: int
+) -> None:
     with to(line) as sender:
         with pytest.raises(ValueError, match=r"datagram 1: .* not inside the buffer of 10 bytes"):
             sender.send((bytes(10), np.array([0, offset]), np.array([1, size])))

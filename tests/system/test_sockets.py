@@ -54,8 +54,14 @@ __attribute__((destructor)) static void say(void) { fprintf(stderr, "stub recvmm
 
 def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, check=True, capture_output=True, text=True, cwd=ROOT, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment})
+        command,
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )
 
 
 def group_line(group: str, port: int, **line: str) -> DatagramReceiver:
@@ -87,10 +93,22 @@ def test_burst_takes_one_system_call_per_batch_and_sends_nothing_back() -> None:
     if tracer is None:
         pytest.skip("no strace to count system calls with")
     done = subprocess.run(
-        [tracer, "-f", "-e", "trace=recvfrom,recvmsg,recvmmsg,sendto,sendmsg,sendmmsg",
-         sys.executable, "-c", DRAIN],
-        check=False, capture_output=True, text=True, cwd=ROOT, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)})
+        [
+            tracer,
+            "-f",
+            "-e",
+            "trace=recvfrom,recvmsg,recvmmsg,sendto,sendmsg,sendmmsg",
+            sys.executable,
+            "-c",
+            DRAIN,
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     if "received 200" not in done.stdout:
         pytest.skip(f"strace is not allowed to trace here: {done.stderr[-200:]}")
     calls = [line.split("(")[0].split()[-1] for line in done.stderr.splitlines() if "(" in line]
@@ -100,9 +118,11 @@ def test_burst_takes_one_system_call_per_batch_and_sends_nothing_back() -> None:
 def test_two_groups_on_one_port_stay_apart() -> None:
     with group_line("239.1.2.3", 0) as first:
         port = first.address[1]
-        with group_line("239.1.2.4", port) as second, \
-                DatagramSender(f"239.1.2.3:{port}", interface="lo") as to_first, \
-                DatagramSender(f"239.1.2.4:{port}", interface="lo") as to_second:
+        with (
+            group_line("239.1.2.4", port) as second,
+            DatagramSender(f"239.1.2.3:{port}", interface="lo") as to_first,
+            DatagramSender(f"239.1.2.4:{port}", interface="lo") as to_second,
+        ):
             to_first.send([b"first"] * 3)
             to_second.send([b"second"] * 3)
             assert payloads(first) == [b"first"] * 3
@@ -112,19 +132,26 @@ def test_two_groups_on_one_port_stay_apart() -> None:
 def test_group_that_another_process_joined_does_not_reach_a_wildcard_line() -> None:
     # Joining is a matter of the whole host: without IP_MULTICAST_ALL=0 every socket that is bound
     # to 0.0.0.0 hears what any process asked for.
-    code = ("import socket, struct, sys\n"
-            "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
-            "s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack('=4s4si', "
-            "socket.inet_aton('239.1.2.5'), bytes(4), socket.if_nametoindex('lo')))\n"
-            "print('joined', flush=True)\n"
-            "sys.stdin.read()")
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
-                          stdout=subprocess.PIPE, text=True) as other, \
-            DatagramReceiver(LineAddress("0.0.0.0:0"), OPTIONS) as line:
+    code = (
+        "import socket, struct, sys\n"
+        "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n"
+        "s.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack('=4s4si', "
+        "socket.inet_aton('239.1.2.5'), bytes(4), socket.if_nametoindex('lo')))\n"
+        "print('joined', flush=True)\n"
+        "sys.stdin.read()"
+    )
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as other,
+        DatagramReceiver(LineAddress("0.0.0.0:0"), OPTIONS) as line,
+    ):
         assert other.stdout.readline() == "joined\n"
         port = line.address[1]
-        with DatagramSender(f"239.1.2.5:{port}", interface="lo") as foreign, \
-                DatagramSender(f"127.0.0.1:{port}") as configured:
+        with (
+            DatagramSender(f"239.1.2.5:{port}", interface="lo") as foreign,
+            DatagramSender(f"127.0.0.1:{port}") as configured,
+        ):
             foreign.send([b"foreign"])
             configured.send([b"configured"])
             assert payloads(line) == [b"configured"]
@@ -134,11 +161,14 @@ def test_group_that_another_process_joined_does_not_reach_a_wildcard_line() -> N
 def test_source_specific_join_admits_that_source_only() -> None:
     with group_line("239.1.2.6", 0, source="127.0.0.1") as line:
         port = line.address[1]
-        with DatagramSender(f"239.1.2.6:{port}", interface="lo") as listed, \
-                socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
+        with (
+            DatagramSender(f"239.1.2.6:{port}", interface="lo") as listed,
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger,
+        ):
             stranger.bind(("127.0.0.2", 0))
-            stranger.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF,
-                                socket.inet_aton("127.0.0.1"))
+            stranger.setsockopt(
+                socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1")
+            )
             stranger.sendto(b"stranger", ("239.1.2.6", port))
             listed.send([b"listed"])
             assert payloads(line) == [b"listed"]
@@ -147,8 +177,10 @@ def test_source_specific_join_admits_that_source_only() -> None:
 def test_two_sockets_on_one_group_both_hear_it() -> None:
     with group_line("239.1.2.7", 0) as first:
         port = first.address[1]
-        with group_line("239.1.2.7", port) as second, \
-                DatagramSender(f"239.1.2.7:{port}", interface="lo") as sender:
+        with (
+            group_line("239.1.2.7", port) as second,
+            DatagramSender(f"239.1.2.7:{port}", interface="lo") as sender,
+        ):
             sender.send([b"both"])
             assert payloads(first) == payloads(second) == [b"both"]
 

@@ -38,9 +38,16 @@ class MarketPlayer:
         Published so far.
     """
 
-    def __init__(self, source: MarketSource, gateway: MarketGateway, *, speed: float = 1.0,
-                 rate_per_s: float = 0.0, restart_after_ns: int | None = None,
-                 events_max: int = 0) -> None:
+    def __init__(
+        self,
+        source: MarketSource,
+        gateway: MarketGateway,
+        *,
+        speed: float = 1.0,
+        rate_per_s: float = 0.0,
+        restart_after_ns: int | None = None,
+        events_max: int = 0,
+    ) -> None:
         self.gateway = gateway
         self.finished = False
         self.events = 0
@@ -91,8 +98,10 @@ class MarketPlayer:
     def _publish_next(self, now_ns: int) -> None:
         event = self._next
         assert event is not None
-        if (self._restart_after_ns is not None
-                and event.recv_ns - self._first_recv_ns >= self._restart_after_ns):
+        if (
+            self._restart_after_ns is not None
+            and event.recv_ns - self._first_recv_ns >= self._restart_after_ns
+        ):
             self._restart_after_ns = None
             self.gateway.restart(now_ns)
         self.gateway.publish(event, now_ns)
@@ -106,4 +115,5 @@ class MarketPlayer:
             self._due_ns = self._start_ns + int(self.events * 1e9 / self._rate_per_s)
         elif self._speed:
             self._due_ns = self._start_ns + int(
-                (following.recv_ns - self._first_recv_ns) / self._speed)
+                (following.recv_ns - self._first_recv_ns) / self._speed
+            )

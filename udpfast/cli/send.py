@@ -46,61 +46,165 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: str) -
 
 
 _OPTIONS: Sequence[Callable[[Any], Any]] = (
-    click.option("--market", metavar="PREFIX",
-                 help="Recorded market: PREFIX_l2.parquet, _trades and _quotes."),
+    click.option(
+        "--market",
+        metavar="PREFIX",
+        help="Recorded market: PREFIX_l2.parquet, _trades and _quotes.",
+    ),
     click.option("--simulate", is_flag=True, help="A simulated market, from --seed."),
-    click.option("--incremental", metavar="ADDRESSES", default="127.0.0.1:9001",
-                 callback=_addresses, show_default=True,
-                 help="ip:port of each line, with commas between."),
-    click.option("--snapshot", metavar="ADDRESSES", default="127.0.0.1:9002",
-                 callback=_addresses, show_default=True, help="The same; \"\" for none."),
+    click.option(
+        "--incremental",
+        metavar="ADDRESSES",
+        default="127.0.0.1:9001",
+        callback=_addresses,
+        show_default=True,
+        help="ip:port of each line, with commas between.",
+    ),
+    click.option(
+        "--snapshot",
+        metavar="ADDRESSES",
+        default="127.0.0.1:9002",
+        callback=_addresses,
+        show_default=True,
+        help='The same; "" for none.',
+    ),
     click.option("--interface", default="", help="For multicast: name or address."),
-    click.option("--ttl", type=click.IntRange(0, 255), default=1, show_default=True,
-                 help="Hops that multicast may take."),
+    click.option(
+        "--ttl",
+        type=click.IntRange(0, 255),
+        default=1,
+        show_default=True,
+        help="Hops that multicast may take.",
+    ),
     click.option("--no-loop", is_flag=True, help="Do not let this host hear its own multicast."),
-    click.option("--speed", type=click.FloatRange(min=0), default=1.0, show_default=True,
-                 help="Times the recorded pace; 0: as fast as it goes."),
-    click.option("--rate", type=click.FloatRange(min=0, min_open=True),
-                 help="Events (without a market: datagrams) per second, at equal distances."),
-    click.option("--size", type=click.IntRange(8, 512), default=64, show_default=True,
-                 help="Raw load: payload bytes per datagram."),
-    click.option("--count", type=click.IntRange(min=0), default=0,
-                 help="End after so many events or datagrams; 0: no limit."),
-    click.option("--seconds", type=click.FloatRange(min=0, min_open=True),
-                 help="End after so long."),
-    click.option("--linger", type=click.FloatRange(min=0), default=2.5, show_default=True,
-                 help="Seconds of snapshots and heartbeats behind the last event, faults off."),
-    click.option("--seed", type=int, default=1, show_default=True,
-                 help="Decides the faults and the simulated market."),
-    click.option("--loss", type=click.FloatRange(0, 1), default=0.0,
-                 help="Part of each line's datagrams to lose (0.01: one in a hundred)."),
-    click.option("--burst", type=click.FloatRange(min=0), default=0.0,
-                 help="Mean number lost in a row; 0: each by itself."),
-    click.option("--duplicate", type=click.FloatRange(0, 1), default=0.0,
-                 help="Part to send twice."),
-    click.option("--reorder", type=click.FloatRange(0, 1), default=0.0,
-                 help="Part to send 0.3 ms late."),
-    click.option("--skew-us", type=click.FloatRange(min=0), default=0.0,
-                 help="Delay of each line behind the one before it."),
-    click.option("--restart-at", type=click.FloatRange(min=0), metavar="SECONDS",
-                 help="Restart as a new session, by the market's time."),
-    click.option("--price-band", type=click.FloatRange(min=0), default=0.01, show_default=True,
-                 help="Book levels further from the starting mid are left out; 0: none are."),
-    click.option("--heartbeat-ms", type=click.IntRange(min=1), default=1000, show_default=True,
-                 help="Silence of a channel before a heartbeat."),
-    click.option("--snapshot-ms", type=click.IntRange(min=1), default=1000, show_default=True,
-                 help="Between the beginnings of two snapshot rounds."),
-    click.option("--snapshot-rate", type=click.IntRange(min=1), default=50_000,
-                 show_default=True, help="Snapshot datagrams per second at most."),
+    click.option(
+        "--speed",
+        type=click.FloatRange(min=0),
+        default=1.0,
+        show_default=True,
+        help="Times the recorded pace; 0: as fast as it goes.",
+    ),
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=0, min_open=True),
+        help="Events (without a market: datagrams) per second, at equal distances.",
+    ),
+    click.option(
+        "--size",
+        type=click.IntRange(8, 512),
+        default=64,
+        show_default=True,
+        help="Raw load: payload bytes per datagram.",
+    ),
+    click.option(
+        "--count",
+        type=click.IntRange(min=0),
+        default=0,
+        help="End after so many events or datagrams; 0: no limit.",
+    ),
+    click.option(
+        "--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so long."
+    ),
+    click.option(
+        "--linger",
+        type=click.FloatRange(min=0),
+        default=2.5,
+        show_default=True,
+        help="Seconds of snapshots and heartbeats behind the last event, faults off.",
+    ),
+    click.option(
+        "--seed",
+        type=int,
+        default=1,
+        show_default=True,
+        help="Decides the faults and the simulated market.",
+    ),
+    click.option(
+        "--loss",
+        type=click.FloatRange(0, 1),
+        default=0.0,
+        help="Part of each line's datagrams to lose (0.01: one in a hundred).",
+    ),
+    click.option(
+        "--burst",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        help="Mean number lost in a row; 0: each by itself.",
+    ),
+    click.option(
+        "--duplicate", type=click.FloatRange(0, 1), default=0.0, help="Part to send twice."
+    ),
+    click.option(
+        "--reorder", type=click.FloatRange(0, 1), default=0.0, help="Part to send 0.3 ms late."
+    ),
+    click.option(
+        "--skew-us",
+        type=click.FloatRange(min=0),
+        default=0.0,
+        help="Delay of each line behind the one before it.",
+    ),
+    click.option(
+        "--restart-at",
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="Restart as a new session, by the market's time.",
+    ),
+    click.option(
+        "--price-band",
+        type=click.FloatRange(min=0),
+        default=0.01,
+        show_default=True,
+        help="Book levels further from the starting mid are left out; 0: none are.",
+    ),
+    click.option(
+        "--heartbeat-ms",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Silence of a channel before a heartbeat.",
+    ),
+    click.option(
+        "--snapshot-ms",
+        type=click.IntRange(min=1),
+        default=1000,
+        show_default=True,
+        help="Between the beginnings of two snapshot rounds.",
+    ),
+    click.option(
+        "--snapshot-rate",
+        type=click.IntRange(min=1),
+        default=50_000,
+        show_default=True,
+        help="Snapshot datagrams per second at most.",
+    ),
     click.option("--session-id", type=click.IntRange(0, 65_535), help="Default: random."),
-    click.option("--first-seqno", type=click.IntRange(0, 2**32 - 1), default=1,
-                 show_default=True, help="Of both channels."),
-    click.option("--revision", type=click.Choice(["current", "legacy"]), default="current",
-                 show_default=True, help="Of the header."),
-    click.option("--byteorder", type=click.Choice(["little", "big"]), default="little",
-                 show_default=True, help="Of the header's integers."),
-    click.option("--books", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-                 help="Write the final books, as published, as JSON."),
+    click.option(
+        "--first-seqno",
+        type=click.IntRange(0, 2**32 - 1),
+        default=1,
+        show_default=True,
+        help="Of both channels.",
+    ),
+    click.option(
+        "--revision",
+        type=click.Choice(["current", "legacy"]),
+        default="current",
+        show_default=True,
+        help="Of the header.",
+    ),
+    click.option(
+        "--byteorder",
+        type=click.Choice(["little", "big"]),
+        default="little",
+        show_default=True,
+        help="Of the header's integers.",
+    ),
+    click.option(
+        "--books",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Write the final books, as published, as JSON.",
+    ),
     click.option("--json", "as_json", is_flag=True, help="The summary as one JSON line."),
 )
 
@@ -121,9 +225,17 @@ def send(**options: Any) -> None:
     senders: list[list[DatagramSender]] = []
     try:
         for channel in ("incremental", "snapshot"):
-            senders.append([
-                DatagramSender(address, interface=options["interface"], ttl=options["ttl"],
-                               loop=not options["no_loop"]) for address in options[channel]])
+            senders.append(
+                [
+                    DatagramSender(
+                        address,
+                        interface=options["interface"],
+                        ttl=options["ttl"],
+                        loop=not options["no_loop"],
+                    )
+                    for address in options[channel]
+                ]
+            )
         if not senders[0]:
             raise click.UsageError("--incremental needs at least one address")
         if options["market"] or options["simulate"]:
@@ -147,16 +259,27 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
     loaded_s = (monotonic_ns() - began_ns) / 1e9
     impair = _Faults(options) if _wants_faults(options) else None
     transmitter = Transmitter(
-        senders[0], senders[1], session_id=options["session_id"],
-        first_seqno=options["first_seqno"], first_snapshot_seqno=options["first_seqno"],
-        revision=options["revision"], byteorder=options["byteorder"],
+        senders[0],
+        senders[1],
+        session_id=options["session_id"],
+        first_seqno=options["first_seqno"],
+        first_snapshot_seqno=options["first_seqno"],
+        revision=options["revision"],
+        byteorder=options["byteorder"],
         heartbeat_interval_ns=options["heartbeat_ms"] * 1_000_000,
         snapshot_interval_ns=options["snapshot_ms"] * 1_000_000,
-        snapshot_rate_per_s=options["snapshot_rate"], impair=impair)
+        snapshot_rate_per_s=options["snapshot_rate"],
+        impair=impair,
+    )
     gateway = MarketGateway(transmitter, source.instruments)
     player = MarketPlayer(
-        source, gateway, speed=options["speed"], rate_per_s=options["rate"] or 0.0,
-        restart_after_ns=_nanoseconds(options["restart_at"]), events_max=options["count"])
+        source,
+        gateway,
+        speed=options["speed"],
+        rate_per_s=options["rate"] or 0.0,
+        restart_after_ns=_nanoseconds(options["restart_at"]),
+        events_max=options["count"],
+    )
     seconds = _play(player, _nanoseconds(options["seconds"]))
     messages = gateway.messages
     transmitter.impair = None
@@ -164,18 +287,26 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
     if options["books"] is not None:
         options["books"].write_text(json.dumps(gateway.books()), encoding="utf-8")
     return {
-        "mode": "market", "seed": options["seed"], "load_s": round(loaded_s, 3),
-        "seconds": round(seconds, 3), "events": player.events, "messages": messages,
+        "mode": "market",
+        "seed": options["seed"],
+        "load_s": round(loaded_s, 3),
+        "seconds": round(seconds, 3),
+        "events": player.events,
+        "messages": messages,
         "messages_per_s": round(messages / seconds) if seconds else 0,
         "sessions": transmitter.sessions,
         "last_seqnos": {
             "incremental": (transmitter.publication.next_seqno - 1) % 2**32,
-            "snapshot": (transmitter.publication.next_snapshot_seqno - 1) % 2**32},
-        "channels": {name: transmitter.publication.counters(channel)
-                     for channel, name in enumerate(("incremental", "snapshot"))},
+            "snapshot": (transmitter.publication.next_snapshot_seqno - 1) % 2**32,
+        },
+        "channels": {
+            name: transmitter.publication.counters(channel)
+            for channel, name in enumerate(("incremental", "snapshot"))
+        },
         "lines": _lines(senders, options, transmitter.unsent, impair),
-        "left_out": {name: left._asdict()
-                     for name, left in getattr(source, "left_out", {}).items()},
+        "left_out": {
+            name: left._asdict() for name, left in getattr(source, "left_out", {}).items()
+        },
     }
 
 
@@ -201,8 +332,11 @@ def _play(player: MarketPlayer, limit_ns: int | None) -> float:
             now_ns = monotonic_ns()
             if now_ns >= report_ns:
                 report_ns += 1_000_000_000
-                click.echo(f"{(now_ns - began_ns) / 1e9:6.1f} s, {player.market_ns / 1e9:.1f} s "
-                           f"of the market, {player.events:,} events", err=True)
+                click.echo(
+                    f"{(now_ns - began_ns) / 1e9:6.1f} s, {player.market_ns / 1e9:.1f} s "
+                    f"of the market, {player.events:,} events",
+                    err=True,
+                )
     except KeyboardInterrupt:
         click.echo("stopped; the snapshots still go round", err=True)
     return (now_ns - began_ns) / 1e9
@@ -231,9 +365,13 @@ def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[s
         raise click.UsageError("faults need --market or --simulate: raw load is sent as it is")
     session_id = options["session_id"]
     load = LoadGenerator(
-        senders, rate_per_s=options["rate"], size_bytes=options["size"], count=options["count"],
+        senders,
+        rate_per_s=options["rate"],
+        size_bytes=options["size"],
+        count=options["count"],
         session_id=random.randrange(1 << 16) if session_id is None else session_id,
-        first_seqno=options["first_seqno"])
+        first_seqno=options["first_seqno"],
+    )
     began_ns = now_ns = monotonic_ns()
     limit_ns = _nanoseconds(options["seconds"])
     done = False
@@ -247,37 +385,56 @@ def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[s
         click.echo("stopped", err=True)
     seconds = (monotonic_ns() - began_ns) / 1e9
     return {
-        "mode": "load", "seconds": round(seconds, 3), "messages": load.sent,
-        "messages_per_s": round(load.sent / seconds), "late_ns_max": load.late_ns_max,
+        "mode": "load",
+        "seconds": round(seconds, 3),
+        "messages": load.sent,
+        "messages_per_s": round(load.sent / seconds),
+        "late_ns_max": load.late_ns_max,
         "last_seqnos": {"incremental": (load.next_seqno - 1) % 2**32},
         "lines": _lines([senders], options, [load.unsent], None),
     }
 
 
-def _lines(senders: list[list[DatagramSender]], options: dict[str, Any],
-           unsent: Sequence[list[int]], impair: _Faults | None) -> list[dict[str, Any]]:
+def _lines(
+    senders: list[list[DatagramSender]],
+    options: dict[str, Any],
+    unsent: Sequence[list[int]],
+    impair: _Faults | None,
+) -> list[dict[str, Any]]:
     return [
-        {"channel": name, "line": line, "address": options[name][line],
-         "datagrams": sender.counts["datagrams"], "bytes": sender.counts["bytes"],
-         "lost_on_purpose": impair.lost(channel, line) if impair is not None else 0,
-         "unsent": unsent[channel][line] + sender.counts["unreachable"]}
-        for channel, name in enumerate(("incremental", "snapshot")[:len(senders)])
-        for line, sender in enumerate(senders[channel])]
+        {
+            "channel": name,
+            "line": line,
+            "address": options[name][line],
+            "datagrams": sender.counts["datagrams"],
+            "bytes": sender.counts["bytes"],
+            "lost_on_purpose": impair.lost(channel, line) if impair is not None else 0,
+            "unsent": unsent[channel][line] + sender.counts["unreachable"],
+        }
+        for channel, name in enumerate(("incremental", "snapshot")[: len(senders)])
+        for line, sender in enumerate(senders[channel])
+    ]
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
     for name, left in summary.get("left_out", {}).items():
-        click.echo(f"{name}: {left['levels']:,} levels beyond {left['low']:.10g} .. "
-                   f"{left['high']:.10g} left out ({left['rows']:,} changes, "
-                   f"{left['messages']:,} whole updates)")
-    click.echo(f"{summary['messages']:,} messages in {summary['seconds']} s "
-               f"({summary['messages_per_s']:,}/s)")
+        click.echo(
+            f"{name}: {left['levels']:,} levels beyond {left['low']:.10g} .. "
+            f"{left['high']:.10g} left out ({left['rows']:,} changes, "
+            f"{left['messages']:,} whole updates)"
+        )
+    click.echo(
+        f"{summary['messages']:,} messages in {summary['seconds']} s "
+        f"({summary['messages_per_s']:,}/s)"
+    )
     if "sessions" in summary:
         click.echo(f"sessions {', '.join(map(str, summary['sessions']))}; seed {summary['seed']}")
     for line in summary["lines"]:
-        click.echo(f"{line['channel']} line {line['line']} to {line['address']}: "
-                   f"{line['datagrams']:,} datagrams, {line['lost_on_purpose']:,} lost on purpose, "
-                   f"{line['unsent']:,} not sent")
+        click.echo(
+            f"{line['channel']} line {line['line']} to {line['address']}: "
+            f"{line['datagrams']:,} datagrams, {line['lost_on_purpose']:,} lost on purpose, "
+            f"{line['unsent']:,} not sent"
+        )
     for channel, seqno in summary["last_seqnos"].items():
         click.echo(f"{channel} last seqno {seqno}")
 
@@ -297,30 +454,41 @@ class _Faults:
         from udpfast.testing.network import BadNetwork, LineFaults
 
         def make(channel: int, line: int) -> BadNetwork:
-            return BadNetwork(LineFaults(
-                loss=options["loss"], burst_mean=options["burst"],
-                duplicate=options["duplicate"],
-                delay_ns=int(line * options["skew_us"] * 1000)), seed=self._seed)
+            return BadNetwork(
+                LineFaults(
+                    loss=options["loss"],
+                    burst_mean=options["burst"],
+                    duplicate=options["duplicate"],
+                    delay_ns=int(line * options["skew_us"] * 1000),
+                ),
+                seed=self._seed,
+            )
 
         self._make = make
         self._seed: int = options["seed"]
         self._reorder: float = options["reorder"]
         self._networks: dict[tuple[int, int], tuple[BadNetwork, random.Random]] = {}
 
-    def pass_through(self, channel: int, line: int, datagrams: list[bytes],
-                     now_ns: int) -> Sequence[tuple[int, bytes]]:
+    def pass_through(
+        self, channel: int, line: int, datagrams: list[bytes], now_ns: int
+    ) -> Sequence[tuple[int, bytes]]:
         """Return what arrives, and when."""
         key = (channel, line)
         if key not in self._networks:
             self._networks[key] = (
-                self._make(channel, line), random.Random(f"{self._seed} {channel} {line}"))
+                self._make(channel, line),
+                random.Random(f"{self._seed} {channel} {line}"),
+            )
         network, chance = self._networks[key]
         arrivals: Sequence[tuple[int, bytes]] = network.pass_through(
-            channel, line, datagrams, now_ns)
+            channel, line, datagrams, now_ns
+        )
         if not self._reorder:
             return arrivals
-        return [(due_ns + REORDER_DELAY_NS if chance.random() < self._reorder else due_ns, datagram)
-                for due_ns, datagram in arrivals]
+        return [
+            (due_ns + REORDER_DELAY_NS if chance.random() < self._reorder else due_ns, datagram)
+            for due_ns, datagram in arrivals
+        ]
 
     def lost(self, channel: int, line: int) -> int:
         """Return how many datagrams of a line were lost on purpose."""

@@ -44,22 +44,29 @@ class Publisher:
     caller does. Any number of threads may call; they take turns.
     """
 
-    def __init__(self, settings: str | Path | PublishConfig, *,
-                 encoding: int = Encoding.FLATBUFFERS) -> None:
+    def __init__(
+        self, settings: str | Path | PublishConfig, *, encoding: int = Encoding.FLATBUFFERS
+    ) -> None:
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
         self._senders: list[DatagramSender] = []
         try:
-            lines = [[self._open(destination) for destination in channel]
-                     for channel in (config.incremental, config.snapshot)]
+            lines = [
+                [self._open(destination) for destination in channel]
+                for channel in (config.incremental, config.snapshot)
+            ]
             self._transmitter = Transmitter(
-                lines[0], lines[1],
+                lines[0],
+                lines[1],
                 session_id=None if config.session_id < 0 else config.session_id,
-                first_seqno=config.first_seqno, first_snapshot_seqno=config.first_seqno,
-                encoding=encoding, revision=config.wire.revision,
+                first_seqno=config.first_seqno,
+                first_snapshot_seqno=config.first_seqno,
+                encoding=encoding,
+                revision=config.wire.revision,
                 byteorder=config.wire.byteorder,
                 heartbeat_interval_ns=config.heartbeat_interval_ms * 1_000_000,
                 snapshot_interval_ns=config.snapshot_interval_ms * 1_000_000,
-                snapshot_rate_per_s=config.snapshot_rate_per_s)
+                snapshot_rate_per_s=config.snapshot_rate_per_s,
+            )
         except BaseException:
             self._close_senders()
             raise
@@ -69,8 +76,15 @@ class Publisher:
         self._thread = threading.Thread(target=self._tick, name="udpfast-publish", daemon=True)
         self._thread.start()
 
-    def send(self, payload: bytes, object_type: int, object_id: int, *, snapshot: bool = False,
-             stamp_offset: int = -1) -> int:
+    def send(
+        self,
+        payload: bytes,
+        object_type: int,
+        object_id: int,
+        *,
+        snapshot: bool = False,
+        stamp_offset: int = -1,
+    ) -> int:
         """Publish one message on the incremental channel.
 
         Parameters
@@ -100,13 +114,19 @@ class Publisher:
             self._check()
             now_ns = self._now()
             seqno = self._transmitter.send(
-                payload, object_type, object_id, snapshot=snapshot, now_ns=now_ns,
-                stamp_offset=stamp_offset)
+                payload,
+                object_type,
+                object_id,
+                snapshot=snapshot,
+                now_ns=now_ns,
+                stamp_offset=stamp_offset,
+            )
             self._transmitter.flush(now_ns)
             return seqno
 
-    def publish_snapshot(self, payload: bytes, object_type: int, object_id: int, *,
-                         stamp_offset: int = -1) -> None:
+    def publish_snapshot(
+        self, payload: bytes, object_type: int, object_id: int, *, stamp_offset: int = -1
+    ) -> None:
         """Publish an object's complete state on the snapshot channel, in every round to come.
 
         It must contain all messages that `send` has published of the object, and no more. Give
@@ -115,7 +135,8 @@ class Publisher:
         with self._lock:
             self._check()
             self._transmitter.put_snapshot(
-                bytes(payload), object_type, object_id, stamp_offset=stamp_offset)
+                bytes(payload), object_type, object_id, stamp_offset=stamp_offset
+            )
 
     def restart(self, session_id: int | None = None) -> int:
         """Begin a new session, as after a restart; return its id. All objects are forgotten."""
@@ -136,9 +157,12 @@ class Publisher:
         """
         with self._lock:
             return {
-                name: {**self._transmitter.publication.counters(channel),
-                       "unsent": sum(self._transmitter.unsent[channel])}
-                for channel, name in enumerate(("incremental", "snapshot"))}
+                name: {
+                    **self._transmitter.publication.counters(channel),
+                    "unsent": sum(self._transmitter.unsent[channel]),
+                }
+                for channel, name in enumerate(("incremental", "snapshot"))
+            }
 
     def close(self) -> None:
         """Stop heartbeats and snapshots and close the sockets; once more does nothing."""
@@ -150,15 +174,22 @@ class Publisher:
         """Return the publisher itself."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Close it."""
         self.close()
 
     def _open(self, destination: Destination) -> DatagramSender:
         sender = DatagramSender(
-            destination.address, interface=destination.interface, ttl=destination.ttl,
-            loop=destination.loop)
+            destination.address,
+            interface=destination.interface,
+            ttl=destination.ttl,
+            loop=destination.loop,
+        )
         self._senders.append(sender)
         return sender
 

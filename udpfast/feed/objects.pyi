@@ -23,6 +23,7 @@ class ObjectView(NamedTuple):
     tag: int
 
 def seqno_at_or_before(a: int, b: int) -> bool: ...
+
 @final
 class FeedObjects:
     saw_session_from_first: bool

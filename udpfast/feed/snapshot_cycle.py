@@ -46,8 +46,9 @@ class SnapshotCycle:
 
     def __init__(self, publication: Publication, *, interval_ns: int, rate_per_s: int) -> None:
         if interval_ns < 1 or rate_per_s < 1:
-            raise ValueError(f"interval_ns and rate_per_s must be 1 or more, were {interval_ns} "
-                             f"and {rate_per_s}")
+            raise ValueError(
+                f"interval_ns and rate_per_s must be 1 or more, were {interval_ns} and {rate_per_s}"
+            )
         self.rounds = 0
         self._publication = publication
         self._interval_ns = interval_ns
@@ -87,8 +88,9 @@ class SnapshotCycle:
         self._paid_ns = max(self._paid_ns, now_ns - BURST_DATAGRAMS * self._datagram_ns)
         allowed = (now_ns - self._paid_ns) // self._datagram_ns
         done = 0
-        while done < allowed and (self._publication.snapshot_open
-                                  or self._open_next(now_ns, utc_offset_ns)):
+        while done < allowed and (
+            self._publication.snapshot_open or self._open_next(now_ns, utc_offset_ns)
+        ):
             done += self._publication.continue_snapshot(allowed - done, now_ns=now_ns)
         self._paid_ns += done * self._datagram_ns
         return done
@@ -110,8 +112,13 @@ class SnapshotCycle:
             state = source() if source is not None else None
             if state is not None:
                 self._publication.begin_snapshot(
-                    state.payload, object_type, object_id, last_seqno=state.last_seqno,
-                    now_ns=now_ns, stamp_offset=state.stamp_offset,
-                    stamp_ns=now_ns + utc_offset_ns)
+                    state.payload,
+                    object_type,
+                    object_id,
+                    last_seqno=state.last_seqno,
+                    now_ns=now_ns,
+                    stamp_offset=state.stamp_offset,
+                    stamp_ns=now_ns + utc_offset_ns,
+                )
                 return True
         return False

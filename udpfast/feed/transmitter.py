@@ -37,7 +37,11 @@ class Impairment(Protocol):
     """A bad network: what arrives, and when, of the datagrams that a line is given."""
 
     def pass_through(
-            self, channel: int, line: int, datagrams: list[bytes], now_ns: int,
+        self,
+        channel: int,
+        line: int,
+        datagrams: list[bytes],
+        now_ns: int,
     ) -> Sequence[tuple[int, bytes]]:
         """Return (due_ns, datagram) for each one that shall be sent; due_ns <= now_ns: at once."""
 
@@ -62,19 +66,34 @@ class Transmitter:
     """
 
     def __init__(
-            self, incremental: Sequence[LineSender], snapshot: Sequence[LineSender] = (), *,
-            session_id: int | None = None, first_seqno: int = 1, first_snapshot_seqno: int = 1,
-            encoding: int = 2, revision: str = "current", byteorder: str = "little",
-            heartbeat_interval_ns: int = 1_000_000_000,
-            snapshot_interval_ns: int = 1_000_000_000, snapshot_rate_per_s: int = 50_000,
-            impair: Impairment | None = None, utc_offset_ns: int = 0) -> None:
+        self,
+        incremental: Sequence[LineSender],
+        snapshot: Sequence[LineSender] = (),
+        *,
+        session_id: int | None = None,
+        first_seqno: int = 1,
+        first_snapshot_seqno: int = 1,
+        encoding: int = 2,
+        revision: str = "current",
+        byteorder: str = "little",
+        heartbeat_interval_ns: int = 1_000_000_000,
+        snapshot_interval_ns: int = 1_000_000_000,
+        snapshot_rate_per_s: int = 50_000,
+        impair: Impairment | None = None,
+        utc_offset_ns: int = 0,
+    ) -> None:
         self.publication = Publication(
             secrets.randbelow(1 << 16) if session_id is None else session_id,
-            first_seqno=first_seqno, first_snapshot_seqno=first_snapshot_seqno,
-            encoding=encoding, revision=revision, byteorder=byteorder,
-            heartbeat_interval_ns=heartbeat_interval_ns)
+            first_seqno=first_seqno,
+            first_snapshot_seqno=first_snapshot_seqno,
+            encoding=encoding,
+            revision=revision,
+            byteorder=byteorder,
+            heartbeat_interval_ns=heartbeat_interval_ns,
+        )
         self.cycle = SnapshotCycle(
-            self.publication, interval_ns=snapshot_interval_ns, rate_per_s=snapshot_rate_per_s)
+            self.publication, interval_ns=snapshot_interval_ns, rate_per_s=snapshot_rate_per_s
+        )
         self.impair = impair
         self.utc_offset_ns = utc_offset_ns
         self.sessions = [self.publication.session_id]
@@ -83,31 +102,46 @@ class Transmitter:
         self._delayed: list[tuple[int, int, int, int, bytes]] = []
         self._delayed_count = 0
 
-    def send(self, payload: bytes, object_type: int, object_id: int, *, snapshot: bool = False,
-             now_ns: int, stamp_offset: int = -1) -> int:
+    def send(
+        self,
+        payload: bytes,
+        object_type: int,
+        object_id: int,
+        *,
+        snapshot: bool = False,
+        now_ns: int,
+        stamp_offset: int = -1,
+    ) -> int:
         """Put a message on the incremental channel; return its seqno.
 
         It leaves when 64 datagrams wait, or with `flush` or `do_work`. See `Publication.publish`.
         """
         seqno = self.publication.publish(
-            payload, object_type, object_id, snapshot=snapshot, now_ns=now_ns,
-            stamp_offset=stamp_offset, stamp_ns=now_ns + self.utc_offset_ns)
+            payload,
+            object_type,
+            object_id,
+            snapshot=snapshot,
+            now_ns=now_ns,
+            stamp_offset=stamp_offset,
+            stamp_ns=now_ns + self.utc_offset_ns,
+        )
         if self.publication.pending(Channel.INCREMENTAL) >= Publication.flush_at:
             self._flush_channel(Channel.INCREMENTAL, now_ns)
         return seqno
 
-    def put_snapshot(self, payload: bytes, object_type: int, object_id: int, *,
-                     stamp_offset: int = -1) -> None:
+    def put_snapshot(
+        self, payload: bytes, object_type: int, object_id: int, *, stamp_offset: int = -1
+    ) -> None:
         """Publish this state of an object in every round from now on.
 
         It must contain exactly the object's incremental messages up to now.
         """
         state = SnapshotState(
-            payload, self.publication.last_seqno(object_type, object_id), stamp_offset)
+            payload, self.publication.last_seqno(object_type, object_id), stamp_offset
+        )
         self.cycle.put(object_type, object_id, lambda: state)
 
-    def put_snapshot_source(
-            self, object_type: int, object_id: int, source: SnapshotSource) -> None:
+    def put_snapshot_source(self, object_type: int, object_id: int, source: SnapshotSource) -> None:
         """Ask `source` for the object's state at its turn in every round from now on."""
         self.cycle.put(object_type, object_id, source)
 
@@ -166,7 +200,8 @@ class Transmitter:
                 # The count keeps equal times in order, and datagrams from being compared.
                 self._delayed_count += 1
                 heapq.heappush(
-                    self._delayed, (due_ns, self._delayed_count, channel, line, datagram))
+                    self._delayed, (due_ns, self._delayed_count, channel, line, datagram)
+                )
         self._send_delayed(now_ns)
 
     def _send_delayed(self, now_ns: int) -> int:
@@ -177,16 +212,17 @@ class Transmitter:
             due.setdefault((channel, line), []).append(datagram)
             count += 1
         for (channel, line), datagrams in due.items():
-            self.unsent[channel][line] += _send_all(
-                self.lines[channel][line], _views_of(datagrams))
+            self.unsent[channel][line] += _send_all(self.lines[channel][line], _views_of(datagrams))
         return count
 
 
 def datagrams_of(views: DatagramViews) -> list[bytes]:
     """Copy datagrams out of the buffer in which they lie."""
     data, offsets, sizes = views
-    return [data[offset:offset + size].tobytes()
-            for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)]
+    return [
+        data[offset : offset + size].tobytes()
+        for offset, size in zip(offsets.tolist(), sizes.tolist(), strict=True)
+    ]
 
 
 def _views_of(datagrams: list[bytes]) -> DatagramViews:

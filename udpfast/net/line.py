@@ -81,8 +81,10 @@ class ReceiveOptions:
     def __post_init__(self) -> None:
         """Refuse a sort of time stamp that does not exist."""
         if self.timestamps not in options.TIMESTAMPS:
-            raise ConfigError(f"timestamps must be one of {', '.join(options.TIMESTAMPS)}, "
-                              f"was {self.timestamps!r}")
+            raise ConfigError(
+                f"timestamps must be one of {', '.join(options.TIMESTAMPS)}, "
+                f"was {self.timestamps!r}"
+            )
 
 
 def parse_endpoint(text: str) -> tuple[str, int]:
@@ -127,7 +129,8 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
 
 
 def open_receiver(
-        line: LineAddress, wanted: ReceiveOptions) -> tuple[socket.socket, list[OptionResult]]:
+    line: LineAddress, wanted: ReceiveOptions
+) -> tuple[socket.socket, list[OptionResult]]:
     """Open, configure and bind the socket of one line; join its group.
 
     Call it in the thread that will poll: preloaded stacks bind a socket to its thread.
@@ -149,15 +152,17 @@ def open_receiver(
     host, port = parse_endpoint(line.address)
     group = ipaddress.ip_address(host).is_multicast
     if line.source and not group:
-        raise ConfigError(f"source {line.source!r} needs a group, address was {line.address!r}; "
-                          "for unicast use senders")
+        raise ConfigError(
+            f"source {line.source!r} needs a group, address was {line.address!r}; "
+            "for unicast use senders"
+        )
     interface = multicast.resolve_interface(line.interface) if line.interface else None
     sock = _open_socket(host)
     try:
         results = [
             options.set_receive_queue(sock, wanted.rcvbuf_bytes),
-            options.set_timestamps(
-                sock, wanted.timestamps, interface.name if interface else "")]
+            options.set_timestamps(sock, wanted.timestamps, interface.name if interface else ""),
+        ]
         if wanted.count_drops:
             results.append(options.set_drop_count(sock))
         if wanted.busy_poll_us:
@@ -165,15 +170,20 @@ def open_receiver(
         if group:
             # Several processes may listen to one group. On a unicast port the same option would
             # let a second socket take the datagrams away without a word: there it stays off.
-            results.append(options.set_option(
-                sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1))
+            results.append(
+                options.set_option(sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            )
         results.append(multicast.only_joined_groups(sock))
-        _attempt("bind", line.address,
-                 lambda: sock.bind(multicast.socket_address(host, port, interface)))
+        _attempt(
+            "bind", line.address, lambda: sock.bind(multicast.socket_address(host, port, interface))
+        )
         if group:
             where = f"{host} from {line.source or 'any source'} on {line.interface or 'any'}"
-            _attempt("join group", where, lambda: results.append(
-                multicast.join(sock, host, interface, line.source)))
+            _attempt(
+                "join group",
+                where,
+                lambda: results.append(multicast.join(sock, host, interface, line.source)),
+            )
     except BaseException:
         sock.close()
         raise
@@ -181,8 +191,12 @@ def open_receiver(
 
 
 def open_sender(
-        destination: str, interface: str = "", ttl: int = 1, loop: bool = True,
-        sndbuf_bytes: int = 4 << 20) -> tuple[socket.socket, list[OptionResult]]:
+    destination: str,
+    interface: str = "",
+    ttl: int = 1,
+    loop: bool = True,
+    sndbuf_bytes: int = 4 << 20,
+) -> tuple[socket.socket, list[OptionResult]]:
     """Open a socket that is connected to one destination.
 
     Parameters
@@ -208,17 +222,29 @@ def open_sender(
     found = multicast.resolve_interface(interface) if interface else None
     sock = _open_socket(host)
     try:
-        results = [options.set_option(
-            sock, "SO_SNDBUF", socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf_bytes, scale=2)]
+        results = [
+            options.set_option(
+                sock, "SO_SNDBUF", socket.SOL_SOCKET, socket.SO_SNDBUF, sndbuf_bytes, scale=2
+            )
+        ]
         if ipaddress.ip_address(host).is_multicast:
-            _attempt("send to group", f"{destination} on {interface}", lambda: results.extend(
-                multicast.send_options(sock, found, ttl, loop)))
+            _attempt(
+                "send to group",
+                f"{destination} on {interface}",
+                lambda: results.extend(multicast.send_options(sock, found, ttl, loop)),
+            )
         elif found is not None:
             own = found.ipv6 if sock.family == socket.AF_INET6 else found.ipv4
-            _attempt("bind", f"{own} of {interface}",
-                     lambda: sock.bind(multicast.socket_address(own, 0, found)))
-        _attempt("connect", destination,
-                 lambda: sock.connect(multicast.socket_address(host, port, found)))
+            _attempt(
+                "bind",
+                f"{own} of {interface}",
+                lambda: sock.bind(multicast.socket_address(own, 0, found)),
+            )
+        _attempt(
+            "connect",
+            destination,
+            lambda: sock.connect(multicast.socket_address(host, port, found)),
+        )
     except BaseException:
         sock.close()
         raise
@@ -227,8 +253,7 @@ def open_sender(
 
 def _open_socket(host: str) -> socket.socket:
     version = ipaddress.ip_address(host).version
-    sock = socket.socket(
-        socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
+    sock = socket.socket(socket.AF_INET6 if version == 6 else socket.AF_INET, socket.SOCK_DGRAM)
     if version == 6:
         # [::]:port is IPv6 only; an IPv4 line beside it has a socket of its own.
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)

@@ -11,8 +11,14 @@ from pathlib import Path
 from udpfast.errors import ConfigError
 from udpfast.net.options import OptionResult, set_option
 
-__all__ = ["Interface", "join", "only_joined_groups", "resolve_interface", "send_options",
-           "socket_address"]
+__all__ = [
+    "Interface",
+    "join",
+    "only_joined_groups",
+    "resolve_interface",
+    "send_options",
+    "socket_address",
+]
 
 # Options that Python's socket module does not name: linux/in.h, linux/in6.h, linux/sockios.h.
 _IP_ADD_SOURCE_MEMBERSHIP = 39
@@ -45,18 +51,23 @@ def resolve_interface(text: str) -> Interface:
     names = [name for _, name in socket.if_nameindex()]
     name = text if text in names else addresses.get(text, "")
     if not name:
-        raise ConfigError(f"interface {text!r} is neither a name nor an address of this host, "
-                          f"which has {', '.join(names)} with {', '.join(addresses)}")
+        raise ConfigError(
+            f"interface {text!r} is neither a name nor an address of this host, "
+            f"which has {', '.join(names)} with {', '.join(addresses)}"
+        )
     own = [address for address, owner in addresses.items() if owner == name]
     own.sort(key=lambda address: address != text)
     return Interface(
-        name, socket.if_nametoindex(name),
+        name,
+        socket.if_nametoindex(name),
         ipv4=next((address for address in own if ":" not in address), ""),
-        ipv6=next((address for address in own if ":" in address), ""))
+        ipv6=next((address for address in own if ":" in address), ""),
+    )
 
 
-def join(sock: socket.socket, group: str, interface: Interface | None,
-         source: str = "") -> OptionResult:
+def join(
+    sock: socket.socket, group: str, interface: Interface | None, source: str = ""
+) -> OptionResult:
     """Join a group, of one source only if `source` is given.
 
     Raises
@@ -78,28 +89,36 @@ def join(sock: socket.socket, group: str, interface: Interface | None,
     elif source:
         name = "IP_ADD_SOURCE_MEMBERSHIP"
         if interface and not interface.ipv4:
-            raise ConfigError(f"a join of {source} -> {group} needs an IPv4 address on "
-                              f"{interface.name}, which has none")
+            raise ConfigError(
+                f"a join of {source} -> {group} needs an IPv4 address on "
+                f"{interface.name}, which has none"
+            )
         own = interface.ipv4 if interface else "0.0.0.0"
-        sock.setsockopt(socket.IPPROTO_IP, _IP_ADD_SOURCE_MEMBERSHIP, b"".join(
-            socket.inet_aton(text) for text in (group, own, source)))
+        sock.setsockopt(
+            socket.IPPROTO_IP,
+            _IP_ADD_SOURCE_MEMBERSHIP,
+            b"".join(socket.inet_aton(text) for text in (group, own, source)),
+        )
     else:
         name = "IP_ADD_MEMBERSHIP"
-        sock.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, struct.pack(
-            "=4s4si", socket.inet_aton(group), bytes(4), index))
+        sock.setsockopt(
+            socket.IPPROTO_IP,
+            socket.IP_ADD_MEMBERSHIP,
+            struct.pack("=4s4si", socket.inet_aton(group), bytes(4), index),
+        )
     return OptionResult(name, group, where)
 
 
 def only_joined_groups(sock: socket.socket) -> OptionResult:
     """Keep out groups that other sockets of this host joined on the same port."""
     if sock.family == socket.AF_INET6:
-        return set_option(
-            sock, "IPV6_MULTICAST_ALL", socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
+        return set_option(sock, "IPV6_MULTICAST_ALL", socket.IPPROTO_IPV6, _IPV6_MULTICAST_ALL, 0)
     return set_option(sock, "IP_MULTICAST_ALL", socket.IPPROTO_IP, _IP_MULTICAST_ALL, 0)
 
 
-def send_options(sock: socket.socket, interface: Interface | None, ttl: int,
-                 loop: bool) -> list[OptionResult]:
+def send_options(
+    sock: socket.socket, interface: Interface | None, ttl: int, loop: bool
+) -> list[OptionResult]:
     """Set interface, time to live and local loop of a socket that sends to a group."""
     if sock.family == socket.AF_INET6:
         level = socket.IPPROTO_IPV6
@@ -111,11 +130,20 @@ def send_options(sock: socket.socket, interface: Interface | None, ttl: int,
         hops, echo = socket.IP_MULTICAST_TTL, socket.IP_MULTICAST_LOOP
         if interface:
             # The address becomes the source of what is sent: receivers may join by source.
-            sock.setsockopt(level, socket.IP_MULTICAST_IF, struct.pack(
-                "=4s4si", bytes(4), socket.inet_aton(interface.ipv4 or "0.0.0.0"),
-                interface.index))
-    return [set_option(sock, "MULTICAST_TTL", level, hops, ttl),
-            set_option(sock, "MULTICAST_LOOP", level, echo, int(loop))]
+            sock.setsockopt(
+                level,
+                socket.IP_MULTICAST_IF,
+                struct.pack(
+                    "=4s4si",
+                    bytes(4),
+                    socket.inet_aton(interface.ipv4 or "0.0.0.0"),
+                    interface.index,
+                ),
+            )
+    return [
+        set_option(sock, "MULTICAST_TTL", level, hops, ttl),
+        set_option(sock, "MULTICAST_LOOP", level, echo, int(loop)),
+    ]
 
 
 def socket_address(host: str, port: int, interface: Interface | None) -> tuple[str | int, ...]:
@@ -129,16 +157,22 @@ def socket_address(host: str, port: int, interface: Interface | None) -> tuple[s
 
 def _join_ipv6(sock: socket.socket, group: str, index: int, source: str) -> None:
     if not source:
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, struct.pack(
-            "=16sI", socket.inet_pton(socket.AF_INET6, group), index))
+        sock.setsockopt(
+            socket.IPPROTO_IPV6,
+            socket.IPV6_JOIN_GROUP,
+            struct.pack("=16sI", socket.inet_pton(socket.AF_INET6, group), index),
+        )
         return
     # struct group_source_req: interface, padding, two sockaddr_storage of 128 bytes.
     group_and_source = b"".join(
-        struct.pack("=HHI16sI100x", socket.AF_INET6, 0, 0,
-                    socket.inet_pton(socket.AF_INET6, text), 0)
-        for text in (group, source))
-    sock.setsockopt(socket.IPPROTO_IPV6, _MCAST_JOIN_SOURCE_GROUP,
-                    struct.pack("=I4x", index) + group_and_source)
+        struct.pack(
+            "=HHI16sI100x", socket.AF_INET6, 0, 0, socket.inet_pton(socket.AF_INET6, text), 0
+        )
+        for text in (group, source)
+    )
+    sock.setsockopt(
+        socket.IPPROTO_IPV6, _MCAST_JOIN_SOURCE_GROUP, struct.pack("=I4x", index) + group_and_source
+    )
 
 
 def _addresses() -> dict[str, str]:
@@ -146,11 +180,12 @@ def _addresses() -> dict[str, str]:
     found = {}
     table = array.array("B", bytes(_IFREQ_SIZE * 512))
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        reply = fcntl.ioctl(sock.fileno(), _SIOCGIFCONF, struct.pack(
-            "iP", len(table), table.buffer_info()[0]))
+        reply = fcntl.ioctl(
+            sock.fileno(), _SIOCGIFCONF, struct.pack("iP", len(table), table.buffer_info()[0])
+        )
     size = struct.unpack("iP", reply)[0]
     for offset in range(0, size, _IFREQ_SIZE):
-        entry = bytes(table[offset:offset + _IFREQ_SIZE])
+        entry = bytes(table[offset : offset + _IFREQ_SIZE])
         name = entry[:16].split(b"\0", 1)[0].decode().split(":")[0]
         found[socket.inet_ntoa(entry[20:24])] = name
     listing = Path("/proc/net/if_inet6")

@@ -46,8 +46,9 @@ class OptionResult:
     reason: str = ""
 
 
-def set_option(sock: socket.socket, name: str, level: int, option: int, value: int,
-               *, scale: int = 1) -> OptionResult:
+def set_option(
+    sock: socket.socket, name: str, level: int, option: int, value: int, *, scale: int = 1
+) -> OptionResult:
     """Set one integer option and read it back.
 
     Parameters
@@ -74,14 +75,16 @@ def set_receive_queue(sock: socket.socket, size_bytes: int) -> OptionResult:
     got = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // 2
     if got >= size_bytes:
         return OptionResult("SO_RCVBUFFORCE", str(size_bytes), str(got))
-    plain = set_option(
-        sock, "SO_RCVBUF", socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes, scale=2)
+    plain = set_option(sock, "SO_RCVBUF", socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes, scale=2)
     if not plain.reason:
         return plain
     limit = Path("/proc/sys/net/core/rmem_max").read_text(encoding="ascii").strip()
     return OptionResult(
-        "SO_RCVBUF", str(size_bytes), plain.got,
-        f"net.core.rmem_max is {limit}, and SO_RCVBUFFORCE: {forced.reason}")
+        "SO_RCVBUF",
+        str(size_bytes),
+        plain.got,
+        f"net.core.rmem_max is {limit}, and SO_RCVBUFFORCE: {forced.reason}",
+    )
 
 
 def set_drop_count(sock: socket.socket) -> OptionResult:
@@ -95,8 +98,11 @@ def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
     if not result.reason:
         return result
     return OptionResult(
-        result.name, result.asked, result.got,
-        f"{result.reason}: more than net.core.busy_read needs CAP_NET_ADMIN")
+        result.name,
+        result.asked,
+        result.got,
+        f"{result.reason}: more than net.core.busy_read needs CAP_NET_ADMIN",
+    )
 
 
 def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> OptionResult:
@@ -116,7 +122,8 @@ def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> Opti
     denied = ""
     if asked in ("auto", "hardware"):
         result = set_option(
-            sock, "SO_TIMESTAMPING", socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPING_FLAGS)
+            sock, "SO_TIMESTAMPING", socket.SOL_SOCKET, _SO_TIMESTAMPING, _STAMPING_FLAGS
+        )
         if result.got != "refused":
             if not interface_name:
                 return OptionResult(result.name, asked, "NIC where it stamps, else kernel")

@@ -52,8 +52,9 @@ class _State:
         self.low, self.high = float("-inf"), float("inf")
         self.applied = self.older = 0
 
-    def start_from(self, last_id: int, rows: list[tuple[int, float, float]],
-                   price_band: float | None) -> None:
+    def start_from(
+        self, last_id: int, rows: list[tuple[int, float, float]], price_band: float | None
+    ) -> None:
         first = self.snapshot_id is None
         if first and price_band is not None:
             bid = max(price for side, price, _ in rows if side == 1)
@@ -98,7 +99,8 @@ def _messages(prefix: str | Path) -> Iterator[tuple[str, int, int, list[Any]]]:
     for batch in table.to_batches(max_chunksize=65_536):
         columns = [_values(batch.column(name)) for name in _COLUMNS]
         for venue, symbol, msg, update_type, last_id, side, price, qty in zip(
-                *columns, strict=True):
+            *columns, strict=True
+        ):
             if current != (venue, symbol, msg, update_type, last_id):
                 if current is not None:
                     yield f"{current[0]}:{current[1]}", current[3], current[4], rows

@@ -33,8 +33,15 @@ class PseudocodeObjects:
         """Begin with nothing known."""
         self._states: dict[tuple[int, int], _State] = {}
 
-    def admit(self, channel: str, object_type: int, object_id: int, snapshot: bool,
-              seqno: int, last_seqno: int) -> Decision:
+    def admit(
+        self,
+        channel: str,
+        object_type: int,
+        object_id: int,
+        snapshot: bool,
+        seqno: int,
+        last_seqno: int,
+    ) -> Decision:
         """Take one message in.
 
         Parameters

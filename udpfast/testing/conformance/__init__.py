@@ -48,8 +48,9 @@ class Report:
     stream: TextIO | None = None
     lines: list[str] = field(default_factory=list)
 
-    def case(self, name: str, check: Callable[P, str | None], *args: P.args,
-             **kwargs: P.kwargs) -> None:
+    def case(
+        self, name: str, check: Callable[P, str | None], *args: P.args, **kwargs: P.kwargs
+    ) -> None:
         """Run one case.
 
         Parameters

@@ -22,8 +22,14 @@ from udpfast.testing.conformance.sequences import control_payload, described
 
 __all__ = ["check"]
 
-_REFUSED = ("too_short", "too_long", "fragment_beyond_max", "short_fragment",
-            "fragment_max_changed", "encoding_refused")
+_REFUSED = (
+    "too_short",
+    "too_long",
+    "fragment_beyond_max",
+    "short_fragment",
+    "fragment_max_changed",
+    "encoding_refused",
+)
 
 
 @dataclass(slots=True)
@@ -54,8 +60,14 @@ def check(path: Path, report: Report) -> None:
         report.case(f"{name} gaps", _gaps, replayed, expect)
         report.case(f"{name} sessions", _sessions, replayed, document["sessions"], expect)
         for channel, crc in _chains(expect).items():
-            report.case(f"{name} payloads of {channel.name.lower()} in order", _chain,
-                        capture, lines, channel, crc)
+            report.case(
+                f"{name} payloads of {channel.name.lower()} in order",
+                _chain,
+                capture,
+                lines,
+                channel,
+                crc,
+            )
         report.case(f"{name} final books", _final_books, replayed, document["final_books"])
 
 
@@ -71,9 +83,13 @@ def replay(capture: Path, lines: dict[int, tuple[Channel, int]], **settings: Any
         Of `FeedPipeline`; its defaults otherwise.
     """
     replayed = Replayed()
-    pipeline = FeedPipeline(**{
-        "lines_incremental": _line_count(lines, Channel.INCREMENTAL),
-        "lines_snapshot": _line_count(lines, Channel.SNAPSHOT), **settings})
+    pipeline = FeedPipeline(
+        **{
+            "lines_incremental": _line_count(lines, Channel.INCREMENTAL),
+            "lines_snapshot": _line_count(lines, Channel.SNAPSHOT),
+            **settings,
+        }
+    )
     now_ns = 0
     with CaptureReader(capture) as reader:
         for datagram in reader:
@@ -84,7 +100,8 @@ def replay(capture: Path, lines: dict[int, tuple[Channel, int]], **settings: Any
             pipeline.expire(now_ns)
             replayed.messages += pipeline.take()
             verdict = pipeline.accept(
-                channel, line, datagram.payload, datagram.timestamp_ns, now_ns)
+                channel, line, datagram.payload, datagram.timestamp_ns, now_ns
+            )
             replayed.verdicts[VERDICTS[verdict].name] += 1
             replayed.messages += pipeline.take()
             replayed.datagrams += 1
@@ -127,15 +144,24 @@ def _accounting(replayed: Replayed, expect: dict[str, Any]) -> str | None:
         "stale_old_session_datagrams": replayed.verdicts["session_retired"],
         "rubbish_datagrams": refused,
     }
-    return difference({
-        "damage": None, "datagrams": expect["datagrams"], "verdicts": expect["datagrams"],
-        "stale_old_session_datagrams": expect.get("stale_old_session_datagrams", 0),
-        "rubbish_datagrams": expect.get("rubbish_datagrams", 0)}, found)
+    return difference(
+        {
+            "damage": None,
+            "datagrams": expect["datagrams"],
+            "verdicts": expect["datagrams"],
+            "stale_old_session_datagrams": expect.get("stale_old_session_datagrams", 0),
+            "rubbish_datagrams": expect.get("rubbish_datagrams", 0),
+        },
+        found,
+    )
 
 
 def _delivered(replayed: Replayed, channel: Channel) -> list[FeedMessage]:
-    return [message for message in replayed.messages
-            if message.kind is Kind.MESSAGE and message.channel == channel]
+    return [
+        message
+        for message in replayed.messages
+        if message.kind is Kind.MESSAGE and message.channel == channel
+    ]
 
 
 def _as_listed(message: FeedMessage, entry: dict[str, Any]) -> str | None:
@@ -161,12 +187,17 @@ def _incremental(replayed: Replayed, listed: list[dict[str, Any]]) -> str | None
 def _snapshot(replayed: Replayed, listed: list[dict[str, Any]]) -> str | None:
     # The snapshot channel is used only while the incremental channel has the same session: what
     # was sent before it did, or after, is not delivered. All else is, or lies inside a gap.
-    begun = [(message.received_ns, message.session_id) for message in replayed.messages
-             if message.kind is Kind.SESSION]
+    begun = [
+        (message.received_ns, message.session_id)
+        for message in replayed.messages
+        if message.kind is Kind.SESSION
+    ]
     times = [time_ns for time_ns, _ in begun]
     lost = _lost(replayed, Channel.SNAPSHOT)
-    delivered = {(message.session_id, message.seqno): message
-                 for message in _delivered(replayed, Channel.SNAPSHOT)}
+    delivered = {
+        (message.session_id, message.seqno): message
+        for message in _delivered(replayed, Channel.SNAPSHOT)
+    }
     order = []
     for entry in listed:
         if entry["channel"] != "snapshot":
@@ -191,8 +222,10 @@ def _lost(replayed: Replayed, channel: Channel) -> set[tuple[int, int]]:
     for message in replayed.messages:
         if message.kind is Kind.GAP and message.channel == channel:
             gap = control_payload(message)
-            lost |= {(message.session_id, (gap["first"] + offset) & 0xFFFFFFFF)
-                     for offset in range(gap["count"])}
+            lost |= {
+                (message.session_id, (gap["first"] + offset) & 0xFFFFFFFF)
+                for offset in range(gap["count"])
+            }
     return lost
 
 
@@ -201,21 +234,27 @@ def _gaps(replayed: Replayed, expect: dict[str, Any]) -> str | None:
     for message in replayed.messages:
         if message.kind is Kind.GAP and message.channel == Channel.INCREMENTAL:
             gap = control_payload(message)
-            found.append({"session_id": message.session_id,
-                          **{name: gap[name] for name in ("first", "last", "count")}})
+            found.append(
+                {
+                    "session_id": message.session_id,
+                    **{name: gap[name] for name in ("first", "last", "count")},
+                }
+            )
     return difference(expect.get("gaps_over_both_lines", expect.get("gaps")), found, "gaps")
 
 
 def _sessions(replayed: Replayed, sessions: list[int], expect: dict[str, Any]) -> str | None:
     found = [message.session_id for message in replayed.messages if message.kind is Kind.SESSION]
     return difference(sessions, found, "sessions") or difference(
-        expect.get("session_resets_incremental", len(sessions) - 1), len(found) - 1, "resets")
+        expect.get("session_resets_incremental", len(sessions) - 1), len(found) - 1, "resets"
+    )
 
 
 def _chains(expect: dict[str, Any]) -> dict[Channel, str]:
     # "payload_crc32_in_order": {channel: crc}, or "payload_crc32_in_order_<channel>": crc.
-    chains = {Channel[name.upper()]: crc
-              for name, crc in expect.get("payload_crc32_in_order", {}).items()}
+    chains = {
+        Channel[name.upper()]: crc for name, crc in expect.get("payload_crc32_in_order", {}).items()
+    }
     for channel in Channel:
         crc = expect.get(f"payload_crc32_in_order_{channel.name.lower()}")
         if crc is not None:
@@ -223,12 +262,16 @@ def _chains(expect: dict[str, Any]) -> dict[Channel, str]:
     return chains
 
 
-def _chain(capture: Path, lines: dict[int, tuple[Channel, int]], channel: Channel,
-           expected: str) -> str | None:
+def _chain(
+    capture: Path, lines: dict[int, tuple[Channel, int]], channel: Channel, expected: str
+) -> str | None:
     # Each channel by itself, as if it were the incremental one: so that the snapshot channel's
     # first messages, sent before the incremental channel began, are in the chain too.
-    own = {port: (Channel.INCREMENTAL, line)
-           for port, (owner, line) in lines.items() if owner is channel}
+    own = {
+        port: (Channel.INCREMENTAL, line)
+        for port, (owner, line) in lines.items()
+        if owner is channel
+    }
     crc = 0
     for message in _delivered(replay(capture, own), Channel.INCREMENTAL):
         crc = zlib.crc32(message.payload, crc)
@@ -239,21 +282,37 @@ def _final_books(replayed: Replayed, expected: dict[str, Any]) -> str | None:
     objects, names = FeedObjects(), NameTable()
     books: dict[str, OrderBook] = {}
     for message in replayed.messages:
-        gated = message.kind is not Kind.MESSAGE or not message.payload or is_gated(
-            message_type(message.payload))
+        gated = (
+            message.kind is not Kind.MESSAGE
+            or not message.payload
+            or is_gated(message_type(message.payload))
+        )
         if message.kind is Kind.SESSION:
             books.clear()
         for output in objects.admit(
-                kind=message.kind, channel=message.channel, flags=message.flags,
-                object_type=message.object_type, object_id=message.object_id,
-                seqno=message.seqno, last_seqno=message.last_seqno,
-                session_id=message.session_id, payload=message.payload, gated=gated):
+            kind=message.kind,
+            channel=message.channel,
+            flags=message.flags,
+            object_type=message.object_type,
+            object_id=message.object_id,
+            seqno=message.seqno,
+            last_seqno=message.last_seqno,
+            session_id=message.session_id,
+            payload=message.payload,
+            gated=gated,
+        ):
             if output.kind == Kind.MESSAGE:
                 decoded = decode(output.payload, names)
                 if decoded.kind is Kind.BOOK:
                     symbol = names[decoded.symbol_id] or ""
                     books.setdefault(symbol, OrderBook()).apply(
-                        decoded.payload, snapshot=bool(output.flags & RecordFlag.SNAPSHOT))
-    return difference(expected, {
-        symbol: {"bids": book.bids().tolist(), "asks": book.asks().tolist()}
-        for symbol, book in books.items()}, "books")
+                        decoded.payload, snapshot=bool(output.flags & RecordFlag.SNAPSHOT)
+                    )
+    return difference(
+        expected,
+        {
+            symbol: {"bids": book.bids().tolist(), "asks": book.asks().tolist()}
+            for symbol, book in books.items()
+        },
+        "books",
+    )

@@ -14,8 +14,7 @@ def check(path: Path, report: Report) -> None:
     """Run one `pcap-expected` document."""
     document = json.loads(path.read_text(encoding="utf-8"))
     for case in document["files"]:
-        report.case(
-            f"{path.name} {case['file']}", _compare, path.parent / case["file"], case)
+        report.case(f"{path.name} {case['file']}", _compare, path.parent / case["file"], case)
 
 
 def _compare(path: Path, expect: dict[str, Any]) -> str | None:
@@ -38,14 +37,25 @@ def _compare(path: Path, expect: dict[str, Any]) -> str | None:
         "whole": reader.damage is None,
     }
     problem = difference(
-        {"frames": expect["frames"], "udp_datagrams": expect["udp_datagrams"],
-         "first_ts_ns": expect["first_ts_ns"], "whole": not cut}, found)
+        {
+            "frames": expect["frames"],
+            "udp_datagrams": expect["udp_datagrams"],
+            "first_ts_ns": expect["first_ts_ns"],
+            "whole": not cut,
+        },
+        found,
+    )
     if problem is None and not cut:
         problem = difference(expect["last_ts_ns"], last_ns, "last_ts_ns")
     return problem or difference(
-        {_name(flow["src"], flow["sport"], flow["dst"], flow["dport"]):
-            {name: flow[name] for name in ("datagrams", "payload_bytes", "max_payload")}
-         for flow in expect["flows"]}, flows)
+        {
+            _name(flow["src"], flow["sport"], flow["dst"], flow["dport"]): {
+                name: flow[name] for name in ("datagrams", "payload_bytes", "max_payload")
+            }
+            for flow in expect["flows"]
+        },
+        flows,
+    )
 
 
 def _name(source: str, source_port: int, destination: str, destination_port: int) -> str:

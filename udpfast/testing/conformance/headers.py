@@ -37,8 +37,7 @@ def _described(frame: ParsedFrame, expect: dict[str, Any], size: int) -> dict[st
         "heartbeat": frame.payload_size == 0 and frame.fragment_max == 0,
         "final_fragment": final,
         "fragment_offset": _FRAGMENT_SIZE * frame.fragment,
-        "message_length": (
-            _FRAGMENT_SIZE * frame.fragment + frame.payload_size if final else None),
+        "message_length": (_FRAGMENT_SIZE * frame.fragment + frame.payload_size if final else None),
         "warnings": list(frame.warnings),
     }
     found = {name: fields.get(name) for name in expect if name != "header"}

@@ -33,8 +33,12 @@ def check(path: Path, report: Report) -> None:
     _check_payloads(path, document["payloads"], report)
     by_name = {case["name"]: case for case in document["payloads"]}
     for case in document.get("fragmented", ()):
-        report.case(f"{path.name} fragments of {case['payload']}", _compare_fragments,
-                    case, by_name[case["payload"]])
+        report.case(
+            f"{path.name} fragments of {case['payload']}",
+            _compare_fragments,
+            case,
+            by_name[case["payload"]],
+        )
     for case in document.get("damaged", ()):
         report.case(f"{path.name} {case['name']}", _compare_damaged, case)
 
@@ -91,10 +95,19 @@ def _compare_fragments(case: dict[str, Any], whole: dict[str, Any]) -> str | Non
         header = case["header"]
         found = {name: getattr(message, name) for name in header if name != "snapshot"}
         problem = difference(
-            {**header, "snapshot": bool(header["snapshot"]), "length": case["message_length"],
-             "crc32": case["crc32"]},
-            {**found, "snapshot": bool(message.control & 0x10), "length": len(message.payload),
-             "crc32": f"{zlib.crc32(message.payload):08x}"})
+            {
+                **header,
+                "snapshot": bool(header["snapshot"]),
+                "length": case["message_length"],
+                "crc32": case["crc32"],
+            },
+            {
+                **found,
+                "snapshot": bool(message.control & 0x10),
+                "length": len(message.payload),
+                "crc32": f"{zlib.crc32(message.payload):08x}",
+            },
+        )
         if problem is not None:
             return f"{order}: {problem}"
         if message.payload.hex() != whole["hex"]:

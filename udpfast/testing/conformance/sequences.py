@@ -36,31 +36,44 @@ def check(path: Path, report: Report) -> None:
         for on_gap in _POLICIES:
             expected = _expected(scenario, on_gap)
             if expected is not None:
-                report.case(f"{path.name} {scenario['name']} {on_gap}", _compare,
-                            document, scenario, on_gap, expected)
+                report.case(
+                    f"{path.name} {scenario['name']} {on_gap}",
+                    _compare,
+                    document,
+                    scenario,
+                    on_gap,
+                    expected,
+                )
 
 
 def described(message: FeedMessage) -> dict[str, Any] | None:
     """Return a message, gap or session by the golden files' names; None if they name it not."""
     if message.kind is Kind.MESSAGE:
-        return {"message": {
-            "session_id": message.session_id,
-            "seqno": message.seqno,
-            "last_seqno": message.last_seqno,
-            "object_type": message.object_type,
-            "object_id": message.object_id,
-            "snapshot": bool(message.flags & RecordFlag.SNAPSHOT),
-            "encoding": message.control & 0x0F,
-            "length": len(message.payload),
-            "crc32": f"{zlib.crc32(message.payload):08x}",
-        }}
+        return {
+            "message": {
+                "session_id": message.session_id,
+                "seqno": message.seqno,
+                "last_seqno": message.last_seqno,
+                "object_type": message.object_type,
+                "object_id": message.object_id,
+                "snapshot": bool(message.flags & RecordFlag.SNAPSHOT),
+                "encoding": message.control & 0x0F,
+                "length": len(message.payload),
+                "crc32": f"{zlib.crc32(message.payload):08x}",
+            }
+        }
     if message.kind is Kind.GAP:
         gap = control_payload(message)
         return {"gap": {name: gap[name] for name in ("first", "last", "count")}}
     if message.kind is Kind.SESSION and control_payload(message)["old_id"]:
         session = control_payload(message)
-        return {"session_reset": {"old": session["old_id"], "new": session["new_id"],
-                                  "discarded_pending": session["discarded"]}}
+        return {
+            "session_reset": {
+                "old": session["old_id"],
+                "new": session["new_id"],
+                "discarded_pending": session["discarded"],
+            }
+        }
     return None
 
 
@@ -74,8 +87,9 @@ def control_payload(message: FeedMessage) -> dict[str, int]:
 def _expected(scenario: dict[str, Any], on_gap: str) -> dict[Channel, list[Any]] | None:
     # What must come out, by channel; None if the scenario does not say it for this policy.
     if "expect_by_channel" in scenario:
-        return {Channel[name.upper()]: expect
-                for name, expect in scenario["expect_by_channel"].items()}
+        return {
+            Channel[name.upper()]: expect for name, expect in scenario["expect_by_channel"].items()
+        }
     own = scenario["policy"]["on_gap"]
     if on_gap == own or f"expect_if_{on_gap}" not in scenario:
         if on_gap != own and own == "keep_all":
@@ -84,13 +98,21 @@ def _expected(scenario: dict[str, Any], on_gap: str) -> dict[Channel, list[Any]]
     return {Channel.INCREMENTAL: scenario[f"expect_if_{on_gap}"]}
 
 
-def _compare(document: dict[str, Any], scenario: dict[str, Any], on_gap: str,
-             expected: dict[Channel, list[Any]]) -> str | None:
+def _compare(
+    document: dict[str, Any],
+    scenario: dict[str, Any],
+    on_gap: str,
+    expected: dict[Channel, list[Any]],
+) -> str | None:
     messages, verdicts = _run(document, scenario, on_gap)
     for channel, expect in expected.items():
-        found = [said for message in messages
-                 if message.channel == channel or message.kind is Kind.SESSION
-                 for said in [described(message)] if said is not None]
+        found = [
+            said
+            for message in messages
+            if message.channel == channel or message.kind is Kind.SESSION
+            for said in [described(message)]
+            if said is not None
+        ]
         problem = difference([one for one in expect if "drop" not in one], found, channel.name)
         if problem is not None:
             return problem
@@ -105,18 +127,23 @@ def _compare(document: dict[str, Any], scenario: dict[str, Any], on_gap: str,
     return None
 
 
-def _run(document: dict[str, Any], scenario: dict[str, Any],
-         on_gap: str) -> tuple[list[FeedMessage], Counter[tuple[Channel, str]]]:
+def _run(
+    document: dict[str, Any], scenario: dict[str, Any], on_gap: str
+) -> tuple[list[FeedMessage], Counter[tuple[Channel, str]]]:
     policy = scenario["policy"]
     lines = {step["feed"]: None for step in scenario["input"] if "feed" in step}
     order = sorted(lines)
     pipeline = FeedPipeline(
-        revision=document.get("revision", "current"), lines_incremental=max(1, len(order)),
-        lines_snapshot=max(1, len(order)), on_gap=on_gap, window=_WINDOW,
+        revision=document.get("revision", "current"),
+        lines_incremental=max(1, len(order)),
+        lines_snapshot=max(1, len(order)),
+        on_gap=on_gap,
+        window=_WINDOW,
         out_of_order_max_interval=policy["out_of_order_max_interval"],
         lost_packet_wait_ns=policy["lost_packet_wait_us"] * 1000,
         stale_session_grace_ns=policy["stale_session_grace_us"] * 1000,
-        session_adopt_datagrams=1)
+        session_adopt_datagrams=1,
+    )
     messages: list[FeedMessage] = []
     verdicts: Counter[tuple[Channel, str]] = Counter()
     for step in scenario["input"]:
@@ -126,7 +153,8 @@ def _run(document: dict[str, Any], scenario: dict[str, Any],
         else:
             channel = Channel[step["channel"].upper()]
             verdict = pipeline.accept(
-                channel, order.index(step["feed"]), bytes.fromhex(step["hex"]), now_ns, now_ns)
+                channel, order.index(step["feed"]), bytes.fromhex(step["hex"]), now_ns, now_ns
+            )
             verdicts[channel, VERDICTS[verdict].name] += 1
         messages += pipeline.take()
     return messages, verdicts

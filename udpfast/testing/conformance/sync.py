@@ -17,7 +17,7 @@ __all__ = ["DEVIATIONS", "check"]
 #: Scenarios of the pseudo-code in which feed/objects decides otherwise, and why.
 DEVIATIONS = {
     "S3_repeats": "an accepted snapshot makes the object LIVE, so that the next rounds are skipped "
-                  "instead of being decoded again and overwriting newer state",
+    "instead of being decoded again and overwriting newer state",
 }
 
 
@@ -34,8 +34,12 @@ def check(path: Path, report: Report) -> None:
             report.note(f"deviation {name}: {deviation}")
             report.case(f"{name} deviates", _confirm_deviation, scenario)
     for case in document["comparisons"]:
-        report.case(f"{path.name} {case['a']} <= {case['b']}", difference,
-                    case["a_le_b"], seqno_at_or_before(case["a"], case["b"]))
+        report.case(
+            f"{path.name} {case['a']} <= {case['b']}",
+            difference,
+            case["a_le_b"],
+            seqno_at_or_before(case["a"], case["b"]),
+        )
     for case in document["recovery"]:
         report.case(f"{path.name} {case['name']}", _recovery(case), case)
 
@@ -44,14 +48,26 @@ def _compare_pseudocode(scenario: dict[str, Any]) -> str | None:
     objects = PseudocodeObjects()
     for number, step in enumerate(scenario["steps"]):
         decision = objects.admit(
-            step["channel"], step["object_type"], step["object_id"], step["snapshot"],
-            step["seqno"], step["last_seqno"])
+            step["channel"],
+            step["object_type"],
+            step["object_id"],
+            step["snapshot"],
+            step["seqno"],
+            step["last_seqno"],
+        )
         expect = step["expect"]
         problem = difference(
-            {"branch": expect["branch"].split()[0], "include_snapshot": expect["include_snapshot"],
-             "state": expect["state"]},
-            {"branch": decision.branch, "include_snapshot": decision.include,
-             "state": {"ready": decision.ready, "last_seqno": decision.last_seqno}})
+            {
+                "branch": expect["branch"].split()[0],
+                "include_snapshot": expect["include_snapshot"],
+                "state": expect["state"],
+            },
+            {
+                "branch": decision.branch,
+                "include_snapshot": decision.include,
+                "state": {"ready": decision.ready, "last_seqno": decision.last_seqno},
+            },
+        )
         if problem is not None:
             return f"step {number}: {problem}"
     return None
@@ -62,8 +78,9 @@ def _compare_objects(scenario: dict[str, Any]) -> str | None:
     for number, step in enumerate(scenario["steps"]):
         outputs = _admit(objects, step, (step["object_type"], step["object_id"]))
         expected = step["expect"]["include_snapshot"]
-        included = any(output.kind == Kind.MESSAGE and output.channel == Channel.SNAPSHOT
-                       for output in outputs)
+        included = any(
+            output.kind == Kind.MESSAGE and output.channel == Channel.SNAPSHOT for output in outputs
+        )
         if expected is not None and included != expected:
             return f"step {number}: include_snapshot: expected {expected}, found {included}"
     return None
@@ -78,8 +95,12 @@ def _confirm_deviation(scenario: dict[str, Any]) -> str | None:
 def _admit(objects: FeedObjects, step: dict[str, Any], key: tuple[int, int]) -> list[ObjectOutput]:
     return objects.admit(
         channel=Channel[step.get("channel", "incremental").upper()],
-        object_type=key[0], object_id=key[1], seqno=step["seqno"], last_seqno=step["last_seqno"],
-        flags=RecordFlag.SNAPSHOT if step.get("snapshot") else 0)
+        object_type=key[0],
+        object_id=key[1],
+        seqno=step["seqno"],
+        last_seqno=step["last_seqno"],
+        flags=RecordFlag.SNAPSHOT if step.get("snapshot") else 0,
+    )
 
 
 def _recovery(case: dict[str, Any]) -> Callable[[dict[str, Any]], str | None]:
@@ -92,11 +113,18 @@ def _recover_from_gap(case: dict[str, Any]) -> str | None:
     objects = FeedObjects()
     for name, before in case["before_drop"].items():
         if before["ready"]:
-            _admit(objects, {"snapshot": True, "seqno": before["last_applied"], "last_seqno": 0},
-                   _key(name))
+            _admit(
+                objects,
+                {"snapshot": True, "seqno": before["last_applied"], "last_seqno": 0},
+                _key(name),
+            )
     gap = case["gap"]
-    objects.admit(kind=Kind.GAP, payload=np.array(
-        (gap["first"], gap["last"], gap["count"], GapReason.TIME, 0), GAP).tobytes())
+    objects.admit(
+        kind=Kind.GAP,
+        payload=np.array(
+            (gap["first"], gap["last"], gap["count"], GapReason.TIME, 0), GAP
+        ).tobytes(),
+    )
     for name in case["before_drop"]:
         view = objects.state(*_key(name))
         if view is None or view.status.name.lower() != case["after_gap_all"]:
@@ -113,16 +141,20 @@ def _recover_by_snapshot(case: dict[str, Any]) -> str | None:
     view = objects.state(*key)
     ready = view is not None and view.status is ObjectStatus.LIVE
     found: dict[str, Any] = {
-        "applied": [output.seqno for output in outputs if output.kind == Kind.MESSAGE
-                    and output.channel == Channel.INCREMENTAL],
+        "applied": [
+            output.seqno
+            for output in outputs
+            if output.kind == Kind.MESSAGE and output.channel == Channel.INCREMENTAL
+        ],
         "status": "ready" if ready else "unknown",
     }
     if "last_applied" in expect:
         found["last_applied"] = view.applied_seqno if view else None
     if "dropped" in expect:
         passed = {output.seqno for output in outputs}
-        found["dropped"] = [step["seqno"] for step in case["kept_updates"]
-                            if step["seqno"] not in passed]
+        found["dropped"] = [
+            step["seqno"] for step in case["kept_updates"] if step["seqno"] not in passed
+        ]
     return difference(expect, found)
 
 
