@@ -185,12 +185,45 @@ def test_two_sockets_on_one_group_both_hear_it() -> None:
             assert payloads(first) == payloads(second) == [b"both"]
 
 
-def test_ipv6_group_joined_by_interface() -> None:
-    try:
-        line = DatagramReceiver(LineAddress("[ff02::1:9001]:0", interface="lo"), OPTIONS)
-        sender = DatagramSender(f"[ff02::1:9001]:{line.address[1]}", interface="lo")
-    except OSError as error:
-        pytest.skip(f"no IPv6 multicast route on lo: {error}")
-    with line, sender:
-        sender.send([b"six"])
-        assert payloads(line) == [b"six"]
+# A veth pair in a network namespace of its own: lo carries no IPv6 groups.
+IPV6_NETWORK = """
+set -e
+ip link set lo up
+echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
+ip link add near type veth peer name far
+ip link set near up
+ip link set far up
+exec "$0" -c "$1"
+"""
+IPV6_GROUPS = """
+import select
+from udpfast.net import multicast
+from udpfast.net.datagram import DatagramReceiver
+from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.sender import DatagramSender
+
+def heard(address, source=""):
+    line = LineAddress(f"[{address}]:0", interface="far", source=source)
+    with DatagramReceiver(line, ReceiveOptions(timestamps="none")) as receiver:
+        host, port = receiver.address[0].split("%")[0], receiver.address[1]
+        with DatagramSender(f"[{host}]:{port}", interface="near") as sender:
+            sender.send([b"six"])
+        select.select([receiver], [], [], 0.2 if source == "fe80::1" else 10)
+        return [datagram.payload for datagram in receiver.receive()]
+
+own = multicast.resolve_interface("near").ipv6
+print(heard("ff02::1:9001"), heard("ff05::1:9001"), heard("ff05::1:9001", own),
+      heard("ff05::1:9001", "fe80::1"), heard(multicast.resolve_interface("far").ipv6))
+"""
+
+
+def test_ipv6_groups_sources_and_link_local_addresses() -> None:
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("no unshare or ip to make a network namespace with")
+    done = subprocess.run(
+        ["unshare", "-n", "sh", "-c", IPV6_NETWORK, sys.executable, IPV6_GROUPS], check=False,
+        capture_output=True, text=True, cwd=ROOT, timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)})
+    if done.returncode != 0 and "Traceback" not in done.stderr:
+        pytest.skip(f"no network namespace with IPv6 for this user: {done.stderr.strip()}")
+    assert done.stdout == "[b'six'] [b'six'] [b'six'] [] [b'six']\n", done.stderr
