@@ -41,12 +41,10 @@ def books_of(source):
     for event in source:
         if isinstance(event, BookChange):
             bids, asks = books.setdefault(source.instruments[event.instrument].name, ({}, {}))
-            for side, prices, quantities in (
-                    (bids, event.bid_prices, event.bid_quantities),
-                    (asks, event.ask_prices, event.ask_quantities)):
+            for side, levels in ((bids, event.bids), (asks, event.asks)):
                 if event.snapshot:
                     side.clear()
-                side.update(zip(prices.tolist(), quantities.tolist(), strict=True))
+                side.update(levels.tolist())
     return {name: tuple({price: quantity for price, quantity in side.items() if quantity}
                         for side in sides) for name, sides in books.items()}
 

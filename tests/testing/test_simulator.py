@@ -30,11 +30,8 @@ def test_simulator_book_is_never_crossed_and_quotes_are_its_best():
         last_ns = event.recv_ns
         bids, asks = books[event.instrument]
         if isinstance(event, BookChange):
-            for side, prices, quantities in (
-                (bids, event.bid_prices, event.bid_quantities),
-                (asks, event.ask_prices, event.ask_quantities),
-            ):
-                for price, quantity in zip(prices.tolist(), quantities.tolist(), strict=True):
+            for side, levels in ((bids, event.bids), (asks, event.asks)):
+                for price, quantity in levels.tolist():
                     if quantity:
                         side[price] = quantity
                     else:

@@ -10,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BookChange", "Floats", "Instrument", "MarketEvent", "MarketSource", "Quote", "Trade"]
+__all__ = ["BookChange", "Instrument", "Levels", "MarketEvent", "MarketSource", "Quote", "Trade"]
 
-#: A column of prices or quantities.
-Floats = npt.NDArray[np.float64]
+#: Book levels of one side: shape (n, 2), price and quantity.
+Levels = npt.NDArray[np.float64]
 
 
 class Instrument(NamedTuple):
@@ -36,15 +36,16 @@ class Instrument(NamedTuple):
 
 
 class BookChange(NamedTuple):
-    """Levels of one message: quantity 0 removes. A snapshot replaces the book."""
+    """Levels of one message: quantity 0 removes. A snapshot replaces the book.
+
+    The arrays may be views into one that holds all messages: read only.
+    """
 
     recv_ns: int
     instrument: int
     snapshot: bool
-    bid_prices: Floats
-    bid_quantities: Floats
-    ask_prices: Floats
-    ask_quantities: Floats
+    bids: Levels
+    asks: Levels
     exchange_ns: int
     sequence: int
 

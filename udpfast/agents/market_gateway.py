@@ -12,9 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from udpfast.agents.market_encoding import Encoded, MarketEncoder
-from udpfast.agents.market_event import BookChange, Floats, Instrument, MarketEvent, Quote
-from udpfast.errors import UdpfastError
-from udpfast.feed.publication import Publication
+from udpfast.agents.market_event import BookChange, Instrument, Levels, MarketEvent, Quote
 from udpfast.feed.snapshot_cycle import SnapshotState
 from udpfast.feed.transmitter import Transmitter
 
@@ -100,7 +98,6 @@ class MarketGateway:
             first = self._books[index] is None
             self._apply(event)
             message = self.encoder.book(event, created_ns)
-            _check_size(message, event, self.instruments[index])
             self._send(message, BOOK_TYPE, object_id, now_ns, snapshot=event.snapshot)
             if first:
                 self._offer_book(index)
@@ -161,10 +158,8 @@ class MarketGateway:
         book = self._books[event.instrument]
         if book is None or event.snapshot:
             book = self._books[event.instrument] = ({}, {})
-        for side, prices, quantities in (
-                (book[0], event.bid_prices, event.bid_quantities),
-                (book[1], event.ask_prices, event.ask_quantities)):
-            for price, quantity in zip(prices.tolist(), quantities.tolist(), strict=True):
+        for side, levels in zip(book, (event.bids, event.asks), strict=True):
+            for price, quantity in levels.tolist():
                 if quantity:
                     side[price] = quantity
                 else:
@@ -175,26 +170,10 @@ class MarketGateway:
         book, update = self._books[index], self._updates[index]
         assert book is not None
         assert update is not None
-        bid_prices, bid_quantities = _arrays(book[0], best_is_high=True)
-        ask_prices, ask_quantities = _arrays(book[1], best_is_high=False)
-        event = update._replace(
-            snapshot=True, bid_prices=bid_prices, bid_quantities=bid_quantities,
-            ask_prices=ask_prices, ask_quantities=ask_quantities)
-        message = self.encoder.book(event, self._created_ns)
-        _check_size(message, event, self.instruments[index])
-        return message
+        bids, asks = _levels(book[0])[::-1], _levels(book[1])
+        return self.encoder.book(
+            update._replace(snapshot=True, bids=bids, asks=asks), self._created_ns)
 
 
-def _arrays(side: Side, best_is_high: bool) -> tuple[Floats, Floats]:
-    prices = np.fromiter(side.keys(), np.float64, len(side))
-    quantities = np.fromiter(side.values(), np.float64, len(side))
-    order = np.argsort(-prices if best_is_high else prices)
-    return prices[order], quantities[order]
-
-
-def _check_size(message: Encoded, event: BookChange, instrument: Instrument) -> None:
-    if len(message.payload) > Publication.message_size_max:
-        raise UdpfastError(
-            f"{instrument.name}: {len(event.bid_prices) + len(event.ask_prices)} levels take "
-            f"{len(message.payload)} bytes, expected at most {Publication.message_size_max}: "
-            "leave out far levels with a narrower price band")
+def _levels(side: Side) -> Levels:
+    return np.array(sorted(side.items()), np.float64).reshape(-1, 2)

@@ -171,8 +171,7 @@ class _Messages:
         order = np.argsort(2 * self.row_message + is_ask, kind="stable")
         if keep is not None:
             order = order[keep[order]]
-        self.prices = levels["price"][order]
-        self.quantities = levels["qty"][order]
+        self.levels = np.column_stack((levels["price"][order], levels["qty"][order]))
         rows = self.row_message[order]
         counts = np.bincount(rows, minlength=len(self.times))
         self.stops = np.cumsum(counts)
@@ -213,15 +212,15 @@ class _Messages:
 
     def events(self) -> Iterator[BookChange]:
         """Yield the messages; the arrays are slices of the whole, not copies."""
-        chosen, prices, quantities = self.chosen, self.prices, self.quantities
+        chosen, levels = self.chosen, self.levels
         for recv_ns, instrument, snapshot, start, split, stop, exchange_ns, last_id in zip(
                 self.times.tolist(), self.instruments[chosen].tolist(),
                 self.snapshots[chosen].tolist(), self.starts[chosen].tolist(),
                 self.splits[chosen].tolist(), self.stops[chosen].tolist(),
                 self.exchange_ns[chosen].tolist(), self.last_ids[chosen].tolist(), strict=True):
             yield BookChange(
-                recv_ns, instrument, snapshot, prices[start:split], quantities[start:split],
-                prices[split:stop], quantities[split:stop], exchange_ns, max(last_id, 0))
+                recv_ns, instrument, snapshot, levels[start:split], levels[split:stop],
+                exchange_ns, max(last_id, 0))
 
 
 class _Table:

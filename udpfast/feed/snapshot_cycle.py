@@ -22,7 +22,7 @@ BURST_DATAGRAMS = 64
 class SnapshotState(NamedTuple):
     """An object's encoded state, and which of its incremental messages it contains."""
 
-    payload: bytes
+    payload: bytes | bytearray
     last_seqno: int
     stamp_offset: int = -1
 

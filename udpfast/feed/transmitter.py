@@ -104,7 +104,7 @@ class Transmitter:
 
     def send(
         self,
-        payload: bytes,
+        payload: bytes | bytearray,
         object_type: int,
         object_id: int,
         *,
@@ -130,14 +130,19 @@ class Transmitter:
         return seqno
 
     def put_snapshot(
-        self, payload: bytes, object_type: int, object_id: int, *, stamp_offset: int = -1
+        self,
+        payload: bytes | bytearray,
+        object_type: int,
+        object_id: int,
+        *,
+        stamp_offset: int = -1,
     ) -> None:
         """Publish this state of an object in every round from now on.
 
         It must contain exactly the object's incremental messages up to now.
         """
         state = SnapshotState(
-            payload, self.publication.last_seqno(object_type, object_id), stamp_offset
+            bytes(payload), self.publication.last_seqno(object_type, object_id), stamp_offset
         )
         self.cycle.put(object_type, object_id, lambda: state)
 

@@ -143,6 +143,6 @@ def _book_change(now_ns: int, index: int, snapshot: bool, bids: Levels, asks: Le
                  sequence: int) -> BookChange:
     return BookChange(
         now_ns, index, snapshot,
-        np.array([_price(tick) for tick in bids]), np.array(list(bids.values())),
-        np.array([_price(tick) for tick in asks]), np.array(list(asks.values())),
+        *(np.array([(_price(tick), quantity) for tick, quantity in side.items()]).reshape(-1, 2)
+          for side in (bids, asks)),
         now_ns, sequence)
