@@ -32,7 +32,8 @@ class Rig:
     def __init__(self, source, *, transmitter=None, **settings):
         self.incremental, self.snapshot = ListLine(), ListLine()
         self.transmitter = Transmitter(
-            [self.incremental], [self.snapshot], session_id=1, **(transmitter or {}))
+            [self.incremental], [self.snapshot], session_id=1, **(transmitter or {})
+        )
         self.gateway = MarketGateway(self.transmitter, source.instruments)
         self.player = MarketPlayer(source, self.gateway, **settings)
         self.now_ns = 0
@@ -48,8 +49,11 @@ class Rig:
         return self
 
     def events(self, line):
-        return [(message, event_to_dict(message.payload))
-                for message in messages(line.datagrams) if message.payload]
+        return [
+            (message, event_to_dict(message.payload))
+            for message in messages(line.datagrams)
+            if message.payload
+        ]
 
 
 def apply(books, value):
@@ -65,16 +69,21 @@ def apply(books, value):
 
 
 def plain(books):
-    return {":".join(key): {
-        "bids": [[price, bids[price]] for price in sorted(bids, reverse=True)],
-        "asks": [[price, asks[price]] for price in sorted(asks)],
-    } for key, (bids, asks) in books.items()}
+    return {
+        ":".join(key): {
+            "bids": [[price, bids[price]] for price in sorted(bids, reverse=True)],
+            "asks": [[price, asks[price]] for price in sorted(asks)],
+        }
+        for key, (bids, asks) in books.items()
+    }
 
 
 @pytest.fixture(scope="module")
 def rig():
-    return Rig(SimulatedMarket(4, instruments=3, events=3000, rate_per_s=2000),
-               transmitter={"snapshot_interval_ns": 100 * MS}).play(linger_ns=200 * MS)
+    return Rig(
+        SimulatedMarket(4, instruments=3, events=3000, rate_per_s=2000),
+        transmitter={"snapshot_interval_ns": 100 * MS},
+    ).play(linger_ns=200 * MS)
 
 
 def test_gateway_incremental_stream_builds_the_books_it_says(rig):
@@ -92,9 +101,13 @@ def test_gateway_publishes_one_message_per_event_and_its_announcement(rig):
     found = Counter(event["value_name"] for _, event in rig.events(rig.incremental))
     assert found.pop("ExternalLatency") >= 1
     assert found == {
-        "GatewayStatus": 1, "ReferenceData": 3, "MarketStatus": 3,
-        "MarketByPriceUpdate": kinds[BookChange], "TopOfBook": kinds[Quote],
-        "TradeSummary": kinds[Trade]}
+        "GatewayStatus": 1,
+        "ReferenceData": 3,
+        "MarketStatus": 3,
+        "MarketByPriceUpdate": kinds[BookChange],
+        "TopOfBook": kinds[Quote],
+        "TradeSummary": kinds[Trade],
+    }
 
 
 def test_gateway_last_seqno_chains_objects_of_one_sort_and_instrument(rig):
@@ -139,8 +152,11 @@ def test_gateway_stamps_send_times_and_keeps_exchange_times():
     sent = [event["source_info"]["send_time_utc"] for _, event in rig.events(rig.incremental)]
     assert sent == sorted(sent)
     assert 10**18 <= sent[0] <= sent[-1] <= 10**18 + rig.now_ns
-    times = [event["value"]["exchange_time_utc"] for _, event in rig.events(rig.incremental)
-             if event["value_name"] == "TopOfBook"]
+    times = [
+        event["value"]["exchange_time_utc"]
+        for _, event in rig.events(rig.incremental)
+        if event["value_name"] == "TopOfBook"
+    ]
     assert times == [event.exchange_ns for event in source if isinstance(event, Quote)]
 
 
@@ -183,8 +199,9 @@ def test_player_rate_ignores_the_recorded_pace():
 
 
 def test_player_speed_zero_waits_for_nothing_and_ends_at_events_max():
-    rig = Rig(SimulatedMarket(4, instruments=1, events=400, rate_per_s=1), speed=0.0,
-              events_max=100).play()
+    rig = Rig(
+        SimulatedMarket(4, instruments=1, events=400, rate_per_s=1), speed=0.0, events_max=100
+    ).play()
     assert rig.player.events == 100
     assert rig.now_ns == -(-100 // 16) * MS
     assert rig.player.wait_ns(rig.now_ns) == 0

@@ -14,9 +14,16 @@ from udpfast.testing.oracle import final_books
 pyarrow = pytest.importorskip("pyarrow")
 
 SCHEMA = [
-    ("recv_ns", "int64"), ("event_ns", "int64"), ("venue", "string"), ("symbol", "string"),
-    ("msg", "int32"), ("update_type", "int8"), ("last_id", "int64"), ("side", "int8"),
-    ("price", "float64"), ("qty", "float64"),
+    ("recv_ns", "int64"),
+    ("event_ns", "int64"),
+    ("venue", "string"),
+    ("symbol", "string"),
+    ("msg", "int32"),
+    ("update_type", "int8"),
+    ("last_id", "int64"),
+    ("side", "int8"),
+    ("price", "float64"),
+    ("qty", "float64"),
 ]
 
 
@@ -45,15 +52,24 @@ def books_of(source):
                 if event.snapshot:
                     side.clear()
                 side.update(levels.tolist())
-    return {name: tuple({price: quantity for price, quantity in side.items() if quantity}
-                        for side in sides) for name, sides in books.items()}
+    return {
+        name: tuple(
+            {price: quantity for price, quantity in side.items() if quantity} for side in sides
+        )
+        for name, sides in books.items()
+    }
 
 
 def test_recording_counts_equal_the_expected_ones(recording, expected):
     applied, snapshots, quotes, trades = Counter(), Counter(), Counter(), Counter()
     for event in recording:
-        kind = quotes if isinstance(event, Quote) else trades if isinstance(event, Trade) else (
-            snapshots if event.snapshot else applied)
+        kind = (
+            quotes
+            if isinstance(event, Quote)
+            else trades
+            if isinstance(event, Trade)
+            else (snapshots if event.snapshot else applied)
+        )
         kind[recording.instruments[event.instrument].name] += 1
     for index, instrument in enumerate(recording.instruments):
         name, facts = instrument.name, expected[instrument.name]
@@ -87,8 +103,12 @@ def test_recording_trades_and_quotes_keep_their_sums(recording, expected):
         if isinstance(event, Trade):
             quantities[name] += event.quantity
         elif isinstance(event, Quote):
-            last_quotes[name] = [event.bid_price, event.bid_quantity, event.ask_price,
-                                 event.ask_quantity]
+            last_quotes[name] = [
+                event.bid_price,
+                event.bid_quantity,
+                event.ask_price,
+                event.ask_quantity,
+            ]
     for name, facts in ((i.name, expected[i.name]) for i in recording.instruments):
         assert quantities[name] == pytest.approx(facts["trades"]["qty_sum"], abs=1e-5)
         assert last_quotes[name] == facts["quotes"]["last"]
@@ -113,23 +133,28 @@ def test_recording_price_band_agrees_with_the_oracle(prefix):
 
 def test_recording_of_many_venues_loads_without_snapshots_or_ids():
     prefix = shared("data", "market", "multivenue_2021_l2.parquet").with_name("multivenue_2021")
-    expected = json.loads(
-        shared("data", "market", "expected.json").read_text())["multivenue_2021"]
+    expected = json.loads(shared("data", "market", "expected.json").read_text())["multivenue_2021"]
     recording = MarketRecording(prefix)
     assert len(list(recording)) == len(recording)
-    found = dict(zip((i.name for i in recording.instruments), recording.book_messages,
-                     strict=True))
+    found = dict(zip((i.name for i in recording.instruments), recording.book_messages, strict=True))
     assert {name: count for name, count in found.items() if count} == {
-        name: facts["l2"]["messages"] for name, facts in expected.items() if "l2" in facts}
+        name: facts["l2"]["messages"] for name, facts in expected.items() if "l2" in facts
+    }
 
 
 def write(path, rows):
     from pyarrow import parquet
 
     columns = list(zip(*rows, strict=True))
-    parquet.write_table(pyarrow.table({
-        name: pyarrow.array(column, kind)
-        for (name, kind), column in zip(SCHEMA, columns, strict=True)}), path)
+    parquet.write_table(
+        pyarrow.table(
+            {
+                name: pyarrow.array(column, kind)
+                for (name, kind), column in zip(SCHEMA, columns, strict=True)
+            }
+        ),
+        path,
+    )
     return str(path).removesuffix("_l2.parquet")
 
 
@@ -138,30 +163,39 @@ def row(recv_ns, msg, update_type, last_id, side, price, qty):
 
 
 def test_recording_updates_before_the_snapshot_wait_or_are_dropped(tmp_path):
-    prefix = write(tmp_path / "x_l2.parquet", [
-        row(1, 0, 2, 10, 1, 99.0, 1.0),    # contained in the snapshot
-        row(2, 1, 2, 12, 1, 98.0, 2.0),    # newer: comes behind it
-        row(3, 2, 1, 11, 1, 99.0, 5.0),
-        row(3, 2, 1, 11, 2, 101.0, 6.0),
-        row(4, 3, 2, 11, 1, 97.0, 3.0),    # late, contained
-        row(5, 4, 2, 13, 2, 101.0, 0.0),
-    ])
+    prefix = write(
+        tmp_path / "x_l2.parquet",
+        [
+            row(1, 0, 2, 10, 1, 99.0, 1.0),  # contained in the snapshot
+            row(2, 1, 2, 12, 1, 98.0, 2.0),  # newer: comes behind it
+            row(3, 2, 1, 11, 1, 99.0, 5.0),
+            row(3, 2, 1, 11, 2, 101.0, 6.0),
+            row(4, 3, 2, 11, 1, 97.0, 3.0),  # late, contained
+            row(5, 4, 2, 13, 2, 101.0, 0.0),
+        ],
+    )
     recording = MarketRecording(prefix)
     assert [(e.recv_ns, e.sequence, e.snapshot) for e in recording] == [
-        (3, 11, True), (3, 12, False), (5, 13, False)]
+        (3, 11, True),
+        (3, 12, False),
+        (5, 13, False),
+    ]
     assert (recording.updates_older, recording.updates_kept_back) == ([2], [1])
     assert books_of(recording) == {"v:S": ({99.0: 5.0, 98.0: 2.0}, {})}
 
 
 def test_recording_price_band_leaves_out_levels_and_empty_updates(tmp_path):
-    prefix = write(tmp_path / "x_l2.parquet", [
-        row(1, 0, 1, 1, 1, 99.0, 1.0),
-        row(1, 0, 1, 1, 1, 80.0, 1.0),
-        row(1, 0, 1, 1, 2, 101.0, 1.0),
-        row(2, 1, 2, 2, 1, 80.0, 0.0),     # nothing is left of it
-        row(3, 2, 2, 3, 1, 79.0, 4.0),
-        row(3, 2, 2, 3, 2, 102.0, 4.0),
-    ])
+    prefix = write(
+        tmp_path / "x_l2.parquet",
+        [
+            row(1, 0, 1, 1, 1, 99.0, 1.0),
+            row(1, 0, 1, 1, 1, 80.0, 1.0),
+            row(1, 0, 1, 1, 2, 101.0, 1.0),
+            row(2, 1, 2, 2, 1, 80.0, 0.0),  # nothing is left of it
+            row(3, 2, 2, 3, 1, 79.0, 4.0),
+            row(3, 2, 2, 3, 2, 102.0, 4.0),
+        ],
+    )
     recording = MarketRecording(prefix, price_band=0.1)
     assert [e.sequence for e in recording] == [1, 3]
     assert recording.left_out["v:S"] == (100.0, 90.0, pytest.approx(110.0), 3, 2, 1)

@@ -51,8 +51,12 @@ class MarketGateway:
     encoder : MarketEncoder, optional
     """
 
-    def __init__(self, transmitter: Transmitter, instruments: Sequence[Instrument],
-                 encoder: MarketEncoder | None = None) -> None:
+    def __init__(
+        self,
+        transmitter: Transmitter,
+        instruments: Sequence[Instrument],
+        encoder: MarketEncoder | None = None,
+    ) -> None:
         self.transmitter = transmitter
         self.instruments = list(instruments)
         self.encoder = encoder if encoder is not None else MarketEncoder(instruments)
@@ -75,8 +79,9 @@ class MarketGateway:
         self._repeat(status, NO_OBJECT_TYPE, 0)
         for index, object_id in enumerate(self._object_ids):
             for object_type, message in (
-                    (REFERENCE_DATA_TYPE, self.encoder.reference_data(index, created_ns)),
-                    (MARKET_STATUS_TYPE, self.encoder.market_status(index, created_ns))):
+                (REFERENCE_DATA_TYPE, self.encoder.reference_data(index, created_ns)),
+                (MARKET_STATUS_TYPE, self.encoder.market_status(index, created_ns)),
+            ):
                 self._send(message, object_type, object_id, now_ns, snapshot=True)
                 self._repeat(message, object_type, object_id)
             if self._books[index] is not None:
@@ -130,16 +135,28 @@ class MarketGateway:
                 found[instrument.name] = {"bids": bids[::-1], "asks": asks}
         return found
 
-    def _send(self, message: Encoded, object_type: int, object_id: int, now_ns: int,
-              snapshot: bool = False) -> None:
+    def _send(
+        self,
+        message: Encoded,
+        object_type: int,
+        object_id: int,
+        now_ns: int,
+        snapshot: bool = False,
+    ) -> None:
         self.transmitter.send(
-            message.payload, object_type, object_id, snapshot=snapshot, now_ns=now_ns,
-            stamp_offset=message.stamp_offset)
+            message.payload,
+            object_type,
+            object_id,
+            snapshot=snapshot,
+            now_ns=now_ns,
+            stamp_offset=message.stamp_offset,
+        )
         self.messages += 1
 
     def _repeat(self, message: Encoded, object_type: int, object_id: int) -> None:
         self.transmitter.put_snapshot(
-            message.payload, object_type, object_id, stamp_offset=message.stamp_offset)
+            message.payload, object_type, object_id, stamp_offset=message.stamp_offset
+        )
 
     def _offer_book(self, index: int) -> None:
         object_id = self._object_ids[index]
@@ -150,7 +167,8 @@ class MarketGateway:
             return SnapshotState(
                 message.payload,
                 self.transmitter.publication.last_seqno(BOOK_TYPE, object_id),
-                message.stamp_offset)
+                message.stamp_offset,
+            )
 
         self.transmitter.put_snapshot_source(BOOK_TYPE, object_id, state)
 
@@ -172,7 +190,8 @@ class MarketGateway:
         assert update is not None
         bids, asks = _levels(book[0])[::-1], _levels(book[1])
         return self.encoder.book(
-            update._replace(snapshot=True, bids=bids, asks=asks), self._created_ns)
+            update._replace(snapshot=True, bids=bids, asks=asks), self._created_ns
+        )
 
 
 def _levels(side: Side) -> Levels:

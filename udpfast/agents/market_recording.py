@@ -66,8 +66,14 @@ class MarketRecording:
         levels = _read(f"{prefix}_l2.parquet")
         quotes = _read_optional(f"{prefix}_quotes.parquet")
         trades = _read_optional(f"{prefix}_trades.parquet")
-        names = sorted({name for table in (levels, quotes, trades) if table is not None
-                        for name in table.names})
+        names = sorted(
+            {
+                name
+                for table in (levels, quotes, trades)
+                if table is not None
+                for name in table.names
+            }
+        )
         index_of = {name: index for index, name in enumerate(names)}
         self.left_out: dict[str, LeftOut] = {}
         self._levels = levels
@@ -78,7 +84,8 @@ class MarketRecording:
                 table.renumber(index_of)
         self.instruments = [
             Instrument(*name.partition(":")[::2], *self._digits(index))
-            for index, name in enumerate(names)]
+            for index, name in enumerate(names)
+        ]
         self._messages = _Messages(levels)
         keep = self._within_band(price_band) if price_band is not None else None
         self._messages.arrange(levels, keep)
@@ -102,12 +109,14 @@ class MarketRecording:
     def __len__(self) -> int:
         """Return the number of events."""
         return len(self._messages.times) + sum(
-            len(table["recv_ns"]) for table in (self._quotes, self._trades) if table is not None)
+            len(table["recv_ns"]) for table in (self._quotes, self._trades) if table is not None
+        )
 
     def _digits(self, index: int) -> tuple[int, int]:
         rows = self._levels["instrument"] == index
         return _decimal_digits(self._levels["price"][rows]), _decimal_digits(
-            self._levels["qty"][rows])
+            self._levels["qty"][rows]
+        )
 
     def _within_band(self, price_band: float) -> Bools:
         count = len(self.instruments)
@@ -122,14 +131,20 @@ class MarketRecording:
             if mid is not None:
                 outside = ~keep & (codes == index)
                 self.left_out[self.instruments[index].name] = LeftOut(
-                    mid, float(low[index]), float(high[index]), int(outside.sum()),
-                    len(np.unique(prices[outside])), self._messages.emptied(outside, keep))
+                    mid,
+                    float(low[index]),
+                    float(high[index]),
+                    int(outside.sum()),
+                    len(np.unique(prices[outside])),
+                    self._messages.emptied(outside, keep),
+                )
         return keep
 
     def _starting_mid(self, index: int) -> float | None:
         levels = self._levels
         snapshot = np.flatnonzero(
-            (levels["instrument"] == index) & (levels["update_type"] == SNAPSHOT))
+            (levels["instrument"] == index) & (levels["update_type"] == SNAPSHOT)
+        )
         if len(snapshot):
             first = snapshot[levels["msg"][snapshot] == levels["msg"][snapshot[0]]]
             prices, bids = levels["price"][first], levels["side"][first] == BID
@@ -138,8 +153,10 @@ class MarketRecording:
         if self._quotes is not None:
             rows = np.flatnonzero(self._quotes["instrument"] == index)
             if len(rows):
-                return float(
-                    self._quotes["bid_price"][rows[0]] + self._quotes["ask_price"][rows[0]]) / 2
+                return (
+                    float(self._quotes["bid_price"][rows[0]] + self._quotes["ask_price"][rows[0]])
+                    / 2
+                )
         return None
 
 
@@ -152,7 +169,8 @@ class _Messages:
         if len(np.unique(key[first])) != len(first):
             raise FormatError("the rows of a message must lie together, but one is in two places")
         self.row_message = np.repeat(
-            np.arange(len(first)), np.diff(np.concatenate((first, [len(key)]))))
+            np.arange(len(first)), np.diff(np.concatenate((first, [len(key)])))
+        )
         self.instruments: Ints = levels["instrument"][first]
         self.times: Ints = levels["recv_ns"][first]
         self.snapshots: Bools = levels["update_type"][first] == SNAPSHOT
@@ -177,7 +195,8 @@ class _Messages:
         self.stops = np.cumsum(counts)
         self.starts = self.stops - counts
         self.splits = self.stops - np.bincount(
-            rows, weights=is_ask[order], minlength=len(self.times)).astype(np.int64)
+            rows, weights=is_ask[order], minlength=len(self.times)
+        ).astype(np.int64)
         # An update of which nothing is left says nothing; a snapshot without levels does.
         self.chosen: Ints = np.flatnonzero((counts > 0) | self.snapshots)
 
@@ -197,8 +216,11 @@ class _Messages:
                 continue
             # Each update is measured by the latest snapshot before it, early ones by the first.
             nearest = snapshots[np.maximum(np.searchsorted(snapshots, own, "right") - 1, 0)]
-            old = ~self.snapshots[own] & (self.last_ids[own] >= 0) & (
-                self.last_ids[own] <= self.last_ids[nearest])
+            old = (
+                ~self.snapshots[own]
+                & (self.last_ids[own] >= 0)
+                & (self.last_ids[own] <= self.last_ids[nearest])
+            )
             dropped[own[old]] = True
             early = own[(own < snapshots[0]) & ~old]
             kept_back[early] = True
@@ -214,13 +236,25 @@ class _Messages:
         """Yield the messages; the arrays are slices of the whole, not copies."""
         chosen, levels = self.chosen, self.levels
         for recv_ns, instrument, snapshot, start, split, stop, exchange_ns, last_id in zip(
-                self.times.tolist(), self.instruments[chosen].tolist(),
-                self.snapshots[chosen].tolist(), self.starts[chosen].tolist(),
-                self.splits[chosen].tolist(), self.stops[chosen].tolist(),
-                self.exchange_ns[chosen].tolist(), self.last_ids[chosen].tolist(), strict=True):
+            self.times.tolist(),
+            self.instruments[chosen].tolist(),
+            self.snapshots[chosen].tolist(),
+            self.starts[chosen].tolist(),
+            self.splits[chosen].tolist(),
+            self.stops[chosen].tolist(),
+            self.exchange_ns[chosen].tolist(),
+            self.last_ids[chosen].tolist(),
+            strict=True,
+        ):
             yield BookChange(
-                recv_ns, instrument, snapshot, levels[start:split], levels[split:stop],
-                exchange_ns, max(last_id, 0))
+                recv_ns,
+                instrument,
+                snapshot,
+                levels[start:split],
+                levels[split:stop],
+                exchange_ns,
+                max(last_id, 0),
+            )
 
 
 class _Table:
@@ -235,8 +269,9 @@ class _Table:
         for name in table.column_names:
             column = table[name].combine_chunks()
             if name in ("venue", "symbol"):
-                self._columns[name] = column if types.is_dictionary(
-                    column.type) else column.dictionary_encode()
+                self._columns[name] = (
+                    column if types.is_dictionary(column.type) else column.dictionary_encode()
+                )
             elif name == "trade_id":
                 self._columns[name] = column.to_pylist()
             else:
@@ -247,8 +282,10 @@ class _Table:
         width = len(symbols.dictionary)
         codes = venues.indices.to_numpy().astype(np.int64) * width + symbols.indices.to_numpy()
         used = np.flatnonzero(np.bincount(codes))
-        self.names = [f"{venues.dictionary[int(code) // width]}:"
-                      f"{symbols.dictionary[int(code) % width]}" for code in used]
+        self.names = [
+            f"{venues.dictionary[int(code) // width]}:{symbols.dictionary[int(code) % width]}"
+            for code in used
+        ]
         self._codes_used = used
         self._columns["instrument"] = codes
 
@@ -275,17 +312,27 @@ def _read_optional(path: str) -> _Table | None:
 def _quotes(table: _Table) -> Iterator[Quote]:
     columns = ("recv_ns", "instrument", "bid_price", "bid_qty", "ask_price", "ask_qty")
     stamps = (np.maximum(table["event_ns"], 0), np.maximum(table["update_id"], 0))
-    return map(Quote._make, zip(
-        *(table[name].tolist() for name in columns), *(stamp.tolist() for stamp in stamps),
-        strict=True))
+    return map(
+        Quote._make,
+        zip(
+            *(table[name].tolist() for name in columns),
+            *(stamp.tolist() for stamp in stamps),
+            strict=True,
+        ),
+    )
 
 
 def _trades(table: _Table) -> Iterator[Trade]:
     columns = ("recv_ns", "instrument", "side", "price", "qty")
-    return map(Trade._make, zip(
-        *(table[name].tolist() for name in columns),
-        (trade_id or "" for trade_id in table["trade_id"]),
-        np.maximum(table["event_ns"], 0).tolist(), strict=True))
+    return map(
+        Trade._make,
+        zip(
+            *(table[name].tolist() for name in columns),
+            (trade_id or "" for trade_id in table["trade_id"]),
+            np.maximum(table["event_ns"], 0).tolist(),
+            strict=True,
+        ),
+    )
 
 
 def _per_instrument(indices: Ints, instruments: int) -> list[int]:

@@ -39,18 +39,28 @@ class SimulatedMarket:
         UNIX ns of the first event.
     """
 
-    def __init__(self, seed: int = 1, *, instruments: int = 4, events: int = 100_000,
-                 levels: int = 100, rate_per_s: float = 10_000.0,
-                 start_ns: int = 1_700_000_000_000_000_000) -> None:
+    def __init__(
+        self,
+        seed: int = 1,
+        *,
+        instruments: int = 4,
+        events: int = 100_000,
+        levels: int = 100,
+        rate_per_s: float = 10_000.0,
+        start_ns: int = 1_700_000_000_000_000_000,
+    ) -> None:
         if not 1 <= instruments <= len(_SYMBOLS):
             raise ValueError(f"instruments must be 1..{len(_SYMBOLS)}, was {instruments}")
         if events < instruments:
-            raise ValueError(f"events must be {instruments} or more, one snapshot for each "
-                             f"instrument, was {events}")
+            raise ValueError(
+                f"events must be {instruments} or more, one snapshot for each "
+                f"instrument, was {events}"
+            )
         self.seed = seed
         self.instruments = [
             Instrument("simulated", symbol, price_digits=2, quantity_digits=1)
-            for symbol in _SYMBOLS[:instruments]]
+            for symbol in _SYMBOLS[:instruments]
+        ]
         self._events = events
         self._levels = levels
         self._mean_gap_ns = 1e9 / rate_per_s
@@ -64,8 +74,10 @@ class SimulatedMarket:
         """Begin again at the first event; each pass yields the same."""
         chance = random.Random(self.seed)
         now_ns = self._start_ns
-        books = [_Book(chance, self._levels, 10_000 * (index + 1))
-                 for index in range(len(self.instruments))]
+        books = [
+            _Book(chance, self._levels, 10_000 * (index + 1))
+            for index in range(len(self.instruments))
+        ]
         for sequence in range(self._events):
             if sequence < len(books):
                 yield books[sequence].snapshot(now_ns, sequence, sequence)
@@ -106,8 +118,11 @@ class _Book:
         for _ in range(self.chance.randint(1, 6)):
             distance = self.chance.randint(2, _REACH_TICKS)
             gone = self.chance.random() < 0.4
-            side, tick = (bids, self.mid - distance) if self.chance.random() < 0.5 else (
-                asks, self.mid + distance)
+            side, tick = (
+                (bids, self.mid - distance)
+                if self.chance.random() < 0.5
+                else (asks, self.mid + distance)
+            )
             side[tick] = 0.0 if gone else self._quantity()
         _apply(self.bids, bids)
         _apply(self.asks, asks)
@@ -115,8 +130,16 @@ class _Book:
 
     def quote(self, now_ns: int, index: int, sequence: int) -> Quote:
         bid, ask = max(self.bids), min(self.asks)
-        return Quote(now_ns, index, _price(bid), self.bids[bid], _price(ask), self.asks[ask],
-                     now_ns, sequence)
+        return Quote(
+            now_ns,
+            index,
+            _price(bid),
+            self.bids[bid],
+            _price(ask),
+            self.asks[ask],
+            now_ns,
+            sequence,
+        )
 
     def trade(self, now_ns: int, index: int, sequence: int) -> Trade:
         side = self.chance.choice((1, 2))
@@ -139,10 +162,17 @@ def _price(tick: int) -> float:
     return tick / 100
 
 
-def _book_change(now_ns: int, index: int, snapshot: bool, bids: Levels, asks: Levels,
-                 sequence: int) -> BookChange:
+def _book_change(
+    now_ns: int, index: int, snapshot: bool, bids: Levels, asks: Levels, sequence: int
+) -> BookChange:
     return BookChange(
-        now_ns, index, snapshot,
-        *(np.array([(_price(tick), quantity) for tick, quantity in side.items()]).reshape(-1, 2)
-          for side in (bids, asks)),
-        now_ns, sequence)
+        now_ns,
+        index,
+        snapshot,
+        *(
+            np.array([(_price(tick), quantity) for tick, quantity in side.items()]).reshape(-1, 2)
+            for side in (bids, asks)
+        ),
+        now_ns,
+        sequence,
+    )
