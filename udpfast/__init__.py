@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .agents.subscriber import Subscriber
     from .client.batch import Batch
+    from .client.books import Books
     from .client.counters import counters
     from .client.publisher import Publisher
     from .client.reader import Reader, ReadRecord
@@ -21,20 +23,24 @@ if TYPE_CHECKING:
         UdpfastError,
         WriterExistsError,
     )
+    from .market.book import OrderBook
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Batch",
+    "Books",
     "ConfigError",
     "FormatError",
     "Kind",
+    "OrderBook",
     "Publisher",
     "ReadRecord",
     "Reader",
     "RecordFlag",
     "RegionError",
     "RingClosedError",
+    "Subscriber",
     "UdpfastError",
     "WriterExistsError",
     "__version__",
@@ -43,15 +49,18 @@ __all__ = [
 
 _HOMES = {
     "Batch": "client.batch",
+    "Books": "client.books",
     "ConfigError": "errors",
     "FormatError": "errors",
     "Kind": "core.layout",
+    "OrderBook": "market.book",
     "Publisher": "client.publisher",
     "ReadRecord": "client.reader",
     "Reader": "client.reader",
     "RecordFlag": "core.layout",
     "RegionError": "errors",
     "RingClosedError": "errors",
+    "Subscriber": "agents.subscriber",
     "UdpfastError": "errors",
     "WriterExistsError": "errors",
     "counters": "client.counters",

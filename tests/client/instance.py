@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.core.layout import FRAME, Kind
+from udpfast.core.layout import FRAME, RECORD, Kind
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
 from udpfast.shm.region import Region
@@ -37,14 +37,16 @@ class Instance:
     def address(self) -> str:
         return f"ring:{self.directory}"
 
-    def append(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: int) -> None:
+    def append(
+        self, kind: int, payload: bytes = b"", flags: int = 0, channel: int = 0, **fields: int
+    ) -> None:
         """Append a record whose frame has `fields`; seqno counts up unless it is given."""
         self.seqno += 1
         frame = np.zeros((), FRAME)
         frame["seqno"] = self.seqno
         for name, value in fields.items():
             frame[name] = value
-        self.ring.append(
+        position = self.ring.append(
             kind,
             payload,
             flags=flags,
@@ -52,6 +54,10 @@ class Instance:
             published_ns=2_000 + self.seqno,
             frame=frame.tobytes(),
         )
+        if channel:  # in place, before anybody reads it: `append` knows no channels
+            offset = REGION_PAGE + position % self.ring.capacity_bytes
+            header = np.frombuffer(self.ring.region.view(), RECORD, 1, offset)
+            header["channel"] = channel
 
     def update(self, dtype: np.dtype[Any], exchange: str, symbol: str, **fields: Any) -> Any:
         update = np.zeros((), dtype)

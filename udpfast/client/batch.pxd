@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint64_t
 
+from udpfast.client.record cimport NameCache
 from udpfast.core.layout cimport Record
 
 cdef class BatchMemory:
@@ -17,6 +18,7 @@ cdef class BatchMemory:
 
 cdef class Batch:
     cdef BatchMemory memory
+    cdef readonly NameCache names
     cdef int64_t first           # in memory
     cdef int64_t count
     cdef readonly uint64_t lapped
@@ -24,7 +26,8 @@ cdef class Batch:
 
     cdef int check(self) except -1
 
-cdef Batch batch_of(BatchMemory memory, int64_t first, int64_t count, uint64_t lapped)
+cdef Batch batch_of(
+    BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names)
 
 
 cdef inline const Record* batch_header(Batch batch, int64_t i) noexcept nogil:

@@ -3,6 +3,7 @@ from typing import Any, Never, final
 import numpy as np
 from numpy.typing import NDArray
 
+from udpfast.client.record import NameCache
 from udpfast.core.layout import Kind
 from udpfast.market.updates import Update
 
@@ -22,6 +23,8 @@ class Batch:
     def __init__(self, *args: Never, **kwargs: Never) -> None: ...
     @property
     def lapped(self) -> int: ...
+    @property
+    def names(self) -> NameCache: ...
     @property
     def headers(self) -> NDArray[np.void]: ...
     def __len__(self) -> int: ...

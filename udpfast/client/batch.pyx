@@ -52,6 +52,8 @@ cdef class Batch:
     ----------
     lapped : int
         Records missed before the first one of this batch, exactly; 0 as a rule.
+    names : NameCache
+        Names by id, as its updates carry them: `batch.names[update.header["symbol_id"]]`.
     """
 
     def __init__(self):
@@ -145,7 +147,8 @@ cdef class Batch:
             size = (self.memory.offsets[self.first + self.count - 1] - start
                     + batch_header(self, self.count - 1).length - RECORD_SIZE)
             payloads = self.memory.payloads_array[start:start + size].copy()
-        return batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped)
+        return batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped,
+                        self.names)
 
     def __repr__(self) -> str:
         lapped = f", {self.lapped} missed before" if self.lapped else ""
@@ -158,12 +161,14 @@ cdef class Batch:
         return 0
 
 
-cdef Batch batch_of(BatchMemory memory, int64_t first, int64_t count, uint64_t lapped):
+cdef Batch batch_of(
+        BatchMemory memory, int64_t first, int64_t count, uint64_t lapped, NameCache names):
     cdef Batch batch = Batch.__new__(Batch)
     batch.memory = memory
     batch.first = first
     batch.count = count
     batch.lapped = lapped
+    batch.names = names
     batch._poll = memory.polls
     return batch
 

@@ -174,7 +174,7 @@ cdef class Reader:
         missed = self._missed
         self._missed = 0
         self._next += count
-        return batch_of(self._memory, first, count, missed)
+        return batch_of(self._memory, first, count, missed, self._names)
 
     @property
     def names(self) -> NameCache:

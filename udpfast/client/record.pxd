@@ -3,7 +3,7 @@
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from udpfast.core.layout cimport Record
+from udpfast.core.layout cimport RECORD_SIZE, Record
 
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
@@ -18,3 +18,8 @@ cdef class ReadRecord:
 
 cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names)
 cdef ReadRecord record_lapped(uint64_t index, uint64_t position, uint64_t count, NameCache names)
+
+
+cdef inline const uint8_t* record_payload(ReadRecord record) noexcept:
+    # Valid as long as the record.
+    return <const uint8_t*> record._record + RECORD_SIZE

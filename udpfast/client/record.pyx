@@ -153,7 +153,7 @@ cdef class ReadRecord:
         """How many records the reader missed here; 0 unless the kind is LAPPED."""
         cdef uint64_t count = 0
         if self._record.kind == KIND_LAPPED:
-            memcpy(&count, PyBytes_AS_STRING(self._bytes) + RECORD_SIZE, sizeof(count))
+            memcpy(&count, record_payload(self), sizeof(count))
         return count
 
     @property
@@ -212,7 +212,7 @@ cdef class ReadRecord:
 
 cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:
     # Both structs are packed: any alignment will do.
-    cdef const char* payload = PyBytes_AS_STRING(record._bytes) + RECORD_SIZE
+    cdef const uint8_t* payload = record_payload(record)
     cdef uint32_t size = <uint32_t> record._record.length - RECORD_SIZE
     cdef uint16_t kind = record._record.kind
     if kind >= KIND_BOOK and size >= sizeof(UpdateHeader):

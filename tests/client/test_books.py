@@ -1,0 +1,307 @@
+"""Books: which records change them, and when they admit that they may be wrong."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
+from udpfast.core.layout import GAP, OBJECT_STATE, SESSION
+from udpfast.errors import FormatError
+
+BTC = ("binance-usdm", "BTCUSDT")
+ETH = ("binance-usdm", "ETHUSDT")
+SNAPSHOT_CHANNEL = 1
+
+
+class Feed:
+    """Appends what a subscriber would, and applies it to books, record by record or in batches."""
+
+    def __init__(self, instance: Instance, by_batch: bool) -> None:
+        self.instance = instance
+        self.by_batch = by_batch
+        self.reader = Reader(instance.address)
+        self.books = Books(self.reader)
+
+    def settle(self) -> None:
+        """Apply all that was appended."""
+        while len(batch := self.reader.poll(timeout=0)):
+            self.books.apply_batch(batch)
+
+    def apply(self) -> None:
+        """Apply the one record that was appended last."""
+        if self.by_batch:
+            self.books.apply_batch(self.reader.poll(1))
+        else:
+            self.books.apply(next(self.reader))
+
+    def book(self, price: float, **fields: object) -> None:
+        self.instance.book([(price, 1.0)], [(price + 1, 1.0)], **fields)  # type: ignore[arg-type]
+        self.apply()
+
+    def snapshot(self, price: float, **fields: object) -> None:
+        self.book(price, snapshot=True, **fields)
+
+    def session(self, session_id: int = 1) -> None:
+        payload = np.zeros((), SESSION)
+        payload["new_id"] = session_id
+        self.instance.append(Kind.SESSION, payload.tobytes(), session_id=session_id)
+        self.apply()
+
+    def gap(self, channel: int = 0) -> None:
+        self.instance.append(Kind.GAP, np.zeros((), GAP).tobytes(), session_id=1, channel=channel)
+        self.apply()
+
+    def state(self, kind: Kind, last_seqno: int, object_id: int = 7, object_type: int = 3) -> None:
+        """STALE or RECOVERED, decided by a message that follows `last_seqno`."""
+        payload = np.zeros((), OBJECT_STATE)
+        payload["object_type"], payload["object_id"] = object_type, object_id
+        self.instance.append(
+            kind, payload.tobytes(), session_id=1, object_type=object_type, object_id=object_id,
+            last_seqno=last_seqno,
+        )  # fmt: skip
+        self.apply()
+
+    def begin(self, seqno: int = 10) -> OrderBook:
+        """A session with one sound book."""
+        self.session()
+        self.state(Kind.RECOVERED, last_seqno=0)
+        self.snapshot(100.0, seqno=seqno)
+        return self.books[BTC]
+
+
+@pytest.fixture(params=[False, True], ids=["records", "batches"])
+def feed(instance: Instance, request: pytest.FixtureRequest) -> Feed:
+    return Feed(instance, request.param)
+
+
+def bid(book: OrderBook) -> float:
+    return book.best()[0]
+
+
+def test_book_after_recovered_and_snapshot_is_sound(feed: Feed) -> None:
+    book = feed.begin()
+    assert not book.stale
+    assert book.best() == (100.0, 1.0, 101.0, 1.0)
+    feed.book(100.5, seqno=11, last_seqno=10)
+    assert bid(book) == 100.5
+    assert len(book.bids()) == 2
+
+
+def test_books_are_found_by_exchange_and_symbol(feed: Feed) -> None:
+    book = feed.begin()
+    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=8)
+    assert list(feed.books) == [BTC, ETH]
+    assert feed.books[BTC] is book
+    assert bid(feed.books[ETH]) == 5.0
+    assert BTC in feed.books
+    assert feed.books.get(("x", "y")) is None
+    assert len(feed.books) == len(feed.books.items()) == 2
+    with pytest.raises(KeyError):
+        feed.books["x", "y"]
+    assert repr(feed.books) == "<Books: 2, 0 stale>"
+
+
+def test_gap_makes_all_stale_and_a_continued_chain_recovers(feed: Feed) -> None:
+    book = feed.begin()
+    feed.gap()
+    assert book.stale
+    feed.state(Kind.RECOVERED, last_seqno=10)
+    assert not book.stale
+    feed.book(100.5, seqno=15, last_seqno=10)
+    assert not book.stale
+    assert bid(book) == 100.5
+
+
+def test_gap_of_the_snapshot_channel_says_nothing_about_books(feed: Feed) -> None:
+    book = feed.begin()
+    feed.gap(channel=SNAPSHOT_CHANNEL)
+    assert not book.stale
+
+
+def test_recovered_by_a_newer_snapshot_waits_for_it(feed: Feed) -> None:
+    book = feed.begin()
+    feed.gap()
+    feed.state(Kind.RECOVERED, last_seqno=14)
+    assert book.stale  # our state is that of seqno 10
+    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    assert not book.stale
+    assert bid(book) == 200.0
+    feed.gap()
+    feed.state(Kind.RECOVERED, last_seqno=14)
+    assert not book.stale  # a snapshot contains what its last_seqno says
+
+
+def test_stale_then_recovered_waits_for_its_snapshot(feed: Feed) -> None:
+    book = feed.begin()
+    feed.state(Kind.STALE, last_seqno=12)
+    assert book.stale
+    assert bid(book) == 100.0
+    feed.state(Kind.RECOVERED, last_seqno=14)
+    assert book.stale
+    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    assert not book.stale
+    feed.book(201.0, seqno=16, last_seqno=14, flags=RecordFlag.RELEASED)
+    assert bid(book) == 201.0
+
+
+def test_snapshot_that_the_feed_does_not_believe_leaves_the_book_stale(feed: Feed) -> None:
+    book = feed.begin()
+    feed.gap()
+    feed.snapshot(150.0, seqno=14, last_seqno=10)
+    assert book.stale
+    assert bid(book) == 150.0
+    feed.state(Kind.RECOVERED, last_seqno=14)
+    assert not book.stale
+
+
+def test_first_snapshot_without_recovered_is_in_doubt(feed: Feed) -> None:
+    feed.session()
+    feed.snapshot(100.0)
+    assert feed.books[BTC].stale
+
+
+def test_first_update_of_a_session_seen_from_its_start_begins_a_book(feed: Feed) -> None:
+    feed.session()
+    feed.state(Kind.RECOVERED, last_seqno=0)
+    feed.book(100.0, seqno=3, last_seqno=0)
+    assert not feed.books[BTC].stale
+
+
+def test_state_of_another_object_of_the_symbol_changes_nothing(feed: Feed) -> None:
+    book = feed.begin()
+    feed.state(Kind.STALE, last_seqno=12, object_type=4)
+    assert not book.stale
+    feed.gap()
+    feed.state(Kind.RECOVERED, last_seqno=10, object_type=4)
+    assert book.stale
+
+
+def test_session_empties_all_books_and_numbers_objects_anew(feed: Feed) -> None:
+    btc = feed.begin()
+    feed.session(2)
+    assert btc.stale
+    assert btc.levels == (0, 0)
+    feed.state(Kind.RECOVERED, last_seqno=0)
+    feed.snapshot(5.0, symbol="ETHUSDT", session_id=2)  # the id that was BTCUSDT's
+    assert btc.stale
+    assert not feed.books[ETH].stale
+    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.snapshot(300.0, session_id=2, object_id=8)
+    assert feed.books[BTC] is btc
+    assert bid(btc) == 300.0
+    assert not btc.stale
+
+
+def test_session_noticed_by_its_id_alone_empties_all_books(feed: Feed) -> None:
+    btc = feed.begin()
+    feed.snapshot(5.0, symbol="ETHUSDT", session_id=2, object_id=8)
+    assert btc.stale
+    assert btc.levels == (0, 0)
+
+
+def test_restart_of_the_writer_empties_all_books(feed: Feed) -> None:
+    book = feed.begin()
+    feed.instance.ring.announce_restart(1)
+    feed.settle()
+    assert book.stale
+    assert book.levels == (0, 0)
+
+
+def test_reader_that_joins_late_knows_a_book_from_its_snapshot_on(feed: Feed) -> None:
+    feed.book(100.0, seqno=50, last_seqno=49)
+    book = feed.books[BTC]
+    assert book.stale
+    assert math.isnan(bid(book))
+    feed.snapshot(101.0, last_seqno=50)
+    assert not book.stale
+
+
+def test_late_reader_does_not_take_last_seqno_zero_for_a_beginning(feed: Feed) -> None:
+    feed.book(100.0, seqno=50, last_seqno=0)
+    assert feed.books[BTC].stale
+
+
+def test_lapped_reader_is_stale_until_each_snapshot(feed: Feed) -> None:
+    book = feed.begin()
+    for _ in range(30_000):
+        feed.instance.append(Kind.MESSAGE, b"x", session_id=1)
+    if feed.by_batch:
+        batch = feed.reader.poll(1)
+        assert batch.lapped > 0
+        feed.books.apply_batch(batch)
+    else:
+        while feed.books.apply(record := next(feed.reader)) or record.kind is not Kind.LAPPED:
+            pass
+    assert book.stale
+    feed.settle()
+    feed.state(Kind.RECOVERED, last_seqno=10)
+    assert book.stale
+    feed.book(102.0, seqno=31_000, last_seqno=10)
+    assert book.stale
+    feed.snapshot(103.0, seqno=31_001)
+    assert not book.stale
+
+
+def test_ungated_books_are_known_by_snapshots_alone(feed: Feed) -> None:
+    feed.session()
+    feed.snapshot(100.0, flags=RecordFlag.UNGATED)
+    book = feed.books[BTC]
+    assert not book.stale
+    feed.gap()
+    feed.book(101.0, flags=RecordFlag.UNGATED)
+    assert book.stale
+    feed.snapshot(102.0, flags=RecordFlag.UNGATED)
+    assert not book.stale
+
+
+def test_update_without_symbol_is_counted(feed: Feed) -> None:
+    feed.instance.append(Kind.BOOK, bytes(96), session_id=1)
+    feed.apply()
+    assert feed.books.unnamed == 1
+    assert len(feed.books) == 0
+
+
+def test_book_payload_shorter_than_it_says_is_refused(feed: Feed) -> None:
+    feed.instance.append(Kind.BOOK, b"short", session_id=1)
+    with pytest.raises(FormatError, match="takes 88 bytes at least, was 5"):
+        feed.apply()
+
+
+def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
+    count = 60  # more than the table holds before it grows
+    feed.session()
+    for number in range(count):
+        feed.state(Kind.RECOVERED, last_seqno=0, object_id=number)
+        feed.snapshot(float(number), symbol=f"S{number}", object_id=number, seqno=100 + number)
+    feed.gap()
+    for number in range(0, count, 2):
+        feed.state(Kind.RECOVERED, last_seqno=100 + number, object_id=number)
+    for number in range(count):
+        book = feed.books["binance-usdm", f"S{number}"]
+        assert book.stale == (number % 2 == 1)
+        assert bid(book) == number
+
+
+def test_apply_says_which_book_was_updated(instance: Instance) -> None:
+    books = Books()
+    with Reader(instance.address) as reader:
+        instance.top(1.0, 2.0)
+        assert books.apply(next(reader)) is None
+        instance.book([(1.0, 1.0)], [], snapshot=True)
+        assert books.apply(next(reader)) is books[BTC]
+
+
+def test_poll_without_a_reader_says_what_is_missing() -> None:
+    with pytest.raises(ValueError, match="needs a reader"):
+        Books().poll()
+
+
+def test_poll_applies_and_returns_the_batch(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        books = Books(reader)
+        instance.book([(1.0, 1.0)], [], snapshot=True)
+        assert len(books.poll(timeout=1)) == 1
+        assert bid(books[BTC]) == 1.0

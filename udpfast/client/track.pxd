@@ -1,0 +1,156 @@
+# Track: what a reader may believe of one object, from the records that it saw. Two doubts are kept
+# apart, because different things end them:
+#
+#   doubted   by the feed: a gap, or STALE. Ends with RECOVERED, which comes before the update or
+#             snapshot that it speaks of.
+#   missing   by this reader: what it holds is not the state that updates build on (it has none yet,
+#             was lapped, or the feed replaced what it lost by a snapshot that is still to come).
+#             Ends with a snapshot, or with the very first update of an object.
+#
+# A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
+# whether a lost update is newer (feed/objects).
+#
+# RECOVERED carries the frame of the message that it was decided by. If that message continues what
+# we hold (its last_seqno is what we applied last), what we hold is sound at once; otherwise the
+# message is a snapshot, and until it comes our state is an old one.
+
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from udpfast.core.check cimport likely
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, Record
+
+cdef enum:
+    TRACK_SLOTS_MIN = 64
+
+cdef struct Track:
+    uint64_t tag                 # (exchange_id << 32) | symbol_id, of its book
+    uint32_t key                 # (object_type << 16) | object_id
+    uint32_t applied             # last incremental seqno that our state contains
+    int32_t book                 # index of its book, -1: none yet
+    uint8_t begun                # applied means something
+    uint8_t doubted
+    uint8_t missing
+    uint8_t reserved
+
+cdef struct Tracks:
+    uint32_t* slots              # index of a track + 1, 0: empty; at most half full
+    uint32_t slots_mask
+    Track* tracks
+    uint32_t count
+    # The session was seen from its SESSION record on without a lap: then the feed's word on every
+    # object is known, and an object of which it said nothing is in doubt.
+    bint complete
+
+
+cdef inline uint32_t track_key(const Record* header) noexcept nogil:
+    return (<uint32_t> header.frame.object_type << 16) | header.frame.object_id
+
+
+cdef inline bint track_sound(const Track* track) noexcept nogil:
+    return not track.doubted and not track.missing
+
+
+cdef inline Track* tracks_find(Tracks* tracks, uint32_t key) noexcept nogil:
+    # NULL: no such object. Valid until the next tracks_add.
+    cdef uint32_t place = (key * <uint32_t> 2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+    cdef uint32_t index
+    if tracks.slots == NULL:
+        return NULL
+    while True:
+        place &= tracks.slots_mask
+        index = tracks.slots[place]
+        if index == 0:
+            return NULL
+        if likely(tracks.tracks[index - 1].key == key):
+            return tracks.tracks + index - 1
+        place += 1
+
+
+cdef inline void tracks_place(Tracks* tracks, uint32_t index) noexcept nogil:
+    cdef uint32_t place = (tracks.tracks[index].key * <uint32_t> 2654435769u) >> 7
+    while tracks.slots[place & tracks.slots_mask]:
+        place += 1
+    tracks.slots[place & tracks.slots_mask] = index + 1
+
+
+cdef inline bint tracks_grow(Tracks* tracks) noexcept nogil:
+    cdef uint32_t slots = 2 * (tracks.slots_mask + 1) if tracks.slots != NULL else TRACK_SLOTS_MIN
+    cdef Track* grown = <Track*> realloc(tracks.tracks, slots // 2 * sizeof(Track))
+    cdef uint32_t* places = NULL
+    cdef uint32_t index
+    if grown == NULL:
+        return False
+    tracks.tracks = grown
+    places = <uint32_t*> calloc(slots, sizeof(uint32_t))
+    if places == NULL:
+        return False
+    free(tracks.slots)
+    tracks.slots = places
+    tracks.slots_mask = slots - 1
+    for index in range(tracks.count):
+        tracks_place(tracks, index)
+    return True
+
+
+cdef inline Track* tracks_add(Tracks* tracks, uint32_t key) noexcept nogil:
+    # The object's track, new or known; NULL: out of memory.
+    cdef Track* track = tracks_find(tracks, key)
+    if likely(track != NULL):
+        return track
+    if tracks.slots == NULL or 2 * tracks.count > tracks.slots_mask:
+        if not tracks_grow(tracks):
+            return NULL
+    track = tracks.tracks + tracks.count
+    memset(track, 0, sizeof(Track))
+    track.key = key
+    track.book = -1
+    track.missing = True
+    track.doubted = tracks.complete
+    tracks_place(tracks, tracks.count)
+    tracks.count += 1
+    return track
+
+
+cdef inline void tracks_clear(Tracks* tracks, bint complete) noexcept nogil:
+    # A session begins: objects are numbered anew.
+    if tracks.slots != NULL:
+        memset(tracks.slots, 0, (tracks.slots_mask + 1) * sizeof(uint32_t))
+    tracks.count = 0
+    tracks.complete = complete
+
+
+cdef inline void tracks_gap(Tracks* tracks) noexcept nogil:
+    # An incremental message was lost: it may have been of any object.
+    cdef uint32_t index
+    for index in range(tracks.count):
+        tracks.tracks[index].doubted = True
+
+
+cdef inline void tracks_lapped(Tracks* tracks) noexcept nogil:
+    # We missed records, the feed's words among them: only a snapshot helps now.
+    cdef uint32_t index
+    for index in range(tracks.count):
+        tracks.tracks[index].missing = True
+        tracks.tracks[index].doubted = False
+        tracks.tracks[index].begun = False
+    tracks.complete = False
+
+
+cdef inline void track_stale(Track* track) noexcept nogil:
+    # The feed holds back what comes, until a snapshot.
+    track.doubted = True
+    track.missing = True
+
+
+cdef inline void track_recovered(Track* track, const Record* header) noexcept nogil:
+    track.doubted = False
+    if not track.begun or header.frame.last_seqno != track.applied:
+        track.missing = True
+
+
+cdef inline void track_applied(Track* track, const Record* header) noexcept nogil:
+    track.begun = True
+    track.applied = (header.frame.seqno if header.channel == CHANNEL_INCREMENTAL
+                     else header.frame.last_seqno)
