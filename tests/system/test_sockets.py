@@ -221,9 +221,14 @@ def test_ipv6_groups_sources_and_link_local_addresses() -> None:
     if shutil.which("unshare") is None or shutil.which("ip") is None:
         pytest.skip("no unshare or ip to make a network namespace with")
     done = subprocess.run(
-        ["unshare", "-n", "sh", "-c", IPV6_NETWORK, sys.executable, IPV6_GROUPS], check=False,
-        capture_output=True, text=True, cwd=ROOT, timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)})
+        ["unshare", "-n", "sh", "-c", IPV6_NETWORK, sys.executable, IPV6_GROUPS],
+        check=False,
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     if done.returncode != 0 and "Traceback" not in done.stderr:
         pytest.skip(f"no network namespace with IPv6 for this user: {done.stderr.strip()}")
     assert done.stdout == "[b'six'] [b'six'] [b'six'] [] [b'six']\n", done.stderr
