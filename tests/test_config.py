@@ -32,21 +32,28 @@ def test_config_minimal_file_takes_every_default(tmp_path):
     assert config.incremental.lines[0].address == "127.0.0.1:9001"
 
 
-@pytest.mark.parametrize(("path", "value", "words"), [
-    ("window.size", 1000, ["window.size", "power of two", "1000"]),
-    ("window.size", "big", ["window.size", "int", "'big'"]),
-    ("window.sise", 8192, ["window.sise", "did you mean 'size'"]),
-    ("window.on_gap", "some", ["window.on_gap", "expected", "'some'"]),
-    ("window.lost_packet_wait_us", 0, ["window.lost_packet_wait_us", ">= 1", "found 0"]),
-    ("window.out_of_order_max_interval", 9000, ["out_of_order_max_interval", "8192", "9000"]),
-    ("name", "a/b", ["name", "expected", "'a/b'"]),
-    ("incremental.lines", [], ["incremental.lines", "at least one line"]),
-    ("incremental.lines", [{"name": "A"}], ["lines[0].address", "found none"]),
-    ("incremental.lines", [{"name": "A", "address": "nowhere"}], ["ip:port", "'nowhere'"]),
-    ("incremental.lines", [{"name": "A", "address": "1.2.3.4:1"}] * 2, ["distinct", "'A' twice"]),
-    ("ring.capacity_bytes", 1 << 20, ["ring.capacity_bytes", "4194304", "1048576"]),
-    ("agent.core", -1, ["agent.core", "-1"]),
-])
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("window.size", 1000, ["window.size", "power of two", "1000"]),
+        ("window.size", "big", ["window.size", "int", "'big'"]),
+        ("window.sise", 8192, ["window.sise", "did you mean 'size'"]),
+        ("window.on_gap", "some", ["window.on_gap", "expected", "'some'"]),
+        ("window.lost_packet_wait_us", 0, ["window.lost_packet_wait_us", ">= 1", "found 0"]),
+        ("window.out_of_order_max_interval", 9000, ["out_of_order_max_interval", "8192", "9000"]),
+        ("name", "a/b", ["name", "expected", "'a/b'"]),
+        ("incremental.lines", [], ["incremental.lines", "at least one line"]),
+        ("incremental.lines", [{"name": "A"}], ["lines[0].address", "found none"]),
+        ("incremental.lines", [{"name": "A", "address": "nowhere"}], ["ip:port", "'nowhere'"]),
+        (
+            "incremental.lines",
+            [{"name": "A", "address": "1.2.3.4:1"}] * 2,
+            ["distinct", "'A' twice"],
+        ),
+        ("ring.capacity_bytes", 1 << 20, ["ring.capacity_bytes", "4194304", "1048576"]),
+        ("agent.core", -1, ["agent.core", "-1"]),
+    ],
+)
 def test_config_wrong_value_names_key_expected_found(path, value, words):
     with pytest.raises(ConfigError) as caught:
         parse_feed(changed(path, value), where="feed.toml")
