@@ -1,0 +1,171 @@
+"""Replay: the same datagrams make the same records, byte by byte, however they are cut."""
+
+import hashlib
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.shared import shared
+from udpfast.agents.replayer import Replayer
+from udpfast.cli.ledger import ledger_sums
+from udpfast.config import parse_feed
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
+from udpfast.shm.cursor import RingCursor
+
+
+def feed(**tables):
+    """Return a feed of two incremental lines and one snapshot line."""
+    lines = [{"name": name, "address": f"0.0.0.0:{9001 + i}"} for i, name in enumerate("AB")]
+    return parse_feed(
+        {
+            "name": "test",
+            "incremental": {"lines": lines},
+            "snapshot": {"lines": [{"name": "A", "address": "0.0.0.0:9003"}]},
+            **tables,
+        }
+    )
+
+
+def datagram(seqno, payload=b"x" * 12, encoding=1, object_type=0, session_id=7, snapshot=False):
+    """Return one whole message."""
+    control = encoding | (0x10 if snapshot else 0)
+    return struct.pack("<BBBBHHII", control, 0, 0, object_type, 1, session_id, seqno, 0) + payload
+
+
+def batch_of(datagrams):
+    """Return (time_ns, datagram) pairs as a batch of captured datagrams."""
+    headers = np.zeros(len(datagrams), CAPTURED)
+    buffer = b"".join(data for _, data in datagrams)
+    offset = 0
+    for header, (time_ns, data) in zip(headers, datagrams, strict=True):
+        header["timestamp_ns"], header["offset"], header["size"] = time_ns, offset, len(data)
+        offset += len(data)
+    return CaptureBatch(headers, buffer)
+
+
+def run(directory: Path, config, batches, step=64):
+    """Replay batches of (CaptureBatch, channels, lines); return records and counters."""
+    replayer = Replayer(config, directory)
+    records = []
+    with RingCursor.attach(
+        directory, start="begin", limit=4096, payload_hash=PAYLOAD_HASH
+    ) as cursor:
+
+        def drain():
+            while count := cursor.poll():
+                assert cursor.lapped == 0
+                records.extend(
+                    (cursor.headers[i].copy(), bytes(cursor.payload(i))) for i in range(count)
+                )
+
+        for batch, channels, lines in batches:
+            for start in range(0, len(channels), step):
+                replayer.replay(batch, channels, lines, start, min(start + step, len(channels)))
+                drain()
+        replayer.finish()
+        drain()
+    counters = replayer.counters()
+    replayer.close()
+    return records, counters
+
+
+def digest(records):
+    """Return the hash of every record, header and payload."""
+    whole = hashlib.sha256()
+    for header, payload in records:
+        whole.update(header.tobytes() + payload)
+    return whole.hexdigest()
+
+
+def one_line(datagrams):
+    """Return datagrams as one batch on incremental line A."""
+    zeros = np.zeros(len(datagrams), np.uint8)
+    return [(batch_of(datagrams), zeros, zeros)]
+
+
+def capture_batches(path):
+    """Return the batches of a capture of the protocol, with channels and lines by port."""
+    with CaptureReader(path) as source:
+        while (batch := source.read_batch()) is not None:
+            ports = batch.headers["destination_port"]
+            yield (batch, (ports == 9002).astype(np.uint8), (ports == 9101).astype(np.uint8))
+
+
+def test_replay_opaque_messages_come_out_as_published(tmp_path):
+    sent = [(1_000 + i, datagram(i, bytes([i]) * (i + 1))) for i in range(20)]
+    records, counters = run(tmp_path, feed(), one_line(sent))
+    messages = [(header, payload) for header, payload in records if header["kind"] == Kind.MESSAGE]
+    assert [payload for _, payload in messages] == [bytes([i]) * (i + 1) for i in range(20)]
+    assert [int(header["seqno"]) for header, _ in messages] == list(range(20))
+    assert [int(header["received_ns"]) for header, _ in messages] == [1_000 + i for i in range(20)]
+    assert counters["incremental.A"]["delivered"] == 20
+    assert ledger_sums(counters)["adds_up"]
+
+
+def test_replay_finish_reports_the_open_hole(tmp_path):
+    sent = [(1_000, datagram(1)), (1_001, datagram(3))]
+    records, counters = run(tmp_path, feed(), one_line(sent))
+    kinds = [Kind(header["kind"]) for header, _ in records]
+    assert kinds[-2:] == [Kind.GAP, Kind.MESSAGE]
+    assert counters["incremental"]["lost"] == 1
+
+
+@pytest.mark.parametrize("carry", ["updates", "messages", "both"])
+def test_replay_carry_decides_what_the_ring_holds(tmp_path, carry):
+    path = shared("wire", "capture", "roq_udp_clean.pcap.gz")
+    records, _ = run(
+        tmp_path, feed(ring={"carry": carry}), list(capture_batches(path))
+    )
+    kinds = {Kind(header["kind"]) for header, _ in records}
+    assert (Kind.BOOK in kinds) == (carry != "messages")
+    assert (Kind.MESSAGE in kinds) == (carry != "updates")
+    assert all(
+        header["message_type"]
+        for header, _ in records
+        if header["kind"] in (Kind.BOOK, Kind.MESSAGE)
+    )
+    if carry == "both":
+        updates = sum(header["kind"] >= Kind.BOOK for header, _ in records)
+        messages = sum(header["kind"] == Kind.MESSAGE for header, _ in records)
+        assert updates == messages > 0
+
+
+def test_replay_same_capture_any_batch_gives_same_bytes(tmp_path):
+    path = shared("wire", "capture", "roq_udp_rough.pcap.gz")
+    batches = list(capture_batches(path))
+    hashes = set()
+    for step in (1, 8, 64):
+        directory = tmp_path / str(step)
+        directory.mkdir(mode=0o700)
+        records, counters = run(directory, feed(), batches, step)
+        hashes.add(digest(records))
+        assert ledger_sums(counters)["adds_up"]
+    assert len(hashes) == 1
+
+
+def test_replay_rough_capture_reports_every_gap(tmp_path):
+    path = shared("wire", "capture", "roq_udp_rough.pcap.gz")
+    _, counters = run(tmp_path, feed(), list(capture_batches(path)))
+    incremental = counters["incremental"]
+    assert (incremental["messages"], incremental["gaps"], incremental["lost"]) == (26_842, 17, 40)
+    assert incremental["sessions"] == 2
+    assert counters["feed"]["decode_refused"] == 0
+
+
+def test_replay_refused_payload_is_counted_and_not_published(tmp_path):
+    sent = [(1_000 + i, datagram(i, b"\xff" * 40, encoding=2)) for i in range(5)]
+    records, counters = run(tmp_path, feed(), one_line(sent))
+    assert counters["feed"]["decode_refused"] == 5
+    assert not any(header["kind"] == Kind.MESSAGE for header, _ in records)
+
+
+def test_replay_start_and_stop_outside_are_refused(tmp_path):
+    replayer = Replayer(feed(), tmp_path)
+    zeros = np.zeros(1, np.uint8)
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.1, were 0 and 2"):
+        replayer.replay(batch_of([(1, datagram(1))]), zeros, zeros, 0, 2)
+    replayer.close()
