@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -292,6 +293,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
         "load_s": round(loaded_s, 3),
         "seconds": round(seconds, 3),
         "events": player.events,
+        "finished": player.finished,
         "messages": messages,
         "messages_per_s": round(messages / seconds) if seconds else 0,
         "sessions": transmitter.sessions,
@@ -304,6 +306,10 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
             for channel, name in enumerate(("incremental", "snapshot"))
         },
         "lines": _lines(senders, options, transmitter.unsent, impair),
+        "lost_on_all_lines": {
+            name: impair.lost_on_all_lines(channel) if impair is not None else 0
+            for channel, name in enumerate(("incremental", "snapshot"))
+        },
         "left_out": {
             name: left._asdict() for name, left in getattr(source, "left_out", {}).items()
         },
@@ -468,6 +474,10 @@ class _Faults:
         self._seed: int = options["seed"]
         self._reorder: float = options["reorder"]
         self._networks: dict[tuple[int, int], tuple[BadNetwork, random.Random]] = {}
+        self._line_count = (len(options["incremental"]), len(options["snapshot"]))
+        # Fragments that some line lost, and the messages that so lost one on every line.
+        self._losses: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
+        self._swallowed: tuple[set[bytes], set[bytes]] = (set(), set())
 
     def pass_through(
         self, channel: int, line: int, datagrams: list[bytes], now_ns: int
@@ -480,15 +490,31 @@ class _Faults:
                 random.Random(f"{self._seed} {channel} {line}"),
             )
         network, chance = self._networks[key]
+        lost_before = network.lost
         arrivals: Sequence[tuple[int, bytes]] = network.pass_through(
             channel, line, datagrams, now_ns
         )
+        if network.lost != lost_before:
+            self._note_losses(channel, datagrams, {datagram for _, datagram in arrivals})
         if not self._reorder:
             return arrivals
         return [
             (due_ns + REORDER_DELAY_NS if chance.random() < self._reorder else due_ns, datagram)
             for due_ns, datagram in arrivals
         ]
+
+    def _note_losses(self, channel: int, datagrams: list[bytes], arrived: set[bytes]) -> None:
+        for datagram in datagrams:
+            if datagram not in arrived:
+                message = datagram[6:12]  # session_id and seqno
+                fragment = datagram[1:2] + message
+                self._losses[channel][fragment] += 1
+                if self._losses[channel][fragment] == self._line_count[channel]:
+                    self._swallowed[channel].add(message)
+
+    def lost_on_all_lines(self, channel: int) -> int:
+        """Return how many messages no receiver can have: some fragment was lost on every line."""
+        return len(self._swallowed[channel])
 
     def lost(self, channel: int, line: int) -> int:
         """Return how many datagrams of a line were lost on purpose."""

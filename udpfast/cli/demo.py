@@ -1,0 +1,418 @@
+"""`udpfast demo`: the whole feed on loopback, and the proof that nothing was lost unexplained.
+
+    publisher --- line A (loss, reorder) ----> +------------+      +------+ --> strategy 1 (records)
+     real or  --- line B (loss, skew) -------> | subscriber | ---> | ring |
+     simulated--- snapshots -----------------> +------------+      +------+ --> strategy 2 (batches)
+
+Four processes. The publisher restarts once on the way. In the end both strategies' books must equal
+what was published, and every message that is missing must be one that the bad network swallowed
+on both lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.cli.latency import print_latency, read_latency
+from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.client.counters import counters
+from udpfast.errors import UdpfastError
+
+__all__ = ["demo"]
+
+NAME = "demo"
+STYLES = ("iterate", "poll")
+MARKET_SET = "binance_20240808"
+# How the two lines are bad: A is the fast one and loses, B comes later and loses other datagrams.
+LOSS, REORDER, DUPLICATE, SKEW_US = 0.01, 0.005, 0.002, 300
+# Everything after the last event: time for a snapshot round and for the holes to be decided.
+SETTLE_S = 2.5
+# How long the recording is, and how much faster than life the simulated market is played.
+RECORDING_S = 650
+# A host that is too busy for this pace is given more time, then the rest is left out.
+OVERTIME = 1.6
+SIMULATION_SPEED = 20
+
+
+class DemonstrationError(UdpfastError):
+    """A process of the demonstration failed."""
+
+
+@click.command(epilog="Example: udpfast demo --json --books books.json")
+@click.option(
+    "--seconds",
+    type=click.FloatRange(3, 300),
+    default=25.0,
+    show_default=True,
+    help="How long to publish; the recording is played as fast as that needs.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    default=7,
+    show_default=True,
+    help="Of the bad network, and of the simulated market.",
+)
+@click.option(
+    "--simulate", is_flag=True, help="Use the simulated market even if real data is there."
+)
+@click.option(
+    "--books",
+    "books_path",
+    type=click.Path(path_type=Path),
+    help="Write the final books of the first strategy to this file as JSON.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+def demo(seconds: float, seed: int, simulate: bool, books_path: Path | None, as_json: bool) -> None:
+    """Publish a market over two bad lines on loopback, and prove what arrives.
+
+    Exit code 1 if a book differs, a sum does not add up, or anything was lost unexplained.
+    """
+    market = None if simulate else find_market()
+    with tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory()) as directory:
+        result = Demonstration(Path(directory), market, seconds, seed).run()
+    if books_path is not None:
+        books_path.write_text(json.dumps(result.pop("books")))
+    else:
+        result.pop("books")
+    print_summary(result)
+    if as_json:
+        click.echo(json.dumps(result))
+    sys.exit(0 if result["ok"] else 1)
+
+
+def find_market() -> Path | None:
+    """Return the prefix of the real data set, or None where it is not there."""
+    shared = Path(os.environ.get("UDPFAST_SHARED", "../shared"))
+    prefix = shared / "data" / "market" / MARKET_SET
+    return prefix if prefix.with_name(f"{MARKET_SET}_l2.parquet").exists() else None
+
+
+class Demonstration:
+    """The four processes, from start to proof."""
+
+    def __init__(self, directory: Path, market: Path | None, seconds: float, seed: int) -> None:
+        """Prepare to play `market` (None: a simulated one) with everything below `directory`."""
+        self.directory = directory
+        self.market = market
+        self.seconds = seconds
+        self.seed = seed
+        self.ports = free_ports(3)
+        self.environment = {**os.environ, "UDPFAST_SHM": str(directory / "shm")}
+        os.environ["UDPFAST_SHM"] = self.environment["UDPFAST_SHM"]
+
+    def run(self) -> dict[str, Any]:
+        """Run everything; return what was found."""
+        with contextlib.ExitStack() as stack:
+            subscriber = stack.enter_context(self._process("run", self._feed_file(), "--quiet"))
+            strategies = [stack.enter_context(self._strategy(style)) for style in STYLES]
+            self._await_readers(strategies)
+            publisher = stack.enter_context(self._process("send", *self._send_options()))
+            self._watch(publisher)
+            published = self._last_line(publisher, "publisher")
+            self._settle()
+            subscriber.send_signal(signal.SIGTERM)
+            self._expect_end(subscriber, "subscriber")
+            for strategy in strategies:
+                self._expect_end(strategy, "strategy")
+        return self._judge(published)
+
+    def _feed_file(self) -> str:
+        # A wait beyond what a stopped process costs on a busy laptop: a copy that is late for that
+        # reason alone shall not look like a loss.
+        a, b, snapshot = self.ports
+        path = self.directory / "feed.toml"
+        path.write_text(f"""name = "{NAME}"
+[[incremental.lines]]
+name = "A"
+address = "127.0.0.1:{a}"
+[[incremental.lines]]
+name = "B"
+address = "127.0.0.1:{b}"
+[[snapshot.lines]]
+name = "A"
+address = "127.0.0.1:{snapshot}"
+[window]
+lost_packet_wait_us = 50_000
+[ring]
+capacity_bytes = {1 << 28}
+""")
+        return str(path)
+
+    def _send_options(self) -> list[str]:
+        a, b, snapshot = self.ports
+        source = ["--market", str(self.market)] if self.market else ["--simulate"]
+        speed = RECORDING_S / self.seconds if self.market else SIMULATION_SPEED
+        limit_s = self.seconds * (OVERTIME if self.market else 1)
+        return [
+            *source,
+            "--incremental",
+            f"127.0.0.1:{a},127.0.0.1:{b}",
+            "--snapshot",
+            f"127.0.0.1:{snapshot}",
+            "--speed",
+            str(speed),
+            "--seconds",
+            str(limit_s),
+            "--loss",
+            str(LOSS),
+            "--reorder",
+            str(REORDER),
+            "--duplicate",
+            str(DUPLICATE),
+            "--skew-us",
+            str(SKEW_US),
+            "--seed",
+            str(self.seed),
+            "--restart-at",
+            str(self.seconds / 2),
+            "--linger",
+            str(SETTLE_S),
+            "--books",
+            str(self.directory / "published.json"),
+            "--json",
+        ]
+
+    def _strategy(self, style: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
+        return self._process(
+            "-m",
+            "udpfast.testing.strategy",
+            NAME,
+            "--style",
+            style,
+            "--report",
+            str(self.directory / f"{style}.json"),
+            verb=False,
+        )
+
+    @contextlib.contextmanager
+    def _process(self, *arguments: str, verb: bool = True) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, *(("-m", "udpfast") if verb else ()), *arguments]
+        # stderr is not captured: what a process complains about is for the person to read.
+        process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+    def _await_readers(self, strategies: list[subprocess.Popen[str]]) -> None:
+        deadline = time.monotonic() + 30
+        readers = self.directory / "shm" / NAME / "readers"
+        while not readers.is_dir() or len(list(readers.iterdir())) < len(strategies):
+            if any(strategy.poll() is not None for strategy in strategies):
+                raise DemonstrationError("a strategy ended before it attached")
+            if time.monotonic() > deadline:
+                raise DemonstrationError("the strategies did not attach within 30 s")
+            time.sleep(0.02)
+
+    def _watch(self, publisher: subprocess.Popen[str]) -> None:
+        # A line that a person can follow, until the publisher is done.
+        live = sys.stderr.isatty()
+        started = time.monotonic()
+        limit_s = 2 * self.seconds + 60
+        while publisher.poll() is None:
+            time.sleep(0.5 if live else 2.0)
+            elapsed_s = time.monotonic() - started
+            if elapsed_s > limit_s:
+                raise DemonstrationError(f"the publisher did not end within {limit_s:.0f} s")
+            text = progress(elapsed_s, counters(NAME))
+            click.echo(f"\r{text}\x1b[K" if live else text, err=True, nl=not live)
+        if live:
+            click.echo("", err=True)
+
+    def _settle(self) -> None:
+        # What is still in the sockets is taken within milliseconds: wait until nothing moves.
+        before, unchanged = None, 0
+        while unchanged < 5:
+            now = ledger_sums(counters(NAME))["datagrams"]
+            unchanged = unchanged + 1 if now == before else 0
+            before = now
+            time.sleep(0.05)
+
+    def _last_line(self, process: subprocess.Popen[str], role: str) -> dict[str, Any]:
+        output, _ = process.communicate(timeout=60)
+        if process.returncode != 0:
+            raise DemonstrationError(f"the {role} ended with exit code {process.returncode}")
+        result: dict[str, Any] = json.loads(output.splitlines()[-1])
+        return result
+
+    def _expect_end(self, process: subprocess.Popen[str], role: str) -> None:
+        process.communicate(timeout=60)
+        if process.returncode != 0:
+            raise DemonstrationError(f"a {role} ended with exit code {process.returncode}")
+
+    def _judge(self, published: dict[str, Any]) -> dict[str, Any]:
+        values = counters(NAME)
+        ledger = ledger_sums(values)
+        truth = json.loads((self.directory / "published.json").read_text())
+        reports = {
+            style: json.loads((self.directory / f"{style}.json").read_text()) for style in STYLES
+        }
+        books = reports[STYLES[0]]["books"]
+        comparisons = {
+            style: compare_books(truth, report.pop("books")) for style, report in reports.items()
+        }
+        missing = account_for_missing(values, published)
+        for style, report in reports.items():
+            report["books_equal"] = sum(comparisons[style].values())
+            report["books_differ"] = sorted(
+                name for name, equal in comparisons[style].items() if not equal
+            )
+        ok = (
+            ledger["adds_up"]
+            and missing["unexplained"] == 0
+            and len(truth) > 0
+            and all(all(equal.values()) for equal in comparisons.values())
+            and not any(report["lapped"] or report["stale"] for report in reports.values())
+        )
+        return {
+            "ok": ok,
+            "market": MARKET_SET if self.market else "simulated",
+            "seed": self.seed,
+            "published": published,
+            "ledger": ledger,
+            "counters": values,
+            "missing": missing,
+            "latency_ns": read_latency(self.directory / "shm" / NAME),
+            "strategies": reports,
+            "levels": sum(len(book["bids"]) + len(book["asks"]) for book in truth.values()),
+            "books": books,
+        }
+
+
+def account_for_missing(
+    values: dict[str, dict[str, int]], published: dict[str, Any]
+) -> dict[str, int]:
+    """Explain every message of the incremental channel that was published and not delivered.
+
+    Swallowed on every line by the bad network; dropped by the kernel of a host that was too busy;
+    still under way, or waiting behind a hole, when their session ended. All are counted, by the
+    publisher, by the kernel and by the windows. The rest is unexplained, and so is any surplus.
+    """
+    incremental = values["incremental"]
+    lines = [scope for scope in values if scope.startswith("incremental.")]
+    published_messages = published["channels"]["incremental"]["messages"]
+    not_delivered = published_messages - incremental["messages"]
+    swallowed = published["lost_on_all_lines"]["incremental"]
+    kernel = sum(values[line]["kernel_drops"] for line in lines)
+    ended = incremental["session_discarded"] + sum(
+        values[line]["session_retired"] for line in lines
+    )
+    beyond = not_delivered - swallowed
+    return {
+        "not_delivered": not_delivered,
+        "swallowed_on_all_lines": swallowed,
+        "kernel_drops": kernel,
+        "ended_with_session": ended,
+        "unexplained": beyond - min(max(beyond, 0), kernel + ended),
+    }
+
+
+def compare_books(truth: dict[str, Any], books: dict[str, Any]) -> dict[str, bool]:
+    """Compare published and received books, level by level; names of both sides are looked at."""
+    return {
+        name: truth.get(name) is not None
+        and books.get(name) is not None
+        and truth[name]["bids"] == books[name]["bids"]
+        and truth[name]["asks"] == books[name]["asks"]
+        for name in sorted(truth.keys() | books.keys())
+    }
+
+
+def progress(elapsed_s: float, values: dict[str, dict[str, int]]) -> str:
+    """Return one line about how far the feed is."""
+    datagrams = ledger_sums(values)["datagrams"]
+    incremental, feed = values["incremental"], values["feed"]
+    return (
+        f"{elapsed_s:5.1f} s  {datagrams:>9,} datagrams  {incremental['messages']:>8,} messages  "
+        f"{incremental['gaps']:>4} gaps  {incremental['lost']:>4} lost  "
+        f"{feed['recovered_chain'] + feed['recovered_snapshot']:>4} recoveries  "
+        f"{incremental['sessions']} sessions"
+    )
+
+
+def print_summary(result: dict[str, Any]) -> None:
+    """Print what happened, for people."""
+    incremental, feed = result["counters"]["incremental"], result["counters"]["feed"]
+    missing = result["missing"]
+    published = result["published"]
+    click.echo(
+        f"\nmarket {result['market']}, seed {result['seed']}: {published['events']:,} events"
+        + ("" if published["finished"] else ", then it was cut off by the time limit")
+    )
+    for name, left in published["left_out"].items():
+        click.echo(
+            f"{name}: {left['levels']:,} levels beyond {left['low']:.10g} .. {left['high']:.10g} "
+            "left out, so that a snapshot fits a message"
+        )
+    click.echo("")
+    print_ledger(result["counters"], result["ledger"])
+    click.echo(
+        f"\nmessages   {incremental['messages']:>10,} delivered in order, in "
+        f"{incremental['sessions']} sessions"
+    )
+    click.echo(
+        f"missing    {missing['not_delivered']:>10,} = "
+        f"{missing['swallowed_on_all_lines']:,} lost on both lines by the bad network, "
+        f"{missing['kernel_drops']:,} dropped by the kernel, "
+        f"{missing['ended_with_session']:,} ended with their session, "
+        f"{missing['unexplained']:,} unexplained"
+    )
+    click.echo(f"gaps       {incremental['gaps']:>10,} reported, {incremental['lost']:,} seqnos")
+    click.echo(
+        f"objects    {feed['stale']:>10,} times stale, recovered "
+        f"{feed['recovered_chain']:,} times by last_seqno, "
+        f"{feed['recovered_snapshot']:,} times by snapshot"
+    )
+    click.echo("")
+    print_latency(
+        {name.replace("_", " "): values for name, values in result["latency_ns"].items()}
+        | {
+            f"ring to strategy ({style})": report["latency_ns"]
+            for style, report in result["strategies"].items()
+        }
+    )
+    click.echo("")
+    for style, report in result["strategies"].items():
+        verdict = (
+            "all equal to what was published"
+            if not report["books_differ"]
+            else "DIFFERENT: " + ", ".join(report["books_differ"])
+        )
+        click.echo(
+            f"strategy ({style}): {report['records']:,} records, {report['lapped']} missed, "
+            f"{report['books_equal']} books ({result['levels']:,} levels) {verdict}"
+        )
+    click.echo("\nok" if result["ok"] else "\nNOT OK")
+
+
+def free_ports(count: int) -> list[int]:
+    """Return UDP ports of 127.0.0.1 that nobody uses now."""
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            for _ in range(count)
+        ]
+        for sock in sockets:
+            sock.bind(("127.0.0.1", 0))
+        return [int(sock.getsockname()[1]) for sock in sockets]
+
+
+def _memory() -> Path | None:
+    # Regions belong into memory; a temporary directory on disk works too, only slower.
+    return Path("/dev/shm") if os.access("/dev/shm", os.W_OK) else None
