@@ -1,0 +1,159 @@
+"""The subscriber with real sockets: sums, takeover, signals, entitlement."""
+
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.ledger import ledger_sums
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError, WriterExistsError
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
+
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def port():
+    """Return a UDP port that nobody uses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@pytest.fixture
+def tables(port, tmp_path, monkeypatch):
+    """Return the settings of a feed on loopback, below tmp_path."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    return {
+        "name": "test",
+        "ring": {"capacity_bytes": 1 << 22},
+        "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{port}"}]},
+    }
+
+
+def send(port, seqnos, session_id=7):
+    """Send whole opaque messages of object type 0."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("127.0.0.1", port))
+        for seqno in seqnos:
+            sock.send(struct.pack("<BBBBHHIIQ", 1, 0, 0, 0, 0, session_id, seqno, 0, seqno))
+
+
+def wait_for(condition, what):
+    """Wait until a condition holds; fail with `what` after 10 s."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def test_subscriber_counts_and_delivers_every_datagram(tables, port):
+    with Subscriber(tables) as subscriber:
+        with RingCursor.attach(
+            subscriber.directory, start="begin", payload_hash=PAYLOAD_HASH
+        ) as cursor:
+            send(port, range(1, 1001))
+            wait_for(lambda: subscriber.counters()["incremental"]["messages"] == 1000, "messages")
+            seqnos = []
+            while count := cursor.poll():
+                seqnos += [
+                    int(header["seqno"])
+                    for header in cursor.headers[:count]
+                    if header["kind"] == Kind.MESSAGE
+                ]
+        assert seqnos == list(range(1, 1001))
+        assert ledger_sums(subscriber.counters())["adds_up"]
+        assert subscriber.counters()["incremental.A"]["kernel_drops"] == 0
+
+
+def test_subscriber_stop_closes_the_ring(tables, port):
+    with Subscriber(tables) as subscriber:
+        directory = subscriber.directory
+    with RingCursor.attach(directory, payload_hash=PAYLOAD_HASH) as cursor:
+        assert cursor.closed_by_writer
+
+
+def test_subscriber_second_one_is_refused(tables):
+    with Subscriber(tables), pytest.raises(WriterExistsError):
+        Subscriber(
+            {**tables, "incremental": {"lines": [{"name": "A", "address": "127.0.0.1:0"}]}}
+        ).start()
+
+
+def test_subscriber_refused_sender_is_counted_not_delivered(tables, port):
+    tables["incremental"]["lines"][0]["senders"] = ["127.0.0.2"]
+    with Subscriber(tables) as subscriber:
+        send(port, range(50))
+        wait_for(lambda: subscriber.counters()["incremental.A"]["datagrams"] == 50, "datagrams")
+        line = subscriber.counters()["incremental.A"]
+        assert line["sender_refused"] == 50
+        assert subscriber.counters()["incremental"]["messages"] == 0
+
+
+def test_subscriber_port_in_use_names_it(tables, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        with pytest.raises(OSError, match=f"cannot bind: 127.0.0.1:{port}"):
+            Subscriber(tables).start()
+
+
+def test_subscriber_wrong_settings_are_refused():
+    with pytest.raises(ConfigError, match="incremental"):
+        Subscriber({"name": "test"})
+
+
+def run_process(tables, tmp_path):
+    """Start `udpfast run` on the settings; return when it receives."""
+    line = tables["incremental"]["lines"][0]
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        f'name = "test"\n[ring]\ncapacity_bytes = {1 << 22}\n'
+        f'[[incremental.lines]]\nname = "A"\naddress = "{line["address"]}"\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "udpfast", "run", str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert "test" in process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_run_ends_cleanly_by_signal(tables, tmp_path, number):
+    process = run_process(tables, tmp_path)
+    process.send_signal(number)
+    assert process.wait(10) == 0
+    with RingCursor.attach(tmp_path / "shm" / "test", payload_hash=PAYLOAD_HASH) as cursor:
+        assert cursor.closed_by_writer
+
+
+def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, port):
+    process = run_process(tables, tmp_path)
+    directory = tmp_path / "shm" / "test"
+    cursor = RingCursor.attach(directory, start="begin", payload_hash=PAYLOAD_HASH)
+    kinds = []
+
+    def seen(kind):
+        count = cursor.poll()
+        kinds.extend(Kind(kind) for kind in cursor.headers["kind"][:count])
+        return kind in kinds
+
+    send(port, range(10))
+    wait_for(lambda: seen(Kind.MESSAGE), "a message")
+    process.kill()
+    process.wait()
+    process = run_process(tables, tmp_path)
+    wait_for(lambda: seen(Kind.RESTART), "RESTART")
+    assert cursor.epoch == 2
+    send(port, range(10, 20))
+    wait_for(lambda: kinds.count(Kind.MESSAGE) == 20 or seen(Kind.LAPPED), "messages")
+    assert Kind.LAPPED not in kinds
+    cursor.close()
+    process.terminate()
+    assert process.wait(10) == 0
