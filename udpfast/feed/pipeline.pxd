@@ -37,8 +37,9 @@ from udpfast.feed.frame cimport (
     FRAME_SNAPSHOT, FRAME_UNUSED_BITS, FrameReader, frame_read, frame_reader_init,
 )
 from udpfast.feed.line cimport (
-    KNOWN_UNKNOWN, SUSPICION_NONE, SUSPICION_RESTART, HeldDatagram, Line, line_held,
-    line_held_count, line_hold, line_reset, line_suspect_restart, line_suspect_session, line_trust,
+    KNOWN_UNKNOWN, SUSPICION_NONE, SUSPICION_RESTART, SUSPICION_SESSION, HeldDatagram, Line,
+    line_held, line_held_count, line_hold, line_reset, line_suspect_restart, line_suspect_session,
+    line_trust,
 )
 from udpfast.feed.session cimport SessionBook, session_begin, session_is_retired
 from udpfast.feed.slab cimport carve, slab_reset
@@ -294,8 +295,9 @@ cdef inline int pipeline_place(
     if verdict == VERDICT_REPLAY and at >= w.next or at < line.highest:
         if verdict != VERDICT_LATE and p.restart_datagrams:
             pipeline_suspect_restart(p, w, line, d, frame, known, now_ns)
-    else:
-        window_advance_line(w, line, at, now_ns)
+    elif window_advance_line(w, line, at, now_ns):
+        # Behind the others, but it goes on: gaps by count have to wait for it.
+        line.heard_ns = now_ns
     return verdict
 
 
@@ -332,7 +334,7 @@ cdef inline int pipeline_other_session(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
 ) noexcept nogil:
     # The very first session is believed at once: there is nothing that it could disturb.
-    cdef uint32_t count, needed
+    cdef uint32_t count, needed, first, i
     cdef uint32_t totals[8]      # LINES_MAX
     cdef bint retired
     memset(totals, 0, sizeof(totals))
@@ -355,10 +357,13 @@ cdef inline int pipeline_other_session(
         if count:
             line_hold(line, d)
         return VERDICT_SESSION_RETIRED if retired else VERDICT_SESSION_PENDING
-    totals[d.line] = line.held_total
-    pipeline_begin(
-        p, frame.session_id, SESSION_NEW_ID,
-        pipeline_first_held(p, line, frame.seqno, INT32_MAX), now_ns)
+    # What the other lines hold of this session belongs to it too: nothing is lost.
+    first = pipeline_first_held(p, line, frame.seqno, INT32_MAX)
+    for i in range(w.lines):
+        if w.line[i].suspicion == SUSPICION_SESSION and w.line[i].suspect_id == frame.session_id:
+            totals[i] = w.line[i].held_total
+            first = pipeline_first_held(p, &w.line[i], first, w.size)
+    pipeline_begin(p, frame.session_id, SESSION_NEW_ID, first, now_ns)
     pipeline_replay(p, w, totals, now_ns)
     return pipeline_place(p, w, line, d, frame, now_ns)
 
