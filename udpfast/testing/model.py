@@ -1,0 +1,251 @@
+"""The slow, obvious model of window and sessions: PROTOCOL 1 to 3 in plain Python.
+
+Datagrams are put in order with dictionaries and lists: it knows no speed, no limits of memory,
+and no engine. The model of the object rules is `pseudocode`; `origin` knows every true state.
+"""
+
+import struct
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["FeedModel", "ModelOutput"]
+
+_WRAP = 1 << 32
+_HEADER = struct.Struct("<BBBBHHII")
+
+
+def _seqno(data: bytes) -> int:
+    return int(_HEADER.unpack_from(data)[6])
+
+
+class ModelOutput(NamedTuple):
+    """`message` (seqno, payload), `gap` (first, last) or `session` (old id, new id)."""
+
+    what: str
+    channel: int
+    session_id: int
+    first: int
+    last: int
+    payload: bytes = b""
+
+
+@dataclass
+class _Partial:
+    fragment_max: int
+    first_ns: int
+    fragments: dict[int, bytes] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> bool:
+        return len(self.fragments) == self.fragment_max + 1
+
+    @property
+    def payload(self) -> bytes:
+        return b"".join(self.fragments[number] for number in sorted(self.fragments))
+
+
+@dataclass
+class _Channel:
+    # Seqnos are unwrapped: plain integers that may exceed 2^32.
+    accepted: int | None = None  # the last one delivered or lost
+    pending: dict[int, _Partial] = field(default_factory=dict)
+    lost: set[int] = field(default_factory=set)
+    line_highest: dict[int, int] = field(default_factory=dict)
+    line_heard_ns: dict[int, int] = field(default_factory=dict)
+
+
+class FeedModel:
+    """Order, gaps, reassembly and sessions of one feed, one datagram after the other.
+
+    Parameters
+    ----------
+    out_of_order_max_interval, lost_packet_wait_ns, on_gap, session_adopt_datagrams,
+    stale_session_grace_ns, line_dead_ns
+        As of the feed (PROTOCOL 2 and 3).
+    """
+
+    def __init__(
+        self,
+        *,
+        out_of_order_max_interval: int = 8192,
+        lost_packet_wait_ns: int = 5_000_000,
+        on_gap: str = "keep_all",
+        session_adopt_datagrams: int = 1,
+        stale_session_grace_ns: int = 7_200_000_000_000,
+        line_dead_ns: int = 100_000_000,
+    ) -> None:
+        self.interval = out_of_order_max_interval
+        self.wait_ns = lost_packet_wait_ns
+        self.latest_run = on_gap == "latest_run"
+        self.adopt = session_adopt_datagrams
+        self.grace_ns = stale_session_grace_ns
+        self.line_dead_ns = line_dead_ns
+        self.session_id: int | None = None
+        self.retired: dict[int, int] = {}
+        self.candidates: dict[int, list[bytes]] = {}
+        self.channels = (_Channel(), _Channel())
+        self.outputs: list[ModelOutput] = []
+
+    def take(self) -> list[ModelOutput]:
+        """Return what came out since the last call."""
+        outputs, self.outputs = self.outputs, []
+        return outputs
+
+    def accept(self, channel: int, line: int, data: bytes, now_ns: int) -> str:
+        """Follow one datagram; return "used" or why it is dropped."""
+        if len(data) < 16:
+            return "too_short"
+        if len(data) > 528:
+            return "too_long"
+        fragment, fragment_max = data[1], data[2]
+        if fragment > fragment_max:
+            return "fragment_beyond_max"
+        if fragment < fragment_max and len(data) != 528:
+            return "short_fragment"
+        session_id = _HEADER.unpack_from(data)[5]
+        if session_id != self.session_id:
+            if channel == 1:
+                return "session_foreign"
+            if now_ns - self.retired.get(session_id, -self.grace_ns) < self.grace_ns:
+                return "session_retired"
+            return self._candidate(line, session_id, data, now_ns)
+        self.candidates.pop(line, None)
+        return self._place(channel, line, data, now_ns)
+
+    def expire(self, now_ns: int) -> None:
+        """Let time pass: holes that waited long enough become gaps."""
+        for number, channel in enumerate(self.channels):
+            while (hole := self._oldest_hole(channel)) is not None:
+                if now_ns - hole < self.wait_ns:
+                    break
+                self._decide(number, channel, all_holes=self.latest_run)
+
+    def _candidate(self, line: int, session_id: int, data: bytes, now_ns: int) -> str:
+        held = self.candidates.setdefault(line, [])
+        if held and _HEADER.unpack_from(held[0])[5] != session_id:
+            held.clear()
+        if held and data == held[-1]:  # a copy says nothing new
+            return "session_pending"
+        held.append(data)
+        if len(held) < self.adopt and self.session_id is not None:
+            return "session_pending"
+        # Nothing is lost: what other lines brought of it counts too, and the oldest is the base.
+        given = [
+            (at, datagram)
+            for at, datagrams in self.candidates.items()
+            for datagram in datagrams
+            if _HEADER.unpack_from(datagram)[5] == session_id
+        ]
+        given.sort(key=lambda item: (_seqno(item[1]) - _seqno(data) + (1 << 31)) % _WRAP)
+        self.candidates.clear()
+        if self.session_id is not None:
+            self.retired[self.session_id] = now_ns
+        self.outputs.append(ModelOutput("session", 0, session_id, self.session_id or 0, session_id))
+        self.session_id = session_id
+        self.channels = (_Channel(), _Channel())
+        for at, datagram in given:
+            self._place(0, at, datagram, now_ns)
+        return "used"
+
+    def _place(self, number: int, line: int, data: bytes, now_ns: int) -> str:
+        channel = self.channels[number]
+        _, fragment, fragment_max, _, _, _, wire_seqno, _ = _HEADER.unpack_from(data)
+        if channel.accepted is None:
+            channel.accepted = _WRAP + wire_seqno - 1
+        distance = (wire_seqno - channel.accepted) % _WRAP
+        seqno = channel.accepted + (distance if distance < 1 << 31 else distance - _WRAP)
+        channel.line_highest[line] = max(seqno, channel.line_highest.get(line, seqno))
+        channel.line_heard_ns[line] = now_ns
+        verdict = "used"
+        if seqno <= channel.accepted:
+            verdict = "late" if seqno in channel.lost else "duplicate"
+        else:
+            partial = channel.pending.setdefault(seqno, _Partial(fragment_max, now_ns))
+            if partial.fragment_max != fragment_max:
+                return "fragment_max_changed"
+            if fragment in partial.fragments:
+                verdict = "duplicate"
+            else:
+                partial.fragments[fragment] = data[16:]
+        self._deliver(number, channel)
+        slowest = self._slowest_line(channel, now_ns)
+        if channel.pending and slowest > channel.accepted + self.interval:
+            # Every live line went beyond: all holes are decided that all of them have passed.
+            self._decide(number, channel, all_holes=self.latest_run)
+            while channel.pending and channel.accepted < slowest:
+                self._decide(number, channel, all_holes=False)
+        return verdict
+
+    def _slowest_line(self, channel: _Channel, now_ns: int) -> int:
+        return min(
+            channel.line_highest[line]
+            for line, heard in channel.line_heard_ns.items()
+            if now_ns - heard < self.line_dead_ns
+        )
+
+    @staticmethod
+    def _oldest_hole(channel: _Channel) -> int | None:
+        # When the first hole was first seen: by whatever came from behind it, or, at the end of
+        # all that came, by the first part of the message that lacks others.
+        if not channel.pending:
+            return None
+        assert channel.accepted is not None
+        behind = [
+            partial.first_ns
+            for seqno, partial in channel.pending.items()
+            if seqno > channel.accepted + 1
+        ]
+        return min(behind or [partial.first_ns for partial in channel.pending.values()])
+
+    def _decide(self, number: int, channel: _Channel, *, all_holes: bool) -> None:
+        assert channel.accepted is not None
+        if self.latest_run and all_holes:
+            whole = sorted(seqno for seqno, partial in channel.pending.items() if partial.whole)
+            highest = max(channel.pending)
+            head = highest
+            if channel.pending[highest].whole:
+                while head - 1 in whole:
+                    head -= 1
+            self._lose(number, channel, head - 1 if head in whole else self._part_end(channel))
+        else:
+            self._lose(number, channel, self._hole_end(channel))
+            while all_holes and any(partial.whole for partial in channel.pending.values()):
+                self._lose(number, channel, self._hole_end(channel))
+
+    @staticmethod
+    def _hole_end(channel: _Channel) -> int:
+        whole = [seqno for seqno, partial in channel.pending.items() if partial.whole]
+        return min(whole) - 1 if whole else max(channel.pending)
+
+    @staticmethod
+    def _part_end(channel: _Channel) -> int:
+        # The newest is not whole yet: what lies before it is lost, itself may still complete.
+        return max(channel.pending) - 1 if len(channel.pending) > 1 else max(channel.pending)
+
+    def _lose(self, number: int, channel: _Channel, last: int) -> None:
+        assert channel.accepted is not None
+        assert self.session_id is not None
+        first = channel.accepted + 1
+        if last >= first:
+            channel.lost.update(range(first, last + 1))
+            self.outputs.append(
+                ModelOutput("gap", number, self.session_id, first % _WRAP, last % _WRAP)
+            )
+            channel.accepted = last
+        for seqno in [seqno for seqno in channel.pending if seqno <= last]:
+            del channel.pending[seqno]
+        self._deliver(number, channel)
+
+    def _deliver(self, number: int, channel: _Channel) -> None:
+        assert channel.accepted is not None
+        assert self.session_id is not None
+        while True:
+            partial = channel.pending.get(channel.accepted + 1)
+            if partial is None or not partial.whole:
+                return
+            channel.accepted += 1
+            del channel.pending[channel.accepted]
+            seqno = channel.accepted % _WRAP
+            self.outputs.append(
+                ModelOutput("message", number, self.session_id, seqno, seqno, partial.payload)
+            )
