@@ -24,9 +24,10 @@ import struct
 import sys
 import time
 import traceback
-from array import array
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
@@ -117,8 +118,8 @@ def fuzz_payloads(seed: int, count: int) -> dict[str, int]:
         payload = rng.choice(valid)
         if rng.random() < 0.9:
             payload = mutated(payload, valid, rng)
-        # An array ends where its memory ends: a sanitizer sees the first byte beyond.
-        memory = array("B", payload)
+        # A copy whose memory ends with it: a sanitizer sees the first byte beyond.
+        memory = np.frombuffer(payload, np.uint8).copy().data
         decoded = decode(memory, names)
         refused = decoded.kind is Outcome.REFUSED
         if refused == _verifies(memory):
@@ -230,7 +231,7 @@ def _datagrams(rng: random.Random) -> list[tuple[int, bytes]]:
     return valid
 
 
-def _verifies(payload: array[int]) -> bool:
+def _verifies(payload: memoryview) -> bool:
     from udpfast.market.flatbuffer import verify
 
     try:
