@@ -34,13 +34,15 @@ test-debug: build ## the same with Cython's checks and C assertions, built besid
 # Python's own allocator would hide a read beyond an object from the sanitizer.
 SANITIZED := LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 ../../$(RUN)
+SANITIZED_TESTS := tests/core tests/feed tests/market tests/net tests/shm
 FUZZ_COUNT ?= 1000000
 FUZZ_SEED ?= 1
 
-sanitize: build ## fuzz a build with AddressSanitizer and UBSan (FUZZ_COUNT, FUZZ_SEED)
+sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, FUZZ_SEED)
 	@echo "udpfast: compiling with sanitizers into build/sanitize"
 	@$(RUN) scripts/mirror.py build/sanitize
 	@cd build/sanitize && UDPFAST_SANITIZE=1 ../../$(RUN) setup.py -q build_ext --inplace
+	@cd build/sanitize && $(SANITIZED) -m pytest -q $(SANITIZED_TESTS)
 	@cd build/sanitize && for kind in datagrams payloads; do $(SANITIZED) -m \
 		udpfast.testing.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
