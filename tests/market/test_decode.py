@@ -1,6 +1,7 @@
 """Decoding: every field of every golden payload, and what is counted instead of delivered."""
 
 import json
+import random
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.market import golden
 from tests.market.guard import Guarded
 from udpfast.core.layout import Kind, RecordFlag
-from udpfast.market.decode import Outcome, decode, size_bound
+from udpfast.market.decode import Decoder, Outcome, decode, size_bound
 from udpfast.market.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
 from udpfast.market.names import NameTable
 from udpfast.market.updates import view_update
@@ -166,3 +167,49 @@ def test_decode_type_beyond_the_schema_is_unknown(type_code):
 def test_decode_payload_larger_than_a_message_is_refused():
     with pytest.raises(ValueError, match="131072"):
         decode(bytes(131073), NameTable())
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_decoder_that_remembers_vtables_agrees_with_one_that_does_not(seed):
+    """Mutations hit vtables too: what was learned from one payload must not excuse the next."""
+    chance = random.Random(seed)
+    guarded = Guarded(1)
+    names = NameTable(capacity=1000)
+    remembering = Decoder(names)
+    cases = [bytes.fromhex(case["hex"]) for case in golden.payloads() + golden.random_payloads()]
+    cases = [case for case in cases if len(case) <= guarded.size]
+    decoded = 0
+    for _ in range(6000):
+        payload = bytearray(chance.choice(cases))
+        for _ in range(chance.randint(0, 3)):
+            payload[chance.randrange(min(len(payload), 200))] = chance.choice((0, 4, 6, 8, 255))
+        place = guarded.at_end(payload)
+        result = remembering.decode(place)
+        assert result == decode(place, names)
+        decoded += result.kind > 0
+    assert decoded > 400
+
+
+def test_decode_levels_of_many_vtables_keeps_each_apart():
+    """More kinds of levels than the decoder remembers, in turns."""
+    fields = ("price", "quantity", "implied_quantity", "price_level", "number_of_orders")
+    levels = [
+        {
+            name: float(i + 1) if bit < 3 else i + 1
+            for bit, name in enumerate(fields)
+            if i >> bit & 1
+        }
+        for i in range(32)
+    ]
+    chance = random.Random(3)
+    names = NameTable()
+    decoder = Decoder(names)
+    for _ in range(20):
+        chosen = [chance.choice(levels) for _ in range(60)]
+        payload = event("MarketByPriceUpdate", bids=chosen[:40], asks=chosen[40:])
+        result = decoder.decode(payload)
+        found = update_to_dict(result.kind, result.payload, names)
+        assert found["value"] == event_to_dict(payload)["value"]
+        assert [level["price"] for level in found["value"]["bids"]] == [
+            level.get("price", "nan") for level in chosen[:40]
+        ]

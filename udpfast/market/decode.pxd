@@ -7,6 +7,7 @@
 # decode_count adds what a call found to the feed's counters.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
@@ -21,6 +22,7 @@ from udpfast.core.counter cimport (
     FEED_TYPES_UNKNOWN,
     FEED_UPDATES,
 )
+from udpfast.market.flatbuffer cimport Shapes
 from udpfast.market.names cimport Names
 
 cdef enum:  # what decode_event returns instead of a kind
@@ -34,6 +36,7 @@ cdef enum:  # what decode_event returns instead of a kind
 
 cdef struct DecodeContext:
     uint64_t support_mask        # setting: GatewayStatus.supported & support_mask is published
+    Shapes shapes                # the verifier's memory
     # what the last call found; zeroed by each call
     uint32_t size                # bytes of the update
     uint32_t message_type        # union code
@@ -56,6 +59,7 @@ cdef int32_t decode_event(
 
 
 cdef inline void decode_init(DecodeContext* context, uint64_t support_mask) noexcept nogil:
+    memset(context, 0, sizeof(DecodeContext))
     context.support_mask = support_mask
 
 

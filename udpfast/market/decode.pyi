@@ -1,12 +1,12 @@
 import enum
-from typing import NamedTuple
+from typing import NamedTuple, Self, final
 
 from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.market.names import NameTable
 
-__all__ = ["Decoded", "Outcome", "decode", "size_bound"]
+__all__ = ["Decoded", "Decoder", "Outcome", "decode", "size_bound"]
 
 class Outcome(enum.IntEnum):
     REFUSED = -1
@@ -26,6 +26,11 @@ class Decoded(NamedTuple):
     fields_unknown: int
     truncated: int
     names_full: int
+
+@final
+class Decoder:
+    def __new__(cls, names: NameTable, *, support_mask: int = 255) -> Self: ...
+    def decode(self, payload: Buffer, *, room: int | None = None) -> Decoded: ...
 
 def decode(
     payload: Buffer, names: NameTable, *, support_mask: int = 255, room: int | None = None

@@ -1,11 +1,13 @@
 """Decode event payloads into the fixed layouts of `updates.pxd`."""
 
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memset
 
 from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport *
 from udpfast.market.fill cimport *
-from udpfast.market.flatbuffer cimport Verification, event_verify
+from udpfast.market.flatbuffer cimport VTABLE_SLOTS, Verification, event_verify
 from udpfast.market.names cimport Names, NameTable
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -15,7 +17,7 @@ from typing import NamedTuple
 
 from udpfast.core.layout import Kind, RecordFlag
 
-__all__ = ["Decoded", "Outcome", "decode", "size_bound"]
+__all__ = ["Decoded", "Decoder", "Outcome", "decode", "size_bound"]
 
 
 cdef struct Target:  # where one update goes
@@ -80,6 +82,8 @@ cdef int32_t _book(Target* target) noexcept nogil:
     cdef uint32_t bid_count = _count(bids), ask_count = _count(asks)
     cdef Book* book = <Book*> target.into
     cdef Level* levels = <Level*> (target.into + sizeof(Book))
+    cdef LevelShape[VTABLE_SLOTS] shapes
+    cdef int slot
     cdef UpdateHeader* header = _begin(
         target, sizeof(Book), bid_count + ask_count, sizeof(Level))
     if header == NULL:
@@ -93,14 +97,16 @@ cdef int32_t _book(Target* target) noexcept nogil:
     _precisions(target, header, SLOT_MARKET_BY_PRICE_UPDATE_PRICE_PRECISION,
                 SLOT_MARKET_BY_PRICE_UPDATE_QUANTITY_PRECISION)
     header.max_depth = table_u16(value, SLOT_MARKET_BY_PRICE_UPDATE_MAX_DEPTH)
+    for slot in range(VTABLE_SLOTS):
+        shapes[slot].vtable = NULL
     book.bid_count = bid_count
     book.ask_count = ask_count
     if bids != NULL:
         header.present |= PRESENT_ROWS
-        fill_levels(levels, bids)
+        fill_levels(levels, bids, shapes)
     if asks != NULL:
         header.present |= PRESENT_ASKS
-        fill_levels(levels + bid_count, asks)
+        fill_levels(levels + bid_count, asks, shapes)
     return KIND_BOOK
 
 
@@ -268,10 +274,15 @@ cdef int32_t decode_event(
         DecodeContext* context) noexcept nogil:
     cdef Verification verification
     cdef Target target
-    cdef uint64_t support_mask = context.support_mask
-    cdef int message_type = event_verify(payload, size, &verification)
-    memset(context, 0, sizeof(DecodeContext))
-    context.support_mask = support_mask
+    cdef int message_type = event_verify(payload, size, &context.shapes, &verification)
+    context.size = 0
+    context.message_type = 0
+    context.exchange_id = 0
+    context.symbol_id = 0
+    context.flags = 0
+    context.truncated = 0
+    context.names_full = 0
+    context.fields_unknown = 0
     if unlikely(message_type <= 0):
         return DECODE_NONE if message_type == 0 else DECODE_REFUSED
     context.message_type = message_type
@@ -350,49 +361,70 @@ class Decoded(NamedTuple):
     names_full: int
 
 
-def decode(
-        const uint8_t[::1] payload, NameTable names, *, support_mask: int = SUPPORT_MARKET_DATA,
-        room: int | None = None) -> Decoded:
-    """Decode one event payload.
+@cython.final
+cdef class Decoder:
+    """Decodes one payload after another, as the feed's loop does: it remembers vtables.
 
     Parameters
     ----------
-    payload : bytes-like
-        The message's payload as published.
     names : NameTable
         Takes the exchange and symbol names.
     support_mask : int
         What the feed carries: `GatewayStatus.supported` is masked with it.
-    room : int, optional
-        Bytes that the update may take; default: as many as it needs.
-
-    Returns
-    -------
-    Decoded
-
-    Raises
-    ------
-    ValueError
-        The payload is longer than a message can be.
     """
-    if payload.shape[0] > MESSAGE_SIZE_MAX:
-        raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
-                         f"was {payload.shape[0]}")
+
     cdef DecodeContext context
-    cdef uint32_t size = <uint32_t> payload.shape[0]
-    cdef uint32_t bound = decode_size_bound(size) if room is None else <uint32_t> room
-    cdef uint8_t[::1] into = bytearray(max(bound, 1))
-    cdef uint8_t nothing = 0
-    cdef const uint8_t* start = &payload[0] if size else &nothing
-    cdef int32_t result
-    decode_init(&context, support_mask)
-    with nogil:
-        result = decode_event(start, size, &into[0], bound, &names.names, &context)
-    return Decoded(
-        Kind(result) if result > 0 else Outcome(result),
-        bytes(into[:context.size]) if result > 0 else b"", RecordFlag(context.flags),
-        context.message_type, context.exchange_id, context.symbol_id, context.fields_unknown,
-        context.truncated, context.names_full)
+    cdef NameTable names
+    cdef bytearray space
+
+    def __cinit__(self, NameTable names not None, *, support_mask: int = SUPPORT_MARKET_DATA):
+        decode_init(&self.context, support_mask)
+        self.names = names
+        self.space = bytearray()
+
+    def decode(self, const uint8_t[::1] payload, *, room: int | None = None) -> Decoded:
+        """Decode one event payload.
+
+        Parameters
+        ----------
+        payload : bytes-like
+            The message's payload as published.
+        room : int, optional
+            Bytes that the update may take; default: as many as it needs.
+
+        Raises
+        ------
+        ValueError
+            The payload is longer than a message can be.
+        """
+        cdef DecodeContext* context = &self.context
+        cdef uint32_t size = <uint32_t> payload.shape[0]
+        cdef uint32_t bound
+        cdef uint8_t nothing = 0
+        cdef const uint8_t* start = &payload[0] if size else &nothing
+        cdef uint8_t* into
+        cdef int32_t result
+        if payload.shape[0] > MESSAGE_SIZE_MAX:
+            raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
+                             f"was {payload.shape[0]}")
+        bound = decode_size_bound(size) if room is None else <uint32_t> room
+        if <uint32_t> len(self.space) < bound:
+            self.space = bytearray(bound)
+        into = <uint8_t*> <char*> self.space
+        with nogil:
+            result = decode_event(start, size, into, bound, &self.names.names, context)
+        return Decoded(
+            Kind(result) if result > 0 else Outcome(result),
+            PyBytes_FromStringAndSize(<const char*> into, context.size) if result > 0 else b"",
+            RecordFlag(context.flags), context.message_type, context.exchange_id,
+            context.symbol_id, context.fields_unknown, context.truncated, context.names_full)
+
+
+def decode(
+        payload, NameTable names not None, *, support_mask: int = SUPPORT_MARKET_DATA,
+        room: int | None = None) -> Decoded:
+    """Decode one event payload; the parameters are those of `Decoder`."""
+    return Decoder(names, support_mask=support_mask).decode(payload, room=room)
 
 
 def size_bound(payload_size: int) -> int:

@@ -23,6 +23,7 @@ from udpfast.market.flatbuffer cimport (
     table_u16,
     table_u32,
     table_u64,
+    vtable_slot,
 )
 from udpfast.market.names cimport NAME_SIZE_MAX, Names, names_intern
 from udpfast.market.schema cimport *
@@ -83,32 +84,48 @@ cdef inline uint32_t fill_text(
 
 # --- rows ---------------------------------------------------------------------------------------
 
-cdef inline void fill_levels(Level* into, const uint8_t* vector) noexcept nogil:
-    # Levels of one message nearly always share a vtable: its offsets are looked up once.
-    cdef uint32_t count = load_u32(vector)
-    cdef const uint8_t* vtable = NULL
+cdef struct LevelShape:
+    const uint8_t* vtable
+    uint16_t price
+    uint16_t quantity
+    uint16_t implied
+    uint16_t level
+    uint16_t orders
+    uint16_t action
+
+
+cdef inline void level_shape(LevelShape* shape, const uint8_t* at) noexcept nogil:
+    cdef Table table = table_at(at)
+    shape.vtable = table.vtable
+    shape.price = table_offset(&table, SLOT_MBP_UPDATE_PRICE)
+    shape.quantity = table_offset(&table, SLOT_MBP_UPDATE_QUANTITY)
+    shape.implied = table_offset(&table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
+    shape.level = table_offset(&table, SLOT_MBP_UPDATE_PRICE_LEVEL)
+    shape.orders = table_offset(&table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
+    shape.action = table_offset(&table, SLOT_MBP_UPDATE_UPDATE_ACTION)
+
+
+cdef inline void fill_levels(
+        Level* into, const uint8_t* vector, LevelShape* shapes) noexcept nogil:
+    # The levels of one message share a few vtables: their offsets are looked up once.
+    cdef uint32_t count = load_u32(vector), _
+    cdef LevelShape* shape = shapes
     cdef const uint8_t* at
-    cdef Table table
-    cdef uint16_t price = 0, quantity = 0, implied = 0, level = 0, orders = 0, action = 0
-    cdef uint32_t _
+    cdef const uint8_t* vtable
     for _ in range(count):
         vector += 4
         at = follow(vector)
-        if unlikely(at - <int32_t> load_u32(at) != vtable):
-            table = table_at(at)
-            vtable = table.vtable
-            price = table_offset(&table, SLOT_MBP_UPDATE_PRICE)
-            quantity = table_offset(&table, SLOT_MBP_UPDATE_QUANTITY)
-            implied = table_offset(&table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
-            level = table_offset(&table, SLOT_MBP_UPDATE_PRICE_LEVEL)
-            orders = table_offset(&table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
-            action = table_offset(&table, SLOT_MBP_UPDATE_UPDATE_ACTION)
-        into.price = load_f64(at + price) if likely(price) else NAN
-        into.quantity = load_f64(at + quantity) if quantity else 0
-        into.implied_quantity = load_f64(at + implied) if implied else 0
-        into.price_level = load_u32(at + level) if level else 0
-        into.number_of_orders = load_u16(at + orders) if orders else 0
-        into.update_action = at[action] if action else 0
+        vtable = at - <int32_t> load_u32(at)
+        if vtable != shape.vtable:
+            shape = shapes + vtable_slot(<uint64_t> vtable)
+            if vtable != shape.vtable:
+                level_shape(shape, at)
+        into.price = load_f64(at + shape.price) if likely(shape.price) else NAN
+        into.quantity = load_f64(at + shape.quantity) if shape.quantity else 0
+        into.implied_quantity = load_f64(at + shape.implied) if shape.implied else 0
+        into.price_level = load_u32(at + shape.level) if shape.level else 0
+        into.number_of_orders = load_u16(at + shape.orders) if shape.orders else 0
+        into.update_action = at[shape.action] if shape.action else 0
         into.reserved = 0
         into += 1
 

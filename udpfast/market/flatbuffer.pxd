@@ -24,6 +24,7 @@ from udpfast.market.schema cimport (
     MESSAGE_TOP_OF_BOOK,
     MESSAGE_TRADE_SUMMARY,
     SLOT_EVENT_VALUE_TYPE,
+    TABLE_COUNT,
 )
 
 cdef enum:
@@ -54,6 +55,14 @@ cdef inline double load_f64(const uint8_t* at) noexcept nogil:
     cdef double value
     memcpy(&value, at, 8)
     return value
+
+
+cdef enum:
+    VTABLE_SLOTS = 8             # vtables of one vector that are remembered by their place
+
+
+cdef inline uint32_t vtable_slot(uint64_t place) noexcept nogil:
+    return (<uint32_t> place * <uint32_t> 2654435761) >> 29
 
 
 # --- a verified table ---------------------------------------------------------------------------
@@ -115,6 +124,31 @@ cdef inline double table_f64(
 
 # --- verifying ----------------------------------------------------------------------------------
 
+cdef enum:
+    SHAPE_VTABLE_MAX = 92        # the schema's largest table has 44 fields
+    SHAPE_REFERENCES_MAX = 16    # the schema's largest table has 13
+
+cdef struct Reference:
+    uint16_t offset              # of the field within its table
+    uint16_t code_offset         # union: where its type code lies; 0 = none
+    uint8_t kind                 # FIELD_STRING .. FIELD_UNION
+    uint8_t size                 # of a vector's elements
+    uint8_t table                # what it refers to
+
+cdef struct Shape:
+    # What a vtable's bytes say of a table of one type. A publisher uses the same few vtables for
+    # ever, so two of each type are remembered and compared: cheaper than reading them.
+    uint16_t vtable_size         # 0 = nothing learned yet
+    uint16_t reference_count
+    uint32_t extent              # bytes of the table up to the end of its last known field
+    uint32_t fields_unknown      # present fields beyond the schema
+    Reference reference[SHAPE_REFERENCES_MAX]
+    uint8_t vtable[SHAPE_VTABLE_MAX]
+
+cdef struct Shapes:  # zeroed at start; one per thread
+    Shape shape[TABLE_COUNT][2]
+    uint8_t oldest[TABLE_COUNT]  # which of the two to forget next
+
 cdef struct Verification:
     uint64_t fields_unknown      # present fields beyond the schema, over all tables
     int32_t message_type         # union code, 0 = none; also of codes beyond the schema
@@ -123,8 +157,9 @@ cdef struct Verification:
 # Check a whole event. Returns its union code (0 NONE or no value, above 51 unknown), or
 # EVENT_DAMAGED. Cost is bounded by the buffer's size: a table takes 8 bytes at least (its vtable
 # distance and one reference), so more tables than size / 8 mean that one is referred to twice.
+# What `shapes` remembers changes the cost only, never the result.
 cdef int event_verify(
-    const uint8_t* payload, uint32_t size, Verification* result) noexcept nogil
+    const uint8_t* payload, uint32_t size, Shapes* shapes, Verification* result) noexcept nogil
 
 
 cdef inline int event_type(const uint8_t* payload, uint32_t size) noexcept nogil:

@@ -1,9 +1,12 @@
 """The verifier of event payloads: nothing is read before it said yes."""
 
-from udpfast.core.check cimport unlikely
+from libc.string cimport memset
+
+from udpfast.core.check cimport likely, unlikely
 from udpfast.market.schema cimport (
     FIELD_SCALAR,
     FIELD_SCALARS,
+    FIELD_SKIPPED,
     FIELD_STRING,
     FIELD_STRINGS,
     FIELD_TABLE,
@@ -30,68 +33,151 @@ if MESSAGE_COUNT > 256:
 cdef struct Walk:  # one buffer on its way through the verifier
     const uint8_t* data
     uint64_t size
+    Shapes* shapes
     uint64_t tables_left         # budgets: what is referred to twice is paid for twice
     uint64_t strings_left
     uint64_t fields_unknown
 
 
-cdef struct Shape:  # what a checked vtable says of every table that uses it
-    uint64_t vtable
-    uint64_t vtable_size
-    uint64_t extent              # bytes of the table up to the end of its last known field
-    uint64_t fields_unknown
+cdef inline bint _same(const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
+    # Whether two vtables of one size say the same of their fields. The table's own size, bytes 2
+    # and 3, differs with padding and says nothing that the verifier uses. Tails overlap.
+    cdef uint32_t at = 4
+    if size < 12:
+        if size < 8:
+            return size == 4 or load_u16(a + 4) == load_u16(b + 4)
+        return load_u32(a + 4) == load_u32(b + 4) and load_u32(a + size - 4) == load_u32(
+            b + size - 4)
+    while at + 8 < size:
+        if load_u64(a + at) != load_u64(b + at):
+            return False
+        at += 8
+    return load_u64(a + size - 8) == load_u64(b + size - 8)
 
 
-cdef bint _shape(
-        Walk* walk, uint64_t vtable, const SchemaTable* schema, Shape* shape) noexcept nogil:
-    # Check a vtable for tables of one type.
-    cdef const SchemaField* field = SCHEMA_FIELDS + schema.first
-    cdef uint64_t size, slot, end, offset
-    if vtable + 4 > walk.size:
-        return False
+cdef inline const Shape* _shape(Walk* walk, uint64_t vtable, uint32_t index) noexcept nogil:
+    # The shape of a table by its vtable; NULL if the vtable is no sound one.
+    cdef Shape* shape = &walk.shapes.shape[index][0]
+    cdef uint32_t size
+    if unlikely(vtable > walk.size - 4):  # also when it lies before the buffer: size >= 8
+        return NULL
     size = load_u16(walk.data + vtable)
-    if size < 4 or size > VTABLE_SIZE_MAX or size & 1 or vtable + size > walk.size:
+    if unlikely(size < 4 or vtable + size > walk.size):
+        return NULL
+    if likely(size == shape.vtable_size and _same(walk.data + vtable, shape.vtable, size)):
+        return shape
+    shape += 1
+    if likely(size == shape.vtable_size and _same(walk.data + vtable, shape.vtable, size)):
+        return shape
+    shape = &walk.shapes.shape[index][walk.shapes.oldest[index]]
+    walk.shapes.oldest[index] ^= 1
+    return shape if _learn(walk.data + vtable, size, index, shape) else NULL
+
+
+cdef bint _learn(
+        const uint8_t* vtable, uint32_t size, uint32_t index, Shape* shape) noexcept nogil:
+    # Read a vtable of a type.
+    cdef const SchemaTable* schema = SCHEMA_TABLES + index
+    cdef const SchemaField* field
+    cdef Reference* reference
+    cdef uint32_t i, offset, code_offset = 0, fields = (size - 4) >> 1
+    if size > VTABLE_SIZE_MAX or size & 1:
         return False
-    shape.vtable = vtable
-    shape.vtable_size = size
+    shape.vtable_size = 0
     shape.extent = 4
+    shape.reference_count = 0
     shape.fields_unknown = 0
-    end = min(size, <uint64_t> 4 + 2 * schema.count)
-    slot = 4
-    while slot < end:
-        offset = load_u16(walk.data + vtable + slot)
-        if offset:
+    for i in range(fields):
+        offset = load_u16(vtable + 4 + 2 * i)
+        if i >= schema.count:
+            shape.fields_unknown += offset != 0
+            continue
+        field = SCHEMA_FIELDS + schema.first + i
+        if offset and field.kind != FIELD_SKIPPED:
             shape.extent = max(shape.extent, offset + field.size)
-        field += 1
-        slot += 2
-    while slot < size:
-        shape.fields_unknown += load_u16(walk.data + vtable + slot) != 0
-        slot += 2
+            if field.kind != FIELD_SCALAR:
+                reference = &shape.reference[shape.reference_count]
+                reference.offset = <uint16_t> offset
+                reference.code_offset = <uint16_t> code_offset
+                reference.kind = field.kind
+                reference.size = field.size
+                reference.table = field.table
+                shape.reference_count += 1
+        code_offset = offset
+    if size <= SHAPE_VTABLE_MAX:
+        memcpy(shape.vtable, vtable, size)
+        shape.vtable_size = <uint16_t> size
     return True
 
 
-cdef inline bint _string(Walk* walk, uint64_t at) noexcept nogil:
+cdef inline uint64_t _vtable(const Walk* walk, uint64_t at) noexcept nogil:
+    # Where a table's vtable lies. A distance that leads out of the buffer, even below zero, gives
+    # a number beyond its size.
+    return <uint64_t> (<int64_t> at - <int32_t> load_u32(walk.data + at))
+
+
+cdef inline bint _string(const Walk* walk, uint64_t at) noexcept nogil:
     # Length, bytes, and the zero behind them that the format promises.
     cdef uint64_t size
-    if at + 5 > walk.size:
+    if unlikely(at + 5 > walk.size):
         return False
     size = load_u32(walk.data + at)
     return at + 5 + size <= walk.size and walk.data[at + 4 + size] == 0
 
 
-cdef bint _vector(Walk* walk, uint64_t at, const SchemaField* field, int depth) noexcept nogil:
+cdef struct Known:  # a vtable of this vector; a copy, because shapes are forgotten
+    uint64_t vtable
+    uint32_t extent
+    uint32_t fields_unknown
+
+
+cdef inline bint _leaves(
+        Walk* walk, uint64_t at, uint64_t count, uint32_t index) noexcept nogil:
+    # A vector of tables that refer to nothing: most of all, the levels of a book. Their few
+    # vtables (rows with and without a quantity, padded or not) are remembered by place.
+    cdef const uint8_t* data = walk.data
+    cdef uint64_t size = walk.size, end = at + 4 * count, unknown = 0, table, vtable
+    cdef Known[VTABLE_SLOTS] knowns
+    cdef Known* known = knowns
+    cdef const Shape* shape
+    cdef int slot
+    for slot in range(VTABLE_SLOTS):
+        knowns[slot].vtable = size  # no vtable lies there
+    while at < end:
+        table = at + load_u32(data + at)
+        if unlikely(table + 4 > size):
+            return False
+        vtable = _vtable(walk, table)
+        if vtable != known.vtable:
+            known = knowns + vtable_slot(vtable)
+            if vtable != known.vtable:
+                shape = _shape(walk, vtable, index)
+                if shape == NULL:
+                    return False
+                known.vtable = vtable
+                known.extent = shape.extent
+                known.fields_unknown = shape.fields_unknown
+        if unlikely(table + known.extent > size):
+            return False
+        unknown += known.fields_unknown
+        at += 4
+    walk.fields_unknown += unknown
+    return True
+
+
+cdef bint _vector(
+        Walk* walk, uint64_t at, const Reference* reference, int depth) noexcept nogil:
     # A vector of scalars, strings or tables.
     cdef uint64_t count, _
-    cdef Shape shape
     if at + 4 > walk.size:
         return False
     count = load_u32(walk.data + at)
     at += 4
-    if at + count * field.size > walk.size:
+    if at + count * reference.size > walk.size:
         return False
-    if field.kind == FIELD_SCALARS:
+    if reference.kind == FIELD_SCALARS:
         return True
-    if field.kind == FIELD_STRINGS:
+    if reference.kind == FIELD_STRINGS:
         if count > walk.strings_left:
             return False
         walk.strings_left -= count
@@ -100,84 +186,66 @@ cdef bint _vector(Walk* walk, uint64_t at, const SchemaField* field, int depth) 
                 return False
             at += 4
         return True
-    shape.vtable = walk.size  # no vtable lies there
+    if SCHEMA_TABLES[reference.table].leaf:
+        if count > walk.tables_left:
+            return False
+        walk.tables_left -= count
+        return _leaves(walk, at, count, reference.table)
     for _ in range(count):
-        if not _table(walk, at + load_u32(walk.data + at), field.table, depth, &shape):
+        if not _table(walk, at + load_u32(walk.data + at), reference.table, depth):
             return False
         at += 4
     return True
 
 
-cdef bint _table(
-        Walk* walk, uint64_t at, uint32_t index, int depth, Shape* shape) noexcept nogil:
-    # A table and all that it refers to. `shape` is the last vtable that was checked for this
-    # type: neighbours in a vector nearly always share it, which makes them four loads each.
-    cdef const SchemaTable* schema = SCHEMA_TABLES + index
-    cdef uint64_t vtable
-    if unlikely(at + 4 > walk.size or walk.tables_left == 0):
+cdef bint _table(Walk* walk, uint64_t at, uint32_t index, int depth) noexcept nogil:
+    # A table and all that it refers to. No type of the schema contains itself, so the shape
+    # stays as it is while the tables below are looked at.
+    cdef const Shape* shape
+    cdef const Reference* reference
+    cdef uint64_t target
+    cdef uint32_t i, code
+    if unlikely(at + 4 > walk.size or walk.tables_left == 0 or depth == 0):
         return False
     walk.tables_left -= 1
-    # A distance that leads out of the buffer, even below zero, is beyond its size as unsigned.
-    vtable = <uint64_t> (<int64_t> at - <int32_t> load_u32(walk.data + at))
-    if vtable != shape.vtable and (
-            vtable > walk.size or not _shape(walk, vtable, schema, shape)):
-        return False
-    if unlikely(at + shape.extent > walk.size):
+    shape = _shape(walk, _vtable(walk, at), index)
+    if unlikely(shape == NULL or at + shape.extent > walk.size):
         return False
     walk.fields_unknown += shape.fields_unknown
-    return True if schema.leaf else _references(walk, at, schema, shape, depth)
-
-
-cdef bint _references(
-        Walk* walk, uint64_t at, const SchemaTable* schema, const Shape* shape,
-        int depth) noexcept nogil:
-    # What the fields of a table refer to; the fields themselves are within bounds.
-    cdef const uint8_t* vtable = walk.data + shape.vtable
-    cdef const SchemaField* field
-    cdef uint64_t offset, target
-    cdef uint32_t i, code = 0
-    cdef Shape fresh
-    cdef uint64_t known = min(<uint64_t> schema.count, (shape.vtable_size - 4) >> 1)
-    if depth == 0:
-        return False
-    for i in range(known):
-        field = SCHEMA_FIELDS + schema.first + i
-        offset = load_u16(vtable + 4 + 2 * i)
-        if field.kind <= FIELD_SCALAR or offset == 0:
-            # Kept for the union that may be the next field. Zero when absent.
-            code = walk.data[at + offset] if offset and field.size == 1 else 0
-            continue
-        target = at + offset + load_u32(walk.data + at + offset)
-        fresh.vtable = walk.size
-        if field.kind == FIELD_STRING:
-            if not _string(walk, target):
+    for i in range(shape.reference_count):
+        reference = &shape.reference[i]
+        target = at + reference.offset
+        target += load_u32(walk.data + target)
+        if reference.kind == FIELD_STRING:
+            if unlikely(not _string(walk, target)):
                 return False
-        elif field.kind == FIELD_TABLE:
-            if not _table(walk, target, field.table, depth - 1, &fresh):
+        elif reference.kind == FIELD_TABLE:
+            if not _table(walk, target, reference.table, depth - 1):
                 return False
-        elif field.kind == FIELD_UNION:
+        elif reference.kind == FIELD_UNION:
+            code = walk.data[at + reference.code_offset] if reference.code_offset else 0
             if 0 < code < MESSAGE_COUNT and not _table(
-                    walk, target, SCHEMA_MEMBERS[code], depth - 1, &fresh):
+                    walk, target, SCHEMA_MEMBERS[code], depth - 1):
                 return False
-        elif not _vector(walk, target, field, depth - 1):
+        elif not _vector(walk, target, reference, depth - 1):
             return False
     return True
 
 
 cdef int event_verify(
-        const uint8_t* payload, uint32_t size, Verification* result) noexcept nogil:
+        const uint8_t* payload, uint32_t size, Shapes* shapes,
+        Verification* result) noexcept nogil:
     cdef Walk walk
-    cdef Shape shape
     cdef Table event
     if size < 8:
         return EVENT_DAMAGED
     walk.data = payload
     walk.size = size
+    walk.shapes = shapes
     walk.tables_left = size >> 3
     walk.strings_left = size >> 2
     walk.fields_unknown = 0
-    shape.vtable = size
-    if not _table(&walk, load_u32(payload), TABLE_EVENT, DEPTH_MAX, &shape):
+    if not _table(&walk, load_u32(payload), TABLE_EVENT, DEPTH_MAX):
         return EVENT_DAMAGED
     event = table_at(payload + load_u32(payload))
     result.fields_unknown = walk.fields_unknown
@@ -203,10 +271,12 @@ def verify(const uint8_t[::1] payload) -> tuple[int, int]:
         An offset, length or count leads out of the buffer, or tables nest or repeat too much.
     """
     cdef Verification result
+    cdef Shapes shapes
     cdef int code = EVENT_DAMAGED
+    memset(&shapes, 0, sizeof(shapes))
     if payload.shape[0] and payload.shape[0] <= 0x7FFFFFFF:
         with nogil:
-            code = event_verify(&payload[0], <uint32_t> payload.shape[0], &result)
+            code = event_verify(&payload[0], <uint32_t> payload.shape[0], &shapes, &result)
     if code < 0:
         raise FormatError(f"an event must be a sound FlatBuffer, {payload.shape[0]} bytes are not")
     return code, result.fields_unknown

@@ -63,6 +63,7 @@ cdef enum:  # union Message
 
 cdef enum:  # indices of udpfast_schema_tables
     TABLE_EVENT = 17
+    TABLE_COUNT = 69
 
 cdef enum:  # vtable slots: 4 + 2 * id
     SLOT_EVENT_SOURCE_INFO = 4
