@@ -12,6 +12,7 @@ from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
+from udpfast.market.encode import encode_book
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
 from udpfast.shm.cursor import RingCursor
@@ -30,10 +31,14 @@ def feed(**tables):
     )
 
 
-def datagram(seqno, payload=b"x" * 12, encoding=1, object_type=0, session_id=7, snapshot=False):
+def datagram(
+    seqno, payload=b"x" * 12, encoding=1, object_type=0, session_id=7, snapshot=False, last=0
+):
     """Return one whole message."""
     control = encoding | (0x10 if snapshot else 0)
-    return struct.pack("<BBBBHHII", control, 0, 0, object_type, 1, session_id, seqno, 0) + payload
+    return (
+        struct.pack("<BBBBHHII", control, 0, 0, object_type, 1, session_id, seqno, last) + payload
+    )
 
 
 def batch_of(datagrams):
@@ -117,9 +122,7 @@ def test_replay_finish_reports_the_open_hole(tmp_path):
 @pytest.mark.parametrize("carry", ["updates", "messages", "both"])
 def test_replay_carry_decides_what_the_ring_holds(tmp_path, carry):
     path = shared("wire", "capture", "roq_udp_clean.pcap.gz")
-    records, _ = run(
-        tmp_path, feed(ring={"carry": carry}), list(capture_batches(path))
-    )
+    records, _ = run(tmp_path, feed(ring={"carry": carry}), list(capture_batches(path)))
     kinds = {Kind(header["kind"]) for header, _ in records}
     assert (Kind.BOOK in kinds) == (carry != "messages")
     assert (Kind.MESSAGE in kinds) == (carry != "updates")
@@ -169,3 +172,38 @@ def test_replay_start_and_stop_outside_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"must lie in 0\.\.1, were 0 and 2"):
         replayer.replay(batch_of([(1, datagram(1))]), zeros, zeros, 0, 2)
     replayer.close()
+
+
+@pytest.mark.parametrize("damage", ["body", "everything"])
+def test_replay_damaged_update_makes_its_object_stale_until_a_snapshot(tmp_path, damage):
+    def book(price, snapshot):
+        return bytes(
+            encode_book(
+                "x", "y", bids=[(price, 1.0)], asks=[(price + 1, 1.0)], update_type=2 - snapshot
+            )
+        )
+
+    damaged = bytearray(book(102.0, False))
+    begin = len(damaged) // 2 if damage == "body" else 0
+    damaged[begin:] = b"\xff" * (len(damaged) - begin)
+    updates = [
+        (1, datagram(5, book(100.0, True), 2, 41, snapshot=True)),
+        (2, datagram(6, book(101.0, False), 2, 41, last=5)),
+        (3, datagram(7, bytes(damaged), 2, 41, last=6)),
+        (4, datagram(8, book(103.0, False), 2, 41, last=7)),
+    ]
+    snapshots = [
+        (5, datagram(1, book(101.0, True), 2, 41, snapshot=True, last=6)),
+        (6, datagram(2, book(103.0, True), 2, 41, snapshot=True, last=8)),
+    ]
+    channels = np.array([0, 0, 0, 0, 1, 1], np.uint8)
+    batches = [(batch_of(updates + snapshots), channels, np.zeros(6, np.uint8))]
+    records, counters = run(tmp_path, feed(), batches)
+    kinds = [Kind(header["kind"]) for header, _ in records if header["object_type"] == 41]
+    assert counters["feed"]["decode_refused"] == 1
+    assert kinds == [
+        *(Kind.RECOVERED, Kind.BOOK, Kind.BOOK),
+        Kind.STALE,
+        *(Kind.RECOVERED, Kind.BOOK),
+    ]
+    assert int(records[-1][0]["last_seqno"]) == 8

@@ -43,10 +43,11 @@ cdef class Engine:
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
-    cdef void _publish(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef bint _is_gated(self, const Message* message) noexcept nogil
+    cdef bint _publish(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _decode(self, Message* message) noexcept nogil
-    cdef void _publish_raw(
+    cdef bint _publish_raw(
         self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
     cdef void _commit(
         self, Message* message, int kind, int flags, int message_type, uint32_t size,

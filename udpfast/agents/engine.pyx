@@ -34,7 +34,9 @@ from udpfast.feed.objects cimport (
     ObjectsSettings,
     objects_admit,
     objects_init,
+    objects_known,
     objects_memory_size,
+    objects_reject,
     objects_tag,
     objects_take,
 )
@@ -50,6 +52,7 @@ from udpfast.feed.pipeline cimport (
 )
 from udpfast.market.decode cimport (
     DECODE_OPAQUE,
+    DECODE_REFUSED,
     DECODE_ROOM,
     DECODE_UNKNOWN,
     decode_count,
@@ -57,7 +60,7 @@ from udpfast.market.decode cimport (
     decode_init,
     decode_size_bound,
 )
-from udpfast.market.flatbuffer cimport event_expected, event_gated, event_type
+from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport names_attach, names_init, names_memory_size
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record
@@ -230,27 +233,37 @@ cdef class Engine:
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.
         cdef Message message, output
-        cdef bint gated
         while pipeline_take(&self.pipeline, &message):
-            # Whether its type has snapshots is in the payload, which feed does not read.
-            gated = message.kind == KIND_MESSAGE and event_gated(
-                event_type(message.payload, message.size))
-            objects_admit(&self.objects, &message, gated)
+            objects_admit(&self.objects, &message, self._is_gated(&message))
             while objects_take(&self.objects, &output):
-                self._publish(&output, unix_ns)
+                # An update that is not published would leave its object silently wrong.
+                if unlikely(not self._publish(&output, unix_ns)):
+                    objects_reject(&self.objects, &output)
 
-    cdef void _publish(self, Message* message, int64_t unix_ns) noexcept nogil:
+    cdef bint _is_gated(self, const Message* message) noexcept nogil:
+        # Whether its type has snapshots is in the payload, which feed does not read. A payload that
+        # does not even tell its type is what its object was before.
+        cdef int message_type
+        if message.kind != KIND_MESSAGE:
+            return False
+        message_type = event_type(message.payload, message.size)
+        return event_gated(message_type) or (
+            message_type == EVENT_DAMAGED and objects_known(&self.objects, &message.frame))
+
+    cdef bint _publish(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # False: what the message said is in no record.
         cdef int32_t outcome = DECODE_OPAQUE
         cdef int message_type = 0
         if message.kind != KIND_MESSAGE:
-            self._publish_raw(message, 0, unix_ns)
-            return
+            return self._publish_raw(message, 0, unix_ns)
         if frame_encoding(message.frame.control, self.revision) == ENCODING_FLATBUFFERS:
             message_type = event_type(message.payload, message.size)
             if self.carry_updates:
                 outcome = self._publish_update(message, unix_ns)
         if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
-            self._publish_raw(message, max(message_type, 0), unix_ns)
+            if not self._publish_raw(message, max(message_type, 0), unix_ns):
+                return False
+        return outcome != DECODE_REFUSED and outcome != DECODE_ROOM
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
@@ -283,14 +296,15 @@ cdef class Engine:
                     self.context.size, &self.names, &self.context)
         return outcome
 
-    cdef void _publish_raw(
+    cdef bint _publish_raw(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
         cdef Record* record = ring_claim(self.ring, message.size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
-            return
+            return False
         memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
         self._commit(message, message.kind, message.flags, message_type, message.size, unix_ns)
+        return True
 
     cdef void _commit(
             self, Message* message, int kind, int flags, int message_type, uint32_t size,

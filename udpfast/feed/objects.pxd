@@ -256,6 +256,28 @@ cdef inline void objects_tag(Objects* objects, const Frame* frame, uint64_t tag)
         object.tag = tag
 
 
+cdef inline bint objects_known(Objects* objects, const Frame* frame) noexcept nogil:
+    # Whether an object was gated before, in this session.
+    return objects_find(objects, object_key(frame), False) != NULL
+
+
+cdef inline void objects_reject(Objects* objects, const Message* output) noexcept nogil:
+    # An output could not be used (a damaged payload): its object missed it, so it is STALE, and
+    # waits for a snapshot that contains it. What was to be released behind it goes too.
+    cdef Object* object = objects.object
+    if object == NULL or output.flags & RECORD_UNGATED:
+        return
+    while objects.release != COLLECT_NONE:
+        objects.release = collect_drop(&objects.collect, objects.release)
+        objects.kept -= 1
+        counter_add(&objects.counters[FEED_COLLECT_DROPPED], 1)
+    object.status = OBJECT_STALE
+    if object.first == 0:
+        object.first = object.applied
+    objects.state_kind = KIND_STALE
+    counter_add(&objects.counters[FEED_STALE], 1)
+
+
 cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexcept nogil:
     # ObjectStatus, as of now.
     cdef bint sound = object.status == OBJECT_LIVE or object.status == OBJECT_TRUSTED
