@@ -276,7 +276,7 @@ def main(arguments: list[str] | None = None) -> int:
     faults = 0
     root = Path(tempfile.mkdtemp(prefix="udpfast-ringcheck-", dir="/dev/shm"))
     try:
-        for check in (
+        checks: tuple[Callable[[], Report], ...] = (
             lambda: check_load(root / "large", options.records, 1 << 28),
             lambda: check_load(root / "middle", options.records, 1 << 22),
             lambda: check_load(root / "tiny", options.records, 1 << 14),
@@ -284,7 +284,8 @@ def main(arguments: list[str] | None = None) -> int:
             lambda: check_load(root / "256", options.records, 1 << 24, 192, 192),
             lambda: check_writer_kills(root / "writers", options.kills, options.seed),
             lambda: check_reader_kills(root / "readers", options.kills, options.seed),
-        ):
+        )
+        for check in checks:
             report = check()
             print(json.dumps(asdict(report)) if options.json else report, flush=True)
             faults += len(report.faults)

@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote, Trade
 
@@ -165,14 +166,9 @@ def _price(tick: int) -> float:
 def _book_change(
     now_ns: int, index: int, snapshot: bool, bids: Levels, asks: Levels, sequence: int
 ) -> BookChange:
-    return BookChange(
-        now_ns,
-        index,
-        snapshot,
-        *(
-            np.array([(_price(tick), quantity) for tick, quantity in side.items()]).reshape(-1, 2)
-            for side in (bids, asks)
-        ),
-        now_ns,
-        sequence,
-    )
+    return BookChange(now_ns, index, snapshot, _array(bids), _array(asks), now_ns, sequence)
+
+
+def _array(side: Levels) -> npt.NDArray[np.float64]:
+    rows = [(_price(tick), quantity) for tick, quantity in side.items()]
+    return np.array(rows, dtype=np.float64).reshape(-1, 2)
