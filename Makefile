@@ -76,5 +76,5 @@ $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
 
 $(VENV)/.installed: $(VENV)/.compiled pyproject.toml
 	@echo "udpfast [3/3]: installing the packages that it uses"
-	@$(INSTALL) --no-build-isolation -e '.[dev]'
+	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[dev]'
 	@touch $@

@@ -2,6 +2,7 @@
 
 UDPFAST_DEBUG=1     Cython's checks and C assertions on, little optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
+UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
 UDPFAST_OPTIMISE=0  Compile quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
@@ -17,9 +18,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 
-def setting(name: str) -> bool:
+def setting(name: str, default: str = "") -> bool:
     """Whether the environment turns a build option on."""
-    return os.environ.get(name, "") not in ("", "0")
+    return os.environ.get(name, default) not in ("", "0")
 
 
 DEBUG = setting("UDPFAST_DEBUG")
@@ -79,6 +80,7 @@ extensions = [
         extra_link_args=link_args,
     )
     for path in sorted(Path("udpfast").rglob("*.pyx"))
+    if setting("UDPFAST_COMPILE", "1")
 ]
 
 setup(
