@@ -1,0 +1,141 @@
+"""The command line: help that works, errors of one line, exit codes, machine-readable output."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from tests.shared import shared
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.demo import account_for_missing, compare_books
+from udpfast.cli.ledger import ledger_sums
+from udpfast.cli.main import VERBS, cli
+from udpfast.core.counter import VERDICTS
+
+
+def run(*arguments):
+    """Run `udpfast` as a process; return it with its output."""
+    return subprocess.run(
+        [sys.executable, "-m", "udpfast", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def instance(tmp_path, monkeypatch):
+    """Return the name of an instance that has ended."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    with Subscriber({"name": "dead", "incremental": {"lines": lines}}):
+        pass
+    return "dead"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_has_an_example(verb):
+    result = CliRunner().invoke(cli, [verb, "--help"])
+    assert result.exit_code == 0, result.output
+    assert f"udpfast {verb}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["check", "none.toml"], ["none.toml", "expected a TOML file"]),
+        (["run", "none.toml"], ["none.toml", "expected a TOML file"]),
+        (["stat", "no/such"], ["no/such"]),
+        (["tail", "a b"], ["a b"]),
+        (["replay", "none.pcap"], ["none.pcap"]),
+        (["nonsense"], ["nonsense"]),
+    ],
+)
+def test_wrong_usage_is_one_line_and_no_traceback(arguments, words):
+    result = run(*arguments)
+    assert result.returncode in (1, 2)
+    assert "Traceback" not in result.stderr
+    for word in words:
+        assert word in result.stderr
+
+
+def test_replay_of_no_capture_says_what_it_is_not(tmp_path):
+    path = tmp_path / "text.pcap"
+    path.write_text("this is no capture, not even a short one")
+    result = run("replay", str(path), "--incremental", "9001")
+    assert result.returncode == 1
+    assert "Traceback" not in result.stderr
+    assert "text.pcap" in result.stderr
+
+
+def test_stat_of_a_dead_instance_tells_what_it_knew(instance):
+    result = CliRunner().invoke(cli, ["stat", instance, "--json"])
+    assert result.exit_code == 0, result.output
+    status = json.loads(result.output.splitlines()[-1])
+    assert status["state"] == "closed"
+    assert status["ledger"]["adds_up"]
+    assert set(status["counters"]) == {"feed", "incremental", "snapshot", "incremental.A"}
+    text = CliRunner().invoke(cli, ["stat", instance]).output
+    assert "the sums are equal" in text
+
+
+def test_tail_of_a_closed_ring_prints_its_records_and_ends(instance):
+    result = CliRunner().invoke(cli, ["tail", instance, "--begin", "--json"])
+    assert result.exit_code == 0, result.output
+
+
+def test_replay_json_proves_the_rough_capture():
+    path = shared("wire", "capture", "roq_udp_rough.pcap.gz")
+    expected = json.loads(shared("wire", "capture", "expected.json").read_text())
+    outputs = []
+    for _ in range(2):
+        result = run("replay", str(path), "--json")
+        assert result.returncode == 0, result.stderr
+        outputs.append(json.loads(result.stdout.splitlines()[-1]))
+    first, second = outputs
+    assert first == second
+    gaps = [
+        {key: gap[key] for key in ("session_id", "first", "last", "count")} for gap in first["gaps"]
+    ]
+    assert gaps == expected["rough"]["gaps_over_both_lines"]
+    assert first["ledger"]["adds_up"]
+    assert first["ledger"]["datagrams"] == expected["rough"]["datagrams"]
+    for symbol, book in expected["final_books"].items():
+        (found,) = [value for name, value in first["books"].items() if name.endswith(f":{symbol}")]
+        assert found["bids"] == book["bids"]
+        assert found["asks"] == book["asks"]
+        assert not found["stale"]
+
+
+def test_ledger_difference_is_seen():
+    line = dict.fromkeys((info.name for info in VERDICTS), 0)
+    good = {"incremental.A": {**line, "delivered": 3, "datagrams": 3}}
+    bad = {"incremental.A": {**line, "delivered": 3, "datagrams": 4}}
+    assert ledger_sums(good)["adds_up"]
+    assert not ledger_sums(bad)["adds_up"]
+
+
+def test_compare_books_sees_every_difference():
+    book = {"bids": [[1.0, 2.0]], "asks": [[3.0, 4.0]]}
+    assert compare_books({"x": book}, {"x": book}) == {"x": True}
+    assert compare_books({"x": book}, {"x": {**book, "asks": [[3.0, 5.0]]}}) == {"x": False}
+    assert compare_books({"x": book}, {}) == {"x": False}
+    assert compare_books({}, {"x": book}) == {"x": False}
+
+
+@pytest.mark.parametrize(
+    ("delivered", "kernel", "unexplained"), [(95, 0, 0), (94, 0, 1), (94, 1, 0), (96, 0, -1)]
+)
+def test_missing_messages_are_explained_exactly(delivered, kernel, unexplained):
+    values = {
+        "incremental": {"messages": delivered, "session_discarded": 0},
+        "incremental.A": {"kernel_drops": kernel, "session_retired": 0},
+    }
+    published = {
+        "channels": {"incremental": {"messages": 100}},
+        "lost_on_all_lines": {"incremental": 5},
+    }
+    assert account_for_missing(values, published)["unexplained"] == unexplained

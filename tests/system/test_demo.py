@@ -1,0 +1,38 @@
+"""The demonstration as a person starts it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.system
+
+
+def test_demo_proves_books_and_sums(tmp_path):
+    books_path = tmp_path / "books.json"
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "udpfast", "demo", "--simulate", "--seconds", "4"),
+            *("--json", "--books", str(books_path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    summary = json.loads(result.stdout.splitlines()[-1])
+    assert summary["ok"]
+    assert summary["ledger"]["adds_up"]
+    assert summary["missing"]["unexplained"] == 0
+    assert summary["counters"]["incremental"]["sessions"] == 2
+    for strategy in summary["strategies"].values():
+        assert strategy["books_equal"] > 0
+        assert strategy["books_differ"] == []
+        assert strategy["lapped"] == 0
+    books = json.loads(books_path.read_text())
+    for book in books.values():
+        bids, asks = ([price for price, _ in book[side]] for side in ("bids", "asks"))
+        assert bids == sorted(bids, reverse=True)
+        assert asks == sorted(asks)
