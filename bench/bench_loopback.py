@@ -3,13 +3,14 @@
     load generator -- 127.0.0.1, whole messages at a fixed rate --> subscriber --> ring --> strategy
        (own process, open schedule)                               (own process)        (own process)
 
-Usage: python bench/bench_loopback.py [--rate 100000] [--seconds 30] [--size 64]
+Usage: python bench/bench_loopback.py [--rate 100000] [--seconds 30] [--size 64] [--rcvbuf BYTES]
        python bench/bench_loopback.py --ladder [--seconds 5]
 
 One rate: passes (exit code 0) if every datagram that was sent came out of the ring, in order, the
 kernel dropped none, and the ledger adds up. --ladder raises the rate until something is lost, and
 says which counter moved first. On loopback the sender's core also runs the receiver's softirq, so
-the sender is the first limit: what it could not send on time is reported as `late_ms`.
+the sender is the first limit: what it could not send on time is reported as `late_ms`. A small
+--rcvbuf shows what an overload looks like that the sender alone cannot make.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ RUNGS = (50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 350_000, 400_000, 
 LOSSES = {"kernel_drops": "line", "lost": "channel", "lapped": "strategy", "unsent": "sender"}
 
 
-def measure(rate: int, seconds: float, size: int) -> dict[str, Any]:
+def measure(rate: int, seconds: float, size: int, rcvbuf_bytes: int) -> dict[str, Any]:
     """Run one rate; return what was sent, received, read and lost, and where."""
     with tempfile.TemporaryDirectory(prefix="udpfast-bench-", dir="/dev/shm") as folder:
         directory = Path(folder)
@@ -45,6 +46,7 @@ def measure(rate: int, seconds: float, size: int) -> dict[str, Any]:
         feed.write_text(
             f'name = "{NAME}"\n[[incremental.lines]]\nname = "A"\n'
             f'address = "127.0.0.1:{port}"\n[ring]\ncapacity_bytes = {1 << 28}\n'
+            f"[receive]\nrcvbuf_bytes = {rcvbuf_bytes}\n"
         )
         instance = directory / NAME
         subscriber = spawn(environment, "udpfast", "run", str(feed))
@@ -117,11 +119,12 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=100_000)
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--size", type=int, default=64)
+    parser.add_argument("--rcvbuf", type=int, default=1 << 26)
     parser.add_argument("--ladder", action="store_true")
     options = parser.parse_args()
     clean = True
     for rate in RUNGS if options.ladder else (options.rate,):
-        result = measure(rate, options.seconds, options.size)
+        result = measure(rate, options.seconds, options.size, options.rcvbuf)
         clean = is_clean(result)
         print(json.dumps({"rate": rate, "clean": clean, **result}), flush=True)
         if not clean:
