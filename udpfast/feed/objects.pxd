@@ -294,8 +294,8 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
     if message.kind == KIND_SESSION:
         memcpy(&session, message.payload, sizeof(Session))
         objects_clear(objects)
-        # last_seqno 0 says "none yet", so publishers number from 1; one that began with 0 and
-        # was seen from there on is as good.
+        # last_seqno 0 says "none yet", so publishers number from 1. One that began with 0 and was
+        # seen from there on is as good; if its message 0 is lost, nothing on the wire can tell.
         objects.saw_session_from_first = session.first_seqno <= 1
     elif message.kind == KIND_GAP and message.channel == CHANNEL_INCREMENTAL:
         memcpy(&gap, message.payload, sizeof(Gap))

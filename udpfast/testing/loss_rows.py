@@ -137,6 +137,8 @@ def wrap(seed: int, datagrams: int, start: int = _WRAP - 100) -> Found:
         objects=20, seed=seed, first_seqno=start, first_snapshot_seqno=start + 50, payload_max=1500
     )
     traffic, follower = Traffic(origin), Follower([origin])
+    # The base is certain: a publisher that numbers from 0 makes last_seqno 0 mean two things.
+    follower.run(traffic.updates(1))
     sent = traffic.updates(max(400, datagrams // 3), snapshot_every=3)
     arrived = network(sent, LineFaults(loss=0.02, reorder=0.2, reorder_depth=12), seed)
     follower.run(arrived)

@@ -110,7 +110,9 @@ class FeedModel:
                 return "session_retired"
             return self._candidate(line, session_id, data, now_ns)
         self.candidates.pop(line, None)
-        return self._place(channel, line, data, now_ns)
+        verdict = self._place(channel, line, data, now_ns)
+        self._count(channel, now_ns)
+        return verdict
 
     def expire(self, now_ns: int) -> None:
         """Let time pass: holes that waited long enough become gaps."""
@@ -145,6 +147,7 @@ class FeedModel:
         self.channels = (_Channel(), _Channel())
         for at, datagram in given:
             self._place(0, at, datagram, now_ns)
+        self._count(0, now_ns)
         return "used"
 
     def _place(self, number: int, line: int, data: bytes, now_ns: int) -> str:
@@ -168,13 +171,17 @@ class FeedModel:
             else:
                 partial.fragments[fragment] = data[16:]
         self._deliver(number, channel)
+        return verdict
+
+    def _count(self, number: int, now_ns: int) -> None:
+        channel = self.channels[number]
+        assert channel.accepted is not None
         slowest = self._slowest_line(channel, now_ns)
         if channel.pending and slowest > channel.accepted + self.interval:
             # Every live line went beyond: all holes are decided that all of them have passed.
             self._decide(number, channel, all_holes=self.latest_run)
             while channel.pending and channel.accepted < slowest:
                 self._decide(number, channel, all_holes=False)
-        return verdict
 
     def _slowest_line(self, channel: _Channel, now_ns: int) -> int:
         return min(
