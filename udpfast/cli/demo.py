@@ -43,7 +43,7 @@ SETTLE_S = 2.5
 # How long the recording is, and how much faster than life the simulated market is played.
 RECORDING_S = 650
 # A host that is too busy for this pace is given more time, then the rest is left out.
-OVERTIME = 1.6
+OVERTIME = 2.2
 SIMULATION_SPEED = 20
 
 
@@ -55,7 +55,7 @@ class DemonstrationError(UdpfastError):
 @click.option(
     "--seconds",
     type=click.FloatRange(3, 300),
-    default=25.0,
+    default=20.0,
     show_default=True,
     help="How long to publish; the recording is played as fast as that needs.",
 )
