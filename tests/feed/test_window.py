@@ -295,6 +295,20 @@ def test_window_without_free_cells_gives_up_the_oldest_hole(on_gap: str, cells: 
     driver.finish()
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_window_without_free_cells_delivers_what_came_last(count: int) -> None:
+    # The clock has run for long: nothing that came just now has waited since it began.
+    driver = Driver(lines_incremental=1, slab_cells=64)
+    driver.send(datagram(1), at_ns=10_000_000_000)
+    for seqno in range(3, 67):
+        assert driver.send(datagram(seqno)) == "held"
+    for part in fragments(67, count):
+        driver.send(part)
+    driver.finish()
+    assert driver.gaps() == [(2, 2)]
+    assert driver.seqnos() == [1, *range(3, 68)]
+
+
 def test_window_with_cells_full_of_halves_goes_on() -> None:
     driver = Driver(lines_incremental=1, slab_cells=64, lost_packet_wait_ns=1 << 50)
     driver.send(datagram(0))

@@ -394,6 +394,7 @@ cdef inline bint window_claim(
     early.arrived = 0
     early.frontier = w.pending == 0 or at > w.highest
     early.frontier_ns = now_ns
+    early.seen_ns = now_ns               # without a cell it has to wait for: not long ago
     if early.frontier:
         w.highest = at
     w.pending += 1
