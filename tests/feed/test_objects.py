@@ -364,6 +364,14 @@ def test_object_waiting_across_the_wrap_recovers(feed: Feed, start: int) -> None
     assert feed.applied() == (start + 120) % WRAP
 
 
+def test_quiet_object_told_of_before_the_first_update_is_not_taken_for_newer(feed: Feed) -> None:
+    feed.session(3_000_000_000)
+    feed.snapshot(5)
+    feed.update(3_000_000_000, 2_999_999_999, (3, 9))
+    assert feed.update(3_000_000_001, 5) == ["update 3000000001"]
+    assert feed.count("updates_contained") == 0
+
+
 def test_quiet_object_survives_half_a_circle_of_other_traffic(feed: Feed) -> None:
     live(feed, 10)
     for seqno in (2**30, 2**31 + 5, 3 * 2**30):

@@ -294,6 +294,9 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
     if message.kind == KIND_SESSION:
         memcpy(&session, message.payload, sizeof(Session))
         objects_clear(objects)
+        # The session's numbers are here. Its first snapshot may be of an object that has been quiet
+        # for more than half of the circle: a wrong place to unwrap from.
+        objects.position = (<uint64_t>1 << 32) + session.first_seqno
         # last_seqno 0 says "none yet", so publishers number from 1. One that began with 0 and was
         # seen from there on is as good; if its message 0 is lost, nothing on the wire can tell.
         objects.saw_session_from_first = session.first_seqno <= 1
