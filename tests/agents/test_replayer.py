@@ -166,6 +166,15 @@ def test_replay_refused_payload_is_counted_and_not_published(tmp_path):
     assert not any(header["kind"] == Kind.MESSAGE for header, _ in records)
 
 
+def test_replay_native_payload_that_looks_like_a_book_is_not_withheld(tmp_path):
+    payload = bytes(encode_book("venue", "symbol", bids=[(1.0, 2.0)]))
+    sent = [(1_000 + i, datagram(5 + i, payload, object_type=3)) for i in range(3)]
+    records, _ = run(tmp_path, feed(), one_line(sent))
+    assert [bytes(body) for header, body in records if header["kind"] == Kind.MESSAGE] == [
+        payload
+    ] * 3
+
+
 def test_replay_start_and_stop_outside_are_refused(tmp_path):
     replayer = Replayer(feed(), tmp_path)
     zeros = np.zeros(1, np.uint8)

@@ -242,9 +242,11 @@ cdef class Engine:
 
     cdef bint _is_gated(self, const Message* message) noexcept nogil:
         # Whether its type has snapshots is in the payload, which feed does not read. A payload that
-        # does not even tell its type is what its object was before.
+        # does not even tell its type is what its object was before. Another encoding is opaque:
+        # bytes that look like a type by chance must not withhold it.
         cdef int message_type
-        if message.kind != KIND_MESSAGE:
+        if (message.kind != KIND_MESSAGE or frame_encoding(message.frame.control, self.revision)
+                != ENCODING_FLATBUFFERS):
             return False
         message_type = event_type(message.payload, message.size)
         return event_gated(message_type) or (
