@@ -104,6 +104,21 @@ def test_subscriber_port_in_use_names_it(tables, port):
             Subscriber(tables).start()
 
 
+def test_subscriber_that_could_not_start_lets_go_of_all_lines(tables, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        tables["incremental"]["lines"].append({"name": "taken", "address": address})
+        subscriber = Subscriber(tables)
+        with pytest.raises(OSError, match="cannot bind"):
+            subscriber.start()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+            other.bind(("127.0.0.1", port))
+        subscriber.stop()
+    with subscriber:
+        pass
+
+
 def test_subscriber_wrong_settings_are_refused():
     with pytest.raises(ConfigError, match="incremental"):
         Subscriber({"name": "test"})

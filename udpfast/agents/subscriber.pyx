@@ -74,7 +74,14 @@ cdef class FeedLoop(Agent):
         self.receivers = []
 
     def on_start(self) -> None:
-        """Open the sockets of all lines."""
+        """Open the sockets of all lines, or none."""
+        try:
+            self._open_lines()
+        except BaseException:
+            self._close_lines()
+            raise
+
+    def _open_lines(self):
         cdef DatagramReceiver receiver
         options = receive_options(self.config)
         for channel, lines in enumerate((self.config.incremental.lines,
@@ -89,8 +96,11 @@ cdef class FeedLoop(Agent):
 
     def on_stop(self) -> None:
         """Deliver what waits, report the holes, close the sockets."""
-        self.batch_count = 0
         self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
+        self._close_lines()
+
+    def _close_lines(self):
+        self.batch_count = 0
         for receiver in self.receivers:
             receiver.close()
 
@@ -201,6 +211,7 @@ class Subscriber:
         try:
             runner.start()
         except BaseException:
+            self._runner = None
             engine.close()
             raise
 
