@@ -144,3 +144,19 @@ def test_gated_and_expected_follow_the_table_of_messages():
         assert is_gated(code) == (name in GATED)
         assert is_expected(code, Channel.INCREMENTAL)
         assert is_expected(code, Channel.SNAPSHOT) == (name not in INCREMENTAL_ONLY)
+
+
+@pytest.mark.parametrize("end", [0, 1, -1], ids=["behind", "further", "before"])
+def test_level_whose_vtable_lies_outside_is_refused(end):
+    """A vtable at the very end of the buffer must not pass for one that was seen before."""
+    levels = [{"price": float(i)} for i in range(3)]
+    sound = encode_event({"value_name": "MarketByPriceUpdate", "value": {"bids": levels}})
+    vector = sound.index(struct.pack("<I", 3))
+    for i in range(3):
+        assert verify(sound)[0] == 16
+        place = vector + 4 + 4 * i
+        table = place + struct.unpack_from("<I", sound, place)[0]
+        payload = bytearray(sound)
+        vtable = len(sound) + end if end >= 0 else -1
+        struct.pack_into("<i", payload, table, table - vtable)
+        assert outcome(Guarded(1).at_end(bytes(payload))) == -1

@@ -142,7 +142,7 @@ cdef inline bint _leaves(
     cdef const Shape* shape
     cdef int slot
     for slot in range(VTABLE_SLOTS):
-        knowns[slot].vtable = size  # no vtable lies there
+        knowns[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
     while at < end:
         table = at + load_u32(data + at)
         if unlikely(table + 4 > size):
