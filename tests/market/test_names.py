@@ -92,3 +92,17 @@ def test_memory_too_small_for_the_capacity_is_refused():
         NameTable(bytearray(100), capacity=4)
     with pytest.raises(ValueError, match="1 to"):
         name_table_size(0)
+
+
+def test_name_of_a_killed_writer_that_was_never_published_gets_no_lasting_id():
+    """A slot is written before the count: a writer killed between them leaves an id ahead."""
+    memory = bytearray(name_table_size(8))
+    table = NameTable(memory, capacity=8)
+    table.intern("first")
+    table.intern("unpublished")
+    np.frombuffer(memory, np.uint64)[3] = 1  # the count, as if it had not been stored
+    again = NameTable(memory)
+    assert again.intern("unpublished") == 2
+    assert again[2] == "unpublished"
+    assert again.intern("third") == 3
+    assert (again[2], again[3]) == ("unpublished", "third")

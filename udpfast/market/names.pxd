@@ -17,7 +17,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 
 from udpfast.core.atomics cimport load_acquire, store_release
-from udpfast.core.check cimport likely
+from udpfast.core.check cimport likely, unlikely
 
 cdef enum:
     NAME_SIZE_MAX = 120          # longer names are cut; at the origin they have 64 bytes at most
@@ -141,7 +141,8 @@ cdef inline uint32_t names_intern(
     slot = hash_ & mask
     while True:  # ends: at most half of the slots are used
         name_id = names.slots[slot]
-        if name_id == 0:
+        # Above the count: its writer was killed before it published the name.
+        if name_id == 0 or unlikely(name_id > header.count):
             break
         entry = names.entries + name_id
         if likely(entry.hash == hash_ and entry.size == size
