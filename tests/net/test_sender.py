@@ -102,3 +102,11 @@ def test_send_after_close_raises(line: DatagramReceiver) -> None:
     sender.close()
     with pytest.raises(OSError, match="cannot send"):
         sender.send([b"x"])
+
+
+def test_send_of_something_else_than_bytes_leaves_nothing_behind(line: DatagramReceiver) -> None:
+    with to(line) as sender:
+        with pytest.raises((TypeError, BufferError)):
+            sender.send([b"refused with it", "text"])
+        assert sender.send([b"next"]) == 1
+    assert drain(line) == [b"next"]

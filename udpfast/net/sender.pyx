@@ -147,12 +147,17 @@ cdef class DatagramSender:
         done = 0
         while done < len(datagrams):
             views = datagrams[done:done + BATCH_MAX]  # keeps the bytes alive during the call
-            for datagram in views:
-                if len(datagram):
-                    view = datagram
-                    send_batch_add(&self.batch, &view[0], view.shape[0])
-                else:
-                    send_batch_add(&self.batch, NULL, 0)
+            try:
+                for datagram in views:
+                    if len(datagram):
+                        view = datagram
+                        send_batch_add(&self.batch, &view[0], view.shape[0])
+                    else:
+                        send_batch_add(&self.batch, NULL, 0)
+            except BaseException:
+                # What was added is borrowed: it must not wait for another call.
+                self.batch.first = self.batch.count = 0
+                raise
             sent = self._flush()
             done += sent
             if sent < len(views):
