@@ -1,6 +1,7 @@
 """`udpfast.Publisher` over loopback sockets."""
 
 import socket
+import threading
 import time
 
 import pytest
@@ -109,3 +110,29 @@ def test_publisher_too_large_message_is_refused_and_the_next_goes_out(listeners)
         with pytest.raises(ValueError, match=r"1..131072 bytes .* had 131073"):
             publisher.send(bytes(131_073), 1, 1)
         assert publisher.send(b"x", 1, 1) == 1
+
+
+def test_publisher_whose_thread_failed_says_so_with_the_next_send(listeners):
+    with Publisher(config(listeners)) as publisher:
+
+        def fail(now_ns: int) -> None:
+            raise ValueError("no such round")
+
+        with publisher._lock:
+            publisher._transmitter.do_work = fail
+        publisher._thread.join(10)
+        with pytest.raises(ValueError, match="no such round"):
+            publisher.send(b"x", 1, 1)
+
+
+def test_publisher_close_waits_for_a_send_of_another_thread(listeners):
+    publisher = Publisher(config(listeners))
+    closer = threading.Thread(target=publisher.close)
+    publisher._closed.set()
+    publisher._thread.join(10)
+    with publisher._lock:  # as `send` holds it
+        closer.start()
+        closer.join(0.05)
+        assert all(sender.socket.fileno() >= 0 for sender in publisher._senders)
+    closer.join(10)
+    assert all(sender.socket.fileno() < 0 for sender in publisher._senders)

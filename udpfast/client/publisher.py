@@ -168,7 +168,8 @@ class Publisher:
         """Stop heartbeats and snapshots and close the sockets; once more does nothing."""
         self._closed.set()
         self._thread.join()
-        self._close_senders()
+        with self._lock:  # another thread may be sending
+            self._close_senders()
 
     def __enter__(self) -> Self:
         """Return the publisher itself."""
@@ -213,6 +214,6 @@ class Publisher:
             with self._lock:
                 try:
                     self._transmitter.do_work(self._now())
-                except OSError as error:  # the caller hears of it with the next send
+                except Exception as error:  # the caller hears of it with the next send
                     self._failure = error
                     return
