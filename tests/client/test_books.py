@@ -305,3 +305,14 @@ def test_poll_applies_and_returns_the_batch(instance: Instance) -> None:
         instance.book([(1.0, 1.0)], [], snapshot=True)
         assert len(books.poll(timeout=1)) == 1
         assert bid(books[BTC]) == 1.0
+
+
+def test_book_that_refused_a_level_is_stale_until_its_next_snapshot(feed: Feed) -> None:
+    book = feed.begin()
+    feed.book(math.nan, seqno=11, last_seqno=10)
+    assert book.levels_refused == 2
+    assert book.stale
+    feed.book(100.5, seqno=12, last_seqno=11)
+    assert book.stale
+    feed.snapshot(101.0, seqno=13, last_seqno=12)
+    assert not book.stale

@@ -146,6 +146,20 @@ def test_levels_beyond_the_limit_and_numbers_that_are_none_are_refused_and_count
     assert book.levels == (2, 0)
 
 
+@pytest.mark.parametrize("refused", [(3, 1), (math.nan, 1), (1, math.nan)])
+def test_book_that_refused_a_level_is_stale_until_a_snapshot_fits(refused):
+    book = OrderBook(levels_max=2)
+    book.apply(payload([(1, 1), (2, 1)], update_type=SNAPSHOT))
+    book.apply(payload([refused]))
+    assert book.stale
+    book.apply(payload([(1, 2)]))
+    assert book.stale
+    book.apply(payload([(1, 1), (2, 1), refused], update_type=SNAPSHOT))
+    assert book.stale
+    book.apply(payload([(1, 1), (2, 1)], update_type=SNAPSHOT))
+    assert not book.stale
+
+
 @pytest.mark.parametrize("size", [0, 95, 96 + 31])
 def test_apply_a_payload_shorter_than_it_says_is_refused(size):
     with pytest.raises(FormatError, match="shorter"):

@@ -32,7 +32,8 @@ cdef class Books:
     - a gap puts all books in doubt, until the feed says RECOVERED of each;
     - STALE takes one out until its snapshot has come;
     - a new session, or a restarted writer, empties all books;
-    - a reader that was lapped, or joined late, knows a book from its next snapshot on.
+    - a reader that was lapped, or joined late, knows a book from its next snapshot on, and so it
+      is after an update with levels that a book refuses.
 
     A stale book keeps what it last held and takes no updates. Books stay the same objects for as
     long as this one lives: hold them.
@@ -166,7 +167,7 @@ cdef class Books:
         cdef UpdateHeader update
         cdef Track* track
         cdef OrderBook book
-        cdef uint64_t tag
+        cdef uint64_t tag, refused
         cdef bint snapshot
         cdef int64_t room
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
@@ -203,8 +204,10 @@ cdef class Books:
                               "is shorter than its counts say")
         book._reserve(&book.book.bids, room)
         book._reserve(&book.book.asks, room)
+        refused = book.book.levels_refused
         book_apply(&book.book, payload, snapshot)
-        if update.update_type == UPDATE_TYPE_STALE:  # the origin itself is in doubt
+        # The origin itself is in doubt, or the book does not hold what the origin holds.
+        if update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused:
             track.missing = True
         track_applied(track, header)
         self._mark(track)

@@ -127,9 +127,11 @@ cdef inline int64_t book_room(const uint8_t* payload, uint64_t size) noexcept no
 cdef inline void book_apply(
         PriceBook* book, const uint8_t* payload, bint snapshot) noexcept nogil:
     # Apply a BOOK payload that book_room accepted. A snapshot replaces both sides, an absent
-    # one by nothing; in an update an absent side has no rows, so it does not change.
+    # one by nothing; in an update an absent side has no rows, so it does not change. A level that
+    # is refused makes the book stale.
     cdef const Book* update = <const Book*> payload
     cdef const Level* rows = <const Level*> (payload + sizeof(Book))
+    cdef uint64_t refused = book.levels_refused
     snapshot = snapshot or update.header.update_type == UPDATE_TYPE_SNAPSHOT
     side_apply(book, &book.bids, rows, update.bid_count, snapshot)
     side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
@@ -137,6 +139,8 @@ cdef inline void book_apply(
         book.stale = False
     elif update.header.update_type == UPDATE_TYPE_STALE:
         book.stale = True
+    if unlikely(book.levels_refused != refused):
+        book.stale = True  # what it holds is not what the origin holds
 
 
 cdef inline double side_price(const BookSide* side, uint32_t rank) noexcept nogil:

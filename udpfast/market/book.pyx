@@ -25,7 +25,8 @@ cdef class OrderBook:
     Parameters
     ----------
     levels_max : int
-        Levels per side. What lies beyond is refused and counted in `levels_refused`.
+        Levels per side. What lies beyond is refused, counted in `levels_refused`, and makes the
+        book stale until a snapshot that fits.
     """
 
     def __cinit__(self, *, levels_max: int = 1 << 20):
@@ -151,7 +152,7 @@ cdef class OrderBook:
 
     @property
     def stale(self) -> bool:
-        """Whether the book must not be trusted: an update of it was lost."""
+        """Whether the book must not be trusted: an update was lost, or a level refused."""
         return self.book.stale
 
     @property
