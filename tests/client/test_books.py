@@ -9,6 +9,7 @@ from tests.client.instance import Instance
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION
 from udpfast.errors import FormatError
+from udpfast.market.updates import BOOK
 
 BTC = ("binance-usdm", "BTCUSDT")
 ETH = ("binance-usdm", "ETHUSDT")
@@ -316,3 +317,26 @@ def test_book_that_refused_a_level_is_stale_until_its_next_snapshot(feed: Feed) 
     assert book.stale
     feed.snapshot(101.0, seqno=13, last_seqno=12)
     assert not book.stale
+
+
+def test_books_without_a_name_table_are_not_merged(feed: Feed) -> None:
+    (feed.instance.directory / "names").unlink()
+    feed.reader = Reader(feed.instance.address)
+    feed.session()
+    feed.snapshot(100.0)
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=8)
+    assert len(feed.books) == 0
+    assert feed.books.unnamed == 2
+
+
+def test_books_of_exchanges_that_had_no_room_in_the_names_are_not_merged(feed: Feed) -> None:
+    feed.session()
+    feed.state(Kind.RECOVERED, last_seqno=0)
+    for object_id in (7, 8):
+        update = feed.instance.update(BOOK, "", "BTCUSDT", exchange_id=0, update_type=1)
+        feed.instance.append(
+            Kind.BOOK, update.tobytes(), session_id=1, object_type=3, object_id=object_id
+        )
+        feed.apply()
+    assert len(feed.books) == 0
+    assert feed.books.unnamed == 2

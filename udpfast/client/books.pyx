@@ -47,7 +47,8 @@ cdef class Books:
     ----------
     reader : Reader or None
     unnamed : int
-        Book updates that named no symbol, and so belong to no book.
+        Book updates that belong to no book: exchange or symbol is absent, had no room in the
+        name table, or cannot be read because there is no such table.
     """
 
     def __cinit__(self, *args, **kwargs):
@@ -175,7 +176,7 @@ cdef class Books:
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
-        if update.symbol_id == 0:
+        if update.exchange_id == 0 or update.symbol_id == 0:
             self.unnamed += 1
             return None
         if header.frame.session_id != self._session:
@@ -185,7 +186,9 @@ cdef class Books:
         track = _track(self, header)
         tag = (<uint64_t> update.exchange_id << 32) | update.symbol_id
         if track.tag != tag or track.book < 0:
-            self._bind(track, tag, names)
+            if not self._bind(track, tag, names):
+                self.unnamed += 1
+                return None
         book = <OrderBook> self._books[track.book]
         if header.flags & RECORD_UNGATED:
             # Nobody watches over its object: only gaps and laps are known, only snapshots help.
@@ -214,9 +217,12 @@ cdef class Books:
         return book
 
     cdef int _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
-        # An object names its book: for the first time, or in a new session.
+        # An object names its book: for the first time, or in a new session. 0: its names are not
+        # known, and books of different symbols must not become one.
         exchange = names.name(<uint32_t> (tag >> 32))
         symbol = names.name(<uint32_t> tag)
+        if exchange is None or symbol is None:
+            return 0
         book = self._by_name.get((exchange, symbol))
         if book is None:
             book = OrderBook()
@@ -226,7 +232,7 @@ cdef class Books:
         track.book = self._books.index(book)
         track.tag = tag
         track.missing = True
-        return 0
+        return 1
 
     cdef _missed(self):
         tracks_lapped(&self._tracks)
