@@ -209,11 +209,31 @@ def test_restart_in_an_iteration_renews_the_names(instance: Instance) -> None:
         assert restart.data["epoch"] == 2
 
 
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_restart_missed_in_a_lap_renews_the_names(tmp_path: Path, by_batch: bool) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=4096)
+    instance.top(1.0, 2.0, symbol="before")
+    with Reader(instance.address, start="begin") as reader:
+        assert next(reader).symbol == "before"
+        again = _restart(instance)
+        for _ in range(100):
+            again.top(1.0, 2.0, symbol="after")
+        again.close()
+        if by_batch:
+            batch = reader.poll()
+            assert batch.lapped
+            assert batch.names[batch.update(0).header["symbol_id"]] == "after"
+        else:
+            lapped, record = next(reader), next(reader)
+            assert lapped.kind is Kind.LAPPED
+            assert record.symbol == "after"
+
+
 def _restart(instance: Instance) -> Instance:
     """Let the writer go without a word, as a crash does, and start another on the same ring."""
     instance.names_region.close()
     instance.ring.region.close()
-    again = Instance(instance.directory)
+    again = Instance(instance.directory, instance.ring.capacity_bytes)
     assert again.ring.restarted
     again.ring.announce_restart(now_ns=1)
     return again

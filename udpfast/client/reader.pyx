@@ -254,7 +254,8 @@ cdef class Reader:
             self._waiting = False
             if count > 0:
                 self._count = count
-                if self._names_region is None:
+                # A RESTART may be among the records missed, and with it a new table.
+                if self._names_region is None or (self._missed and not _restart_ahead(self)):
                     self._attach_names()
                 return count
             if count == -EPIPE:
@@ -312,6 +313,15 @@ cdef int64_t _run_before_restart(Reader self, int64_t count):
         if self._memory.headers[self._next + i].kind == KIND_RESTART:
             return i
     return count
+
+
+cdef bint _restart_ahead(Reader self):
+    # Whether a RESTART is still to come in the run: the records before it carry ids of before.
+    cdef int64_t i
+    for i in range(self._next, self._count):
+        if self._memory.headers[i].kind == KIND_RESTART:
+            return True
+    return False
 
 
 cdef int64_t _deadline(timeout) except -1:
