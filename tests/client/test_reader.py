@@ -256,6 +256,24 @@ def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
     assert ended.is_set()
 
 
+def test_close_during_a_poll_of_another_thread_removes_the_registration(
+    instance: Instance,
+) -> None:
+    reader = Reader(instance.address)
+    batches = []
+    thread = threading.Thread(target=lambda: batches.append(reader.poll()))
+    thread.start()
+    while not list_readers(instance.directory)[0].polled_ns:
+        pass  # until the thread waits
+    instance.append(Kind.MESSAGE, b"x")
+    reader.close()
+    thread.join(10)
+    assert [len(batch) for batch in batches] == [1]
+    with pytest.raises(ValueError, match="is closed"):
+        reader.poll(timeout=0)
+    assert list_readers(instance.directory) == []
+
+
 def test_closed_reader_refuses_to_read(instance: Instance) -> None:
     reader = Reader(instance.address)
     reader.close()

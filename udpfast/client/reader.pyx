@@ -257,6 +257,8 @@ cdef class Reader:
                 # A RESTART may be among the records missed, and with it a new table.
                 if self._names_region is None or (self._missed and not _restart_ahead(self)):
                     self._attach_names()
+                if self._closing:
+                    self._detach()  # this was the last poll: what is in memory is still good
                 return count
             if count == -EPIPE:
                 return CLOSED
