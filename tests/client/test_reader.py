@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from pathlib import Path
 from random import Random
 
@@ -180,6 +181,15 @@ def test_ring_replaced_by_another_file_is_noticed_while_waiting(instance: Instan
         (instance.directory / "ring").rename(instance.directory / "elsewhere")
         with pytest.raises(RingClosedError, match="another file took its place"):
             next(reader)
+
+
+def test_ring_replaced_is_noticed_by_polls_that_do_not_wait(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        (instance.directory / "ring").rename(instance.directory / "elsewhere")
+        deadline = time.monotonic() + 10
+        with pytest.raises(RingClosedError, match="another file took its place"):
+            while time.monotonic() < deadline:
+                reader.poll(timeout=0)
 
 
 def test_restart_begins_a_batch_and_renews_the_names(instance: Instance) -> None:

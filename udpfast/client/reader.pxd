@@ -18,6 +18,7 @@ cdef class Reader:
     cdef int64_t _batch          # records that one poll may take
     cdef int64_t _next           # of the run in memory: the first record not handed out yet
     cdef int64_t _count          # records of the run in memory
+    cdef int64_t _looked_ns      # when _fill last looked whether the ring is still there
     cdef uint64_t _missed        # before the record at _next, not said yet
     cdef bint _waiting           # a thread is in _wait, without the GIL
     cdef bint _closing           # close() was called meanwhile

@@ -243,7 +243,7 @@ cdef class Reader:
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
         # Have a run of records in memory: its count, 0 if the deadline passed, or CLOSED.
-        cdef int64_t count
+        cdef int64_t count, now_ns
         self._memory.polls += 1
         self._next = self._count = 0
         while not self._closed():
@@ -265,11 +265,14 @@ cdef class Reader:
             if count < 0:
                 self._cursor._raise(count)
             PyErr_CheckSignals()
-            if clock_monotonic_ns() >= deadline_ns:
+            now_ns = clock_monotonic_ns()
+            if now_ns - self._looked_ns >= SLICE_NS:  # too dear for every poll that does not wait
+                self._looked_ns = now_ns
+                if self._cursor.region.replaced():
+                    raise RingClosedError(f"{self._cursor.region.path}: another file took its "
+                                          "place: open a new reader")
+            if now_ns >= deadline_ns:
                 return 0
-            if self._cursor.region.replaced():
-                raise RingClosedError(f"{self._cursor.region.path}: another file took its place: "
-                                      "open a new reader")
         self._detach()
         return CLOSED
 
