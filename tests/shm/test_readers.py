@@ -92,3 +92,13 @@ def test_registration_after_close_refuses_to_report(tmp_path):
         registration.close()
         with pytest.raises(ValueError, match="is closed"):
             registration.report(cursor, 0)
+
+
+def test_close_in_a_forked_child_leaves_the_entry(tmp_path):
+    with ReaderRegistration.create(tmp_path, "strategy") as registration:
+        child = os.fork()
+        if child == 0:
+            registration.close()
+            os._exit(0)
+        assert os.waitpid(child, 0) == (child, 0)
+        assert [reader.name for reader in list_readers(tmp_path)] == ["strategy"]

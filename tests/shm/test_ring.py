@@ -1,5 +1,6 @@
 """The ring in one process: what a reader gets is what was written, or it is told what it missed."""
 
+import os
 import random
 
 import numpy as np
@@ -281,3 +282,16 @@ def test_ring_header_has_its_literal_offsets(ring):
         assert positions == [cursor.position, ring.position, 9]
     assert words[128 // 8] >= ring.position + 8  # intent
     assert (words[384 // 8], words[392 // 8]) == (1, 1)  # state OPEN, epoch
+
+
+def test_close_in_a_forked_child_leaves_the_writer_its_ring(ring, cursor):
+    child = os.fork()
+    if child == 0:
+        ring.close()
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert not cursor.closed_by_writer
+    with pytest.raises(WriterExistsError):
+        Ring.create(ring.region.path, CAPACITY)
+    ring.append(Kind.MESSAGE, b"still its own")
+    assert cursor.poll() == 1

@@ -85,7 +85,8 @@ cdef class ReaderRegistration:
     def close(self):
         """Remove the entry. Idempotent."""
         if self.region.pointer != NULL:
-            self.region.path.unlink(missing_ok=True)
+            if self.region.writer_pid == os.getpid():  # not in a forked child
+                self.region.path.unlink(missing_ok=True)
             self.region.close()
 
     def __enter__(self):

@@ -225,12 +225,17 @@ cdef class Region:
         return self.pointer == NULL
 
     def close(self):
-        """Let go of lock and mapping. Views stay valid: the last one unmaps. Idempotent."""
+        """Let go of lock and mapping. Views stay valid: the last one unmaps. Idempotent.
+
+        In a forked child it lets go of the child's mapping only: the lock is the parent's.
+        """
+        cdef bint own = self.pointer != NULL and self.writer_pid == os.getpid()
         self.pointer = NULL
         self._mapping = None
         if self._fd >= 0:
             # The mapping holds a duplicate of the descriptor, and with it the lock: drop it here.
-            fcntl.flock(self._fd, fcntl.LOCK_UN)
+            if own:
+                fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
             self._fd = -1
 

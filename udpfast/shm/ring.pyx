@@ -1,5 +1,6 @@
 """The writing end of a ring, as Python sees it. The protocol is in `ring.pxd`."""
 
+import os
 from pathlib import Path
 
 from libc.string cimport memset
@@ -155,9 +156,10 @@ cdef class Ring:
     def close(self):
         """Say that nothing more will come, and let go of the ring. Idempotent."""
         if self.region.pointer != NULL:
-            ring_flush(&self.writer)
-            # Orders the last records before the end; read by ring_poll.
-            store_release(&self.writer.header.state, RING_CLOSED)
+            if self.region.writer_pid == os.getpid():  # not in a forked child
+                ring_flush(&self.writer)
+                # Orders the last records before the end; read by ring_poll.
+                store_release(&self.writer.header.state, RING_CLOSED)
             self.region.close()
 
     def __enter__(self):
