@@ -131,11 +131,26 @@ def test_compare_books_sees_every_difference():
 )
 def test_missing_messages_are_explained_exactly(delivered, kernel, unexplained):
     values = {
-        "incremental": {"messages": delivered, "session_discarded": 0},
+        "incremental": {"messages": delivered, "lost": 5, "session_discarded": 0},
         "incremental.A": {"kernel_drops": kernel, "session_retired": 0},
     }
     published = {
         "channels": {"incremental": {"messages": 100}},
         "lost_on_all_lines": {"incremental": 5},
+        "sessions": [1],
     }
     assert account_for_missing(values, published)["unexplained"] == unexplained
+
+
+@pytest.mark.parametrize(("lost", "unreported"), [(5, 0), (3, 0), (2, 1), (6, -1)])
+def test_missing_messages_must_lie_in_reported_gaps(lost, unreported):
+    values = {
+        "incremental": {"messages": 95, "lost": lost, "session_discarded": 0},
+        "incremental.A": {"kernel_drops": 0, "session_retired": 0},
+    }
+    published = {
+        "channels": {"incremental": {"messages": 100}},
+        "lost_on_all_lines": {"incremental": 5},
+        "sessions": [1],
+    }
+    assert account_for_missing(values, published)["unreported"] == unreported

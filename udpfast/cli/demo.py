@@ -276,7 +276,9 @@ capacity_bytes = {1 << 28}
         ok = (
             ledger["adds_up"]
             and missing["unexplained"] == 0
-            and len(truth) > 0
+            and missing["unreported"] == 0
+            and values["incremental"]["sessions"] == len(published["sessions"])
+            and any(book["bids"] or book["asks"] for book in truth.values())
             and all(all(equal.values()) for equal in comparisons.values())
             and not any(report["lapped"] or report["stale"] for report in reports.values())
         )
@@ -303,6 +305,9 @@ def account_for_missing(
     Swallowed on every line by the bad network; dropped by the kernel of a host that was too busy;
     still under way, or waiting behind a hole, when their session ended. All are counted, by the
     publisher, by the kernel and by the windows. The rest is unexplained, and so is any surplus.
+
+    And everything that is missing within a session must have been reported as a gap. Only the
+    first and the last message of a session leave no hole.
     """
     incremental = values["incremental"]
     lines = [scope for scope in values if scope.startswith("incremental.")]
@@ -314,12 +319,15 @@ def account_for_missing(
         values[line]["session_retired"] for line in lines
     )
     beyond = not_delivered - swallowed
+    silent = not_delivered - incremental["lost"]
+    ends = 2 * len(published["sessions"])
     return {
         "not_delivered": not_delivered,
         "swallowed_on_all_lines": swallowed,
         "kernel_drops": kernel,
         "ended_with_session": ended,
         "unexplained": beyond - min(max(beyond, 0), kernel + ended),
+        "unreported": silent - min(max(silent, 0), kernel + ended + ends),
     }
 
 
