@@ -9,6 +9,7 @@ import pytest
 from tests.shared import shared
 from udpfast.agents.market_event import BookChange, Quote, Trade
 from udpfast.agents.market_recording import MarketRecording
+from udpfast.errors import FormatError
 from udpfast.testing.oracle import final_books
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -205,3 +206,9 @@ def test_recording_price_band_leaves_out_levels_and_empty_updates(tmp_path):
 def test_recording_absent_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none_l2.parquet: expected recorded order book"):
         MarketRecording(tmp_path / "none")
+
+
+def test_recording_that_is_no_parquet_file_says_so(tmp_path):
+    (tmp_path / "market_l2.parquet").write_bytes(b"rubbish" * 20)
+    with pytest.raises(FormatError, match="expected a Parquet file"):
+        MarketRecording(tmp_path / "market")

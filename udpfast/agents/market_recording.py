@@ -262,9 +262,12 @@ class _Table:
 
     def __init__(self, path: Path) -> None:
         # Slow to import, and an extra of the package: only who reads recordings pays for it.
-        from pyarrow import parquet, types
+        from pyarrow import ArrowInvalid, parquet, types
 
-        table = parquet.read_table(path).unify_dictionaries()
+        try:
+            table = parquet.read_table(path).unify_dictionaries()
+        except ArrowInvalid as error:
+            raise FormatError(f"{path}: expected a Parquet file, found none: {error}") from None
         self._columns: dict[str, Any] = {}
         for name in table.column_names:
             column = table[name].combine_chunks()
