@@ -12,10 +12,13 @@ from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
 from udpfast.market.encode import encode_book
+from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.region import Region
 
 
 def feed(**tables):
@@ -216,3 +219,20 @@ def test_replay_damaged_update_makes_its_object_stale_until_a_snapshot(tmp_path,
         *(Kind.RECOVERED, Kind.BOOK),
     ]
     assert int(records[-1][0]["last_seqno"]) == 8
+
+
+def test_replay_another_table_size_keeps_every_name_and_id(tmp_path):
+    def update(seqno, symbol):
+        payload = bytes(encode_book("x", symbol, bids=[(1.0, 1.0)], asks=[], update_type=1))
+        return datagram(seqno, payload, 2, 41, snapshot=True)
+
+    run(tmp_path, feed(ring={"names": 64}), one_line([(1, update(1, "old"))]))
+    run(tmp_path, feed(ring={"names": 128}), one_line([(2, update(1, "new"))]))
+    with Region.attach(tmp_path / "names", NAMES_REGION_KIND, PAYLOAD_HASH) as region:
+        names = NameTable(region.view()[4096:])
+        assert [names[i] for i in range(1, len(names) + 1)] == ["x", "old", "new"]
+        del names
+    with pytest.raises(ConfigError, match=r"ring\.names: expected at least"):
+        for i in range(20):
+            run(tmp_path, feed(ring={"names": 128}), one_line([(2, update(1, f"{i}"))]))
+        Replayer(feed(ring={"names": 16}), tmp_path)

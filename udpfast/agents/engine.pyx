@@ -61,14 +61,14 @@ from udpfast.market.decode cimport (
     decode_size_bound,
 )
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
-from udpfast.market.names cimport names_attach, names_init, names_memory_size
+from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record
 from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 
 from udpfast.core.layout import Encoding
-from udpfast.errors import FormatError
+from udpfast.errors import ConfigError, FormatError
 from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
 
@@ -160,23 +160,34 @@ cdef class Engine:
         self.loop_to_ring = latency.pointer("loop_to_ring")
 
     def _open_names(self, config):
-        # Names outlive a restart of the writer: readers keep the ids that they have resolved.
+        # Ids outlive a restart of the writer: the ring still holds records that carry them. A
+        # table of another size begins with the old one's names, in their order.
         cdef Region region
         cdef Py_ssize_t size = REGION_PAGE + names_memory_size(config.ring.names)
+        cdef list known = []
+        cdef uint64_t i
         path = self.directory / "names"
         try:
             region = Region.reopen_for_write(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-            if region.size_bytes == size and names_attach(
-                    &self.names, region.pointer + REGION_PAGE, size - REGION_PAGE):
-                self._regions.append(region)
-                return
+            if names_attach(
+                    &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE):
+                if region.size_bytes == size:
+                    self._regions.append(region)
+                    return
+                for i in range(1, self.names.header.count + 1):
+                    known.append(self.names.entries[i].text[:self.names.entries[i].size])
             region.close()
         except (FileNotFoundError, FormatError):
             pass
+        if len(known) > config.ring.names:
+            raise ConfigError(f"ring.names: expected at least {len(known)}, which the instance has "
+                              f"already, found {config.ring.names}")
         region = Region.create(path, NAMES_REGION_KIND, size, PAYLOAD_HASH, replace=True)
         self._regions.append(region)
         names_init(&self.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
                    config.ring.names)
+        for name in known:
+            names_intern(&self.names, name, len(name))
         region.mark_ready()
 
     def _open_slab(self, config):
