@@ -3,6 +3,7 @@
 __all__ = [
     "ConfigError",
     "FormatError",
+    "NotReadyError",
     "RegionError",
     "RingClosedError",
     "UdpfastError",
@@ -27,6 +28,10 @@ class FormatError(UdpfastError, ValueError):
 
 class RegionError(FormatError):
     """A shared-memory file was refused: wrong magic, version, layout, size, owner or mode."""
+
+
+class NotReadyError(RegionError):
+    """Its writer has not finished creating a shared-memory file: try again in a moment."""
 
 
 class RingClosedError(UdpfastError):

@@ -52,6 +52,8 @@ def test_help_has_an_example(verb):
         (["tail", "a b"], ["a b"]),
         (["replay", "none.pcap"], ["none.pcap"]),
         (["nonsense"], ["nonsense"]),
+        (["send", "--simulate", "--seconds", "nan"], ["--seconds", "finite", "nan"]),
+        (["demo", "--seconds", "inf"], ["--seconds", "inf"]),
     ],
 )
 def test_wrong_usage_is_one_line_and_no_traceback(arguments, words):

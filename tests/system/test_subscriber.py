@@ -73,9 +73,10 @@ def test_subscriber_counts_and_delivers_every_datagram(tables, port):
         assert subscriber.counters()["incremental.A"]["kernel_drops"] == 0
 
 
-def test_subscriber_stop_closes_the_ring(tables, port):
+def test_subscriber_stop_closes_the_ring_and_counters_stay(tables, port):
     with Subscriber(tables) as subscriber:
         directory = subscriber.directory
+    assert subscriber.counters()["incremental.A"]["receive_errors"] == 0
     with RingCursor.attach(directory, payload_hash=PAYLOAD_HASH) as cursor:
         assert cursor.closed_by_writer
 

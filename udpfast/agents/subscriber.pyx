@@ -13,6 +13,7 @@ from libc.stdint cimport int64_t, uint32_t
 from udpfast.agents.engine cimport Engine
 from udpfast.core.agent cimport Agent, AgentRunner
 from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
     FEED_BATCHES,
@@ -20,6 +21,7 @@ from udpfast.core.counter cimport (
     FEED_CYCLES,
     FEED_CYCLES_SLOW,
     LINE_KERNEL_DROPS,
+    LINE_RECEIVE_ERRORS,
 )
 from udpfast.core.layout cimport LINES_MAX
 from udpfast.net.datagram cimport (
@@ -32,6 +34,7 @@ from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, load_feed, parse_feed
+from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["Subscriber"]
@@ -96,6 +99,7 @@ cdef class FeedLoop(Agent):
 
     def on_stop(self) -> None:
         """Deliver what waits, report the holes, close the sockets."""
+        self._read_drops()
         self.engine.finish(clock_monotonic_ns(), clock_realtime_ns())
         self._close_lines()
 
@@ -115,27 +119,36 @@ cdef class FeedLoop(Agent):
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         cdef DatagramBatch* batch
         cdef int64_t unix_ns
-        cdef int i, count, total = 0
+        cdef int i, count, total = 0, failed = 0, error = 0
         for i in range(self.batch_count):
             batch = self.batches[i]
             count = datagram_receive(batch)
-            if count < 0:
-                return count
-            if count > 0:
+            if unlikely(count < 0):
+                # One line's trouble (its interface went down) is not the other lines'.
+                counter_add(&self._line(batch)[LINE_RECEIVE_ERRORS], 1)
+                failed += 1
+                error = count
+            elif count > 0:
                 total += count
                 # The one clock read of this batch: what came was there before it.
                 unix_ns = clock_realtime_ns()
                 self.engine.accept(batch.items, count, now_ns, unix_ns)
                 self._note_batch(batch, unix_ns)
+        if unlikely(failed and failed == self.batch_count):
+            return error
         if now_ns >= self.expire_at_ns:
             self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
             self.engine.expire(now_ns, clock_realtime_ns())
         if now_ns >= self.drops_at_ns:
             self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
-            for i in range(self.batch_count):
-                datagram_drops_read(self.batches[i])
-                self._note_drops(self.batches[i])
+            self._read_drops()
         return total
+
+    cdef void _read_drops(self) noexcept nogil:
+        cdef int i
+        for i in range(self.batch_count):
+            datagram_drops_read(self.batches[i])
+            self._note_drops(self.batches[i])
 
     cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
         counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
@@ -145,9 +158,12 @@ cdef class FeedLoop(Agent):
             histogram_record(self.engine.loop_to_ring, clock_realtime_ns() - unix_ns)
 
     cdef void _note_drops(self, DatagramBatch* batch) noexcept nogil:
-        cdef int64_t* slot = &self.engine.counters.line[
-            batch.items[0].channel][batch.items[0].line][LINE_KERNEL_DROPS]
+        cdef int64_t* slot = &self._line(batch)[LINE_KERNEL_DROPS]
         counter_add(slot, <int64_t>batch.kernel_drops - slot[0])
+
+    cdef int64_t* _line(self, DatagramBatch* batch) noexcept nogil:
+        # The counters of the line that a batch belongs to.
+        return self.engine.counters.line[batch.items[0].channel][batch.items[0].line]
 
 
 class Subscriber:
@@ -186,6 +202,7 @@ class Subscriber:
         self._engine = None
         self._loop = None
         self._runner = None
+        self._notes = ()
 
     @property
     def name(self) -> str:
@@ -214,6 +231,7 @@ class Subscriber:
             self._runner = None
             engine.close()
             raise
+        self._notes = self._find_notes()
 
     def stop(self) -> None:
         """Stop the loop, deliver what waits, close ring and sockets. Safe to call twice."""
@@ -248,17 +266,21 @@ class Subscriber:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was asked of the host and not granted: one sentence each."""
+        """What was asked of the host and not granted: one sentence each. Empty before `start`."""
+        return self._notes
+
+    def _find_notes(self):
         notes = [f"{grant.asked} was denied: {grant.reason}"
-                 for grant in self._runner.grants if not grant.granted] if self._runner else []
-        for receiver in self._loop.receivers if self._loop else ():
+                 for grant in self._runner.grants if not grant.granted]
+        for receiver in self._loop.receivers:
             notes += [f"{receiver.address}: {result.name} asked {result.asked}, got {result.got}: "
                       f"{result.reason}" for result in receiver.results if result.reason]
         return tuple(notes)
 
     def counters(self) -> dict:
-        """Return the counters, as `udpfast.counters(name)` does."""
-        return self._engine.read_counters()
+        """Return the counters, as `udpfast.counters(name)` does; also after `stop`."""
+        with CounterBlock.attach(self.directory / "counters") as block:
+            return block.read()
 
     def __enter__(self):
         self.start()

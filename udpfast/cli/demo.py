@@ -28,6 +28,7 @@ import click
 
 from udpfast.cli.latency import print_latency, read_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
 from udpfast.errors import UdpfastError
 
@@ -54,7 +55,7 @@ class DemonstrationError(UdpfastError):
 @click.command(epilog="Example: udpfast demo --json --books books.json")
 @click.option(
     "--seconds",
-    type=click.FloatRange(3, 300),
+    type=FiniteRange(3, 300),
     default=20.0,
     show_default=True,
     help="How long to publish; the recording is played as fast as that needs.",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import click
 
 from udpfast.agents.subscriber import Subscriber
@@ -17,6 +20,9 @@ def run(path: str, quiet: bool) -> None:
 
     Runs until SIGINT or SIGTERM. Strategies attach with udpfast.Reader("ring:NAME").
     """
+    # Between start and join, and while it stops, a signal must find the way through __exit__ too.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: sys.exit(0))
     with Subscriber(path) as subscriber:
         if not quiet:
             click.echo(f"udpfast: {subscriber.name} at {subscriber.directory}")

@@ -18,6 +18,7 @@ from udpfast.agents.market_event import MarketSource
 from udpfast.agents.market_gateway import MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
+from udpfast.cli.options import FiniteRange
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.feed.transmitter import Transmitter
 from udpfast.net.sender import DatagramSender
@@ -80,14 +81,14 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option("--no-loop", is_flag=True, help="Do not let this host hear its own multicast."),
     click.option(
         "--speed",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=1.0,
         show_default=True,
         help="Times the recorded pace; 0: as fast as it goes.",
     ),
     click.option(
         "--rate",
-        type=click.FloatRange(min=0, min_open=True),
+        type=FiniteRange(min=0, min_open=True),
         help="Events (without a market: datagrams) per second, at equal distances.",
     ),
     click.option(
@@ -103,12 +104,10 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default=0,
         help="End after so many events or datagrams; 0: no limit.",
     ),
-    click.option(
-        "--seconds", type=click.FloatRange(min=0, min_open=True), help="End after so long."
-    ),
+    click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="End after so long."),
     click.option(
         "--linger",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=2.5,
         show_default=True,
         help="Seconds of snapshots and heartbeats behind the last event, faults off.",
@@ -122,37 +121,35 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option(
         "--loss",
-        type=click.FloatRange(0, 1),
+        type=FiniteRange(0, 1),
         default=0.0,
         help="Part of each line's datagrams to lose (0.01: one in a hundred).",
     ),
     click.option(
         "--burst",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=0.0,
         help="Mean number lost in a row; 0: each by itself.",
     ),
+    click.option("--duplicate", type=FiniteRange(0, 1), default=0.0, help="Part to send twice."),
     click.option(
-        "--duplicate", type=click.FloatRange(0, 1), default=0.0, help="Part to send twice."
-    ),
-    click.option(
-        "--reorder", type=click.FloatRange(0, 1), default=0.0, help="Part to send 0.3 ms late."
+        "--reorder", type=FiniteRange(0, 1), default=0.0, help="Part to send 0.3 ms late."
     ),
     click.option(
         "--skew-us",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=0.0,
         help="Delay of each line behind the one before it.",
     ),
     click.option(
         "--restart-at",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         metavar="SECONDS",
         help="Restart as a new session, by the market's time.",
     ),
     click.option(
         "--price-band",
-        type=click.FloatRange(min=0),
+        type=FiniteRange(min=0),
         default=0.01,
         show_default=True,
         help="Book levels further from the starting mid are left out; 0: none are.",

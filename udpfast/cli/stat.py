@@ -13,6 +13,7 @@ import click
 
 from udpfast.cli.latency import print_latency, read_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
@@ -27,7 +28,7 @@ __all__ = ["stat"]
 @click.option(
     "--watch",
     "interval_s",
-    type=click.FloatRange(min=0.1),
+    type=FiniteRange(min=0.1),
     metavar="SECONDS",
     help="Print again and again, until SIGINT.",
 )

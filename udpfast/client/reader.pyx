@@ -21,7 +21,7 @@ from pathlib import Path
 
 from udpfast.client.record import ReadRecord
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError, RegionError, RingClosedError
+from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
@@ -39,8 +39,6 @@ cdef enum:
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
 _ATTACH_PAUSE_S = 0.01
-# A region is refused until its writer made it ready, which takes it milliseconds.
-_READY_GRACE_NS = 1_000_000_000
 
 
 @cython.final
@@ -330,7 +328,7 @@ cdef bint _restart_ahead(Reader self):
 
 
 cdef int64_t _deadline(timeout) except -1:
-    if timeout is None:
+    if timeout is None or timeout == float("inf"):
         return FOREVER
     if not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
@@ -346,9 +344,7 @@ def _target(address):
 
 def _attach(target, start, batch, buffer_bytes, timeout):
     """The instance's directory and a cursor in its ring, which may take a while to appear."""
-    cdef int64_t now_ns
     cdef int64_t deadline_ns = _deadline(timeout)
-    cdef int64_t refused_ns = 0
     while True:
         try:
             directory = instance_directory(target)
@@ -359,9 +355,7 @@ def _attach(target, start, batch, buffer_bytes, timeout):
                 raise FileNotFoundError(
                     errno.ENOENT, f"no ring {target!r}; is its subscriber running?",
                     error.filename) from None
-        except RegionError:
-            now_ns = clock_monotonic_ns()
-            refused_ns = refused_ns or now_ns
-            if now_ns >= min(deadline_ns, refused_ns + _READY_GRACE_NS):
+        except NotReadyError:  # a large ring takes its writer seconds
+            if clock_monotonic_ns() >= deadline_ns:
                 raise
         time.sleep(_ATTACH_PAUSE_S)

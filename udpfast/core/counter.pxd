@@ -38,6 +38,7 @@ cdef enum:  # LineCounter
     LINE_LOSSES                   # messages that it never brought, of those another line did
     LINE_DISAGREEMENTS            # other bytes than the first copy
     LINE_KERNEL_DROPS             # lost before user space (SO_RXQ_OVFL)
+    LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)

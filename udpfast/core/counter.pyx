@@ -53,6 +53,9 @@ LINE_COUNTERS = (
     CounterInfo("losses", "count", "messages that it never brought, of those another line did"),
     CounterInfo("disagreements", "count", "other bytes than the first copy"),
     CounterInfo("kernel_drops", "count", "lost before user space (SO_RXQ_OVFL)"),
+    CounterInfo(
+        "receive_errors", "count",
+        "receive calls that failed: the line is down, others go on"),
     CounterInfo("no_timestamp", "count", "came without a kernel or NIC timestamp"),
     CounterInfo("unused_bits", "count", "unused control bits were set (accepted)"),
     CounterInfo("empty_final", "count", "last of several fragments without payload (accepted)"),

@@ -23,7 +23,7 @@ from libc.string cimport memcpy
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.oserr cimport check
-from udpfast.errors import RegionError, WriterExistsError
+from udpfast.errors import NotReadyError, RegionError, WriterExistsError
 
 __all__ = ["Region", "process_start"]
 
@@ -364,7 +364,7 @@ def _check_file(fd, path):
 cdef Region _map_checked(fd, path, kind, layout_hash, writable):
     size = _check_file(fd, path)
     if size < REGION_HEADER_SIZE:
-        raise RegionError(f"{path}: expected at least {REGION_HEADER_SIZE} bytes, found {size}")
+        raise NotReadyError(f"{path}: expected at least {REGION_HEADER_SIZE} bytes, found {size}")
     cdef Region region = _map(fd, path, size, writable)
     cdef RegionHeader* header = <RegionHeader*>region.pointer
     cdef uint64_t ready = load_acquire(&header.ready)
@@ -377,7 +377,8 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable):
         ("ready", 1, ready),
     ):
         if expected != found:
-            raise RegionError(f"{path}: expected {what} {expected!r}, found {found!r}")
+            refusal = RegionError if ready else NotReadyError
+            raise refusal(f"{path}: expected {what} {expected!r}, found {found!r}")
     return region
 
 
