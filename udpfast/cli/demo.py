@@ -36,6 +36,7 @@ __all__ = ["demo"]
 
 NAME = "demo"
 STYLES = ("iterate", "poll")
+PROCESSES = 2 + len(STYLES)  # publisher, subscriber, strategies
 MARKET_SET = "binance_20240808"
 # How the two lines are bad: A is the fast one and loses, B comes later and loses other datagrams.
 LOSS, REORDER, DUPLICATE, SKEW_US = 0.01, 0.005, 0.002, 300
@@ -396,6 +397,11 @@ def print_summary(result: dict[str, Any]) -> None:
             for style, report in result["strategies"].items()
         }
     )
+    if (os.cpu_count() or 1) < PROCESSES:
+        click.echo(
+            f"({PROCESSES} busy processes share {os.cpu_count()} cores: ring to strategy is the "
+            "scheduler's time)"
+        )
     click.echo("")
     for style, report in result["strategies"].items():
         verdict = (
