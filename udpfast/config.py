@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -428,8 +428,23 @@ def _reason(annotation: Any) -> str:
     # The outermost Meta carries the description; inner ones belong to reused types.
     for meta in reversed(getattr(annotation, "__metadata__", ())):
         if isinstance(meta, Meta) and meta.description:
-            return meta.description
+            return meta.description + _choices(annotation)
     return ""
+
+
+def _choices(annotation: Any) -> str:
+    names = list(_literals(annotation))
+    return f" (one of {', '.join(names)})" if names else ""
+
+
+def _literals(annotation: Any) -> Iterator[str]:
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+    elif get_origin(annotation) is Annotated:
+        yield from _literals(annotation.__origin__)
+    else:
+        for inner in get_args(annotation):
+            yield from _literals(inner)
 
 
 def _read(path: str | Path) -> dict[str, Any]:
@@ -464,8 +479,15 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         return f"{f'{key}.' if key else ''}{missing.group(1)}: expected a value, found none"
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
-        expected = "one of the documented names"
+        expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
     return f"{key}: expected {expected}, found {_lookup(tables, key)!r}"
+
+
+def _type_at(target: Any, key: str) -> Any:
+    for step in re.findall(r"[A-Za-z_]+", key):
+        fields = {field.name: field.type for field in msgspec.structs.fields(target)}
+        target = fields[step]
+    return target
 
 
 def _known_keys(target: Any) -> list[str]:
