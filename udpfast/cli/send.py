@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import random
@@ -203,7 +204,9 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         metavar="FILE",
         help="Write the final books, as published, as JSON.",
     ),
-    click.option("--json", "as_json", is_flag=True, help="The summary as one JSON line."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="Nothing but the summary, as one JSON line."
+    ),
 )
 
 
@@ -278,7 +281,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
         restart_after_ns=_nanoseconds(options["restart_at"]),
         events_max=options["count"],
     )
-    seconds = _play(player, _nanoseconds(options["seconds"]))
+    seconds = _play(player, _nanoseconds(options["seconds"]), options["as_json"])
     messages = gateway.messages
     transmitter.impair = None
     _linger(transmitter, _nanoseconds(options["linger"]) or 0)
@@ -321,7 +324,7 @@ def _open_source(options: dict[str, Any]) -> MarketSource:
     return SimulatedMarket(options["seed"], events=options["count"] or 1_000_000)
 
 
-def _play(player: MarketPlayer, limit_ns: int | None) -> float:
+def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool) -> float:
     """Run the player to its end, the limit, or Ctrl-C; return the seconds it took."""
     transmitter = player.gateway.transmitter
     began_ns = now_ns = monotonic_ns()
@@ -333,7 +336,7 @@ def _play(player: MarketPlayer, limit_ns: int | None) -> float:
             now_ns = monotonic_ns()
             _pause(player.wait_ns(now_ns))
             now_ns = monotonic_ns()
-            if now_ns >= report_ns:
+            if not quiet and now_ns >= report_ns:
                 report_ns += 1_000_000_000
                 click.echo(
                     f"{(now_ns - began_ns) / 1e9:6.1f} s, {player.market_ns / 1e9:.1f} s "
@@ -349,11 +352,12 @@ def _linger(transmitter: Transmitter, duration_ns: int) -> None:
     # At least until what the faults delayed has left.
     now_ns = monotonic_ns()
     stop_ns = now_ns + duration_ns
-    while now_ns < stop_ns or transmitter.delayed():
-        transmitter.utc_offset_ns = realtime_ns() - now_ns
-        transmitter.do_work(now_ns)
-        _pause(PAUSE_MAX_NS)
-        now_ns = monotonic_ns()
+    with contextlib.suppress(KeyboardInterrupt):  # ends the wait, not the summary
+        while now_ns < stop_ns or transmitter.delayed():
+            transmitter.utc_offset_ns = realtime_ns() - now_ns
+            transmitter.do_work(now_ns)
+            _pause(PAUSE_MAX_NS)
+            now_ns = monotonic_ns()
 
 
 def _pause(wait_ns: int) -> None:

@@ -48,7 +48,10 @@ def stat(name: str, interval_s: float | None, with_zeros: bool, as_json: bool) -
         if interval_s is None:
             # A live loop counts a datagram before its verdict: only a quiet instance must add up.
             sys.exit(not status["ledger"]["adds_up"] and not status["alive"])
-        time.sleep(interval_s)
+        try:
+            time.sleep(interval_s)
+        except KeyboardInterrupt:  # the ordinary end
+            return
 
 
 def read_status(name: str) -> dict[str, Any]:

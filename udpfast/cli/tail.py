@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import Any
 
@@ -38,7 +39,10 @@ def tail(
     """Print the records of instance NAME as they come, until SIGINT or the ring is closed."""
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
     shown = 0
-    with Reader(f"ring:{name}", start="begin" if begin else "tail", name="tail") as reader:
+    with (
+        contextlib.suppress(KeyboardInterrupt),  # the ordinary end
+        Reader(f"ring:{name}", start="begin" if begin else "tail", name="tail") as reader,
+    ):
         for record in reader:
             if record.kind not in wanted or (symbols and record.symbol not in symbols):
                 continue
