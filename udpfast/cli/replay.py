@@ -118,8 +118,11 @@ class Output:
 
 
 @click.command(
-    epilog="Example: udpfast replay capture.pcap.gz --incremental 9001 "
-    "--incremental 9101 --snapshot 9002 --json"
+    epilog="""\b
+Examples:
+  udpfast replay capture.pcap.gz
+  udpfast replay capture.pcap.gz --incremental 9001 --incremental 9101 --snapshot 9002 --json
+"""
 )
 @click.argument("capture", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
@@ -281,14 +284,25 @@ def _replay_batch(
 
 
 def _flows_of(config: FeedConfig) -> dict[str, list[Flow]]:
-    # The ports alone: a capture from another host has other unicast addresses.
+    lines = [*config.incremental.lines, *config.snapshot.lines]
+    ports = Counter(line.address.rpartition(":")[2] for line in lines)
     return {
-        channel: [
-            Flow(b"", int(line.address.rpartition(":")[2]))
-            for line in getattr(config, channel).lines
-        ]
+        channel: [_flow_of(line.address, ports) for line in getattr(config, channel).lines]
         for channel in ("incremental", "snapshot")
     }
+
+
+def _flow_of(text: str, ports: Counter[str]) -> Flow:
+    # The port alone where it is enough: a capture from another host has other addresses.
+    host, _, port = text.rpartition(":")
+    if ports[port] == 1:
+        return Flow(b"", int(port))
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        raise ConfigError(f"expected an IP address and a port, found {text!r}") from None
+    mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
+    return Flow(mapped.packed, int(port))
 
 
 def _config_of(channels: dict[str, list[Flow]]) -> FeedConfig:
@@ -311,6 +325,8 @@ def _config_of(channels: dict[str, list[Flow]]) -> FeedConfig:
 
 def _print_result(result: dict[str, Any]) -> None:
     print_ledger(result["counters"], result["ledger"])
+    if result["capture"]["other_datagrams"]:
+        click.echo(f"{result['capture']['other_datagrams']:,} datagrams went elsewhere: left out")
     for session in result["sessions"]:
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "
