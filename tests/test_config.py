@@ -44,6 +44,17 @@ def test_config_minimal_file_takes_every_default(tmp_path):
         ("name", "a/b", ["name", "expected", "'a/b'"]),
         ("incremental.lines", [], ["incremental.lines", "at least one line"]),
         ("incremental.lines", [{"name": "A"}], ["lines[0].address", "found none"]),
+        ("wire.encodings", [], ["wire.encodings", "expected", "[]"]),
+        (
+            "incremental.lines",
+            [{"name": "A", "address": "localhost:9001"}],
+            ["ip:port", "localhost"],
+        ),
+        (
+            "incremental.lines",
+            [{"name": name, "address": "1.2.3.4:1"} for name in "AB"],
+            ["incremental.B", "1.2.3.4:1", "incremental.A has"],
+        ),
         ("incremental.lines", [{"name": "A", "address": "nowhere"}], ["ip:port", "'nowhere'"]),
         (
             "incremental.lines",

@@ -7,6 +7,7 @@ and what was found. `describe` lists every key with its value and the reason for
 from __future__ import annotations
 
 import difflib
+import ipaddress
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -86,7 +87,10 @@ class WireConfig(Struct, frozen=True):
     )
     encodings: Annotated[
         tuple[EncodingName, ...],
-        Meta(description="payload encodings to accept; others are refused and counted"),
+        Meta(
+            min_length=1,
+            description="payload encodings to accept; others are refused and counted",
+        ),
     ] = ("native", "flatbuffers")
 
 
@@ -388,6 +392,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             )
         for index, line in enumerate(getattr(config, channel).lines):
             _check_address(where, f"{channel}.lines[{index}].address", line.address)
+    _check_sockets(where, config)
     return config
 
 
@@ -452,6 +457,8 @@ def _read(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: expected a TOML file, found none") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: expected a TOML file, found: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: expected TOML, found an error: {error}") from None
 
@@ -515,13 +522,34 @@ def _check_power_of_two(where: str, key: str, value: int) -> None:
         raise ConfigError(f"{where}: {key}: expected a power of two, found {value}")
 
 
+def _check_sockets(where: str, config: FeedConfig) -> None:
+    # A group may be joined on several interfaces; of a unicast address there is one socket.
+    lines = [
+        (f"{channel}.{line.name}", line)
+        for channel in ("incremental", "snapshot")
+        for line in getattr(config, channel).lines
+    ]
+    taken: dict[tuple[str, str, str], str] = {}
+    for name, line in lines:
+        host, _, port = line.address.rpartition(":")
+        group = ipaddress.ip_address(host.strip("[]")).is_multicast
+        key = (line.address, *((line.interface, line.source) if group else ("", "")))
+        other = taken.setdefault(key, name)
+        if other != name and port != "0":
+            raise ConfigError(
+                f"{where}: {name}: expected an address of its own, found {line.address}, "
+                f"which {other} has"
+            )
+
+
 def _check_address(where: str, key: str, value: str) -> None:
-    host, colon, port = value.rpartition(":")
-    if (
-        not colon
-        or not host
-        or not port.isascii()
-        or not port.isdigit()
-        or not 0 <= int(port) <= 65_535
-    ):
-        raise ConfigError(f"{where}: {key}: expected ip:port, found {value!r}")
+    host, _, port = value.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    valid = port.isascii() and port.isdigit() and int(port) <= 65_535
+    try:
+        version = ipaddress.ip_address(host[1:-1] if bracketed else host).version
+        valid = valid and version == (6 if bracketed else 4)
+    except ValueError:
+        valid = False
+    if not valid:
+        raise ConfigError(f"{where}: {key}: expected ip:port or [ip6]:port, found {value!r}")

@@ -55,7 +55,7 @@ def replay(capture: Path, directory: Path) -> Reader:
 
 
 def _line(name: str) -> dict[str, str]:
-    return {"name": name, "address": "127.0.0.1:9"}
+    return {"name": name, "address": "127.0.0.1:0"}
 
 
 def content(book: OrderBook) -> int:

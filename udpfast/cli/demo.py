@@ -84,12 +84,16 @@ def demo(seconds: float, seed: int, simulate: bool, books_path: Path | None, as_
     Exit code 1 if a book differs, a sum does not add up, or anything was lost unexplained.
     """
     market = None if simulate else find_market()
-    with tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory()) as directory:
+    with contextlib.ExitStack() as stack:
+        # Opened first: a path that cannot be written shall not be found out at the end.
+        output = stack.enter_context(books_path.open("w")) if books_path else None
+        directory = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory())
+        )
         result = Demonstration(Path(directory), market, seconds, seed).run()
-    if books_path is not None:
-        books_path.write_text(json.dumps(result.pop("books")))
-    else:
-        result.pop("books")
+        books = result.pop("books")
+        if output is not None:
+            json.dump(books, output)
     print_summary(result)
     if as_json:
         click.echo(json.dumps(result))

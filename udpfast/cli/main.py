@@ -60,7 +60,15 @@ def cli() -> None:
 def main() -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
     try:
-        cli.main(prog_name="udpfast")
+        cli.main(prog_name="udpfast", standalone_mode=False)
+    except click.exceptions.Abort:  # SIGINT where a verb has no quiet end of its own
+        click.echo("udpfast: stopped", err=True)
+        sys.exit(130)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
     except ConfigError as error:
         click.echo(f"udpfast: {error}", err=True)
         sys.exit(2)

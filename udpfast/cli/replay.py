@@ -312,7 +312,10 @@ def _config_of(channels: dict[str, list[Flow]]) -> FeedConfig:
             **{
                 channel: {
                     "lines": [
-                        {"name": chr(65 + i), "address": f"0.0.0.0:{flow.port}"}
+                        {
+                            "name": chr(65 + i),
+                            "address": str(flow) if flow.address else f"0.0.0.0:{flow.port}",
+                        }
                         for i, flow in enumerate(flows)
                     ]
                 }

@@ -6,6 +6,7 @@ The root is `$UDPFAST_SHM`, or `/dev/shm/udpfast-<uid>`. Both directories belong
 nobody else may write in them: who can put files there can feed prices to a strategy.
 """
 
+import errno
 import os
 import re
 import stat
@@ -63,7 +64,12 @@ def instance_directory(name_or_path: str | os.PathLike[str], create: bool = Fals
 
 
 def _check_directory(directory: Path) -> None:
-    status = os.lstat(directory)
+    try:
+        status = os.lstat(directory)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            errno.ENOENT, "no such instance; is its subscriber running?", str(directory)
+        ) from None
     if stat.S_ISLNK(status.st_mode):
         raise RegionError(f"{directory}: expected a directory, found a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
