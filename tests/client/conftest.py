@@ -21,4 +21,4 @@ def instance(tmp_path: Path) -> Iterator[Instance]:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """Return the environment for a Python subprocess that imports this tree's udpfast."""
-    return os.environ | {"PYTHONPATH": str(ROOT)}
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"}
