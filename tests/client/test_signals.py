@@ -11,6 +11,7 @@ from udpfast import Kind
 
 PROGRAM = """
 import signal, sys, udpfast
+signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs begin without it
 if "handle" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
 try:

@@ -126,6 +126,7 @@ class Demonstration:
             subscriber = stack.enter_context(self._process("run", self._feed_file(), "--quiet"))
             strategies = [stack.enter_context(self._strategy(style)) for style in STYLES]
             self._await_readers(strategies)
+            self._await_loop(subscriber)
             publisher = stack.enter_context(self._process("send", *self._send_options()))
             self._watch(publisher)
             published = self._last_line(publisher, "publisher")
@@ -224,6 +225,15 @@ capacity_bytes = {1 << 28}
                 raise DemonstrationError("a strategy ended before it attached")
             if time.monotonic() > deadline:
                 raise DemonstrationError("the strategies did not attach within 30 s")
+            time.sleep(0.02)
+
+    def _await_loop(self, subscriber: subprocess.Popen[str]) -> None:
+        # The ring is there before the sockets are: what is published before the loop turns is
+        # lost before anyone could know of it.
+        deadline = time.monotonic() + 30
+        while counters(NAME)["feed"]["cycles"] == 0:
+            if subscriber.poll() is not None or time.monotonic() > deadline:
+                raise DemonstrationError("the subscriber did not begin to receive within 30 s")
             time.sleep(0.02)
 
     def _watch(self, publisher: subprocess.Popen[str]) -> None:
