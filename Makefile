@@ -9,6 +9,8 @@ INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) 
 SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
 # cython-lint looks for pycodestyle on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
+export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 STYLE_TESTS := tests/test_tidy.py tests/test_layering.py tests/test_types.py
 
 .PHONY: help build demo test test-debug sanitize lint format clean
