@@ -222,6 +222,13 @@ class ReceiveConfig(Struct, frozen=True):
     batch: Annotated[
         int, Meta(ge=1, le=64, description="datagrams per receive call; measured best at 32 to 64")
     ] = 64
+    gro: Annotated[
+        bool,
+        Meta(
+            description="take trains of equal-sized datagrams in one piece (UDP_GRO); "
+            "kernel_drops then counts trains"
+        ),
+    ] = False
 
 
 class RingConfig(Struct, frozen=True):
@@ -325,6 +332,13 @@ class PublishConfig(Struct, frozen=True):
         int,
         Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
     ] = 50_000
+    segment: Annotated[
+        bool,
+        Meta(
+            description="hand fragments and bursts of equal size to the kernel as one train "
+            "(UDP_SEGMENT); back to one by one where the route cannot cut them"
+        ),
+    ] = False
     wire: WireConfig = WireConfig()
 
 

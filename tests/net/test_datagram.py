@@ -9,6 +9,7 @@ import pytest
 from udpfast.errors import ConfigError
 from udpfast.net.datagram import DatagramReceiver, ReceivedDatagram
 from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.sender import DatagramSender
 
 TRUNCATED, SENDER_REFUSED, NO_TIMESTAMP = 1, 2, 4
 PLAIN = ReceiveOptions(timestamps="none", count_drops=False, rcvbuf_bytes=1 << 20)
@@ -221,3 +222,29 @@ def test_receive_never_answers() -> None:
 def test_capacity_out_of_range_says_found() -> None:
     with pytest.raises(ValueError, match=r"capacity must be 1..64, was 65"):
         DatagramReceiver(LineAddress("127.0.0.1:0"), PLAIN, capacity=65)
+
+
+def test_receive_trains_split_with_stamps_drops_and_senders() -> None:
+    options = ReceiveOptions(timestamps="kernel", gro=True)
+    with receiver(options=options, senders=("127.0.0.2",)) as line:
+        # The size beside a train comes as a control message, behind stamp and drop count.
+        refused = DatagramSender(f"127.0.0.1:{line.address[1]}", segment=True)
+        with refused:
+            refused.send([bytes([n]) * 528 for n in range(20)] + [b"tail"])
+        received = drain(line)
+    assert [datagram.payload for datagram in received] == [
+        *(bytes([n]) * 528 for n in range(20)),
+        b"tail",
+    ]
+    assert {datagram.flags for datagram in received} == {SENDER_REFUSED}
+    assert len({datagram.received_ns for datagram in received}) == 1
+    assert received[0].received_ns > 0
+
+
+def test_receive_plain_datagrams_with_gro_come_as_they_are() -> None:
+    with receiver(options=ReceiveOptions(gro=True)) as line, sender(line) as peer:
+        sent = [bytes([index % 256]) * (index * 7 % 529) for index in range(300)]
+        for payload in sent:
+            peer.send(payload)
+        assert [datagram.payload for datagram in drain(line)] == sent
+        assert {result.name for result in line.results} >= {"UDP_GRO"}

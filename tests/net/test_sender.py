@@ -110,3 +110,55 @@ def test_send_of_something_else_than_bytes_leaves_nothing_behind(line: DatagramR
             sender.send([b"refused with it", "text"])
         assert sender.send([b"next"]) == 1
     assert drain(line) == [b"next"]
+
+
+def cut_by_kernel(sizes: list[int]) -> list[bytes]:
+    return [bytes([index % 256]) * size for index, size in enumerate(sizes)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "trains"),
+    [
+        ([528] * 64, 1),
+        ([528] * 10 + [100], 1),
+        ([100, 528, 528, 100, 100], 1),  # a longer one cannot follow in the same train
+        ([528, 0, 528, 528], 1),  # an empty one travels alone
+        ([1200] * 64, 2),  # a train has 65,000 bytes at most
+        ([300, 200, 100], 1),  # only the last of a train may be shorter: 300 200 | 100
+        ([64], 0),
+    ],
+)
+@pytest.mark.parametrize("gro", [False, True])
+def test_send_trains_arrive_as_the_datagrams_they_were(
+    sizes: list[int], trains: int, gro: bool
+) -> None:
+    sent = cut_by_kernel(sizes)
+    options = ReceiveOptions(timestamps="none", gro=gro)
+    with (
+        DatagramReceiver(LineAddress("127.0.0.1:0"), options) as receiver,
+        DatagramSender(f"127.0.0.1:{receiver.address[1]}", segment=True) as sender,
+    ):
+        assert sender.send(sent) == len(sent)
+        assert sender.counts["datagrams"] == len(sent)
+        assert sender.counts["bytes"] == sum(sizes)
+        assert sender.counts["trains"] == trains
+        assert sender.counts["trains_refused"] == 0
+        assert drain(receiver) == sent
+
+
+def test_send_trains_beyond_the_mtu_go_one_by_one_and_are_counted() -> None:
+    # A train's datagrams must fit the MTU uncut; plain ones are fragmented by IP.
+    sent = cut_by_kernel([2000, 2000])
+    with (
+        DatagramReceiver(LineAddress("127.0.0.1:0"), ReceiveOptions(gro=True)) as receiver,
+        DatagramSender(f"127.0.0.1:{receiver.address[1]}", segment=True) as sender,
+    ):
+        sender.socket.setsockopt(socket.IPPROTO_IP, 10, 2)  # IP_MTU_DISCOVER: ask the route
+        mtu = sender.socket.getsockopt(socket.IPPROTO_IP, 14)
+        big = cut_by_kernel([mtu, mtu])
+        with pytest.raises(OSError, match="send"):
+            sender.send(big)  # not even one of them fits
+        assert sender.counts["trains_refused"] == 1
+        assert sender.send(sent) == 2
+        assert sender.counts["trains"] == 0
+        assert drain(receiver) == sent

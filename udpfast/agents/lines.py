@@ -20,4 +20,5 @@ def receive_options(config: FeedConfig) -> ReceiveOptions:
         rcvbuf_bytes=receive.rcvbuf_bytes,
         busy_poll_us=receive.busy_poll_us,
         timestamps=receive.timestamps,
+        gro=receive.gro,
     )

@@ -81,6 +81,9 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     ),
     click.option("--no-loop", is_flag=True, help="Do not let this host hear its own multicast."),
     click.option(
+        "--segment", is_flag=True, help="Hand bursts to the kernel as trains (UDP_SEGMENT)."
+    ),
+    click.option(
         "--speed",
         type=FiniteRange(min=0),
         default=1.0,
@@ -233,6 +236,7 @@ def send(**options: Any) -> None:
                         interface=options["interface"],
                         ttl=options["ttl"],
                         loop=not options["no_loop"],
+                        segment=options["segment"],
                     )
                     for address in options[channel]
                 ]

@@ -190,6 +190,7 @@ class Publisher:
             interface=destination.interface,
             ttl=destination.ttl,
             loop=destination.loop,
+            segment=self.config.segment,
         )
         self._senders.append(sender)
         return sender

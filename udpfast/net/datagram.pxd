@@ -34,7 +34,10 @@ cdef extern from "<netinet/in.h>" nogil:
 cdef enum:
     BATCH_MAX = 64               # most datagrams per call; more gains nothing (recvmmsg 32 .. 128)
     SLOT_SIZE = 2048             # a datagram may have 528 bytes: a longer one is seen as such
-    CONTROL_SIZE = 128           # room for one time stamp of each sort and the drop count
+    CONTROL_SIZE = 160           # room for one time stamp of each sort, drop count, train size
+    TRAIN_SLOT_SIZE = 65536      # a train that the kernel put together is one IP datagram at most
+    TRAIN_BATCH_MAX = 16         # trains per call: more megabytes would fall out of the cache
+    TRAIN_LENGTH_MAX = 128       # datagrams of one train (UDP_MAX_SEGMENTS since Linux 6.9)
     SENDERS_MAX = 64             # compared one after the other: 64 comparisons < 100 ns
 
 cdef struct Sender:
@@ -45,9 +48,11 @@ cdef struct Sender:
 
 cdef struct DatagramBatch:
     # One socket, its slots and what the last receive brought. One thread at a time.
-    Datagram* items              # [capacity]; data points at the slot, valid until next receive
+    Datagram* items              # [items_max]; data points at the slot, valid until next receive
     int fd                       # borrowed
-    uint32_t capacity
+    uint32_t capacity            # slots
+    uint32_t slot_size
+    bint trains                  # UDP_GRO: a slot may hold several datagrams of one size
     uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
     bint backlog                 # the last call brought something: ask for a whole batch
     bint names                   # sender addresses are asked for (13 % of a receive)
@@ -60,7 +65,7 @@ cdef struct DatagramBatch:
     uint64_t nic_stamps_foreign  # of a NIC clock that is not UNIX time: the kernel's was used
     uint32_t senders_count       # 0 = everyone may send
     Sender* senders              # [SENDERS_MAX]
-    uint8_t* slots               # [capacity * SLOT_SIZE]
+    uint8_t* slots               # [capacity * slot_size]
     mmsghdr* headers             # [capacity], and one vector, name and control area for each
     iovec* vectors
     sockaddr_in6* addresses
@@ -69,14 +74,14 @@ cdef struct DatagramBatch:
 # Takes and pre-faults the memory. 0 or -ENOMEM.
 cdef int datagram_batch_init(
     DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint32_t capacity,
-    bint names, bint control) noexcept nogil
+    bint names, bint control, bint trains) noexcept nogil
 cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
 
 # Adds one allowed sender: 16 address bytes, port in network byte order (0 = any). 0 or -ENOSPC.
 cdef int datagram_batch_allow(
     DatagramBatch* batch, const uint8_t* address, uint16_t port) noexcept nogil
 
-# Receives what waits, at most `capacity` datagrams, and never blocks. Returns how many items were
+# Receives what waits, at most `capacity` datagrams (or trains of them), and never blocks. Returns how many items were
 # filled; 0 = nothing (EAGAIN, EINTR, ICMP errors); < 0 = -errno, and the socket is of no use.
 # items[i].flags: DATAGRAM_TRUNCATED, DATAGRAM_SENDER_REFUSED, DATAGRAM_NO_TIMESTAMP (then
 # received_ns is 0 and the caller puts its own clock there).

@@ -68,6 +68,8 @@ cdef extern from "<linux/sock_diag.h>" nogil:
         SK_MEMINFO_VARS
 
 cdef enum:
+    SOL_UDP = 17                 # linux/udp.h, which clashes with <netinet/udp.h>
+    UDP_GRO = 104
     NS_PER_S = 1_000_000_000
     # A NIC clock this far from the kernel's runs on another scale (TAI: 37 s) or was never set.
     NIC_CLOCK_LIMIT_NS = NS_PER_S
@@ -82,16 +84,19 @@ cdef struct ScmTimestamping:  # linux/errqueue.h; its header clashes with <time.
 
 cdef int datagram_batch_init(
         DatagramBatch* batch, int fd, uint8_t channel, uint8_t line, uint32_t capacity,
-        bint names, bint control) noexcept nogil:
-    cdef uint32_t index
+        bint names, bint control, bint trains) noexcept nogil:
+    cdef uint32_t index, items_max
     memset(batch, 0, sizeof(DatagramBatch))
     batch.fd = fd
-    batch.capacity = capacity
-    batch.filled = capacity
+    batch.capacity = min(capacity, <uint32_t>TRAIN_BATCH_MAX) if trains else capacity
+    batch.slot_size = TRAIN_SLOT_SIZE if trains else SLOT_SIZE
+    items_max = batch.capacity * TRAIN_LENGTH_MAX if trains else batch.capacity
+    capacity = batch.filled = batch.capacity
     batch.names = names
-    batch.control = control
-    batch.items = <Datagram*>calloc(capacity, sizeof(Datagram))
-    batch.slots = <uint8_t*>calloc(capacity, SLOT_SIZE)
+    batch.control = control or trains    # the train's datagram size comes as a control message
+    batch.trains = trains
+    batch.items = <Datagram*>calloc(items_max, sizeof(Datagram))
+    batch.slots = <uint8_t*>calloc(capacity, batch.slot_size)
     batch.headers = <mmsghdr*>calloc(capacity, sizeof(mmsghdr))
     batch.vectors = <iovec*>calloc(capacity, sizeof(iovec))
     batch.addresses = <sockaddr_in6*>calloc(capacity, sizeof(sockaddr_in6))
@@ -103,18 +108,19 @@ cdef int datagram_batch_init(
         datagram_batch_free(batch)
         return -ENOMEM
     # calloc hands out untouched pages: the first write would fault inside the loop.
-    memset(batch.slots, 0xA5, <size_t>capacity * SLOT_SIZE)
-    for index in range(capacity):
-        batch.items[index].data = batch.slots + <size_t>index * SLOT_SIZE
+    memset(batch.slots, 0xA5, <size_t>capacity * batch.slot_size)
+    for index in range(items_max):
         batch.items[index].channel = channel
         batch.items[index].line = line
-        batch.vectors[index].iov_base = batch.slots + <size_t>index * SLOT_SIZE
-        batch.vectors[index].iov_len = SLOT_SIZE
+    for index in range(capacity):
+        batch.items[index].data = batch.slots + <size_t>index * batch.slot_size
+        batch.vectors[index].iov_base = batch.slots + <size_t>index * batch.slot_size
+        batch.vectors[index].iov_len = batch.slot_size
         batch.headers[index].msg_hdr.msg_iov = &batch.vectors[index]
         batch.headers[index].msg_hdr.msg_iovlen = 1
         if names:
             batch.headers[index].msg_hdr.msg_name = &batch.addresses[index]
-        if control:
+        if batch.control:
             batch.headers[index].msg_hdr.msg_control = (
                 batch.controls + <size_t>index * CONTROL_SIZE)
     return 0
@@ -163,6 +169,8 @@ cdef int datagram_receive(DatagramBatch* batch) noexcept nogil:
         return receive_nothing(batch, count)
     batch.backlog = 1
     batch.filled = count
+    if batch.trains:
+        return finish_trains(batch, count)
     finish(batch, count)
     return count
 
@@ -237,12 +245,54 @@ cdef inline void finish(DatagramBatch* batch, int count) noexcept nogil:
             item.flags |= DATAGRAM_SENDER_REFUSED
 
 
-cdef inline void read_control(
+cdef inline int finish_trains(DatagramBatch* batch, int count) noexcept nogil:
+    # Each slot holds one datagram, or several of one size (the last may be shorter): all of them
+    # have the sender and the stamp of the first.
+    cdef Datagram head
+    cdef Datagram* item = batch.items
+    cdef const uint8_t* data
+    cdef uint32_t left, size, length
+    cdef int index
+    for index in range(count):
+        head.received_ns = 0
+        head.flags = DATAGRAM_NO_TIMESTAMP
+        left = batch.headers[index].msg_len
+        size = read_control(batch, &batch.headers[index].msg_hdr, &head)
+        if batch.names and not sender_is_allowed(batch, &batch.addresses[index]):
+            head.flags |= DATAGRAM_SENDER_REFUSED
+        if unlikely(batch.headers[index].msg_hdr.msg_flags & MSG_TRUNC):
+            head.flags |= DATAGRAM_TRUNCATED
+        data = batch.slots + <size_t>index * TRAIN_SLOT_SIZE
+        length = 0
+        while True:
+            length += 1
+            item.data = data
+            item.received_ns = head.received_ns
+            item.flags = head.flags
+            if size == 0 or left <= size:
+                item.size = left
+            elif unlikely(length == TRAIN_LENGTH_MAX):
+                # No kernel makes such a train: what is left of it is refused, and counted.
+                item.size = left
+                item.flags |= DATAGRAM_TRUNCATED
+            else:
+                item.size = size
+            data += item.size
+            left -= item.size
+            item += 1
+            if left == 0:
+                break
+    return <int>(item - batch.items)
+
+
+cdef inline uint32_t read_control(
         DatagramBatch* batch, msghdr* message, Datagram* item) noexcept nogil:
+    # Returns the size of a train's datagrams; 0 = it is a single one.
     cdef cmsghdr* control = CMSG_FIRSTHDR(message)
     cdef ScmTimestamping stamps
     cdef timespec stamp
     cdef uint32_t drops
+    cdef int size = 0
     while control is not NULL:
         if control.cmsg_level == SOL_SOCKET:
             if control.cmsg_type == SO_TIMESTAMPING:
@@ -254,7 +304,10 @@ cdef inline void read_control(
             elif control.cmsg_type == SO_RXQ_OVFL:
                 memcpy(&drops, CMSG_DATA(control), sizeof(uint32_t))
                 count_drops(batch, drops)
+        elif control.cmsg_level == SOL_UDP and control.cmsg_type == UDP_GRO:
+            memcpy(&size, CMSG_DATA(control), sizeof(int))
         control = CMSG_NXTHDR(message, control)
+    return <uint32_t>size if size > 0 else 0
 
 
 cdef inline int64_t choose_stamp(DatagramBatch* batch, ScmTimestamping* stamps) noexcept nogil:
@@ -378,7 +431,7 @@ cdef class DatagramReceiver:
         control = wanted.count_drops or wanted.timestamps != "none"
         check(datagram_batch_init(
             &self.batch, self.socket.fileno(), channel, line_index, capacity, bool(senders),
-            control), "take memory for", line.address)
+            control, wanted.gro), "take memory for", line.address)
         for address, port in senders:
             allow(&self.batch, address, port)
 

@@ -71,12 +71,15 @@ class ReceiveOptions:
     count_drops : bool
         Ask the kernel how many datagrams its full queue lost (SO_RXQ_OVFL; costs nothing that
         was measurable beside time stamps).
+    gro : bool
+        Take trains of equal-sized datagrams of one sender in one piece (UDP_GRO).
     """
 
     rcvbuf_bytes: int = 128 << 20
     busy_poll_us: int = 0
     timestamps: str = "auto"
     count_drops: bool = True
+    gro: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a sort of time stamp that does not exist."""
@@ -165,6 +168,8 @@ def open_receiver(
         ]
         if wanted.count_drops:
             results.append(options.set_drop_count(sock))
+        if wanted.gro:
+            results.append(options.set_gro(sock))
         if wanted.busy_poll_us:
             results.append(options.set_busy_poll(sock, wanted.busy_poll_us))
         if group:

@@ -16,6 +16,7 @@ __all__ = [
     "OptionResult",
     "set_busy_poll",
     "set_drop_count",
+    "set_gro",
     "set_option",
     "set_receive_queue",
     "set_timestamps",
@@ -27,6 +28,8 @@ _SO_TIMESTAMPNS = 35
 _SO_TIMESTAMPING = 37
 _SO_RXQ_OVFL = 40
 _SO_BUSY_POLL = 46
+_SOL_UDP = 17
+_UDP_GRO = 104
 
 # linux/net_tstamp.h: let NIC and kernel stamp what is received, and report both.
 _STAMPING_FLAGS = (1 << 2) | (1 << 3) | (1 << 4) | (1 << 6)
@@ -90,6 +93,11 @@ def set_receive_queue(sock: socket.socket, size_bytes: int) -> OptionResult:
 def set_drop_count(sock: socket.socket) -> OptionResult:
     """Ask that each datagram brings the number that the full queue had lost before it."""
     return set_option(sock, "SO_RXQ_OVFL", socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+
+
+def set_gro(sock: socket.socket) -> OptionResult:
+    """Ask that trains of datagrams of one flow and size come in one piece, with the size beside."""
+    return set_option(sock, "UDP_GRO", _SOL_UDP, _UDP_GRO, 1)
 
 
 def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:

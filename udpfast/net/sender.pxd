@@ -9,20 +9,27 @@ from libc.stdint cimport uint32_t, uint64_t
 
 from udpfast.net.datagram cimport BATCH_MAX, iovec, mmsghdr
 
+cdef enum:
+    SEGMENT_CONTROL_WORDS = 3    # CMSG_SPACE(2) in words: where the train's datagram size is said
+
 cdef struct SendBatch:
     # Datagrams that wait to leave through one connected socket. One thread at a time.
     int fd                       # borrowed
     uint32_t first               # next to send
     uint32_t count               # one past the last to send
-    uint32_t reserved
+    bint segment                 # equal-sized neighbours leave as one train (UDP_SEGMENT)
     uint64_t datagrams           # sent
     uint64_t bytes               # sent
     uint64_t calls
     uint64_t would_block         # EAGAIN or ENOBUFS: nothing left, the rest waits
     uint64_t icmp_errors         # complaints about earlier datagrams: sending went on
     uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
+    uint64_t trains              # calls' worth of several datagrams that were cut by the kernel
+    uint64_t trains_refused      # the route cannot cut trains: `segment` was turned off
     mmsghdr headers[BATCH_MAX]
     iovec vectors[BATCH_MAX]
+    mmsghdr train_headers[BATCH_MAX]
+    uint64_t controls[BATCH_MAX][SEGMENT_CONTROL_WORDS]
 
 cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil
 

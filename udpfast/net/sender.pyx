@@ -1,23 +1,37 @@
 """Send datagrams in batches to one destination: the Python face, and the loop of `sender.pxd`."""
 
 from libc.errno cimport (
-    EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, ENETDOWN, ENETUNREACH, ENOBUFS, EPERM,
-    errno,
+    EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EIO, EMSGSIZE, ENETDOWN,
+    ENETUNREACH, ENOBUFS, EPERM, errno,
 )
-from libc.stdint cimport int64_t, uint8_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 cimport cython
 
 from udpfast.core.oserr cimport check
+from udpfast.net.datagram cimport msghdr
 
 from udpfast.net.line import open_sender
 
 __all__ = ["DatagramSender"]
 
 cdef extern from "<sys/socket.h>" nogil:
+    struct cmsghdr:
+        size_t cmsg_len
+        int cmsg_level
+        int cmsg_type
+    unsigned char* CMSG_DATA(cmsghdr* control)
+    size_t CMSG_LEN(size_t size)
     int sendmmsg(int fd, mmsghdr* messages, unsigned int count, int flags)
     int MSG_DONTWAIT, MSG_NOSIGNAL
+
+cdef enum:
+    SOL_UDP = 17                 # linux/udp.h, which clashes with <netinet/udp.h>
+    UDP_SEGMENT = 103
+    # Older kernels cut at most 64 datagrams, and a train is one IP datagram of 65,535 bytes at
+    # most until it is cut: 65,000 leave room for headers and IPv6 extensions.
+    TRAIN_BYTES_MAX = 65000
 
 
 cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil:
@@ -31,12 +45,10 @@ cdef void send_batch_init(SendBatch* batch, int fd) noexcept nogil:
 
 cdef int datagram_send(SendBatch* batch) noexcept nogil:
     cdef uint32_t begin = batch.first
-    cdef uint32_t index
     cdef int rc
     while batch.first < batch.count:
         batch.calls += 1
-        rc = sendmmsg(batch.fd, &batch.headers[batch.first], batch.count - batch.first,
-                      MSG_DONTWAIT | MSG_NOSIGNAL)
+        rc = send_trains(batch) if batch.segment else send_plain(batch)
         if rc < 0:
             rc = send_refused(batch, errno)
             if rc < 0:
@@ -44,18 +56,88 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
             if rc > 0:
                 break
             continue
-        for index in range(batch.first, batch.first + rc):
-            batch.bytes += batch.headers[index].msg_len
-        batch.datagrams += rc
-        batch.first += rc
     rc = <int>(batch.first - begin)
     if batch.first == batch.count:
         batch.first = batch.count = 0
     return rc
 
 
+cdef inline int send_plain(SendBatch* batch) noexcept nogil:
+    cdef uint32_t index
+    cdef int sent = sendmmsg(batch.fd, &batch.headers[batch.first], batch.count - batch.first,
+                             MSG_DONTWAIT | MSG_NOSIGNAL)
+    if sent < 0:
+        return sent
+    for index in range(batch.first, batch.first + sent):
+        batch.bytes += batch.headers[index].msg_len
+    batch.datagrams += sent
+    batch.first += sent
+    return sent
+
+
+cdef int send_trains(SendBatch* batch) noexcept nogil:
+    # A train is a run of equal-sized datagrams, its last one may be shorter: the kernel takes it
+    # through routing, queueing and the driver as one, and cuts it as late as it can.
+    cdef uint32_t count = 0, at = batch.first, length
+    cdef int sent, index
+    while at < batch.count:
+        length = train_length(batch, at)
+        train_describe(batch, &batch.train_headers[count].msg_hdr, batch.controls[count], at,
+                       length)
+        at += length
+        count += 1
+    sent = sendmmsg(batch.fd, batch.train_headers, count, MSG_DONTWAIT | MSG_NOSIGNAL)
+    for index in range(sent):
+        length = <uint32_t>batch.train_headers[index].msg_hdr.msg_iovlen
+        batch.bytes += batch.train_headers[index].msg_len
+        batch.trains += length > 1
+        batch.datagrams += length
+        batch.first += length
+    return sent
+
+
+cdef inline uint32_t train_length(SendBatch* batch, uint32_t at) noexcept nogil:
+    cdef size_t size = batch.vectors[at].iov_len
+    cdef size_t total = size
+    cdef uint32_t length = 1
+    while at + length < batch.count:
+        total += batch.vectors[at + length].iov_len
+        # A datagram without bytes cannot be told from the train's end.
+        if (size == 0 or total > TRAIN_BYTES_MAX or batch.vectors[at + length].iov_len == 0
+                or batch.vectors[at + length].iov_len > size):
+            break
+        length += 1
+        if batch.vectors[at + length - 1].iov_len < size:
+            break
+    return length
+
+
+cdef inline void train_describe(
+        SendBatch* batch, msghdr* message, uint64_t* memory, uint32_t at,
+        uint32_t length) noexcept nogil:
+    cdef cmsghdr* control = <cmsghdr*>memory
+    cdef uint16_t size = <uint16_t>batch.vectors[at].iov_len
+    message.msg_iov = &batch.vectors[at]
+    message.msg_iovlen = length
+    message.msg_control = NULL
+    message.msg_controllen = 0
+    if length > 1:
+        control.cmsg_level = SOL_UDP
+        control.cmsg_type = UDP_SEGMENT
+        control.cmsg_len = CMSG_LEN(sizeof(uint16_t))
+        memcpy(CMSG_DATA(control), &size, sizeof(uint16_t))
+        message.msg_control = control
+        message.msg_controllen = SEGMENT_CONTROL_WORDS * 8
+
+
 cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
     # 0: go on; 1: stop, the rest waits; < 0: -errno.
+    if batch.segment and error in (EINVAL, EIO, EMSGSIZE):
+        # The route cannot cut (no checksum offload, datagrams beyond the MTU): one at a time. If
+        # it was the datagram itself, the plain call says so again.
+        batch.segment = 0
+        batch.trains_refused += 1
+        return 0
     if error == EAGAIN or error == ENOBUFS:
         batch.would_block += 1
         return 1
@@ -83,6 +165,10 @@ cdef class DatagramSender:
         "ip:port" or "[ip6]:port"; a group or a host.
     interface, ttl, loop, sndbuf_bytes
         As `line.open_sender`.
+    segment : bool
+        Hand runs of equal-sized datagrams (the fragments of a message, a burst) to the kernel as
+        one train (UDP_SEGMENT). Turned off at the first route that cannot cut them
+        (`counts["trains_refused"]`).
 
     Attributes
     ----------
@@ -101,10 +187,11 @@ cdef class DatagramSender:
         send_batch_init(&self.batch, -1)
 
     def __init__(self, str destination, *, str interface="", int ttl=1, bint loop=True,
-                 int sndbuf_bytes=4 << 20):
+                 int sndbuf_bytes=4 << 20, bint segment=False):
         self.socket, results = open_sender(destination, interface, ttl, loop, sndbuf_bytes)
         self.results = tuple(results)
         send_batch_init(&self.batch, self.socket.fileno())
+        self.batch.segment = segment
 
     def __enter__(self):
         return self
@@ -205,6 +292,8 @@ cdef class DatagramSender:
             "would_block": self.batch.would_block,
             "icmp_errors": self.batch.icmp_errors,
             "unreachable": self.batch.unreachable,
+            "trains": self.batch.trains,
+            "trains_refused": self.batch.trains_refused,
         }
 
 
