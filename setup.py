@@ -14,7 +14,7 @@ import sysconfig
 from pathlib import Path
 
 from Cython.Build import cythonize
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 
 
@@ -79,13 +79,22 @@ extensions = [
         [str(path)],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
+        # What a benchmark's result says of the build that it measured.
+        define_macros=[("UDPFAST_BUILD_FLAGS", f'"{" ".join(compile_args)}"')],
     )
     for path in sorted(Path("udpfast").rglob("*.pyx"))
     if setting("UDPFAST_COMPILE", "1")
 ]
 
+# `bench` alone is a name that anybody's package may have.
+benchmarks = ["udpfast_bench"]
+if Path("bench/peers").is_dir():
+    benchmarks.append("udpfast_bench.peers")
+
 setup(
     cmdclass={"build_ext": BuildExt},
+    packages=[*find_packages(include=["udpfast", "udpfast.*"]), *benchmarks],
+    package_dir={"udpfast_bench": "bench"},
     ext_modules=cythonize(
         extensions,
         build_dir="build/cython-debug" if DEBUG else "build/cython",

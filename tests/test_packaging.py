@@ -75,12 +75,18 @@ def sources() -> set[str]:
     return {str(path.relative_to(ROOT)) for path in files("udpfast", *SOURCES)}
 
 
+def benchmarks() -> set[str]:
+    """Return the files of the benchmarks that a user gets: C programs of peers too."""
+    found = {str(path.relative_to(ROOT)) for path in files("bench", ".py", ".c")}
+    return {name for name in found if not name.startswith(("bench/micro/", "bench/results/"))}
+
+
 def test_sdist_holds_every_source_and_nothing_generated(sdist: Path) -> None:
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    assert sources() <= held
+    assert sources() | benchmarks() <= held
     assert {"LICENSE", "README.md", "setup.py", "pyproject.toml"} <= held
-    assert not {name for name in held if name.endswith((".c", ".so"))}
+    assert not {name for name in held if name.endswith((".c", ".so"))} - benchmarks()
 
 
 def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
@@ -88,8 +94,11 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert sources() <= held
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     assert {name.replace(".", "/") + suffix for name in modules(".pyx")} <= held
-    assert not {name for name in held if name.endswith(".c")}
-    assert {name.partition("/")[0].partition("-")[0] for name in held} == {"udpfast"}
+    installed = {name.replace("bench/", "udpfast_bench/", 1) for name in benchmarks()}
+    assert {name for name in held if name.startswith("udpfast_bench/")} == installed
+    assert not {name for name in held if name.endswith(".c")} - installed
+    tops = {name.partition("/")[0].partition("-")[0] for name in held}
+    assert tops == {"udpfast", "udpfast_bench"}
 
 
 def test_wheel_installed_in_a_fresh_venv_imports_everything(wheel: Path, tmp_path: Path) -> None:
@@ -106,3 +115,4 @@ def test_wheel_installed_in_a_fresh_venv_imports_everything(wheel: Path, tmp_pat
     output = run(python, "-c", IMPORT_ALL, own, *sorted(names), cwd=tmp_path)
     assert int(output) == len(names)
     assert "Usage" in run(tmp_path / "venv/bin/udpfast", "--help", cwd=tmp_path)
+    run(tmp_path / "venv/bin/udpfast", "bench", "list", cwd=tmp_path)

@@ -20,6 +20,7 @@ VERBS = {
     "tail": "print the records of a running instance",
     "send": "publish market data over UDP: recorded, simulated or raw load",
     "replay": "run a capture through the production engine without sockets",
+    "bench": "measure udpfast and its peers on this host, compare, report",
 }
 
 

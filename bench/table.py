@@ -1,0 +1,49 @@
+"""Rows as a table for a terminal: one per benchmark and set of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import groupby
+
+import click
+
+from .result import Row, text
+
+__all__ = ["figure", "print_rows", "verdict"]
+
+
+def figure(value: float) -> str:
+    """Return a number with as many digits as mean something: three, or all before the point."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def verdict(row: Row) -> str:
+    """Return the goal with what became of it."""
+    met = row.met()
+    return row.goal if met is None else f"{row.goal}: {'met' if met else 'NOT MET'}"
+
+
+def print_rows(rows: Iterable[Row]) -> None:
+    """Print a table per benchmark: value, ratio to its base, goal, and what a peer does less."""
+    rows = list(rows)
+    for benchmark in dict.fromkeys(row.benchmark for row in rows):
+        own = [row for row in rows if row.benchmark == benchmark]
+        click.echo(f"\n{click.style(benchmark, bold=True)}")
+        for parameters, group in groupby(own, key=lambda row: row.parameters):
+            same = list(group)
+            heading = ", ".join(f"{name} {text(value)}" for name, value in parameters.items())
+            if heading:
+                click.echo(f"  {heading}")
+            for row in same:
+                click.echo("    " + line(row))
+
+
+def line(row: Row) -> str:
+    """Return one row: what was measured first, what to know about it last."""
+    ratio = "" if row.ratio is None or row.variant == row.base else f"x {row.ratio:.2f}"
+    count = f"{len(row.values)} trials" + (f", {row.dropped} dropped" if row.dropped else "")
+    about = "; ".join(filter(None, [verdict(row), row.less and f"less: {row.less}"]))
+    measured = f"{row.variant:<34} {row.placement:<5}{figure(row.median):>12} {row.unit:<15}"
+    return f"{measured}{ratio:<9}{count:<12} {about}".rstrip()
