@@ -215,6 +215,22 @@ class ReceiveConfig(Struct, frozen=True):
     busy_poll_us: Annotated[
         int, Meta(ge=0, le=100_000, description="us of SO_BUSY_POLL; 0: off")
     ] = 0
+    prefer_busy_poll: Annotated[
+        bool,
+        Meta(
+            description="SO_PREFER_BUSY_POLL: the NIC's interrupts stay off while the loop "
+            "polls; of use with napi_defer_hard_irqs and gro_flush_timeout set"
+        ),
+    ] = False
+    busy_poll_budget: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=65_535,
+            description="SO_BUSY_POLL_BUDGET: frames that one busy poll may take from the NIC; "
+            "0: the kernel's 8",
+        ),
+    ] = 0
     timestamps: Annotated[
         Literal["auto", "hardware", "kernel", "none"],
         Meta(description="receive stamps: auto takes the NIC's where offered, else the kernel's"),

@@ -101,13 +101,32 @@ def test_open_receiver_queue_beyond_the_limit_says_why(monkeypatch: pytest.Monke
 
 
 def test_open_receiver_notes_every_refused_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_SO_RXQ_OVFL", "_SO_BUSY_POLL", "_SO_TIMESTAMPING", "_SO_TIMESTAMPNS"):
+    for name in (
+        "_SO_RXQ_OVFL",
+        "_SO_BUSY_POLL",
+        "_SO_PREFER_BUSY_POLL",
+        "_SO_BUSY_POLL_BUDGET",
+        "_SO_TIMESTAMPING",
+        "_SO_TIMESTAMPNS",
+    ):
         monkeypatch.setattr(options, name, 9999)
-    results = outcome(LineAddress("127.0.0.1:0"), ReceiveOptions(busy_poll_us=50))
-    for name in ("SO_RXQ_OVFL", "SO_BUSY_POLL"):
+    wanted = ReceiveOptions(busy_poll_us=50, prefer_busy_poll=True, busy_poll_budget=64)
+    results = outcome(LineAddress("127.0.0.1:0"), wanted)
+    for name in ("SO_RXQ_OVFL", "SO_BUSY_POLL", "SO_PREFER_BUSY_POLL", "SO_BUSY_POLL_BUDGET"):
         assert results[name].got == "refused"
         assert results[name].reason.startswith("Protocol not available")
     assert results["SO_TIMESTAMPNS"].got == "none"
+
+
+def test_open_receiver_busy_polling_is_granted_or_says_what_it_needs() -> None:
+    wanted = ReceiveOptions(busy_poll_us=50, prefer_busy_poll=True, busy_poll_budget=64)
+    results = outcome(LineAddress("127.0.0.1:0"), wanted)
+    for name, asked in (("SO_PREFER_BUSY_POLL", "1"), ("SO_BUSY_POLL_BUDGET", "64")):
+        result = results[name]
+        assert result.asked == asked
+        assert (result.got, result.reason) == (asked, "") or "CAP_NET_ADMIN" in result.reason
+    plain = outcome(LineAddress("127.0.0.1:0"), ReceiveOptions(busy_poll_us=50))
+    assert not {"SO_PREFER_BUSY_POLL", "SO_BUSY_POLL_BUDGET"} & set(plain)
 
 
 def test_open_receiver_stamps_fall_back_to_the_kernels(monkeypatch: pytest.MonkeyPatch) -> None:

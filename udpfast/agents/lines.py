@@ -19,6 +19,8 @@ def receive_options(config: FeedConfig) -> ReceiveOptions:
     return ReceiveOptions(
         rcvbuf_bytes=receive.rcvbuf_bytes,
         busy_poll_us=receive.busy_poll_us,
+        prefer_busy_poll=receive.prefer_busy_poll,
+        busy_poll_budget=receive.busy_poll_budget,
         timestamps=receive.timestamps,
         gro=receive.gro,
     )

@@ -65,6 +65,10 @@ class ReceiveOptions:
         takes 1,280 bytes of it); the memory is used only while datagrams wait.
     busy_poll_us : int
         Microseconds that a receive call polls the driver itself; 0: off.
+    prefer_busy_poll : bool
+        Keep the NIC's interrupts off while receive calls poll often enough.
+    busy_poll_budget : int
+        Frames that one busy poll may take from the NIC; 0: the kernel's default of 8.
     timestamps : str
         "auto" and "hardware": the NIC's stamp where its driver makes one, else the kernel's;
         "kernel": the kernel's; "none": not asked for (16 % of a receive), the loop's clock serves.
@@ -77,6 +81,8 @@ class ReceiveOptions:
 
     rcvbuf_bytes: int = 128 << 20
     busy_poll_us: int = 0
+    prefer_busy_poll: bool = False
+    busy_poll_budget: int = 0
     timestamps: str = "auto"
     count_drops: bool = True
     gro: bool = False
@@ -172,6 +178,10 @@ def open_receiver(
             results.append(options.set_gro(sock))
         if wanted.busy_poll_us:
             results.append(options.set_busy_poll(sock, wanted.busy_poll_us))
+        if wanted.prefer_busy_poll:
+            results.append(options.set_prefer_busy_poll(sock))
+        if wanted.busy_poll_budget:
+            results.append(options.set_busy_poll_budget(sock, wanted.busy_poll_budget))
         if group:
             # Several processes may listen to one group. On a unicast port the same option would
             # let a second socket take the datagrams away without a word: there it stays off.

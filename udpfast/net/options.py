@@ -8,16 +8,18 @@ import array
 import fcntl
 import socket
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 __all__ = [
     "TIMESTAMPS",
     "OptionResult",
     "set_busy_poll",
+    "set_busy_poll_budget",
     "set_drop_count",
     "set_gro",
     "set_option",
+    "set_prefer_busy_poll",
     "set_receive_queue",
     "set_timestamps",
 ]
@@ -28,6 +30,8 @@ _SO_TIMESTAMPNS = 35
 _SO_TIMESTAMPING = 37
 _SO_RXQ_OVFL = 40
 _SO_BUSY_POLL = 46
+_SO_PREFER_BUSY_POLL = 69
+_SO_BUSY_POLL_BUDGET = 70
 _SOL_UDP = 17
 _UDP_GRO = 104
 
@@ -103,14 +107,23 @@ def set_gro(sock: socket.socket) -> OptionResult:
 def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
     """Ask that a receive call polls the NIC's driver itself for so many microseconds."""
     result = set_option(sock, "SO_BUSY_POLL", socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
-    if not result.reason:
-        return result
-    return OptionResult(
-        result.name,
-        result.asked,
-        result.got,
-        f"{result.reason}: more than net.core.busy_read needs CAP_NET_ADMIN",
-    )
+    return _explained(result, "more than net.core.busy_read needs CAP_NET_ADMIN")
+
+
+def set_prefer_busy_poll(sock: socket.socket) -> OptionResult:
+    """Ask that the NIC's interrupts stay off for as long as busy polls come often enough."""
+    result = set_option(sock, "SO_PREFER_BUSY_POLL", socket.SOL_SOCKET, _SO_PREFER_BUSY_POLL, 1)
+    return _explained(result, "needs Linux 5.11 and CAP_NET_ADMIN")
+
+
+def set_busy_poll_budget(sock: socket.socket, frames: int) -> OptionResult:
+    """Ask for how many frames one busy poll may take from the NIC; cannot be read back."""
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL_BUDGET, frames)
+    except OSError as error:
+        refused = OptionResult("SO_BUSY_POLL_BUDGET", str(frames), "refused", error.strerror or "")
+        return _explained(refused, "more than before needs Linux 5.11 and CAP_NET_ADMIN")
+    return OptionResult("SO_BUSY_POLL_BUDGET", str(frames), str(frames))
 
 
 def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> OptionResult:
@@ -142,6 +155,12 @@ def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> Opti
     if result.got == "refused":
         return OptionResult(result.name, asked, "none", result.reason)
     return OptionResult(result.name, asked, "kernel", denied)
+
+
+def _explained(result: OptionResult, why: str) -> OptionResult:
+    if not result.reason:
+        return result
+    return replace(result, reason=f"{result.reason}: {why}")
 
 
 def _why_no_nic_stamps(sock: socket.socket, interface_name: str) -> str:
