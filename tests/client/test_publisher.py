@@ -57,6 +57,14 @@ def test_publisher_send_reaches_every_line_in_fragments(listeners):
         assert publisher.counts["incremental"]["datagrams"] == 4
 
 
+def test_publisher_with_segment_hands_fragments_over_as_one_train(listeners):
+    with Publisher(config(listeners, segment=True)) as publisher:
+        payload = bytes(range(256)) * 5
+        publisher.send(payload, object_type=1, object_id=42)
+        assert [receive_message(listener).payload for listener in listeners[:2]] == [payload] * 2
+        assert [sender.counts["trains"] for sender in publisher._senders] == [1, 1, 0]
+
+
 def test_publisher_from_a_file(listeners, tmp_path):
     file = tmp_path / "publish.toml"
     file.write_text(f'first_seqno = 9\n[[incremental]]\naddress = "{address(listeners[0])}"\n')

@@ -48,6 +48,7 @@ class Publisher:
         self, settings: str | Path | PublishConfig, *, encoding: int = Encoding.FLATBUFFERS
     ) -> None:
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
+        self._segment = config.segment
         self._senders: list[DatagramSender] = []
         try:
             lines = [
@@ -190,7 +191,7 @@ class Publisher:
             interface=destination.interface,
             ttl=destination.ttl,
             loop=destination.loop,
-            segment=self.config.segment,
+            segment=self._segment,
         )
         self._senders.append(sender)
         return sender
