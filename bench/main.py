@@ -17,10 +17,11 @@ from typing import Any, TextIO
 
 import click
 
+from .compare import compare
 from .host import Fingerprint, jitter, take_fingerprint
 from .progress import Progress
-from .result import Row, Writer
-from .table import print_rows
+from .result import Row, Writer, read_result
+from .table import print_comparisons, print_rows
 from .trials import Benchmark, Settings, Unavailable
 
 __all__ = ["bench", "find_benchmarks", "run_all"]
@@ -31,6 +32,8 @@ ROUNDS_QUICK = 3
 NOISY_SHARE = 0.10
 NOISY_WAIT_S = 15.0
 JITTER_S = 0.4
+
+RESULT = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.group(
@@ -114,6 +117,33 @@ def run(
         click.echo(f"failed: {name}: {reason}", err=True)
     click.echo(f"{path}", err=as_json)
     sys.exit(1 if failures else 0)
+
+
+@bench.command("compare")
+@click.argument("before", type=RESULT)
+@click.argument("after", type=RESULT)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per row.")
+def compare_(before: Path, after: Path, as_json: bool) -> None:
+    """Compare two results row by row, with verdicts that know the noise.
+
+    \b
+    Example:
+      udpfast bench compare bench/results/old.jsonl bench/results/new.jsonl
+
+    docs/benchmarks.md says by which rule. Exit code 1 if something of udpfast got slower beyond
+    the noise, 2 if nothing could be compared.
+    """
+    found = compare(read_result(before), read_result(after))
+    if as_json:
+        for comparison in found:
+            click.echo(json.dumps(comparison.to_json()))
+    else:
+        print_comparisons(found)
+    slower = [item for item in found if item.own and item.verdict == "slower"]
+    if not [item for item in found if not item.verdict.startswith("not comparable")]:
+        click.echo("nothing could be compared", err=True)
+        sys.exit(2)
+    sys.exit(1 if slower else 0)
 
 
 def run_all(

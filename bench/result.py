@@ -68,8 +68,8 @@ class Row:
         What this peer does less: "no order, no gaps, no decode".
     dropped : int
         Trials left out, because the placement changed meanwhile.
-    pairs : int
-        Rounds that have a ratio.
+    ratios : list of float
+        The ratios whose median `ratio` is: one per round in which both were of this placement.
     hops : dict or None
         Latency of each hop of the way, in order: name -> as `latency`.
     """
@@ -90,7 +90,7 @@ class Row:
     version: str = ""
     less: str = ""
     dropped: int = 0
-    pairs: int = 0
+    ratios: list[float] = field(default_factory=list)
     hops: dict[str, dict[str, float]] | None = None
 
     @property

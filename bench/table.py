@@ -7,9 +7,10 @@ from itertools import groupby
 
 import click
 
+from .compare import Comparison
 from .result import Row, text
 
-__all__ = ["figure", "print_rows", "verdict"]
+__all__ = ["figure", "print_comparisons", "print_rows", "verdict"]
 
 
 def figure(value: float) -> str:
@@ -47,3 +48,33 @@ def line(row: Row) -> str:
     about = "; ".join(filter(None, [verdict(row), row.less and f"less: {row.less}"]))
     measured = f"{row.variant:<34} {row.placement:<5}{figure(row.median):>12} {row.unit:<15}"
     return f"{measured}{ratio:<9}{count:<12} {about}".rstrip()
+
+
+def print_comparisons(comparisons: Iterable[Comparison]) -> None:
+    """Print a line per row: before, after, the change with its noise, the verdict.
+
+    A reason that holds for every row is printed once.
+    """
+    comparisons = list(comparisons)
+    reasons = {item.verdict for item in comparisons}
+    if len(comparisons) > 1 and len(reasons) == 1 and "not comparable" in "".join(reasons):
+        click.echo(f"{len(comparisons)} rows {reasons.pop()}")
+        return
+    width = max((len(item.row.title) for item in comparisons), default=0)
+    for benchmark in dict.fromkeys(item.row.benchmark for item in comparisons):
+        click.echo(f"\n{click.style(benchmark, bold=True)}")
+        for item in comparisons:
+            if item.row.benchmark == benchmark:
+                click.echo(f"    {item.row.title:<{width}}  {change_line(item)}")
+
+
+def change_line(item: Comparison) -> str:
+    """Return what changed in one row, in words and numbers."""
+    if item.verdict.startswith("not comparable"):
+        return item.verdict
+    against = f" of {item.base}" if item.base else ""
+    peer = "" if item.own else " (peer)"
+    return (
+        f"{figure(item.before)} -> {figure(item.after)} {item.row.unit}, x {item.ratio:.3f}"
+        f"{against} [{item.low:.3f}, {item.high:.3f}]  {item.verdict}{peer}"
+    )

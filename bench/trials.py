@@ -173,7 +173,7 @@ class Trials:
                     version=(versions or {}).get(variant, ""),
                     less=(less or {}).get(variant, ""),
                     dropped=self.dropped[variant],
-                    pairs=len(ratios),
+                    ratios=ratios,
                     hops=_hops(turns),
                 )
 

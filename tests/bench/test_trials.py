@@ -95,7 +95,7 @@ def test_rows_ratio_is_of_the_same_round_and_class() -> None:
         base="C",
     )
     assert found["A", "NEAR"].ratio == pytest.approx(1.15)
-    assert found["A", "NEAR"].pairs == 2
+    assert found["A", "NEAR"].ratios == pytest.approx([1.1, 1.2])
     assert found["A", "NEAR"].values == [110.0, 999.0, 240.0]
     assert found["C", "NEAR"].ratio == found["C", "FAR"].ratio == 1.0
     assert ("A", "FAR") not in found
@@ -103,7 +103,7 @@ def test_rows_ratio_is_of_the_same_round_and_class() -> None:
 
 def test_rows_without_a_round_in_common_have_no_ratio() -> None:
     found = rows_of(kept(("C", 0, "FAR", 300.0), ("A", 0, "NEAR", 110.0)), base="C")
-    assert found["A", "NEAR"].ratio is None and found["A", "NEAR"].pairs == 0
+    assert found["A", "NEAR"].ratio is None and not found["A", "NEAR"].ratios
 
 
 def test_rows_goal_may_differ_by_placement() -> None:
