@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .client.batch import Batch
     from .client.books import Books
     from .client.counters import counters
+    from .client.latency import latency
     from .client.publisher import Publisher
     from .client.reader import Reader, ReadRecord
     from .core.layout import Kind, RecordFlag
@@ -45,6 +46,7 @@ __all__ = [
     "WriterExistsError",
     "__version__",
     "counters",
+    "latency",
 ]
 
 _HOMES = {
@@ -64,6 +66,7 @@ _HOMES = {
     "UdpfastError": "errors",
     "WriterExistsError": "errors",
     "counters": "client.counters",
+    "latency": "client.latency",
 }
 
 

@@ -34,6 +34,8 @@ def test_reader_registered_is_listed_with_what_it_reported(tmp_path):
             lapped=cursor.lapped_total,
             polled_ns=123,
             alive=True,
+            began_index=0,
+            read=0,
         )
         assert list_readers(tmp_path) == [expected]
         assert cursor.index == count + cursor.lapped_total

@@ -23,6 +23,8 @@ cdef class Engine:
     cdef DecodeContext context
     cdef Counters counters
     cdef RingWriter* ring
+    cdef Histogram* origin_to_kernel   # publisher's clock -> receive stamp, per decoded update
+    cdef Histogram* kernel_to_origin   # the same where the publisher's clock is ahead
     cdef Histogram* kernel_to_loop     # receive stamp -> the loop's clock, per datagram
     cdef Histogram* loop_to_ring       # the loop's clock -> batch published, sampled
     cdef int revision
@@ -46,6 +48,7 @@ cdef class Engine:
     cdef bint _is_gated(self, const Message* message) noexcept nogil
     cdef bint _publish(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef void _note_origin(self, const Message* message) noexcept nogil
     cdef int32_t _decode(self, Message* message) noexcept nogil
     cdef bint _publish_raw(
         self, Message* message, int message_type, int64_t unix_ns) noexcept nogil

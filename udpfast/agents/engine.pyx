@@ -22,9 +22,11 @@ from udpfast.core.counter cimport (
     LINE_NO_TIMESTAMP,
 )
 from udpfast.core.layout cimport (
+    CHANNEL_INCREMENTAL,
     DATAGRAM_NO_TIMESTAMP,
     ENCODING_FLATBUFFERS,
     KIND_MESSAGE,
+    RECORD_NO_TIMESTAMP,
     RECORD_SIZE,
     Record,
 )
@@ -62,8 +64,9 @@ from udpfast.market.decode cimport (
 )
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
+from udpfast.market.updates cimport UpdateHeader
 from udpfast.shm.counters cimport CounterBlock
-from udpfast.shm.histogram cimport LatencyBlock, histogram_record
+from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 
@@ -75,7 +78,8 @@ from udpfast.market.updates import PAYLOAD_HASH
 __all__ = ["LATENCY_HOPS", "Engine"]
 
 #: The hops that the loop measures, as `LatencyBlock` and `udpfast stat` name them.
-LATENCY_HOPS = ("kernel_to_loop", "loop_to_ring")
+#: `kernel_to_origin` is `origin_to_kernel` below 0: the publisher's clock ahead of this host's.
+LATENCY_HOPS = ("origin_to_kernel", "kernel_to_origin", "kernel_to_loop", "loop_to_ring")
 
 SLAB_KIND = "SLAB"
 
@@ -156,6 +160,8 @@ cdef class Engine:
         self._latency_block = latency
         self._regions += [block, latency]
         self.counters = block.counters
+        self.origin_to_kernel = latency.pointer("origin_to_kernel")
+        self.kernel_to_origin = latency.pointer("kernel_to_origin")
         self.kernel_to_loop = latency.pointer("kernel_to_loop")
         self.loop_to_ring = latency.pointer("loop_to_ring")
 
@@ -291,9 +297,21 @@ cdef class Engine:
             objects_tag(
                 &self.objects, &message.frame,
                 (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
+        self._note_origin(message)
         self._commit(message, outcome, message.flags | self.context.flags,
                      self.context.message_type, self.context.size, unix_ns)
         return outcome
+
+    cdef void _note_origin(self, const Message* message) noexcept nogil:
+        # Of the update that lies in the ring, uncommitted. A snapshot may repeat an old stamp, and
+        # any u64 may stand in a payload.
+        cdef const UpdateHeader* header = <const UpdateHeader*>(
+            self.ring.data + (self.ring.position & self.ring.mask) + RECORD_SIZE)
+        if (header.source_send_time_utc and message.channel == CHANNEL_INCREMENTAL
+                and not message.flags & RECORD_NO_TIMESTAMP):
+            histogram_record_signed(
+                self.origin_to_kernel, self.kernel_to_origin,
+                <int64_t>(<uint64_t>message.received_ns - header.source_send_time_utc))
 
     cdef int32_t _decode(self, Message* message) noexcept nogil:
         cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)

@@ -26,10 +26,11 @@ from typing import Any
 
 import click
 
-from udpfast.cli.latency import print_latency, read_latency
+from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
+from udpfast.client.latency import latency
 from udpfast.errors import UdpfastError
 
 __all__ = ["demo"]
@@ -306,7 +307,7 @@ capacity_bytes = {1 << 28}
             "ledger": ledger,
             "counters": values,
             "missing": missing,
-            "latency_ns": read_latency(self.directory / "shm" / NAME),
+            "latency_ns": latency(self.directory / "shm" / NAME),
             "strategies": reports,
             "levels": sum(len(book["bids"]) + len(book["asks"]) for book in truth.values()),
             "books": books,

@@ -11,10 +11,11 @@ from typing import Any
 
 import click
 
-from udpfast.cli.latency import print_latency, read_latency
+from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
+from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read_hops
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
@@ -32,19 +33,29 @@ __all__ = ["stat"]
     metavar="SECONDS",
     help="Print again and again, until SIGINT.",
 )
+@click.option("--latency", "only_latency", is_flag=True, help="Latency per hop, and no more.")
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
-def stat(name: str, interval_s: float | None, with_zeros: bool, as_json: bool) -> None:
+def stat(
+    name: str, interval_s: float | None, only_latency: bool, with_zeros: bool, as_json: bool
+) -> None:
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
     The instance may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
+    With --latency and --watch each table shows what came since the one before it.
     """
+    hops: dict[str, Hop] = {}
     while True:
-        status = read_status(name)
-        if as_json:
-            click.echo(json.dumps(status))
+        if only_latency:
+            hops = _show_latency(instance_directory(name), hops, as_json)
+            if interval_s is None:
+                return
         else:
-            _print_status(status, with_zeros)
+            status = read_status(name)
+            if as_json:
+                click.echo(json.dumps(status))
+            else:
+                _print_status(status, with_zeros)
         if interval_s is None:
             # A live loop counts a datagram before its verdict: only a quiet instance must add up.
             sys.exit(not status["ledger"]["adds_up"] and not status["alive"])
@@ -52,6 +63,16 @@ def stat(name: str, interval_s: float | None, with_zeros: bool, as_json: bool) -
             time.sleep(interval_s)
         except KeyboardInterrupt:  # the ordinary end
             return
+
+
+def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> dict[str, Hop]:
+    hops = read_hops(directory)
+    shown = {key: hop.summary() for key, hop in merge_readers(hops_since(hops, earlier)).items()}
+    if as_json:
+        click.echo(json.dumps({"latency_ns": shown}))
+    else:
+        print_latency(shown)
+    return hops
 
 
 def read_status(name: str) -> dict[str, Any]:
@@ -68,7 +89,7 @@ def read_status(name: str) -> dict[str, Any]:
             {**asdict(reader), "lag": ring["records"] - reader.index}
             for reader in list_readers(directory)
         ],
-        "latency_ns": read_latency(directory),
+        "latency_ns": latency(directory),
     }
 
 

@@ -6,10 +6,11 @@ from libc.errno cimport EPIPE
 
 from udpfast.client.batch cimport Batch, batch_of
 from udpfast.client.record cimport record_copy, record_lapped
+from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset, idle_step
 from udpfast.core.layout cimport KIND_RESTART
-from udpfast.shm.readers cimport reader_report
+from udpfast.shm.readers cimport reader_report, reader_time, reader_time_all
 from udpfast.shm.region cimport REGION_PAGE
 from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
 
@@ -34,6 +35,7 @@ __all__ = ["ReadRecord", "Reader"]
 cdef enum:
     SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
     LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
+    SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
     CLOSED = -1                  # _fill: the writer closed the ring, and all was read
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
@@ -100,7 +102,9 @@ cdef class Reader:
         with contextlib.suppress(RegionError):  # being made; if it is wrong, _fill says so
             self._attach_names()
         self._registration = ReaderRegistration.create(
-            self.directory, name or Path(sys.argv[0]).name or "python")
+            self.directory, name or Path(sys.argv[0]).name or "python", self._cursor.index,
+            clock_realtime_ns())
+        self._entry = self._registration.entry
 
     def __iter__(self):
         """Iterate over the records; see `__next__`."""
@@ -128,6 +132,10 @@ cdef class Reader:
             return record_lapped(self._memory.headers[i].index - missed,
                                  self._memory.headers[i].position, missed, self._names)
         self._next += 1
+        self._read += 1
+        if i % SAMPLE == 0 and self._entry != NULL:
+            reader_time(self._entry, self._memory.headers + i, clock_realtime_ns(),
+                        min(self._count - i, <int64_t>SAMPLE))
         if self._memory.headers[i].kind == KIND_RESTART:
             self._attach_names()
         return record_copy(self._memory.headers + i,
@@ -172,6 +180,10 @@ cdef class Reader:
         missed = self._missed
         self._missed = 0
         self._next += count
+        self._read += count
+        if count and self._entry != NULL:
+            reader_time_all(
+                self._entry, self._memory.headers + first, count, clock_realtime_ns())
         return batch_of(self._memory, first, count, missed, self._names)
 
     @property
@@ -245,7 +257,7 @@ cdef class Reader:
         self._memory.polls += 1
         self._next = self._count = 0
         while not self._closed():
-            reader_report(self._registration.entry, &self._cursor.reader, clock_realtime_ns())
+            self._report()
             self._waiting = True  # without a line between: another thread may close the reader
             with nogil:
                 count = self._wait(limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS))
@@ -273,6 +285,11 @@ cdef class Reader:
                 return 0
         self._detach()
         return CLOSED
+
+    cdef _report(self):
+        # For tools. Everything before the cursor is handed out by now.
+        store_relaxed(&self._entry.read, self._read)
+        reader_report(self._entry, &self._cursor.reader, clock_realtime_ns())
 
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil:
         # ring_poll until it has something to say; 0 when the slice is over.
@@ -303,6 +320,7 @@ cdef class Reader:
             raise ValueError(f"reader of {self.address} is closed")
 
     cdef _detach(self):
+        self._entry = NULL  # what is in memory is handed out still, untimed
         self._registration.close()
         self._cursor.close()
 

@@ -2,11 +2,13 @@
 #
 # The buckets are those of HdrHistogram (1, 3_600_000_000_000, 3): values below 2048 have a slot
 # each; every further power of two has 1024 slots. Recording is one count-leading-zeros, one
-# shift and three plain stores; there is one writer, and tools read while it writes.
+# shift and one plain store: how many there are, the smallest and the largest follow from the
+# slots, and are worked out by who reads. There is one writer, and tools read while it writes.
 
 from libc.stdint cimport int64_t, uint64_t
 
-from udpfast.core.atomics cimport counter_add, load_relaxed, store_relaxed
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
 from udpfast.shm.region cimport Region
 
 cdef extern from *:
@@ -20,12 +22,9 @@ cdef enum:
     HISTOGRAM_COUNTS = 33792     # (HISTOGRAM_BUCKETS + 1) * HISTOGRAM_HALF
 
 cdef struct Histogram:
-    int64_t total            # recorded values, clamped ones included
-    int64_t minimum          # exact; meaningless while total is 0
-    int64_t maximum          # exact
     int64_t below            # values < 0: recorded as 0 (clocks that disagree)
     int64_t above            # values > histogram_value_max(): recorded as that
-    int64_t reserved[11]     # counts begin at 128
+    int64_t reserved[14]     # counts begin at 128
     int64_t counts[33792]
 
 cdef inline int64_t histogram_value_max() noexcept nogil:
@@ -36,23 +35,37 @@ cdef inline int64_t histogram_index(int64_t value) noexcept nogil:
         <uint64_t>value | (2 * HISTOGRAM_HALF - 1))
     return ((<int64_t>bucket) << HISTOGRAM_HALF_BITS) + (value >> bucket)
 
-cdef inline void histogram_record(Histogram* h, int64_t value) noexcept nogil:
+cdef inline int64_t histogram_clamp(Histogram* h, int64_t value, int64_t count) noexcept nogil:
     if value < 0:
-        counter_add(&h.below, 1)
-        value = 0
-    elif value > histogram_value_max():
-        counter_add(&h.above, 1)
-        value = histogram_value_max()
-    if value < h.minimum or h.total == 0:
-        store_relaxed(<uint64_t*>&h.minimum, value)
-    if value > h.maximum:
-        store_relaxed(<uint64_t*>&h.maximum, value)
-    counter_add(&h.counts[histogram_index(value)], 1)
-    counter_add(&h.total, 1)
+        counter_add(&h.below, count)
+        return 0
+    counter_add(&h.above, count)
+    return histogram_value_max()
+
+cdef inline void histogram_add(Histogram* h, int64_t value, int64_t count) noexcept nogil:
+    # The same value so many times. One comparison finds both ends: negative is large, unsigned.
+    if unlikely(<uint64_t>value > <uint64_t>histogram_value_max()):
+        value = histogram_clamp(h, value, count)
+    counter_add(&h.counts[histogram_index(value)], count)
+
+cdef inline void histogram_record(Histogram* h, int64_t value) noexcept nogil:
+    histogram_add(h, value, 1)
+
+cdef inline void histogram_record_signed(
+        Histogram* forward, Histogram* backward, int64_t value) noexcept nogil:
+    # For a difference of two hosts' clocks: how far below 0 it is says how far they are apart.
+    if value < 0:
+        # Unsigned: the smallest number has no opposite, and is clamped.
+        histogram_add(backward, <int64_t>(0 - <uint64_t>value), 1)
+    else:
+        histogram_add(forward, value, 1)
 
 cdef class LatencyHistogram:
     cdef Histogram* histogram
     cdef object _memory      # what keeps the pointer valid: an array, or a view of a region
+
+# The histogram that lies at an offset of a region; it keeps the mapping alive.
+cdef LatencyHistogram histogram_of(Region region, Py_ssize_t offset)
 
 cdef class LatencyBlock:
     cdef readonly Region region

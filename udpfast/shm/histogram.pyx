@@ -16,8 +16,8 @@ VALUE_MAX = histogram_value_max()
 
 _KIND = "HIST"
 _HISTOGRAM = np.dtype([
-    ("total", "<i8"), ("minimum", "<i8"), ("maximum", "<i8"), ("below", "<i8"), ("above", "<i8"),
-    ("reserved", "<i8", 11), ("counts", "<i8", HISTOGRAM_COUNTS),
+    ("below", "<i8"), ("above", "<i8"), ("reserved", "<i8", 14),
+    ("counts", "<i8", HISTOGRAM_COUNTS),
 ])
 _LAYOUT_HASH = layout_hash(_HISTOGRAM)
 
@@ -49,9 +49,8 @@ cdef class LatencyHistogram:
 
     def percentiles(self, percents):
         """Return one value for each of `percents`, all of the same instant; see `percentile`."""
-        counts = self.counts()
-        sums = np.cumsum(counts)
-        total = int(counts.sum())
+        sums = np.cumsum(self._memory["counts"])
+        total = int(sums[HISTOGRAM_COUNTS - 1])
         return [_value_at(sums, total, percent) for percent in percents]
 
     def counts(self):
@@ -71,11 +70,6 @@ cdef class LatencyHistogram:
         cdef Histogram* theirs = other.histogram
         if not self._memory.flags.writeable:
             raise ValueError("the histogram is attached read-only")
-        if theirs.total == 0:
-            return
-        mine.minimum = min(mine.minimum, theirs.minimum) if mine.total else theirs.minimum
-        mine.maximum = max(mine.maximum, theirs.maximum)
-        mine.total += theirs.total
         mine.below += theirs.below
         mine.above += theirs.above
         cdef int64_t i
@@ -85,17 +79,17 @@ cdef class LatencyHistogram:
     @property
     def total(self):
         """Values recorded, clamped ones included."""
-        return self.histogram.total
+        return int(self._memory["counts"].sum())
 
     @property
     def minimum(self):
-        """The smallest value recorded, exactly; 0 if there is none."""
-        return self.histogram.minimum if self.histogram.total else 0
+        """The smallest value of the slot of the smallest one recorded; 0 if there is none."""
+        return self.percentile(0)
 
     @property
     def maximum(self):
-        """The largest value recorded, exactly; 0 if there is none."""
-        return self.histogram.maximum
+        """The largest value of the slot of the largest one recorded; 0 if there is none."""
+        return min(self.percentile(100), VALUE_MAX)
 
     @property
     def below(self):
@@ -106,6 +100,13 @@ cdef class LatencyHistogram:
     def above(self):
         """Values above `VALUE_MAX`, recorded as `VALUE_MAX`."""
         return self.histogram.above
+
+
+cdef LatencyHistogram histogram_of(Region region, Py_ssize_t offset):
+    cdef LatencyHistogram found = LatencyHistogram.__new__(LatencyHistogram)
+    found._memory = np.frombuffer(region.view(), _HISTOGRAM, 1, offset).reshape(())
+    found.histogram = <Histogram*><size_t>found._memory.ctypes.data
+    return found
 
 
 cdef class LatencyBlock:
@@ -173,11 +174,7 @@ cdef class LatencyBlock:
         """
         if name not in self.names:
             raise KeyError(name)
-        cdef LatencyHistogram found = LatencyHistogram.__new__(LatencyHistogram)
-        offset = _offset(self.names.index(name))
-        found._memory = np.frombuffer(self.region.view(), _HISTOGRAM, 1, offset).reshape(())
-        found.histogram = <Histogram*><size_t>found._memory.ctypes.data
-        return found
+        return histogram_of(self.region, _offset(self.names.index(name)))
 
     cdef Histogram* pointer(self, str name) noexcept:
         if name not in self.names:

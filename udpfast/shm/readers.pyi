@@ -4,9 +4,19 @@ from types import TracebackType
 from typing import Self
 
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.region import Region
 
-__all__ = ["ReaderInfo", "ReaderRegistration", "list_readers", "remove_dead_readers"]
+__all__ = [
+    "READER_HOPS",
+    "ReaderInfo",
+    "ReaderRegistration",
+    "list_readers",
+    "reader_histograms",
+    "remove_dead_readers",
+]
+
+READER_HOPS: tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
@@ -17,6 +27,8 @@ class ReaderInfo:
     lapped: int
     polled_ns: int
     alive: bool
+    began_index: int
+    read: int
 
 class ReaderRegistration:
     @property
@@ -24,7 +36,9 @@ class ReaderRegistration:
     @property
     def name(self) -> str: ...
     @staticmethod
-    def create(directory: str | os.PathLike[str], name: str) -> ReaderRegistration: ...
+    def create(
+        directory: str | os.PathLike[str], name: str, index: int = 0, now_ns: int = 0
+    ) -> ReaderRegistration: ...
     def report(self, cursor: RingCursor, now_ns: int) -> None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -36,4 +50,7 @@ class ReaderRegistration:
     ) -> None: ...
 
 def list_readers(directory: str | os.PathLike[str]) -> list[ReaderInfo]: ...
+def reader_histograms(
+    directory: str | os.PathLike[str],
+) -> list[tuple[ReaderInfo, dict[str, LatencyHistogram]]]: ...
 def remove_dead_readers(directory: str | os.PathLike[str]) -> int: ...

@@ -5,22 +5,37 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.errors import RegionError
 from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.histogram cimport Histogram, histogram_of
 from udpfast.shm.region cimport Region
 
-__all__ = ["ReaderInfo", "ReaderRegistration", "list_readers", "remove_dead_readers"]
+__all__ = [
+    "READER_HOPS",
+    "ReaderInfo",
+    "ReaderRegistration",
+    "list_readers",
+    "reader_histograms",
+    "remove_dead_readers",
+]
+
+#: The hops that a reader measures, as its entry and `udpfast stat` name them.
+READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
 
 _KIND = "READ"
-_LAYOUT_HASH = 1  # of ReaderEntry: counts its changes
+_LAYOUT_HASH = 2  # of ReaderEntry: counts its changes
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderInfo:
-    """What one reader said last; its lag is the ring's `tail_index` minus `index`."""
+    """What one reader said last; its lag is the ring's `tail_index` minus `index`.
+
+    `began_index + read + lapped` equals `index`: nothing that it could have read is unaccounted.
+    """
 
     pid: int
     name: str
@@ -29,6 +44,8 @@ class ReaderInfo:
     lapped: int
     polled_ns: int
     alive: bool
+    began_index: int
+    read: int
 
 
 cdef class ReaderRegistration:
@@ -41,7 +58,7 @@ cdef class ReaderRegistration:
     """
 
     @staticmethod
-    def create(directory, name):
+    def create(directory, name, index=0, now_ns=0):
         """Register a reader in an instance's directory; entries of dead ones are removed.
 
         Parameters
@@ -50,6 +67,10 @@ cdef class ReaderRegistration:
             Of the instance.
         name : str
             What to call it in lists; the first 64 bytes count.
+        index : int
+            Of the first record that it will read, unless it is lapped.
+        now_ns : int
+            UNIX ns; what was published before is read, but not timed.
         """
         cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
         cdef bytes text = name.encode()[:READER_NAME_SIZE]
@@ -66,6 +87,8 @@ cdef class ReaderRegistration:
         registration.name = name
         registration.entry = <ReaderEntry*>registration.region.pointer
         memcpy(registration.entry.name, <const char*>text, len(text))
+        registration.entry.began_index = registration.entry.index = index
+        registration.entry.began_ns = now_ns
         registration.region.mark_ready()
         return registration
 
@@ -98,14 +121,25 @@ cdef class ReaderRegistration:
 
 def list_readers(directory):
     """Return what the readers of an instance said last, dead ones included, by pid."""
+    return [info for info, _ in reader_histograms(directory)]
+
+
+def reader_histograms(directory):
+    """Return what the readers of an instance said last and the latencies that they measured.
+
+    Returns
+    -------
+    list of (ReaderInfo, dict of str to LatencyHistogram)
+        By pid; dead readers included. The histograms are those of `READER_HOPS`, and go on.
+    """
     readers = []
     for path in _entries(directory):
         try:
             with Region.attach(path, _KIND, _LAYOUT_HASH) as region:
-                readers.append(_info(region))
+                readers.append((_info(region), _histograms(region)))
         except (FileNotFoundError, RegionError):
             continue  # gone meanwhile, or not ready yet
-    return sorted(readers, key=lambda reader: (reader.pid, reader.name))
+    return sorted(readers, key=lambda reader: (reader[0].pid, reader[0].name))
 
 
 def remove_dead_readers(directory):
@@ -148,8 +182,18 @@ cdef _info(Region region):
         lapped=load_relaxed(&entry.lapped),
         polled_ns=<int64_t>load_relaxed(<const uint64_t*>&entry.polled_ns),
         alive=region.writer_alive(),
+        began_index=entry.began_index,
+        read=load_relaxed(&entry.read),
     )
 
 
-if sizeof(ReaderEntry) != 224:
-    raise ImportError(f"ReaderEntry has {sizeof(ReaderEntry)} bytes, not 224")
+cdef _histograms(Region region):
+    cdef ReaderEntry* entry = <ReaderEntry*>region.pointer
+    first = <uint8_t*>&entry.loop_to_strategy - region.pointer
+    return {name: histogram_of(region, first + i * sizeof(Histogram))
+            for i, name in enumerate(READER_HOPS)}
+
+
+if sizeof(ReaderEntry) != 256 + 2 * sizeof(Histogram):
+    raise ImportError(f"ReaderEntry has {sizeof(ReaderEntry)} bytes, "
+                      f"not {256 + 2 * sizeof(Histogram)}")

@@ -63,7 +63,8 @@ class Account:
     def report(self) -> dict[str, Any]:
         """Return everything as plain values; latencies in ns."""
         latencies = np.concatenate(self.latencies_ns or [np.zeros(0, dtype=np.int64)])
-        quantiles = np.quantile(latencies, [0.5, 0.99, 0.999, 1.0]) if len(latencies) else [0] * 4
+        levels = [0.5, 0.9, 0.99, 0.999, 1.0]
+        quantiles = np.quantile(latencies, levels) if len(latencies) else [0] * len(levels)
         return {
             "records": sum(self.kinds.values()),
             "lapped": self.lapped,
@@ -72,11 +73,12 @@ class Account:
                 "count": len(latencies),
                 **dict(
                     zip(
-                        ("p50", "p99", "p99_9", "max"),
+                        ("p50", "p90", "p99", "p99_9", "max"),
                         (int(value) for value in quantiles),
                         strict=True,
                     )
                 ),
+                "below": int((latencies < 0).sum()),
             },
             "stale": sorted(
                 f"{exchange}:{symbol}"

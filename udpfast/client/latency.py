@@ -1,0 +1,172 @@
+"""Latency per hop of an instance, running or dead: what its loop and its readers measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.shm.histogram import VALUE_MAX, LatencyBlock, LatencyHistogram
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.readers import READER_HOPS, reader_histograms
+
+__all__ = ["PERCENTS", "Hop", "hops_since", "latency", "merge_readers", "read_hops"]
+
+#: The percentiles that every table of hops shows.
+PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
+
+# This hop is a difference of two hosts' clocks: where it is negative, its opposite has the values.
+_OPPOSITES = {"origin_to_kernel": "kernel_to_origin"}
+
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hop:
+    """What was recorded of one hop: the counts of a histogram, for looking at and calculating.
+
+    Attributes
+    ----------
+    counts : numpy.ndarray of int64
+        By slot; `LatencyHistogram.values()` has the smallest value of each.
+    opposite : numpy.ndarray of int64
+        The same of values below 0, by their size; all 0 for a hop within one host.
+    below, above : int
+        Values below 0 (recorded as 0, unless `opposite` has them), and above one hour.
+    """
+
+    counts: Counts
+    opposite: Counts
+    below: int
+    above: int
+
+    @property
+    def count(self) -> int:
+        """Values recorded."""
+        return int(self.counts.sum() + self.opposite.sum())
+
+    def percentiles(self, percents: Mapping[str, float]) -> dict[str, int]:
+        """Return, for each name, the value in ns that so many percent do not exceed; 0 if none."""
+        lowest = LatencyHistogram.values()
+        highest = np.append(lowest[1:] - 1, VALUE_MAX)
+        values = np.concatenate((-lowest[::-1], np.minimum(highest, VALUE_MAX)))
+        sums = np.cumsum(np.concatenate((self.opposite[::-1], self.counts)))
+        if sums[-1] == 0:
+            return dict.fromkeys(percents, 0)
+        wanted = [max(int(percent * int(sums[-1]) / 100 + 0.5), 1) for percent in percents.values()]
+        found = values[np.searchsorted(sums, wanted)]
+        return dict(zip(percents, found.tolist(), strict=True))
+
+    def summary(self) -> dict[str, int]:
+        """Return count, percentiles in ns, and how many values were below 0 and above an hour."""
+        return {
+            "count": self.count,
+            **self.percentiles(PERCENTS),
+            "below": self.below,
+            "above": self.above,
+        }
+
+    def __add__(self, other: Hop) -> Hop:
+        """Return what both have recorded."""
+        return Hop(
+            self.counts + other.counts,
+            self.opposite + other.opposite,
+            self.below + other.below,
+            self.above + other.above,
+        )
+
+    def __sub__(self, earlier: Hop) -> Hop:
+        """Return what was recorded since an earlier look at the same histogram."""
+        return Hop(
+            self.counts - earlier.counts,
+            self.opposite - earlier.opposite,
+            self.below - earlier.below,
+            self.above - earlier.above,
+        )
+
+
+def latency(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+    """Return the latency of every hop of an instance, as of now, in ns.
+
+    Parameters
+    ----------
+    instance : str or path
+        Its name, or the path of its directory.
+
+    Returns
+    -------
+    dict
+        By hop: `origin_to_kernel`, `kernel_to_loop`, `loop_to_ring` of the loop;
+        `loop_to_strategy`, `kernel_to_strategy` of all readers, and of each
+        (`loop_to_strategy.NAME-PID`). Each has `count`, `p50`, `p90`, `p99`, `p99_9`, `max`,
+        `below` (values below 0: clocks that disagree) and `above` (an hour). What a hop measures
+        is in `docs/operating.md`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such instance.
+    RegionError
+        Its histograms are of another version, or not safe to read.
+    """
+    hops = merge_readers(read_hops(instance_directory(instance)))
+    return {name: hop.summary() for name, hop in hops.items()}
+
+
+def read_hops(directory: str | os.PathLike[str]) -> dict[str, Hop]:
+    """Return the loop's hops by name, and each reader's as `HOP.NAME-PID`, of an instance."""
+    hops: dict[str, Hop] = {}
+    with LatencyBlock.attach(Path(directory) / "latency") as block:
+        for name in block.names:
+            if name in _OPPOSITES.values():
+                continue
+            hop = _read(block[name])
+            if name in _OPPOSITES:
+                opposite = _read(block[_OPPOSITES[name]])
+                hop = replace(
+                    hop,
+                    opposite=opposite.counts,
+                    below=opposite.count,
+                    above=hop.above + opposite.above,
+                )
+            hops[name] = hop
+    for reader, histograms in reader_histograms(directory):
+        key = f"{reader.name or 'reader'}-{reader.pid}"
+        while f"{READER_HOPS[0]}.{key}" in hops:  # one process, two readers of one name
+            key += "+"
+        hops |= {f"{name}.{key}": _read(histogram) for name, histogram in histograms.items()}
+    return hops
+
+
+def hops_since(hops: Mapping[str, Hop], earlier: Mapping[str, Hop]) -> dict[str, Hop]:
+    """Return what was recorded between two looks: nothing is ever reset in shared memory.
+
+    What began anew in between (another writer, another reader) counts from its beginning.
+    """
+    since = {}
+    for name, hop in hops.items():
+        known = earlier.get(name)
+        fewer = known is not None and (
+            bool((hop.counts < known.counts).any()) or bool((hop.opposite < known.opposite).any())
+        )
+        since[name] = hop if known is None or fewer else hop - known
+    return since
+
+
+def merge_readers(hops: Mapping[str, Hop]) -> dict[str, Hop]:
+    """Return the loop's hops, then those of all readers together, then each reader's own."""
+    merged = {name: hop for name, hop in hops.items() if "." not in name}
+    for name in READER_HOPS:
+        for key, hop in hops.items():
+            if key.startswith(f"{name}."):
+                merged[name] = merged[name] + hop if name in merged else hop
+    return merged | {name: hop for name, hop in hops.items() if "." in name}
+
+
+def _read(histogram: LatencyHistogram) -> Hop:
+    counts = histogram.counts()
+    return Hop(counts, np.zeros_like(counts), histogram.below, histogram.above)
