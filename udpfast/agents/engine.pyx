@@ -16,6 +16,8 @@ from udpfast.core.counter cimport (
     FEED_CHANNEL_UNEXPECTED,
     FEED_RECORD_BYTES,
     FEED_RECORDS,
+    FEED_RECORDS_CONTROL,
+    FEED_RECORDS_RAW,
     FEED_RECORDS_TOO_LARGE,
     LINE_BYTES,
     LINE_DATAGRAMS,
@@ -335,6 +337,8 @@ cdef class Engine:
             return False
         memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
         self._commit(message, message.kind, message.flags, message_type, message.size, unix_ns)
+        counter_add(&self.counters.feed[
+            FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
         return True
 
     cdef void _commit(

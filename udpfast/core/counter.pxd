@@ -98,6 +98,8 @@ cdef enum:  # FeedCounter
     # the ring and the loop
     FEED_RECORDS                  # records published
     FEED_RECORD_BYTES
+    FEED_RECORDS_RAW              # of these: payloads as published (MESSAGE)
+    FEED_RECORDS_CONTROL          # of these: the feed's own word (GAP, SESSION, STALE, ...)
     FEED_RECORDS_TOO_LARGE        # did not fit the ring's largest record: refused
     FEED_BATCHES                  # receive calls that brought something
     FEED_CYCLES                   # turns of the loop

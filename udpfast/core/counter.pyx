@@ -120,6 +120,10 @@ FEED_COUNTERS = (
     CounterInfo("stream_status", "count", "StreamStatus: consumed, never passed on"),
     CounterInfo("records", "count", "records published"),
     CounterInfo("record_bytes", "bytes", "bytes published, headers and padding included"),
+    CounterInfo("records_raw", "count", "of these: payloads as published (MESSAGE)"),
+    CounterInfo(
+        "records_control", "count",
+        "of these: the feed's own word (GAP, SESSION, STALE, ...)"),
     CounterInfo("records_too_large", "count", "did not fit the ring's largest record: refused"),
     CounterInfo("batches", "count", "receive calls that brought something"),
     CounterInfo("cycles", "count", "turns of the loop"),
