@@ -37,6 +37,7 @@ Revision = Literal["current", "legacy"]
 ByteOrder = Literal["little", "big"]
 EncodingName = Literal["native", "flatbuffers"]
 Idle = Literal["spin", "yield", "backoff", "sleep"]
+BypassStack = Literal["none", "onload", "vma", "xlio"]
 Core = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
 PowerOfTwo = Annotated[int, Meta(ge=16, le=1 << 40)]
@@ -294,6 +295,24 @@ class AgentConfig(Struct, frozen=True):
     ] = False
 
 
+class BypassConfig(Struct, frozen=True):
+    """A network stack to preload in place of the kernel's; `udpfast run` starts under it."""
+
+    stack: Annotated[
+        BypassStack,
+        Meta(description="the stack that lines shall be received with; none: the kernel's"),
+    ] = "none"
+    library: Annotated[
+        str, Meta(description="path of the stack's library; empty: looked for as ld.so does")
+    ] = ""
+    strict: Annotated[
+        bool,
+        Meta(
+            description="refuse to run unless the stack really accelerates; agent.strict does too"
+        ),
+    ] = False
+
+
 class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
@@ -307,6 +326,7 @@ class FeedConfig(Struct, frozen=True):
     receive: ReceiveConfig = ReceiveConfig()
     ring: RingConfig = RingConfig()
     agent: AgentConfig = AgentConfig()
+    bypass: BypassConfig = BypassConfig()
 
 
 class Destination(Struct, frozen=True):

@@ -7,7 +7,7 @@ import pytest
 from tests.shared import ROOT
 from udpfast.core import counter
 
-UNITS = {"count", "bytes", "ns"}
+UNITS = {"count", "bytes", "ns", "code"}
 
 
 def members(enum: str) -> list[str]:

@@ -17,6 +17,8 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
     FEED_BATCHES,
+    FEED_BYPASS_STACK,
+    FEED_BYPASS_STATE,
     FEED_CYCLE_LONGEST_NS,
     FEED_CYCLES,
     FEED_CYCLES_SLOW,
@@ -34,6 +36,8 @@ from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, load_feed, parse_feed
+from udpfast.errors import UdpfastError
+from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
 
@@ -64,6 +68,7 @@ cdef class FeedLoop(Agent):
     cdef Engine engine
     cdef object config
     cdef readonly list receivers
+    cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
     cdef DatagramBatch* batches[2 * LINES_MAX]
     cdef int batch_count
     cdef int64_t expire_at_ns
@@ -75,10 +80,13 @@ cdef class FeedLoop(Agent):
         self.engine = engine
         self.config = config
         self.receivers = []
+        self.first_failure = ""
 
     def on_start(self) -> None:
         """Open the sockets of all lines, or none."""
         try:
+            if self.config.bypass.stack != "none":
+                self.first_failure = open_first_socket(self.config.bypass.stack)
             self._open_lines()
         except BaseException:
             self._close_lines()
@@ -203,6 +211,7 @@ class Subscriber:
         self._loop = None
         self._runner = None
         self._notes = ()
+        self._bypass = None
 
     @property
     def name(self) -> str:
@@ -231,6 +240,7 @@ class Subscriber:
             self._runner = None
             engine.close()
             raise
+        self._find_bypass(engine)
         self._notes = self._find_notes()
 
     def stop(self) -> None:
@@ -269,12 +279,32 @@ class Subscriber:
         """What was asked of the host and not granted: one sentence each. Empty before `start`."""
         return self._notes
 
+    @property
+    def bypass(self):
+        """What there is of a preloaded network stack (`net.bypass.Bypass`); None before `start`."""
+        return self._bypass
+
+    def _find_bypass(self, Engine engine):
+        wanted = self.config.bypass
+        found = self._bypass = inspect_bypass(wanted.stack)
+        if found.stack != "none":
+            counter_add(&engine.counters.feed[FEED_BYPASS_STACK], STACKS[found.stack].number)
+            counter_add(&engine.counters.feed[FEED_BYPASS_STATE], found.state)
+        if found.missing and (wanted.strict or self.config.agent.strict):
+            self.stop()
+            raise UdpfastError(f"bypass {found.text}")
+
     def _find_notes(self):
         notes = [f"{grant.asked} was denied: {grant.reason}"
                  for grant in self._runner.grants if not grant.granted]
         for receiver in self._loop.receivers:
             notes += [f"{receiver.address}: {result.name} asked {result.asked}, got {result.got}: "
                       f"{result.reason}" for result in receiver.results if result.reason]
+        if self._bypass.missing:
+            notes.append(f"bypass {self._bypass.text}")
+        if self._loop.first_failure:
+            notes.append(f"bypass {self._bypass.stack}: its first call failed: "
+                         f"{self._loop.first_failure}")
         return tuple(notes)
 
     def counters(self) -> dict:

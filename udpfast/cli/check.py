@@ -8,6 +8,7 @@ import sys
 import click
 
 from udpfast.agents.lines import line_address, receive_options
+from udpfast.cli.bypass import inspect_stacks
 from udpfast.config import FeedConfig, Setting, describe, load_feed
 from udpfast.core.host import Finding, inspect_host
 from udpfast.net.line import open_receiver
@@ -25,7 +26,7 @@ def check(path: str | None, as_json: bool) -> None:
     """
     config = load_feed(path) if path else None
     settings = list(describe(config)) if config else []
-    findings = inspect_host() + (inspect_lines(config) if config else [])
+    findings = inspect_host() + inspect_stacks(config) + (inspect_lines(config) if config else [])
     if as_json:
         click.echo(
             json.dumps(

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from udpfast.cli.bypass import describe_counters, environment_of
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
@@ -80,9 +81,11 @@ def read_status(name: str) -> dict[str, Any]:
     directory = instance_directory(name)
     values = counters(str(directory))
     ring = _ring(directory)
+    environment = environment_of(ring["writer_pid"]) if ring["alive"] else {}
     return {
         "directory": str(directory),
         **ring,
+        "bypass": {"is": describe_counters(values["feed"]), "environment": environment},
         "ledger": ledger_sums(values),
         "counters": values,
         "readers": [
@@ -110,6 +113,9 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
         f"{'alive' if status['alive'] else 'DEAD'}, ring {status['state']}, "
         f"epoch {status['epoch']}, {status['records']:,} records"
     )
+    click.echo(f"bypass {status['bypass']['is']}")
+    for name, value in status["bypass"]["environment"].items():
+        click.echo(f"  {name}={value}")
     print_ledger(status["counters"], status["ledger"])
     for scope, values in status["counters"].items():
         shown = {key: value for key, value in values.items() if value or with_zeros}

@@ -105,6 +105,9 @@ cdef enum:  # FeedCounter
     FEED_CYCLES                   # turns of the loop
     FEED_CYCLE_LONGEST_NS
     FEED_CYCLES_SLOW              # turns longer than 1 ms
+    # written once, at the start
+    FEED_BYPASS_STACK             # net/bypass: Stack.number
+    FEED_BYPASS_STATE             # net/bypass: State
     FEED_COUNTER_COUNT
 
 cdef struct Counters:

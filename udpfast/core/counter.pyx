@@ -12,7 +12,7 @@ __all__ = [
 
 
 class CounterInfo(NamedTuple):
-    """What a counter is called, its unit (`count`, `bytes`, `ns`), and what it counts."""
+    """What a counter is called, its unit (`count`, `bytes`, `ns`, `code`), and what it counts."""
 
     name: str
     unit: str
@@ -129,6 +129,12 @@ FEED_COUNTERS = (
     CounterInfo("cycles", "count", "turns of the loop"),
     CounterInfo("cycle_longest_ns", "ns", "longest turn of the loop"),
     CounterInfo("cycles_slow", "count", "turns longer than 1 ms"),
+    CounterInfo(
+        "bypass_stack", "code",
+        "kernel bypass at the start: 0 none, 1 onload, 2 vma, 3 xlio"),
+    CounterInfo(
+        "bypass_state", "code",
+        "0 none, 1 asked for but not loaded, 2 loaded but on the kernel's stack, 3 accelerated"),
 )
 
 if len(VERDICTS) != VERDICT_COUNT:
