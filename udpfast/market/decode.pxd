@@ -24,6 +24,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.market.flatbuffer cimport Shapes
 from udpfast.market.names cimport Names
+from udpfast.market.plan cimport Plans
 
 cdef enum:  # what decode_event returns instead of a kind
     DECODE_REFUSED = -1          # the verifier refused it: deliver nothing
@@ -37,6 +38,7 @@ cdef enum:  # what decode_event returns instead of a kind
 cdef struct DecodeContext:
     uint64_t support_mask        # setting: GatewayStatus.supported & support_mask is published
     Shapes shapes                # the verifier's memory
+    Plans plans                  # the hot types' (hot.pxd)
     # what the last call found; zeroed by each call
     uint32_t size                # bytes of the update
     uint32_t message_type        # union code
@@ -54,6 +56,13 @@ cdef struct DecodeContext:
 # into, room      where the update goes; 8-aligned when it is to be read in place
 # names           exchange and symbol names are interned here
 cdef int32_t decode_event(
+    const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+    DecodeContext* context) noexcept nogil
+
+
+# The same by the general path alone, which every payload can take: what decode_event's shorter
+# path is compared with.
+cdef int32_t decode_any(
     const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
     DecodeContext* context) noexcept nogil
 

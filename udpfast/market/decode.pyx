@@ -4,9 +4,10 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memset
 
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport *
 from udpfast.market.fill cimport *
+from udpfast.market.hot cimport hot_decode
 from udpfast.market.flatbuffer cimport VTABLE_SLOTS, Verification, event_verify
 from udpfast.market.names cimport Names, NameTable
 from udpfast.market.schema cimport *
@@ -51,8 +52,9 @@ cdef inline void _market(
         uint32_t update_type, uint32_t sending_time) noexcept nogil:
     # What all types about one instrument have, by their slots; 0 = this type has none.
     cdef const Table* value = &target.value
-    header.exchange_id = fill_name(value, exchange, target.names, target.context)
-    header.symbol_id = fill_name(value, symbol, target.names, target.context)
+    header.exchange_id = fill_name(
+        table_reference(value, exchange), target.names, target.context)
+    header.symbol_id = fill_name(table_reference(value, symbol), target.names, target.context)
     target.context.exchange_id = header.exchange_id
     target.context.symbol_id = header.symbol_id
     header.sending_time_utc = <int64_t> table_u64(value, sending_time)
@@ -269,12 +271,7 @@ cdef int32_t _custom_metrics(Target* target) noexcept nogil:
     return KIND_CUSTOM_METRICS
 
 
-cdef int32_t decode_event(
-        const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
-        DecodeContext* context) noexcept nogil:
-    cdef Verification verification
-    cdef Target target
-    cdef int message_type = event_verify(payload, size, &context.shapes, &verification)
+cdef inline void _clear(DecodeContext* context) noexcept nogil:
     context.size = 0
     context.message_type = 0
     context.exchange_id = 0
@@ -283,6 +280,24 @@ cdef int32_t decode_event(
     context.truncated = 0
     context.names_full = 0
     context.fields_unknown = 0
+
+
+cdef int32_t decode_event(
+        const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+        DecodeContext* context) noexcept nogil:
+    cdef int32_t kind
+    _clear(context)
+    kind = hot_decode(payload, size, into, room, names, context)
+    return kind if likely(kind) else decode_any(payload, size, into, room, names, context)
+
+
+cdef int32_t decode_any(
+        const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+        DecodeContext* context) noexcept nogil:
+    cdef Verification verification
+    cdef Target target
+    cdef int message_type = event_verify(payload, size, &context.shapes, &verification)
+    _clear(context)
     if unlikely(message_type <= 0):
         return DECODE_NONE if message_type == 0 else DECODE_REFUSED
     context.message_type = message_type

@@ -45,9 +45,8 @@ cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept 
 
 
 cdef inline uint32_t fill_name(
-        const Table* value, uint32_t slot, Names* names, DecodeContext* context) noexcept nogil:
-    # The id of an interned name, 0 = absent.
-    cdef const uint8_t* text = table_reference(value, slot)
+        const uint8_t* text, Names* names, DecodeContext* context) noexcept nogil:
+    # The id of an interned name, 0 = absent. `text` is a verified string, NULL = absent.
     cdef uint32_t size, name_id
     if text == NULL:
         return 0
@@ -60,11 +59,10 @@ cdef inline uint32_t fill_name(
     return name_id
 
 
-cdef inline uint32_t fill_text(
-        char* into, uint32_t width, const Table* value, uint32_t slot, uint32_t bit,
+cdef inline uint32_t fill_text_at(
+        char* into, uint32_t width, const uint8_t* text, uint32_t bit,
         DecodeContext* context) noexcept nogil:
     # Copy a string into its fixed width; returns `bit` if it was there, else 0.
-    cdef const uint8_t* text = table_reference(value, slot)
     cdef uint32_t size
     if text == NULL:
         memset(into, 0, width)
@@ -80,6 +78,12 @@ cdef inline uint32_t fill_text(
     memcpy(into, text, size)
     memset(into + size, 0, width - size)
     return bit
+
+
+cdef inline uint32_t fill_text(
+        char* into, uint32_t width, const Table* value, uint32_t slot, uint32_t bit,
+        DecodeContext* context) noexcept nogil:
+    return fill_text_at(into, width, table_reference(value, slot), bit, context)
 
 
 # --- rows ---------------------------------------------------------------------------------------

@@ -237,7 +237,7 @@ def write_pxd(schema: Schema) -> str:
         "",
         "cdef enum:  # indices of udpfast_schema_tables",
     ]
-    lines += [f"    TABLE_{_snake(schema.root)} = {names.index(schema.root)}"]
+    lines += [f"    TABLE_{_snake(name)} = {names.index(name)}" for name in DECODED]
     lines += [f"    TABLE_COUNT = {len(names)}"]
     lines += ["", "cdef enum:  # vtable slots: 4 + 2 * id"]
     lines += [

@@ -104,13 +104,16 @@ def fuzz_payloads(seed: int, count: int) -> dict[str, int]:
     Raises
     ------
     FuzzError
-        Verifier and decoder disagree, or an update does not fit its bound.
+        Verifier and decoder disagree, or the decoder's two paths, or an update does not fit its
+        bound.
     """
     from udpfast.market.decode import Outcome, decode, size_bound
     from udpfast.market.names import NameTable
     from udpfast.market.updates import view_update
+    from udpfast.testing.paths import DecodePaths
 
     rng = random.Random(seed)
+    paths = DecodePaths(names_max=64)
     valid = [_event_payload(rng) for _ in range(32)]
     names = NameTable(capacity=64)
     outcomes: dict[str, int] = {}
@@ -124,6 +127,10 @@ def fuzz_payloads(seed: int, count: int) -> dict[str, int]:
         refused = decoded.kind is Outcome.REFUSED
         if refused == _verifies(memory):
             raise FuzzError(f"verifier and decoder disagree about {payload.hex()}")
+        try:
+            paths.decode(memory)
+        except AssertionError as error:
+            raise FuzzError(str(error)) from None
         if isinstance(decoded.kind, Kind):
             if len(decoded.payload) > size_bound(len(payload)):
                 raise FuzzError(f"an update beyond its bound from {payload.hex()}")

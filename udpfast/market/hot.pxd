@@ -1,0 +1,397 @@
+# The three types that a feed is made of, verified and written in one walk: books, tops of book
+# and trades.
+#
+#     kind = hot_decode(payload, size, into, room, names, context)
+#     if kind == 0: not for this walk, nothing was done; take event_verify and decode's fill
+#
+# The walk says yes only to what event_verify accepts, and then writes what decode's general path
+# writes, byte for byte. Whatever is odd (damage, a vtable that is no plan, too little room) is
+# left to that path, so there is one place that judges. Names are interned when all else is sound.
+#
+# What the three types share lies in their plans where the book has it (plan_field): the slots of
+# MarketByPriceUpdate are used for all of them.
+
+from libc.math cimport NAN
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
+from udpfast.market.decode cimport DecodeContext
+from udpfast.market.fill cimport fill_name, fill_text_at
+from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u32, vtable_slot
+from udpfast.market.names cimport Names
+from udpfast.market.plan cimport (
+    Plan, PlanSet, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_search, plan_u8, plan_u16,
+    plan_u32, plan_u64,
+)
+from udpfast.market.schema cimport *
+from udpfast.market.updates cimport *
+
+cdef extern from *:
+    """
+    typedef uint64_t udpfast_pair __attribute__((vector_size(16), aligned(1), may_alias));
+    static inline void udpfast_copy_pair(void* to, const void* from, const uint64_t* mask)
+    {
+        *(udpfast_pair*) to = *(const udpfast_pair*) from & *(const udpfast_pair*) mask;
+    }
+    """
+    void copy_pair "udpfast_copy_pair" (
+        void* to, const void* source, const uint64_t* mask) noexcept nogil
+
+cdef enum:
+    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels hot_levels does not copy by itself
+
+cdef struct HotTable:  # where it lies and how it is read
+    const uint8_t* at
+    const Plan* plan             # NULL = absent
+
+cdef struct Hot:  # one message on its way
+    const uint8_t* data
+    uint64_t size
+    uint64_t tables_left
+    uint64_t fields_unknown
+
+cdef struct HotRows:  # a vector of tables
+    uint64_t at                  # of its first reference
+    uint32_t count
+    uint32_t present
+
+cdef struct Place:  # a vtable of this message; 64 bytes
+    uint64_t vtable
+    uint64_t extent              # of its tables: price and quantity; EXTENT_ODD
+    uint64_t price               # offset
+    uint64_t mask[2]             # of price and quantity
+    const Plan* plan
+    uint64_t reserved[2]
+
+
+# --- checked steps: each is False, or leaves its result sound -------------------------------------
+
+cdef inline bint hot_table(
+        Hot* hot, PlanSet* plans, uint32_t index, uint64_t at, HotTable* table) noexcept nogil:
+    table.plan = plan_find(plans, index, hot.data, hot.size, at)
+    if unlikely(table.plan == NULL):
+        return False
+    table.at = hot.data + at
+    hot.fields_unknown += table.plan.fields_unknown
+    return True
+
+
+cdef inline uint64_t hot_target(
+        const Hot* hot, const HotTable* table, uint32_t offset) noexcept nogil:
+    # Where a reference within a checked table leads: anywhere.
+    return <uint64_t> (table.at - hot.data) + offset + load_u32(table.at + offset)
+
+
+cdef inline bint hot_text(
+        const Hot* hot, const HotTable* table, uint32_t slot, const uint8_t** text) noexcept nogil:
+    # A string: its length, its bytes, and the zero behind them. NULL = absent.
+    cdef uint32_t offset = plan_offset(table.plan, slot)
+    cdef uint64_t at, end
+    text[0] = NULL
+    if offset == 0:
+        return True
+    at = hot_target(hot, table, offset)
+    if unlikely(at + 5 > hot.size):
+        return False
+    end = at + 4 + load_u32(hot.data + at)
+    text[0] = hot.data + at
+    return likely(end < hot.size and hot.data[end] == 0)
+
+
+cdef inline bint hot_rows(
+        Hot* hot, const HotTable* table, uint32_t slot, HotRows* rows) noexcept nogil:
+    # The vector itself; its tables are not looked at, but paid for.
+    cdef uint32_t offset = plan_offset(table.plan, slot)
+    rows.at = 0
+    rows.count = 0
+    rows.present = offset != 0
+    if offset == 0:
+        return True
+    rows.at = hot_target(hot, table, offset) + 4
+    if unlikely(rows.at > hot.size):
+        return False
+    rows.count = load_u32(hot.data + rows.at - 4)
+    if unlikely(rows.at + 4 * <uint64_t> rows.count > hot.size or rows.count > hot.tables_left):
+        return False
+    hot.tables_left -= rows.count
+    return True
+
+
+# --- books ----------------------------------------------------------------------------------------
+
+cdef inline void hot_forget(Place* places) noexcept nogil:
+    cdef int slot
+    for slot in range(VTABLE_SLOTS):
+        places[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
+
+
+cdef inline bint hot_place(
+        const Hot* hot, PlanSet* plans, Place* places, uint64_t vtable) noexcept nogil:
+    # Remember a vtable of this message by its place.
+    cdef uint64_t learned = plans.learned
+    cdef Place* place = places + vtable_slot(vtable)
+    cdef const Plan* plan
+    if unlikely(vtable > hot.size - 6):
+        return False
+    plan = plan_search(plans, TABLE_MBP_UPDATE, hot.data + vtable, hot.size - vtable)
+    if unlikely(plan == NULL):
+        return False
+    if unlikely(plans.learned != learned):  # perhaps over one that another place refers to
+        hot_forget(places)
+    place.vtable = vtable
+    place.plan = plan
+    place.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
+    place.mask[0] = plan.mask[0]
+    place.mask[1] = plan.mask[1]
+    # A price alone, or price and quantity side by side: both come with one load.
+    place.extent = place.price + 16
+    if plan.straight == 0 or plan.straight != plan.fields or plan.fields > 2 or (
+            plan.fields_unknown):
+        place.extent = EXTENT_ODD
+    return True
+
+
+cdef inline bint hot_level(
+        Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
+    # Any other level, or one too near to the end for the load of 16 bytes.
+    cdef const uint8_t* table = hot.data + at
+    if unlikely(at + plan.extent > hot.size):
+        return False
+    hot.fields_unknown += plan.fields_unknown
+    into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
+    into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
+    into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
+    into.price_level = plan_u32(plan, table, SLOT_MBP_UPDATE_PRICE_LEVEL)
+    into.number_of_orders = <uint16_t> plan_u16(plan, table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
+    into.update_action = <uint8_t> plan_u8(plan, table, SLOT_MBP_UPDATE_UPDATE_ACTION)
+    into.reserved = 0
+    return True
+
+
+cdef inline bint hot_levels(
+        Hot* hot, PlanSet* plans, Place* places, uint64_t at, uint32_t count,
+        Level* into) noexcept nogil:
+    # Without a branch that depends on which levels are removals.
+    cdef const uint8_t* data = hot.data
+    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable
+    cdef Place* place
+    while at < end:
+        table = at + load_u32(data + at)
+        if unlikely(table > size - 4):
+            return False
+        vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
+        place = places + vtable_slot(vtable)
+        if unlikely(place.vtable != vtable):
+            if not hot_place(hot, plans, places, vtable):
+                return False
+        if likely(table + place.extent <= size):
+            copy_pair(into, data + table + place.price, place.mask)
+            memset(<uint8_t*> into + 16, 0, 16)
+        elif not hot_level(hot, place.plan, table, into):
+            return False
+        into += 1
+        at += 4
+    return True
+
+
+cdef inline int32_t hot_book(
+        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+        DecodeContext* context) noexcept nogil:
+    cdef Book* book = <Book*> into
+    cdef Level* levels = <Level*> (into + sizeof(Book))
+    cdef Place[VTABLE_SLOTS] places
+    cdef HotRows[2] sides
+    cdef uint64_t needed
+    cdef int side
+    if unlikely(
+            not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &sides[0])
+            or not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_ASKS, &sides[1])):
+        return 0
+    needed = sizeof(Book) + (<uint64_t> sides[0].count + sides[1].count) * sizeof(Level)
+    if unlikely(needed > room):
+        return 0
+    hot_forget(places)
+    for side in range(2):
+        if unlikely(not hot_levels(hot, &context.plans.level, places, sides[side].at,
+                                   sides[side].count, levels)):
+            return 0
+        levels += sides[side].count
+    book.header.present = (PRESENT_ROWS if sides[0].present else 0) | (
+        PRESENT_ASKS if sides[1].present else 0)
+    book.header.row_count = sides[0].count + sides[1].count
+    book.bid_count = sides[0].count
+    book.ask_count = sides[1].count
+    context.size = <uint32_t> needed
+    return KIND_BOOK
+
+
+# --- tops of book, trades -------------------------------------------------------------------------
+
+cdef inline int32_t hot_top_of_book(
+        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+        DecodeContext* context) noexcept nogil:
+    cdef TopOfBook* top = <TopOfBook*> into
+    cdef uint32_t offset = plan_offset(value.plan, SLOT_MARKET_BY_PRICE_UPDATE_BIDS)
+    cdef HotTable layer
+    # One without a layer says nothing and is rare.
+    if unlikely(
+            room < sizeof(TopOfBook) or offset == 0 or hot.tables_left == 0
+            or not hot_table(hot, &context.plans.layer, TABLE_LAYER,
+                             hot_target(hot, value, offset), &layer)):
+        return 0
+    top.header.present = PRESENT_LAYER
+    top.header.row_count = 0
+    top.bid_price = plan_f64(layer.plan, layer.at, SLOT_LAYER_BID_PRICE, NAN)
+    top.bid_quantity = plan_f64_or_0(layer.plan, layer.at, SLOT_LAYER_BID_QUANTITY)
+    top.ask_price = plan_f64(layer.plan, layer.at, SLOT_LAYER_ASK_PRICE, NAN)
+    top.ask_quantity = plan_f64_or_0(layer.plan, layer.at, SLOT_LAYER_ASK_QUANTITY)
+    context.size = sizeof(TopOfBook)
+    return KIND_TOP_OF_BOOK
+
+
+cdef inline bint hot_trade(
+        Hot* hot, PlanSet* plans, uint64_t at, Trade* into,
+        DecodeContext* context) noexcept nogil:
+    cdef HotTable row
+    cdef const uint8_t* trade_id
+    cdef const uint8_t* taker
+    cdef const uint8_t* maker
+    if unlikely(not hot_table(hot, plans, TABLE_TRADE, at + load_u32(hot.data + at), &row)
+                or not hot_text(hot, &row, SLOT_TRADE_TRADE_ID, &trade_id)
+                or not hot_text(hot, &row, SLOT_TRADE_TAKER_ORDER_ID, &taker)
+                or not hot_text(hot, &row, SLOT_TRADE_MAKER_ORDER_ID, &maker)):
+        return False
+    into.price = plan_f64(row.plan, row.at, SLOT_TRADE_PRICE, NAN)
+    into.quantity = plan_f64_or_0(row.plan, row.at, SLOT_TRADE_QUANTITY)
+    into.side = <uint8_t> plan_u8(row.plan, row.at, SLOT_TRADE_SIDE)
+    into.present = <uint8_t> (
+        fill_text_at(into.trade_id, SIZE_TRADE_ID, trade_id, 1, context)
+        | fill_text_at(into.taker_order_id, SIZE_ORDER_ID, taker, 2, context)
+        | fill_text_at(into.maker_order_id, SIZE_ORDER_ID, maker, 4, context))
+    memset(into.reserved, 0, sizeof(into.reserved))
+    return True
+
+
+cdef inline int32_t hot_trades(
+        Hot* hot, const HotTable* value, uint8_t* into, uint32_t room,
+        DecodeContext* context) noexcept nogil:
+    cdef UpdateHeader* header = <UpdateHeader*> into
+    cdef HotRows rows
+    cdef uint64_t needed
+    cdef uint32_t i
+    if unlikely(not hot_rows(hot, value, SLOT_MARKET_BY_PRICE_UPDATE_BIDS, &rows)):
+        return 0
+    needed = sizeof(Trades) + <uint64_t> rows.count * sizeof(Trade)
+    if unlikely(needed > room):
+        return 0
+    for i in range(rows.count):
+        if unlikely(not hot_trade(hot, &context.plans.trade, rows.at + 4 * <uint64_t> i,
+                                  <Trade*> (into + sizeof(Trades)) + i, context)):
+            return 0
+    header.present = PRESENT_ROWS if rows.present else 0
+    header.row_count = rows.count
+    context.size = <uint32_t> needed
+    return KIND_TRADES
+
+
+# --- the whole ------------------------------------------------------------------------------------
+
+cdef inline void hot_source(UpdateHeader* header, const HotTable* source) noexcept nogil:
+    cdef const Plan* plan = source.plan
+    cdef const uint8_t* at = source.at
+    if unlikely(plan == NULL):
+        memset(header, 0, 40)
+        return
+    header.present |= PRESENT_SOURCE_INFO
+    if likely(plan.straight == 5):  # in the same order as here
+        memcpy(header, at + plan_offset(plan, SLOT_SOURCE_INFO_SEQNO), 40)
+        return
+    header.source_seqno = plan_u64(plan, at, SLOT_SOURCE_INFO_SEQNO)
+    header.source_send_time_utc = plan_u64(plan, at, SLOT_SOURCE_INFO_SEND_TIME_UTC)
+    header.source_create_time_utc = plan_u64(plan, at, SLOT_SOURCE_INFO_CREATE_TIME_UTC)
+    header.source_send_time = plan_u64(plan, at, SLOT_SOURCE_INFO_SEND_TIME)
+    header.source_create_time = plan_u64(plan, at, SLOT_SOURCE_INFO_CREATE_TIME)
+
+
+cdef inline void hot_header(UpdateHeader* header, const HotTable* value) noexcept nogil:
+    # What the types share. Fields that one of them does not have are absent in its plans.
+    cdef const Plan* plan = value.plan
+    cdef const uint8_t* at = value.at
+    header.exchange_time_utc = <int64_t> plan_u64(
+        plan, at, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE_TIME_UTC)
+    header.exchange_sequence = plan_u64(plan, at, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE_SEQUENCE)
+    header.sending_time_utc = <int64_t> plan_u64(
+        plan, at, SLOT_MARKET_BY_PRICE_UPDATE_SENDING_TIME_UTC)
+    header.stream_id = <uint16_t> plan_u16(plan, at, SLOT_MARKET_BY_PRICE_UPDATE_STREAM_ID)
+    header.max_depth = <uint16_t> plan_u16(plan, at, SLOT_MARKET_BY_PRICE_UPDATE_MAX_DEPTH)
+    header.update_type = <uint8_t> plan_u8(plan, at, SLOT_MARKET_BY_PRICE_UPDATE_UPDATE_TYPE)
+    header.price_precision = <uint8_t> plan_u8(
+        plan, at, SLOT_MARKET_BY_PRICE_UPDATE_PRICE_PRECISION)
+    header.quantity_precision = <uint8_t> plan_u8(
+        plan, at, SLOT_MARKET_BY_PRICE_UPDATE_QUANTITY_PRECISION)
+    header.reserved = 0
+
+
+cdef inline bint hot_value(
+        Hot* hot, uint32_t code, uint64_t at, DecodeContext* context,
+        HotTable* value) noexcept nogil:
+    if code == MESSAGE_MARKET_BY_PRICE_UPDATE:
+        return hot_table(hot, &context.plans.value[0], TABLE_MARKET_BY_PRICE_UPDATE, at, value)
+    if code == MESSAGE_TOP_OF_BOOK:
+        return hot_table(hot, &context.plans.value[1], TABLE_TOP_OF_BOOK, at, value)
+    return code == MESSAGE_TRADE_SUMMARY and hot_table(
+        hot, &context.plans.value[2], TABLE_TRADE_SUMMARY, at, value)
+
+
+cdef inline int32_t hot_decode(
+        const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
+        DecodeContext* context) noexcept nogil:
+    cdef UpdateHeader* header = <UpdateHeader*> into
+    cdef Hot hot
+    cdef HotTable event, source, value
+    cdef const uint8_t* exchange
+    cdef const uint8_t* symbol
+    cdef uint32_t offset, code
+    cdef int32_t kind
+    if unlikely(size < 32):  # three tables take more
+        return 0
+    hot.data = payload
+    hot.size = size
+    hot.tables_left = (size >> 3) - 3
+    hot.fields_unknown = 0
+    if unlikely(not hot_table(&hot, &context.plans.event, TABLE_EVENT, load_u32(payload), &event)):
+        return 0
+    source.plan = NULL
+    source.at = NULL
+    offset = plan_offset(event.plan, SLOT_EVENT_SOURCE_INFO)
+    if likely(offset):
+        if unlikely(not hot_table(&hot, &context.plans.source_info, TABLE_SOURCE_INFO,
+                                  hot_target(&hot, &event, offset), &source)):
+            return 0
+    offset = plan_offset(event.plan, SLOT_EVENT_VALUE)
+    code = plan_u8(event.plan, event.at, SLOT_EVENT_VALUE_TYPE)
+    if unlikely(
+            offset == 0
+            or not hot_value(&hot, code, hot_target(&hot, &event, offset), context, &value)
+            or not hot_text(&hot, &value, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE, &exchange)
+            or not hot_text(&hot, &value, SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, &symbol)):
+        return 0
+    if code == MESSAGE_MARKET_BY_PRICE_UPDATE:
+        kind = hot_book(&hot, &value, into, room, context)
+    elif code == MESSAGE_TOP_OF_BOOK:
+        kind = hot_top_of_book(&hot, &value, into, room, context)
+    else:
+        kind = hot_trades(&hot, &value, into, room, context)
+    if unlikely(kind == 0):
+        return 0
+    hot_source(header, &source)
+    hot_header(header, &value)
+    header.exchange_id = fill_name(exchange, names, context)
+    header.symbol_id = fill_name(symbol, names, context)
+    context.exchange_id = header.exchange_id
+    context.symbol_id = header.symbol_id
+    context.message_type = code
+    context.fields_unknown = hot.fields_unknown
+    return kind

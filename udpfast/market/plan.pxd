@@ -1,0 +1,184 @@
+# Plans: how a table with these vtable bytes is read, worked out once and remembered.
+#
+# A publisher uses the same few vtables for ever. A plan says where each field of such a table
+# lies and how far the table must reach, so that reading it again takes one bounds check and no
+# look at the schema. Plans are found by the vtable's bytes: first the one that was used last, then
+# one of eight by a hash of the bytes.
+#
+# An absent field has offset 0 and mask 0: `load & mask` reads the table's first bytes (every plan
+# reaches over 8) and gives 0 without a branch.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.check cimport likely, unlikely
+from udpfast.market.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
+from udpfast.market.schema cimport (
+    FIELD_SKIPPED, SCHEMA_FIELDS, SCHEMA_TABLES, TABLE_TOP_OF_BOOK, TABLE_TRADE_SUMMARY,
+    SchemaField, SchemaTable,
+)
+
+cdef enum:
+    PLAN_FIELDS = 16             # the hot types have 13 at most
+    PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
+    PLAN_WAYS = 8                # plans of one type that are remembered
+
+cdef struct Plan:  # 256 bytes
+    uint32_t extent              # bytes of the table up to the end of its last known field
+    uint16_t vtable_size         # 0 = nothing remembered
+    uint16_t fields_unknown      # present fields beyond the schema
+    uint16_t fields              # present fields of the schema
+    uint16_t straight            # that many from the first on are numbers of 8 bytes, side by side
+    uint8_t vtable[PLAN_VTABLE_MAX]
+    uint16_t offset[PLAN_FIELDS]
+    uint64_t mask[PLAN_FIELDS]   # of a number: all bits, or none if it is absent
+    uint8_t reserved[40]
+
+cdef struct PlanSet:  # of one type
+    Plan plan[PLAN_WAYS]
+    uint64_t last                # index of the plan used last
+    uint64_t learned             # changes when a plan gives way to another
+
+cdef struct Plans:  # zeroed at start; one per thread
+    PlanSet event
+    PlanSet source_info
+    PlanSet value[3]             # of books, tops of book, trades
+    PlanSet level
+    PlanSet layer
+    PlanSet trade
+
+
+cdef inline bint vtable_same(
+        const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
+    # Whether two vtables of one size, 6 to 44, place their fields alike. The table's own size,
+    # bytes 2 and 3, differs with padding and is not used. Tails overlap.
+    cdef uint64_t difference
+    if size < 12:
+        return vtable_key(a, size) == vtable_key(b, size)
+    difference = (load_u64(a + 4) ^ load_u64(b + 4)) | (
+        load_u64(a + size - 8) ^ load_u64(b + size - 8))
+    if size > 20:
+        difference |= load_u64(a + 12) ^ load_u64(b + 12)
+    if size > 28:
+        difference |= load_u64(a + 20) ^ load_u64(b + 20)
+    if size > 36:
+        difference |= load_u64(a + 28) ^ load_u64(b + 28)
+    return difference == 0
+
+
+cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept nogil:
+    # All bits that say something, of a vtable with up to 3 fields; of a longer one, a mixture.
+    if size >= 12:
+        return load_u64(vtable + 4) ^ load_u64(vtable + size - 8) << 1
+    if size >= 8:
+        return load_u32(vtable + 4) | <uint64_t> load_u32(vtable + size - 4) << 32
+    return load_u16(vtable + 4)
+
+
+cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
+    # Where a plan keeps a field. Tops of book and trades are brought into the order of the
+    # book's fields, so that one code reads what they share.
+    cdef uint8_t[10] top_of_book = [0, 1, 2, 3, 5, 6, 7, 12, 8, 9]
+    cdef uint8_t[9] trades = [0, 1, 2, 3, 6, 7, 12, 8, 9]
+    if index == TABLE_TOP_OF_BOOK:
+        return top_of_book[field]
+    return trades[field] if index == TABLE_TRADE_SUMMARY else field
+
+
+cdef inline void plan_learn(
+        Plan* plan, const uint8_t* vtable, uint32_t size, uint32_t index) noexcept nogil:
+    cdef const SchemaTable* schema = SCHEMA_TABLES + index
+    cdef const SchemaField* field
+    cdef uint32_t i, offset, fields = (size - 4) >> 1
+    memset(plan, 0, sizeof(Plan))
+    plan.vtable_size = <uint16_t> size
+    plan.extent = 8
+    memcpy(plan.vtable, vtable, size)
+    for i in range(fields):
+        offset = load_u16(vtable + 4 + 2 * i)
+        if i >= schema.count:
+            plan.fields_unknown += offset != 0
+            continue
+        field = SCHEMA_FIELDS + schema.first + i
+        if offset and field.kind != FIELD_SKIPPED:
+            plan.extent = max(plan.extent, offset + field.size)
+            plan.fields += 1
+            plan.offset[plan_field(index, i)] = <uint16_t> offset
+            plan.mask[plan_field(index, i)] = ~<uint64_t> 0
+            if plan.straight == i and field.size == 8 and (
+                    i == 0 or offset == load_u16(vtable + 2 + 2 * i) + <uint32_t> 8):
+                plan.straight += 1
+
+
+cdef inline const Plan* plan_search(
+        PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil:
+    # The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not
+    # sound, or is none for a plan. `index` is of udpfast_schema_tables.
+    cdef uint32_t size = load_u16(vtable)
+    cdef uint64_t way
+    cdef Plan* plan
+    if not 6 <= size <= <uint32_t> PLAN_VTABLE_MAX or size & 1 or size > room:
+        return NULL
+    way = vtable_key(vtable, size) * <uint64_t> 0x9E3779B97F4A7C15 >> 61
+    plan = &plans.plan[way]
+    if unlikely(plan.vtable_size != size or not vtable_same(vtable, plan.vtable, size)):
+        plan_learn(plan, vtable, size, index)
+        plans.learned += 1
+    plans.last = way
+    return plan
+
+
+cdef inline const Plan* plan_find(
+        PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size,
+        uint64_t at) noexcept nogil:
+    # The plan of the table at `at`, which it fits; NULL as above.
+    cdef uint64_t vtable
+    cdef const Plan* plan = &plans.plan[plans.last]
+    if unlikely(at + 8 > size):
+        return NULL
+    vtable = at - <uint64_t> <int64_t> <int32_t> load_u32(data + at)
+    if unlikely(vtable > size - 6):  # also when it lies before the buffer
+        return NULL
+    if unlikely(
+            plan.vtable_size == 0 or vtable + plan.vtable_size > size
+
+            or load_u16(data + vtable) != plan.vtable_size
+            or not vtable_same(data + vtable, plan.vtable, plan.vtable_size)):
+        plan = plan_search(plans, index, data + vtable, size - vtable)
+        if plan == NULL:
+            return NULL
+    return plan if likely(at + plan.extent <= size) else NULL
+
+
+cdef inline uint32_t plan_offset(const Plan* plan, uint32_t slot) noexcept nogil:
+    return plan.offset[(slot - 4) >> 1]
+
+
+cdef inline uint64_t plan_u64(const Plan* plan, const uint8_t* at, uint32_t slot) noexcept nogil:
+    return load_u64(at + plan_offset(plan, slot)) & plan.mask[(slot - 4) >> 1]
+
+
+cdef inline uint32_t plan_u32(const Plan* plan, const uint8_t* at, uint32_t slot) noexcept nogil:
+    return load_u32(at + plan_offset(plan, slot)) & <uint32_t> plan.mask[(slot - 4) >> 1]
+
+
+cdef inline uint32_t plan_u16(const Plan* plan, const uint8_t* at, uint32_t slot) noexcept nogil:
+    return load_u16(at + plan_offset(plan, slot)) & <uint32_t> plan.mask[(slot - 4) >> 1]
+
+
+cdef inline uint32_t plan_u8(const Plan* plan, const uint8_t* at, uint32_t slot) noexcept nogil:
+    return at[plan_offset(plan, slot)] & <uint32_t> plan.mask[(slot - 4) >> 1]
+
+
+cdef inline double plan_f64_or_0(
+        const Plan* plan, const uint8_t* at, uint32_t slot) noexcept nogil:
+    cdef uint64_t bits = plan_u64(plan, at, slot)
+    cdef double value
+    memcpy(&value, &bits, 8)
+    return value
+
+
+cdef inline double plan_f64(
+        const Plan* plan, const uint8_t* at, uint32_t slot, double default) noexcept nogil:
+    cdef uint32_t offset = plan_offset(plan, slot)
+    return load_f64(at + offset) if offset else default

@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+from typing import Self, final
+
+from typing_extensions import Buffer
+
+from udpfast.market.book import OrderBook
+
+__all__ = ["BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "VerifyLoop"]
+
+class Loop:
+    def __new__(cls, buffers: Sequence[Buffer], *arguments: object) -> Self: ...
+    def run(self, count: int) -> int: ...
+
+@final
+class VerifyLoop(Loop): ...
+
+@final
+class DecodeLoop(Loop):
+    def __new__(cls, payloads: Sequence[Buffer], general: bool = False) -> Self: ...
+
+@final
+class EncodeLoop(Loop): ...
+
+@final
+class BookLoop(Loop):
+    def __new__(cls, updates: Sequence[Buffer], book: OrderBook) -> Self: ...
