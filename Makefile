@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 STYLE_TESTS := tests/test_tidy.py tests/test_layering.py tests/test_types.py
 
-.PHONY: help build demo test test-debug sanitize lint format clean
+.PHONY: help build demo bench test test-debug sanitize lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -22,6 +22,9 @@ build: $(VENV)/.installed ## .venv with all that is needed, udpfast compiled in 
 
 demo: build ## publisher, lossy lines, subscriber, ring, strategy, report
 	@$(VENV)/bin/udpfast demo
+
+bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
+	@$(VENV)/bin/udpfast bench run --report
 
 test: build ## the whole test suite
 	@echo "udpfast: running the tests"
@@ -79,4 +82,11 @@ $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
 $(VENV)/.installed: $(VENV)/.compiled pyproject.toml
 	@echo "udpfast [3/3]: installing the packages that it uses"
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# A peer that cannot be installed here is left out of the tables, which say so.
+$(VENV)/.peers: $(VENV)/.installed
+	@echo "udpfast: installing the peers to measure beside"
+	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[bench]' \
+		|| echo "udpfast: some peers cannot be installed here: going on without them"
 	@touch $@

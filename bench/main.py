@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import datetime
-import importlib
 import json
 import os
-import pkgutil
 import sys
-import time
-import traceback
-from collections.abc import Iterator
-from dataclasses import asdict, replace
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import click
 
-from .compare import compare
-from .host import Fingerprint, jitter, take_fingerprint
-from .progress import Progress
-from .result import Row, Writer, read_result
+from .compare import compare, host_differences
+from .host import Fingerprint, take_fingerprint
+from .result import Writer, read_result
+from .runner import find_benchmarks, run_all
 from .table import print_comparisons, print_rows
-from .trials import Benchmark, Settings, Unavailable
+from .trials import Settings
 
-__all__ = ["bench", "find_benchmarks", "run_all"]
+__all__ = ["bench"]
 
 ROUNDS = 9
 ROUNDS_QUICK = 3
-#: Share of the time that a machine may take away before a benchmark waits for a quieter moment.
-NOISY_SHARE = 0.10
-NOISY_WAIT_S = 15.0
-JITTER_S = 0.4
 
 RESULT = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -82,6 +73,7 @@ def list_(as_json: bool) -> None:
     show_default=True,
     help="Folder of the results, one file per run.",
 )
+@click.option("--report", "with_report", is_flag=True, help="Draw the report and its PNGs as well.")
 @click.option("--json", "as_json", is_flag=True, help="The file's lines on stdout, not a table.")
 def run(
     names: tuple[str, ...],
@@ -89,6 +81,7 @@ def run(
     rounds: int | None,
     cores: str | None,
     out: Path,
+    with_report: bool,
     as_json: bool,
 ) -> None:
     """Run the benchmarks NAME, or all; write a file of JSON lines and print tables.
@@ -115,7 +108,9 @@ def run(
         print_rows(rows)
     for name, reason in failures:
         click.echo(f"failed: {name}: {reason}", err=True)
-    click.echo(f"{path}", err=as_json)
+    written = [path, *(draw([path], None, path.with_suffix("")) if with_report else [])]
+    for made in written:
+        click.echo(f"{made}", err=as_json)
     sys.exit(1 if failures else 0)
 
 
@@ -146,77 +141,62 @@ def compare_(before: Path, after: Path, as_json: bool) -> None:
     sys.exit(1 if slower else 0)
 
 
-def run_all(
-    benchmarks: dict[str, Benchmark],
-    settings: Settings,
-    fingerprint: Fingerprint,
-    writer: Writer,
-) -> tuple[list[tuple[str, str]], list[Row]]:
-    """Run benchmarks one by one; return what failed with its reason, and all rows."""
-    failures: list[tuple[str, str]] = []
-    rows: list[Row] = []
-    writer.write("host", asdict(fingerprint) | {"cores_used": list(settings.cores)})
-    progress = Progress(benchmarks, settings)
-    began = time.monotonic()
-    for name, benchmark in benchmarks.items():
+@bench.command()
+@click.argument("results", nargs=-1, required=True, type=RESULT, metavar="RESULT...")
+@click.option(
+    "--html",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where to write the page  [beside the last RESULT]",
+)
+@click.option(
+    "--png",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to write the figures to as well, one PNG each.",
+)
+@click.option("--figure", "figures", multiple=True, help="Only these PNGs; by name.")
+def report(
+    results: tuple[Path, ...], html: Path | None, png: Path | None, figures: tuple[str, ...]
+) -> None:
+    """Write a self-contained HTML page of tables and figures; needs udpfast[bench].
 
-        def fail(reason: str, name: str = name) -> None:
-            failures.append((name, reason))
-            trace = traceback.format_exc() if sys.exception() else ""
-            writer.write("failure", {"benchmark": name, "reason": reason, "trace": trace})
+    \b
+    Examples:
+      udpfast bench report bench/results/new.jsonl
+      udpfast bench report bench/results/new.jsonl --png docs/images
 
-        def note(words: str, name: str = name) -> None:
-            writer.write("note", {"benchmark": name, "note": words})
-            progress.say(f"{name}: {words}")
-
-        progress.begin(name)
-        writer.write("jitter", {"before": name, **quiet_moment(settings, progress)})
-        own = replace(settings, progress=progress.step, note=note, fail=fail)
-        try:
-            for row in benchmark.run(own):
-                row.check()
-                writer.row(row)
-                rows.append(row)
-        except Unavailable as reason:
-            note(f"left out: {reason}")
-        except KeyboardInterrupt:
-            raise
-        except Exception as error:
-            fail(f"{type(error).__name__}: {error}")
-        progress.end(name)
-    writer.write("jitter", {"before": "", **jitter(tuple(set(settings.cores)), JITTER_S)})
-    writer.write("end", {"seconds": round(time.monotonic() - began, 1), "took": progress.took})
-    return failures, rows
-
-
-def find_benchmarks(package: str = __package__) -> dict[str, Benchmark]:
-    """Return every `BENCHMARK` of the modules `bench_<thing>.py`, by name.
-
-    One that cannot even be imported is among them, and says so when it runs.
+    Of several results of one host, a row that was measured again replaces the older one.
     """
-    found = {}
-    folder = importlib.import_module(package).__path__
-    for module in sorted(info.name for info in pkgutil.iter_modules(folder)):
-        if not module.startswith("bench_"):
-            continue
-        try:
-            benchmark = getattr(importlib.import_module(f"{package}.{module}"), "BENCHMARK", None)
-        except Exception as error:
-            benchmark = broken(module.removeprefix("bench_"), error)
-        if isinstance(benchmark, Benchmark):
-            found[benchmark.name] = benchmark
-    return found
+    for made in draw(results, html, png, figures):
+        click.echo(f"{made}")
 
 
-def broken(name: str, error: Exception) -> Benchmark:
-    """Return a benchmark that fails with the reason why it could not be imported."""
-    reason = ImportError(f"{type(error).__name__}: {error}")
-
-    def run_it(settings: Settings) -> Iterator[Row]:
-        raise reason
-        yield
-
-    return Benchmark(name, "(cannot be imported)", str(reason), run_it, 0.0)
+def draw(
+    results: Sequence[Path],
+    html: Path | None,
+    png: Path | None,
+    figures: Collection[str] = (),
+) -> list[Path]:
+    """Write the page of results, and figures into a folder; return what was written."""
+    try:
+        from .plots import save_png
+        from .report import joined, write_report
+    except ModuleNotFoundError as error:
+        missing = f"{error.name} is not installed: pip install 'udpfast[bench]'"
+        raise click.ClickException(missing) from None
+    read = [read_result(path) for path in results]
+    for other in read[1:]:
+        if differences := host_differences(read[0].host, other.host):
+            raise click.UsageError(f"{other.path}: of another host: {'; '.join(differences)}")
+    page = html or results[-1].with_suffix(".html")
+    plots = write_report(joined(read), page)
+    if unknown := set(figures) - {plot.name for plot in plots}:
+        names = ", ".join(plot.name for plot in plots)
+        raise click.UsageError(f"--figure: expected {names}; found {', '.join(sorted(unknown))}")
+    if png is None:
+        return [page]
+    png.mkdir(parents=True, exist_ok=True)
+    chosen = [plot for plot in plots if not figures or plot.name in figures]
+    return [page, *(save_png(plot, png) for plot in chosen)]
 
 
 def parse_cores(words: str | None) -> tuple[int, int]:
@@ -237,13 +217,3 @@ def file_name(fingerprint: Fingerprint) -> str:
     """Return the moment and the commit: names sort by time."""
     moment = datetime.datetime.fromisoformat(fingerprint.date).strftime("%Y%m%dT%H%M%SZ")
     return "-".join(filter(None, [moment, fingerprint.commit[:8]]))
-
-
-def quiet_moment(settings: Settings, progress: Progress) -> dict[str, Any]:
-    """Wait, not for ever, until the machine lets its threads run; return the last look at it."""
-    deadline = time.monotonic() + NOISY_WAIT_S
-    while True:
-        seen = jitter(tuple(sorted(set(settings.cores))), JITTER_S)
-        if seen["lost_share"] <= NOISY_SHARE or time.monotonic() > deadline:
-            return seen
-        progress.step(f"waiting: the machine takes {seen['lost_share']:.0%} of the time away")

@@ -162,6 +162,7 @@ class Result:
     jitter: list[dict[str, Any]] = field(default_factory=list)
     notes: list[dict[str, str]] = field(default_factory=list)
     failures: list[dict[str, str]] = field(default_factory=list)
+    benchmarks: dict[str, dict[str, str]] = field(default_factory=dict)
     end: dict[str, Any] | None = None
 
 
@@ -218,14 +219,15 @@ def read_result(path: Path) -> Result:
             result.rows.append(row)
         elif kind == "end":
             result.end = content
+        elif kind == "benchmark":
+            result.benchmarks[content["name"]] = content
         elif kind in ("jitter", "note", "failure"):
             {"jitter": result.jitter, "note": result.notes, "failure": result.failures}[
                 kind
             ].append(content)
         else:
-            raise FormatError(
-                f"{where}: expected host, row, jitter, note, failure or end, found {kind!r}"
-            )
+            expected = "host, benchmark, row, jitter, note, failure or end"
+            raise FormatError(f"{where}: expected {expected}, found {kind!r}")
     if result is None:
         raise FormatError(f"{path}: expected JSON lines of a benchmark, found an empty file")
     return result

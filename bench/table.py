@@ -17,7 +17,7 @@ def figure(value: float) -> str:
     """Return a number with as many digits as mean something: three, or all before the point."""
     if abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:#.3g}"
 
 
 def verdict(row: Row) -> str:

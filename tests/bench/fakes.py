@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from bench.host import Fingerprint
-from bench.main import run_all
 from bench.result import Row, Writer
+from bench.runner import run_all
 from bench.trials import Benchmark, Settings
 
 HOST = Fingerprint(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bench.main import bench, find_benchmarks, parse_cores
+from bench.main import bench, parse_cores
+from bench.runner import find_benchmarks
 from bench.trials import Unavailable
 from tests.bench.fakes import fake, row, run_fakes
 
@@ -83,7 +84,7 @@ def test_run_writes_a_file_and_prints_a_table(monkeypatch, tmp_path: Path) -> No
     result = invoke(monkeypatch, tmp_path, drain=fake("drain", row("C", base="C"), good))
     assert result.exit_code == 0, result.output
     (path,) = tmp_path.glob("*.jsonl")
-    assert len(path.read_text().splitlines()) == 6
+    assert len(path.read_text().splitlines()) == 7
     for words in ("drain", "size 80", "x 1.25", "P1: <= 1.15: NOT MET", "less: no decode"):
         assert words in result.output
     assert str(path) in result.output
@@ -94,7 +95,7 @@ def test_run_with_a_failure_ends_with_1(monkeypatch, tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert "failed: drain: ValueError: no" in result.stderr
     kinds = [json.loads(line)["type"] for line in result.stdout.splitlines()]
-    assert kinds == ["host", "jitter", "failure", "jitter", "end"]
+    assert kinds == ["host", "benchmark", "jitter", "failure", "jitter", "end"]
 
 
 def test_run_unknown_name_is_refused_in_one_line(monkeypatch, tmp_path: Path) -> None:
@@ -113,3 +114,14 @@ def test_parse_cores_wrong_ones_are_refused(words: str) -> None:
 def test_parse_cores_gives_two_that_are_allowed() -> None:
     first, second = parse_cores(None)
     assert parse_cores(f"{second},{first}") == (second, first)
+
+
+def test_run_noisy_machine_is_waited_for_but_not_for_ever(quiet, monkeypatch) -> None:
+    quiet += [0.5, 0.3, 0.02]
+    _, lines = run_fakes(fake("first", row()))
+    looks = [line["lost_share"] for line in lines if line["type"] == "jitter"]
+    assert looks == [0.02, 0.01]
+    monkeypatch.setattr(sys.modules["bench.runner"], "NOISY_WAIT_S", 0.0)
+    quiet += [0.5]
+    _, lines = run_fakes(fake("first", row()))
+    assert [line["lost_share"] for line in lines if line["type"] == "jitter"] == [0.5, 0.01]

@@ -1,0 +1,410 @@
+"""The figures of a result: percentile curves, values over a parameter, hops, variants.
+
+Drawn by matplotlib, once for the report (SVG in the page's own colours, light or dark) and once
+for the README (PNG). A figure says what its axes are, labels its lines where they end, and shows
+one class of placement, that of which there are more trials.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+from udpfast.shm.histogram import LatencyHistogram
+
+from .result import Row, text
+from .table import figure
+
+__all__ = ["Plot", "find_plots", "save_png", "to_svg"]
+
+# In the page these three become its own; the lines' colours are legible on white and on black.
+INK, MUTED, GRID = "#1f2328", "#6e7781", "#d8dee4"
+IN_PAGE = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
+OWN = ("#2f7de1", "#12a594", "#8e63d6", "#5b9bd5")
+PEERS = ("#e5793b", "#c9518f", "#a58a2c", "#cf4f4f", "#7a8b99", "#59a14f", "#9c755f", "#b07aa1")
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+}
+
+#: What the x axis of a figure over a parameter is; the first that a benchmark varies.
+OVER = {"rate": "messages per second", "readers": "readers"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure: a name for its file, a caption, and what draws it."""
+
+    name: str
+    benchmark: str
+    caption: str
+    draw: Callable[[Figure], None]
+    height: float = 3.0
+
+
+def find_plots(rows: Sequence[Row]) -> Iterator[Plot]:
+    """Yield the figures that these rows can fill, benchmark by benchmark."""
+    for benchmark in dict.fromkeys(row.benchmark for row in rows):
+        own = one_placement([row for row in rows if row.benchmark == benchmark])
+        for over in OVER:
+            if len({row.parameters[over] for row in own if over in row.parameters}) > 1:
+                yield from over_plots(benchmark, own, over)
+                break
+        else:
+            yield from bar_plots(benchmark, own)
+        yield from curve_plots(benchmark, own)
+        yield from hop_plots(benchmark, own)
+
+
+def one_placement(rows: list[Row]) -> list[Row]:
+    """Return the rows of one class of placement (and of none): that of most trials."""
+    count = {
+        where: sum(len(row.values) for row in rows if row.placement == where)
+        for where in ("NEAR", "FAR")
+    }
+    chosen = max(count, key=lambda where: count[where])
+    return [row for row in rows if row.placement in ("", chosen)]
+
+
+def shared_without(row: Row, *left_out: str) -> str:
+    """Return a row's parameters, but some, and its placement, for people."""
+    words = [f"{k} {text(v)}" for k, v in row.parameters.items() if k not in left_out]
+    return ", ".join(filter(None, [*words, row.placement]))
+
+
+def grouped(rows: list[Row], *left_out: str) -> Iterator[tuple[str, list[Row]]]:
+    """Yield the rows that differ only in variant and in these parameters."""
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(shared_without(row, *left_out), []).append(row)
+    yield from found.items()
+
+
+def colours(rows: list[Row]) -> dict[str, str]:
+    """Return a colour for each variant: udpfast's own first, the base in grey."""
+    found: dict[str, str] = {}
+    own, peers = iter(OWN * 4), iter(PEERS * 4)
+    for row in sorted(rows, key=lambda row: row.variant):
+        if row.variant not in found:
+            foreign = row.version or row.less
+            base = row.variant == row.base and foreign
+            found[row.variant] = MUTED if base else next(peers if foreign else own)
+    return found
+
+
+def name_of(benchmark: str, kind: str, words: str) -> str:
+    """Return a name for a file."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{benchmark} {kind} {words}".lower()).strip("-")
+
+
+# Percentile curves: the x axis is log of 1 / (1 - q), so that each nine has the same room.
+
+
+def curve_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
+    """Yield a figure of percentile curves per set of parameters, a panel per rate."""
+    for words, group in grouped([row for row in rows if row.counts], "rate"):
+        rates = sorted({float(row.parameters.get("rate", 0)) for row in group})
+        panels = [
+            (f"{rate:,.0f} per second" if rate else "", [r for r in group if rate_of(r) == rate])
+            for rate in rates
+        ]
+        yield Plot(
+            name_of(benchmark, "percentiles", words),
+            benchmark,
+            f"Latency by percentile, {words}. Each step to the right is one nine more.",
+            partial(draw_curves, panels=panels),
+            3.2 if len(panels) < 3 else 2.9 * ((len(panels) + 1) // 2),
+        )
+
+
+def rate_of(row: Row) -> float:
+    """Return a row's rate, 0 if it has none."""
+    return float(row.parameters.get("rate", 0))
+
+
+def draw_curves(canvas: Figure, panels: list[tuple[str, list[Row]]]) -> None:
+    """Draw a panel per rate, two in a row."""
+    columns = min(2, len(panels))
+    lines = (len(panels) + columns - 1) // columns
+    axes = canvas.subplots(lines, columns, sharey=True, sharex=True, squeeze=False).flat
+    palette = colours([row for _, rows in panels for row in rows])
+    for place, (axis, (title, rows)) in enumerate(zip(axes, panels, strict=False)):
+        ends = []
+        for row in rows:
+            nines, latency = curve(row)
+            axis.plot(nines, latency, color=palette[row.variant])
+            ends.append((float(nines[-1]), float(latency[-1]), row.variant))
+        axis.set(xscale="log", yscale="log", title=title, xlim=(1, 10**5 * 1.2))
+        axis.grid(True)
+        axis.set_xticks([1, 10, 100, 1e3, 1e4, 1e5])
+        axis.set_xticklabels(["0", "90", "99", "99.9", "99.99", "99.999"])
+        label_logarithmic(axis)
+        if place % columns == 0:
+            axis.set_ylabel("latency, us")
+        if place >= len(panels) - columns:
+            axis.set_xlabel("percentile")
+        label_ends(axis, ends, palette)
+    for axis in list(axes)[len(panels) :]:
+        axis.remove()
+
+
+def curve(row: Row) -> tuple[Any, Any]:
+    """Return 1 / (1 - q) and the latency in us, up to the last sample but one."""
+    slots = np.array(row.counts, dtype=np.int64)
+    sums = np.cumsum(slots[:, 1])
+    total = sums[-1]
+    latency = LatencyHistogram.values()[slots[:, 0]] / 1e3
+    # The share below a slot: the first is the minimum, at 0 %; the last one's own share is unknown.
+    below = np.concatenate([[0], sums[:-1]])
+    nines = total / (total - below)
+    return np.minimum(nines, 1e5), np.maximum(latency, 1e-3)
+
+
+# A figure over a rate, or over a number of readers.
+
+
+def over_plots(benchmark: str, rows: list[Row], over: str) -> Iterator[Plot]:
+    """Yield a figure per set of the other parameters: the median, and p99 if it is a latency."""
+    for words, group in grouped([row for row in rows if over in row.parameters], over):
+        if len({row.parameters[over] for row in group}) > 1:
+            latency = any(row.latency for row in group)
+            yield Plot(
+                name_of(benchmark, f"over {over}", words),
+                benchmark,
+                f"{'Latency' if latency else group[0].unit} over {OVER[over]}, {words}."
+                + (" Thick: p50; thin: p99." if latency else ""),
+                partial(draw_over, rows=group, over=over),
+            )
+
+
+def draw_over(canvas: Figure, rows: list[Row], over: str) -> None:
+    """Draw a line per variant."""
+    axis = canvas.subplots()
+    palette = colours(rows)
+    latency = any(row.latency for row in rows)
+    scale = 1e3 if latency else 1.0
+    ends = []
+    for variant, colour in palette.items():
+        own = sorted((r for r in rows if r.variant == variant), key=lambda r: r.parameters[over])
+        x = [float(row.parameters[over]) for row in own]
+        axis.plot(x, [row.median / scale for row in own], "o-", ms=4, color=colour)
+        tail = [(at, r.latency["p99"] / scale) for at, r in zip(x, own, strict=True) if r.latency]
+        if tail:
+            axis.plot(*zip(*tail, strict=True), color=colour, lw=0.8)
+        ends.append((x[-1], own[-1].median / scale, variant))
+    values = [row.median / scale for row in rows]
+    spread = latency or max(values) > 20 * min(values)
+    axis.set(
+        xscale="log",
+        yscale="log" if spread else "linear",
+        xlabel=OVER[over],
+        ylabel="latency, us" if latency else rows[0].unit,
+    )
+    if not spread:
+        axis.set_ylim(bottom=0)
+    ticks = sorted({float(row.parameters[over]) for row in rows})
+    axis.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    label_logarithmic(axis)
+    axis.grid(True, axis="y")
+    label_ends(axis, ends, palette)
+
+
+def label_logarithmic(axis: Any) -> None:
+    """Put numbers on the y axis; on a logarithmic one at 1, 2 and 5."""
+    axis.minorticks_off()
+    if axis.get_yscale() == "log":
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+
+
+def label_ends(axis: Any, ends: list[tuple[float, float, str]], palette: dict[str, str]) -> None:
+    """Write each line's name at its right end, the names apart from each other."""
+    ends = sorted(ends, key=lambda end: end[1])
+    axis.figure.canvas.draw()
+    points = 72 / axis.figure.dpi
+    at = [float(axis.transData.transform((x, y))[1]) * points for x, y, _ in ends]
+    for (x, y, name), own, place in zip(ends, at, apart(at, 10.0), strict=True):
+        axis.annotate(
+            name,
+            (x, y),
+            xytext=(6, place - own),
+            textcoords="offset points",
+            va="center",
+            color=palette[name] if palette[name] != MUTED else INK,
+            fontsize=8,
+            annotation_clip=False,
+        )
+
+
+def apart(places: list[float], gap: float) -> list[float]:
+    """Move sorted places away from each other, to both sides, until all gaps are wide enough."""
+    moved = list(places)
+    for _ in range(200):
+        for i in range(1, len(moved)):
+            overlap = gap - (moved[i] - moved[i - 1])
+            if overlap > 0:
+                moved[i - 1] -= overlap / 2
+                moved[i] += overlap / 2
+    return moved
+
+
+# Where the time goes, hop by hop.
+
+
+def hop_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
+    """Yield one figure: the p50 of each hop, one bar per row."""
+    own = [row for row in rows if row.hops]
+    if own:
+        yield Plot(
+            name_of(benchmark, "hops", ""),
+            benchmark,
+            "Where the time goes: p50 of each hop. (Medians do not add up exactly.)",
+            partial(draw_hops, rows=own),
+            1.1 + 0.36 * len(own),
+        )
+
+
+def draw_hops(canvas: Figure, rows: list[Row]) -> None:
+    """Draw a bar of hops per row, the first on top."""
+    axis = canvas.subplots()
+    names = list(dict.fromkeys(name for row in rows for name in row.hops or {}))
+    palette = dict(zip(names, (*OWN[:3], *PEERS) * 2, strict=False))
+    left = np.zeros(len(rows))
+    longest = max(sum(hop["p50"] / 1e3 for hop in (row.hops or {}).values()) for row in rows)
+    for name in names:
+        width = np.array([(row.hops or {}).get(name, {}).get("p50", 0.0) / 1e3 for row in rows])
+        axis.barh(range(len(rows)), width, left=left, height=0.6, color=palette[name], label=name)
+        for place, (start, size) in enumerate(zip(left, width, strict=True)):
+            if size > 0.06 * longest:
+                words = f"{size:.2g}"
+                axis.text(start + size / 2, place, words, ha="center", va="center", color="white")
+        left += width
+    axis.set_yticks(range(len(rows)), told_apart(rows))
+    axis.invert_yaxis()
+    axis.set_xlabel("us")
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.spines["left"].set_visible(False)
+    canvas.legend(loc="outside upper left", ncols=4, frameon=False, fontsize=8)
+
+
+def told_apart(rows: list[Row]) -> list[str]:
+    """Return variant and parameters of each row, without the parameters that all have in common."""
+    common = {
+        name
+        for name in rows[0].parameters
+        if len({row.parameters.get(name) for row in rows}) == 1 and len(rows) > 1
+    }
+    return [f"{row.variant}, {shared_without(row, *common)}".strip(", ") for row in rows]
+
+
+# Variants side by side: every trial a dot, the median a bar.
+
+
+def bar_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
+    """Yield one figure per unit, a panel per set of parameters."""
+    for unit in dict.fromkeys(row.unit for row in rows):
+        panels = list(grouped([row for row in rows if row.unit == unit]))
+        most = max(len(group) for _, group in panels)
+        if most > 1:
+            better = "shorter" if panels[0][1][0].lower_is_better else "longer"
+            yield Plot(
+                name_of(benchmark, "variants", "" if len({r.unit for r in rows}) == 1 else unit),
+                benchmark,
+                f"Median of the trials, each a dot; {better} is better.",
+                partial(draw_bars, panels=panels, unit=unit),
+                sum(0.75 + 0.27 * len(group) for _, group in panels),
+            )
+
+
+def draw_bars(canvas: Figure, panels: list[tuple[str, list[Row]]], unit: str) -> None:
+    """Draw a panel per set of parameters, best variant on top."""
+    axes = canvas.subplots(
+        len(panels), 1, squeeze=False, height_ratios=[len(group) + 1 for _, group in panels]
+    ).flat
+    medians = [row.median for _, rows in panels for row in rows]
+    largest = max(max(row.values) for _, rows in panels for row in rows)
+    spread = largest > 50 * min(medians)
+    palette = colours([row for _, rows in panels for row in rows])
+    for axis, (title, group) in zip(axes, panels, strict=True):
+        rows = sorted(group, key=lambda row: row.median * (1 if row.lower_is_better else -1))
+        for place, row in enumerate(rows):
+            colour = palette[row.variant]
+            axis.barh(place, row.median, height=0.62, color=colour, alpha=0.85)
+            axis.plot(row.values, [place] * len(row.values), ".", ms=3, color=INK, alpha=0.45)
+            ratio = f"   x {row.ratio:.2f}" if row.ratio and row.variant != row.base else ""
+            at = max(row.values)
+            axis.annotate(
+                f"{figure(row.median)}{ratio}",
+                (at, place),
+                xytext=(5, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=8,
+            )
+        axis.set_yticks(range(len(rows)), [row.variant for row in rows])
+        axis.tick_params(axis="y", length=0, labelcolor=INK)
+        axis.spines["left"].set_visible(False)
+        axis.invert_yaxis()
+        axis.set_title(title)
+        if spread:
+            axis.set_xscale("log")
+            axis.set_xlim(min(medians) / 2, largest * 8)
+        else:
+            axis.set_xlim(0, largest * 1.25)
+        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.set_xlabel(unit)
+
+
+def render(plot: Plot) -> Figure:
+    """Draw a figure 7.2 inches wide."""
+    canvas = Figure(figsize=(7.2, plot.height), dpi=100, layout="constrained")
+    plot.draw(canvas)
+    return canvas
+
+
+def to_svg(plot: Plot) -> str:
+    """Return an `svg` element whose ink is the page's."""
+    file = io.StringIO()
+    with mpl.rc_context(STYLE | {"svg.hashsalt": plot.name}):
+        render(plot).savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)
+    for colour, variable in IN_PAGE.items():
+        svg = svg.replace(colour, variable)
+    return svg
+
+
+def save_png(plot: Plot, folder: Path) -> Path:
+    """Write the figure on white, legible on a page of any kind."""
+    path = folder / f"{plot.name}.png"
+    with mpl.rc_context(STYLE):
+        render(plot).savefig(path, dpi=180, facecolor="white", metadata={"Software": None})
+    return path

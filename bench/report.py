@@ -1,0 +1,229 @@
+"""A result as one HTML file: no other file, no script, no network; light or dark as the reader's.
+
+Host and build first, then for each benchmark its question, topology, a table of all rows (goals
+with what became of them, what a peer does less, what was verified) and figures.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from .plots import Plot, find_plots, to_svg
+from .result import Result, Row, text
+from .table import figure
+
+__all__ = ["joined", "write_report"]
+
+STYLE = """
+:root { --ink: #1f2328; --muted: #6e7781; --grid: #d8dee4; --page: #fff; --quiet: #f6f8fa;
+  --good: #1a7f37; --bad: #cf222e; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --muted: #8d96a0; --grid: #30363d;
+  --page: #0d1117; --quiet: #161b22; --good: #3fb950; --bad: #f85149; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 3rem 0 .2rem; font-size: 1.25rem }
+h3 { margin: 1.4rem 0 .3rem; font-size: .95rem; font-weight: 600 }
+p { margin: .3rem 0 } .muted, figcaption, caption { color: var(--muted) }
+pre { background: var(--quiet); padding: .8rem 1rem; overflow-x: auto; font-size: 12.5px;
+  line-height: 1.35; border-radius: 6px }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; width: 100% }
+th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--grid);
+  vertical-align: top } th { font-weight: 600; white-space: nowrap }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+tr.own td:first-child { font-weight: 600 } .good { color: var(--good) } .bad { color: var(--bad) }
+figure { margin: 1.2rem 0 } figcaption { font-size: 13px } svg { width: 100%; max-width: 46rem }
+svg text { font-family: system-ui, sans-serif !important } details { margin: .6rem 0 }
+"""
+
+
+def write_report(result: Result, path: Path) -> list[Plot]:
+    """Write the page; return the figures that are in it."""
+    plots = list(find_plots(result.rows))
+    title = f"udpfast on {result.host.get('cpu', 'this host')}"
+    body = "\n".join([header(result, title), *sections(result, plots), footer(result)])
+    path.write_text(
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style></head>\n<body>\n{body}\n"
+        "</body></html>\n"
+    )
+    return plots
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """Return several runs as one: a row that was measured again replaces the older one.
+
+    Runs of different hosts do not belong onto one page: the caller has looked at them.
+    """
+    last = results[-1]
+    rows = {row.key: row for result in results for row in result.rows}
+    whole = Result(last.path, last.host, list(rows.values()), end=last.end)
+    for result in results:
+        whole.jitter += result.jitter
+        whole.notes += result.notes
+        whole.failures += result.failures
+        whole.benchmarks.update(result.benchmarks)
+    return whole
+
+
+def header(result: Result, title: str) -> str:
+    """Return the title, the sum of the goals, failures and notes."""
+    goals = [row.met() for row in result.rows if row.goal]
+    host = result.host
+    commit = f"{host.get('commit') or 'no commit'}{' (changed)' if host.get('dirty') else ''}"
+    words = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="muted">{escape(str(host.get("date", "")))} · Linux '
+        f"{escape(str(host.get('kernel', '')))} · udpfast {escape(str(host.get('version', '')))}, "
+        f"{escape(commit)}</p>",
+    ]
+    if goals:
+        words.append(
+            f'<p><b class="good">{goals.count(True)} goals met</b>, '
+            f'<b class="{"bad" if goals.count(False) else "muted"}">{goals.count(False)} not met'
+            f"</b>{f', {goals.count(None)} without a figure' if None in goals else ''}. "
+            "Ratios are medians of rounds in which both took their turn, of one placement: "
+            "NEAR if a cache line went from core to core in under 60 ns, else FAR.</p>"
+        )
+    for failure in result.failures:
+        reason = f"{failure['benchmark']}: {failure['reason']}"
+        words.append(f'<p class="bad"><b>failed</b> {escape(reason)}</p>')
+    for note in result.notes:
+        words.append(f'<p class="muted">{escape(note["benchmark"])}: {escape(note["note"])}</p>')
+    if result.end is None:
+        words.append('<p class="bad">The run was broken off.</p>')
+    return "\n".join(words)
+
+
+def footer(result: Result) -> str:
+    """Return the host and the build, and what the machine did meanwhile."""
+    rows = "".join(
+        f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>"
+        for name, value in result.host.items()
+    )
+    return (
+        f'<h2>Host and build</h2><div class="wide"><table>{rows}</table></div>'
+        '<h2>What the machine took away</h2><p class="muted">A pinned thread that only spins was '
+        "stopped this often, before each benchmark and at the end.</p>"
+        f'<div class="wide">{jitter_table(result.jitter)}</div>'
+    )
+
+
+def jitter_table(jitter: Sequence[dict[str, Any]]) -> str:
+    """Return a row per look at the machine and core."""
+    names = ("core", "time lost", "over 10 us, per s", "over 1 ms, per s", "longest, us")
+    head = "".join(f'<th class="n">{name}</th>' for name in names)
+    body = [f"<table><tr><th>before</th>{head}</tr>"]
+    for look in jitter:
+        for core in look.get("cores", ()):
+            share = core["lost_ns"] / core["elapsed_ns"]
+            cells = [
+                *(str(core["core"]), f"{share:.2%}"),
+                *(f"{core['over_10us_per_s']:,.0f}", f"{core['over_1ms_per_s']:,.0f}"),
+                f"{core['longest_ns'] / 1e3:,.0f}",
+            ]
+            numbers = "".join(f'<td class="n">{cell}</td>' for cell in cells)
+            body.append(f"<tr><td>{escape(look['before'] or '(the end)')}</td>{numbers}</tr>")
+    return "".join(body) + "</table>"
+
+
+def sections(result: Result, plots: Sequence[Plot]) -> Iterator[str]:
+    """Yield each benchmark: question, topology, tables, figures."""
+    for name in dict.fromkeys(row.benchmark for row in result.rows):
+        about = result.benchmarks.get(name, {})
+        yield f'<h2 id="{escape(name)}">{escape(name)}</h2>'
+        yield f"<p>{escape(about.get('question', ''))}</p>"
+        if about.get("topology"):
+            yield f"<pre>{escape(textwrap.dedent(about['topology']).strip())}</pre>"
+        own = [row for row in result.rows if row.benchmark == name]
+        yield from tables(own)
+        for plot in plots:
+            if plot.benchmark == name:
+                caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
+                yield f"<figure>{to_svg(plot)}{caption}</figure>"
+
+
+def tables(rows: list[Row]) -> Iterator[str]:
+    """Yield a table per set of parameters; one for all if few rows stand side by side."""
+    found: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        words = ", ".join(f"{key} {text(value)}" for key, value in row.parameters.items())
+        found.setdefault((words, row.unit), []).append(row)
+    units = {unit for _, unit in found}
+    if len(found) > 2 and len(units) == 1 and max(map(len, found.values())) <= 2:
+        words_of_rows = [words for (words, _), group in found.items() for _ in group]
+        yield table([row for group in found.values() for row in group], words_of_rows)
+    else:
+        for (words, _), group in found.items():
+            yield (f"<h3>{escape(words)}</h3>" if words else "") + table(group)
+
+
+def table(rows: list[Row], parameters: list[str] | None = None) -> str:
+    """Return rows as a table; columns that nobody fills are left out."""
+    latency = any(row.latency for row in rows)
+    columns = [
+        ("", [named(row) for row in rows]),
+        ("", [escape(words) for words in parameters or [""] * len(rows)]),
+        ("", [row.placement for row in rows]),
+        (rows[0].unit, [figure(row.median) for row in rows]),
+        ("trials", [spread(row) for row in rows]),
+        ("ratio", [f"{row.ratio:.2f}" if row.ratio is not None else "" for row in rows]),
+    ]
+    if latency:
+        for name in ("p50", "p90", "p99", "p99.9", "max"):
+            columns.append((f"{name} us", [microseconds(row, name) for row in rows]))
+        columns.append(("count", [f"{(r.latency or {}).get('count', 0):,.0f}" for r in rows]))
+    columns += [
+        ("goal", [goal(row) for row in rows]),
+        ("does less", [escape(row.less) for row in rows]),
+        ("verified", [escape(row.verified) for row in rows]),
+    ]
+    kept = [(name, cells) for name, cells in columns if any(cells)]
+    numeric = {rows[0].unit, "ratio", "count"} | {name for name, _ in kept if name.endswith(" us")}
+    lines = [cells_of("th", [(escape(name), name in numeric) for name, _ in kept])]
+    for place, row in enumerate(rows):
+        cells = [(column[place], name in numeric) for name, column in kept]
+        lines.append(cells_of("td", cells, "" if row.less or row.version else "own"))
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+def cells_of(tag: str, cells: Sequence[tuple[str, bool]], kind: str = "") -> str:
+    """Return one line of a table."""
+    inner = "".join(
+        f'<{tag} class="n">{cell}</{tag}>' if numeric else f"<{tag}>{cell}</{tag}>"
+        for cell, numeric in cells
+    )
+    return f'<tr class="{kind}">{inner}</tr>' if kind else f"<tr>{inner}</tr>"
+
+
+def named(row: Row) -> str:
+    """Return a variant with its version."""
+    version = f' <span class="muted">{escape(row.version)}</span>' if row.version else ""
+    return escape(row.variant) + version
+
+
+def spread(row: Row) -> str:
+    """Return how many trials there were, and between what they lay."""
+    dropped = f", {row.dropped} dropped" if row.dropped else ""
+    count = len(row.values)
+    if count == 1:
+        return f"1{dropped}"
+    return f"{count}: {figure(min(row.values))} to {figure(max(row.values))}{dropped}"
+
+
+def microseconds(row: Row, name: str) -> str:
+    """Return a percentile."""
+    return figure(row.latency[name] / 1e3) if row.latency else ""
+
+
+def goal(row: Row) -> str:
+    """Return the goal with what became of it."""
+    met = row.met()
+    if met is None:
+        return escape(row.goal)
+    kind, words = ("good", "met") if met else ("bad", "not met")
+    return f'{escape(row.goal)} <b class="{kind}">{words}</b>'
