@@ -97,3 +97,8 @@ def test_config_publish_checks_destinations():
     assert config.heartbeat_interval_ms == 1000
     with pytest.raises(ConfigError, match=r"incremental\[0\]\.address: expected ip:port"):
         parse_publish({"incremental": [{"address": "239.1.1.1"}]})
+
+
+def test_config_wrong_key_of_an_array_has_a_hint():
+    with pytest.raises(ConfigError, match="did you mean 'ttl'"):
+        parse_publish({"incremental": [{"address": "127.0.0.1:1", "tl": 1}]})

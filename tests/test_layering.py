@@ -21,6 +21,7 @@ LAYERS = {
     "feed": 2,
     "market": 2,
     "bus": 2,
+    "settings": 0,
     "config": 2,
     "agents": 3,
     "client": 3,
@@ -37,7 +38,8 @@ ONLY = {
     "feed": {"core", "errors"},
     "market": {"core", "errors"},
     "bus": {"core", "shm", "errors"},
-    "config": {"core", "errors"},
+    "settings": {"errors"},
+    "config": {"core", "errors", "settings"},
 }
 
 #: Folders that see more: `udpfast demo` and `bench` play the network of `testing`.

@@ -6,18 +6,15 @@ and what was found. `describe` lists every key with its value and the reason for
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
-import re
-import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
 from udpfast.errors import ConfigError
+from udpfast.settings import Setting, Struct, convert, describe, read_tables
 
 __all__ = [
     "ChannelConfig",
@@ -41,10 +38,6 @@ BypassStack = Literal["none", "onload", "vma", "xlio"]
 Core = Annotated[int, Meta(ge=0)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
 PowerOfTwo = Annotated[int, Meta(ge=16, le=1 << 40)]
-
-
-class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The common settings of every table: immutable, named fields only, no unknown keys."""
 
 
 class LineConfig(Struct, frozen=True):
@@ -378,15 +371,6 @@ class PublishConfig(Struct, frozen=True):
     wire: WireConfig = WireConfig()
 
 
-class Setting(NamedTuple):
-    """One key of a resolved configuration."""
-
-    key: str
-    value: Any
-    is_default: bool
-    reason: str
-
-
 def load_feed(path: str | Path) -> FeedConfig:
     """Read a feed's TOML file.
 
@@ -400,12 +384,12 @@ def load_feed(path: str | Path) -> FeedConfig:
     ConfigError
         The file is missing, is not TOML, or a key, type or value is wrong.
     """
-    return parse_feed(_read(path), where=str(path))
+    return parse_feed(read_tables(path), where=str(path))
 
 
 def load_publish(path: str | Path) -> PublishConfig:
     """Read a publisher's TOML file; errors as in `load_feed`."""
-    return parse_publish(_read(path), where=str(path))
+    return parse_publish(read_tables(path), where=str(path))
 
 
 def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig:
@@ -418,7 +402,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     where : str
         Named in error messages.
     """
-    config: FeedConfig = _convert(tables, FeedConfig, where)
+    config: FeedConfig = convert(tables, FeedConfig, where)
     _check_power_of_two(where, "window.size", config.window.size)
     _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
     if config.ring.capacity_bytes < 1 << 22:
@@ -448,123 +432,11 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
 
 def parse_publish(tables: Mapping[str, Any], where: str = "settings") -> PublishConfig:
     """Check the tables of a publisher's configuration; see `parse_feed`."""
-    config: PublishConfig = _convert(tables, PublishConfig, where)
+    config: PublishConfig = convert(tables, PublishConfig, where)
     for channel in ("incremental", "snapshot"):
         for index, destination in enumerate(getattr(config, channel)):
             _check_address(where, f"{channel}[{index}].address", destination.address)
     return config
-
-
-def describe(config: FeedConfig | PublishConfig) -> Iterator[Setting]:
-    """List every key of a configuration with its value and the reason for it.
-
-    Yields
-    ------
-    Setting
-        In the order of the documentation; `is_default` tells whether the value is the default.
-    """
-    yield from _describe(config, "")
-
-
-def _describe(node: Struct, prefix: str) -> Iterator[Setting]:
-    for field in msgspec.structs.fields(node):
-        value = getattr(node, field.name)
-        key = f"{prefix}{field.name}"
-        if isinstance(value, Struct):
-            yield from _describe(value, f"{key}.")
-        elif isinstance(value, tuple) and value and isinstance(value[0], Struct):
-            for index, item in enumerate(value):
-                yield from _describe(item, f"{key}[{index}].")
-        else:
-            yield Setting(key, value, value == field.default, _reason(field.type))
-
-
-def _reason(annotation: Any) -> str:
-    # The outermost Meta carries the description; inner ones belong to reused types.
-    for meta in reversed(getattr(annotation, "__metadata__", ())):
-        if isinstance(meta, Meta) and meta.description:
-            return meta.description + _choices(annotation)
-    return ""
-
-
-def _choices(annotation: Any) -> str:
-    names = list(_literals(annotation))
-    return f" (one of {', '.join(names)})" if names else ""
-
-
-def _literals(annotation: Any) -> Iterator[str]:
-    if get_origin(annotation) is Literal:
-        yield from get_args(annotation)
-    elif get_origin(annotation) is Annotated:
-        yield from _literals(annotation.__origin__)
-    else:
-        for inner in get_args(annotation):
-            yield from _literals(inner)
-
-
-def _read(path: str | Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: expected a TOML file, found none") from None
-    except OSError as error:
-        raise ConfigError(f"{path}: expected a TOML file, found: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected TOML, found an error: {error}") from None
-
-
-def _convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
-    try:
-        return msgspec.convert(dict(tables), target)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {_explain(str(error), tables, target)}") from None
-
-
-def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
-    text, _, location = message.partition(" - at `$")
-    key = location.rstrip("`").lstrip(".")
-    unknown = re.match(r"Object contains unknown field `(.*)`", text)
-    if unknown:
-        name = unknown.group(1)
-        close = difflib.get_close_matches(name, _known_keys(target), n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        table = f"[{key}]" if key else "the file"
-        place = f"{key}.{name}" if key else name
-        return f"{place}: expected a key of {table}, found an unknown one{hint}"
-    missing = re.match(r"Object missing required field `(.*)`", text)
-    if missing:
-        return f"{f'{key}.' if key else ''}{missing.group(1)}: expected a value, found none"
-    expected = text.partition(", got ")[0].removeprefix("Expected ")
-    if text.startswith("Invalid enum value"):
-        expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
-    return f"{key}: expected {expected}, found {_lookup(tables, key)!r}"
-
-
-def _type_at(target: Any, key: str) -> Any:
-    for step in re.findall(r"[A-Za-z_]+", key):
-        fields = {field.name: field.type for field in msgspec.structs.fields(target)}
-        target = fields[step]
-    return target
-
-
-def _known_keys(target: Any) -> list[str]:
-    keys: list[str] = []
-    for field in msgspec.structs.fields(target):
-        keys.append(field.name)
-        for inner in (field.type, *getattr(field.type, "__args__", ())):
-            if isinstance(inner, type) and issubclass(inner, Struct):
-                keys += _known_keys(inner)
-    return keys + [field.name for field in msgspec.structs.fields(LineConfig)]
-
-
-def _lookup(tables: Any, key: str) -> Any:
-    node = tables
-    for step in re.findall(r"[^.\[\]]+", key):
-        try:
-            node = node[int(step)] if isinstance(node, list | tuple) else node[step]
-        except (KeyError, IndexError, ValueError, TypeError):
-            return None
-    return node
 
 
 def _check_power_of_two(where: str, key: str, value: int) -> None:
