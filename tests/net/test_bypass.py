@@ -8,14 +8,8 @@ import pytest
 from tests.net.preload import build_stub, run_python
 from udpfast.config import BypassStack
 from udpfast.errors import ConfigError
-from udpfast.net.bypass import (
-    STACKS,
-    State,
-    environment_settings,
-    find_library,
-    inspect_bypass,
-    plan_launch,
-)
+from udpfast.net.bypass import STACKS, State, environment_settings, inspect_bypass
+from udpfast.net.bypass_launch import find_library, plan_launch
 
 ELF = b"\x7fELF\x02" + bytes(59)
 

@@ -13,16 +13,13 @@ from udpfast.config import FeedConfig
 from udpfast.core.host import Finding
 from udpfast.errors import ConfigError
 from udpfast.net.bypass import (
-    LAUNCHED,
     STACKS,
-    Launch,
     State,
     describe_state,
     environment_settings,
-    find_library,
     inspect_bypass,
-    plan_launch,
 )
+from udpfast.net.bypass_launch import LAUNCHED, Launch, find_library, plan_launch
 
 __all__ = [
     "describe_counters",

@@ -1,58 +1,37 @@
-"""Kernel bypass by LD_PRELOAD: find the library, build its environment, see whether it is active.
+"""Kernel bypass by LD_PRELOAD: the stacks there are, and whether one is active in this process.
 
 OpenOnload, VMA and XLIO replace libc's socket functions in a process that is started with their
 library preloaded. Without it, or without its driver, the same program runs on the kernel's stack
 and says nothing: ld.so ignores a library that it cannot load, Onload falls back to ordinary
-sockets, and VMA fails the first call only. Therefore nothing here trusts a request: a library that
-is not found is refused before the start, and after it the process itself is looked at.
+sockets, and VMA fails the first call only. Therefore no request is trusted: `bypass_launch`
+refuses a library that is not there, and after the start the process itself is looked at.
 """
 
 import ctypes
 import socket
-import struct
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 
-from udpfast.errors import ConfigError, UdpfastError
+from udpfast.errors import UdpfastError
 
 __all__ = [
-    "LAUNCHED",
     "STACKS",
     "Bypass",
-    "Launch",
     "Preset",
     "Stack",
     "State",
     "describe_state",
     "environment_settings",
-    "find_library",
     "inspect_bypass",
     "open_first_socket",
-    "plan_launch",
 ]
-
-#: Set in the environment of a process that was started under a stack: the stack's name.
-LAUNCHED = "UDPFAST_BYPASS"
 
 # getsockopt(fd, SOL_SOCKET, 2800) answers under VMA (vma_extra.h) and XLIO (xlio_types.h) alone.
 # The file descriptor is -1 in older versions and -2 in newer ones; the kernel refuses both.
 _SO_GET_API = 2800
 _API_DESCRIPTORS = (-2, -1)
-
-# Where ld.so finds nothing by itself, but installers put libraries.
-_DIRECTORIES = (
-    "usr/lib64",
-    "usr/lib/x86_64-linux-gnu",
-    "usr/lib/aarch64-linux-gnu",
-    "usr/lib",
-    "usr/local/lib64",
-    "usr/local/lib",
-)
-
-_ELF_CLASS = {4: 1, 8: 2}[struct.calcsize("P")]  # ELFCLASS32, ELFCLASS64
 
 
 class State(IntEnum):
@@ -152,14 +131,6 @@ STACKS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """How to start a process under a stack: its environment, and what to say of it, a line each."""
-
-    environment: dict[str, str]
-    lines: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Bypass:
     """What this process has of a stack.
 
@@ -200,86 +171,6 @@ def describe_state(stack: str, state: State) -> str:
         State.ACCELERATED: "accelerated",
     }
     return f"{stack}: {words[state]}"
-
-
-def find_library(
-    stack: Stack, explicit: str, environment: Mapping[str, str], root: Path = Path("/")
-) -> Path:
-    """Return the file to preload, the first that ld.so could load.
-
-    Parameters
-    ----------
-    stack : Stack
-    explicit : str
-        A path that the user gave; empty: LD_LIBRARY_PATH, the cache of ldconfig, then the usual
-        directories.
-    environment : mapping
-        Of the process.
-    root : Path
-        Where `sbin` and `usr` are; a test lays out its own.
-
-    Raises
-    ------
-    ConfigError
-        There is none, or ld.so would ignore it; says what was looked at and what to install.
-    """
-    if explicit:
-        path = Path(explicit).absolute()
-        refusal = _why_not_loadable(path)
-        if refusal:
-            raise ConfigError(f"bypass {stack.name}: {refusal}")
-        return path
-    preferred = [Path(name) for name in environment.get("LD_LIBRARY_PATH", "").split(":") if name]
-    usual = [root / name for name in _DIRECTORIES]
-    for path in [*_in(preferred, stack), *_in_cache(root, stack), *_in(usual, stack)]:
-        if not _why_not_loadable(path):
-            return path
-    looked = ", ".join(f"/{name}" for name in _DIRECTORIES)
-    raise ConfigError(
-        f"bypass {stack.name}: expected {stack.library}, found it neither in LD_LIBRARY_PATH "
-        f"nor the ldconfig cache nor {looked}: {stack.install}, or give its path by "
-        "--bypass-library or bypass.library"
-    )
-
-
-def plan_launch(
-    stack: Stack,
-    library: Path,
-    environment: Mapping[str, str],
-    *,
-    rcvbuf_bytes: int = 0,
-    strict: bool = False,
-) -> Launch:
-    """Return the environment in which a process runs under a stack; the user's own settings win.
-
-    Parameters
-    ----------
-    stack : Stack
-    library : Path
-        What `find_library` returned.
-    environment : mapping
-        Of the process; not changed.
-    rcvbuf_bytes : int
-        Receive queue that the sockets will ask for; 0: the stack's own size.
-    strict : bool
-        Make the stack fail instead of falling back to the kernel.
-    """
-    planned = dict(environment)
-    others = environment.get("LD_PRELOAD", "")
-    planned["LD_PRELOAD"] = f"{library}:{others}" if others else str(library)
-    planned[LAUNCHED] = stack.name
-    lines = [f"LD_PRELOAD={planned['LD_PRELOAD']}"]
-    for preset in _presets(stack, rcvbuf_bytes, strict):
-        own = environment.get(preset.name)
-        if own is None:
-            planned[preset.name] = preset.value
-            lines.append(f"{preset.name}={preset.value}: {preset.reason}")
-        else:
-            lines.append(
-                f"{preset.name}={own} stays, as your environment says; the profile has "
-                f"{preset.value}: {preset.reason}"
-            )
-    return Launch(planned, tuple(lines))
 
 
 def inspect_bypass(asked: str = "none", root: Path = Path("/")) -> Bypass:
@@ -360,51 +251,6 @@ def environment_settings(environment: Mapping[str, str]) -> dict[str, str]:
         for name, value in sorted(environment.items(), key=lambda item: item[0])
         if name == "LD_PRELOAD" or name.startswith(prefixes)
     }
-
-
-def _presets(stack: Stack, rcvbuf_bytes: int, strict: bool) -> Iterator[Preset]:
-    yield from stack.profile
-    if stack.name == "onload" and rcvbuf_bytes:
-        yield Preset(
-            "EF_UDP_RCVBUF",
-            str(min(rcvbuf_bytes, (1 << 30) - 1)),  # it takes at most half of what int32 holds
-            "receive.rcvbuf_bytes, whatever net.core.rmem_max allows the kernel's sockets",
-        )
-    if strict:
-        yield from stack.strict
-
-
-def _in(directories: list[Path], stack: Stack) -> Iterator[Path]:
-    for directory in directories:
-        yield from sorted(directory.glob(f"{stack.library}*"))
-
-
-def _in_cache(root: Path, stack: Stack) -> Iterator[Path]:
-    # Lines look like "libvma.so.9 (libc6,x86-64) => /lib/x86_64-linux-gnu/libvma.so.9".
-    try:
-        listing = subprocess.run(
-            [root / "sbin/ldconfig", "-p"], capture_output=True, text=True, check=False
-        ).stdout
-    except OSError:
-        return
-    for line in listing.splitlines():
-        name, arrow, path = line.strip().partition(" => ")
-        if arrow and name.startswith(stack.library):
-            yield Path(path)
-
-
-def _why_not_loadable(path: Path) -> str:
-    # What ld.so would ignore with a message at most.
-    if set(str(path)) & set(" :"):
-        return f"expected a path without blanks and colons, which end it for ld.so, found {path}"
-    try:
-        with path.open("rb") as file:
-            head = file.read(5)
-    except OSError as error:
-        return f"expected a shared library, found {path}: {error.strerror}"
-    if head != b"\x7fELF" + bytes([_ELF_CLASS]):
-        return f"expected a shared library of {32 * _ELF_CLASS} bits, found {path}, which is none"
-    return ""
 
 
 def _is_mapped(stack: Stack, root: Path) -> bool:
