@@ -1,0 +1,204 @@
+"""The end-to-end benchmarks at a tiny size: that they run, verify, and notice what is wrong."""
+
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import bench_latency, bench_ring
+from bench.partner import Partner, PartnerError
+from bench.ring_trial import READERS, open_progress, ring_latency, ring_throughput
+from bench.schedule import Schedule, capture_schedule, even_schedule
+from bench.trials import Settings
+from bench.wire_trial import wire_trial
+from tests.shared import shared
+from udpfast.core.clock import monotonic_ns
+from udpfast.net.sender import DatagramSender
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.histogram import LatencyHistogram
+from udpfast.shm.ring import Ring
+from udpfast.testing.pace import PacedSender
+from udpfast.testing.ring_hop import read_fast, write_bursts, write_fast
+
+pytestmark = pytest.mark.system
+
+FRAME = struct.Struct("<BBBBHHII")
+
+
+@pytest.fixture(scope="module")
+def partner() -> Iterator[Partner]:
+    with Partner(None) as partner:
+        yield partner
+
+
+@pytest.fixture
+def receiver() -> Iterator[socket.socket]:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        sock.settimeout(5.0)
+        yield sock
+
+
+def double(state: dict[str, Any], value: int) -> int:
+    """Be called by a partner; it keeps what it was told."""
+    state.setdefault("seen", []).append(value)
+    return 2 * sum(state["seen"])
+
+
+def fail(state: dict[str, Any]) -> None:
+    """Be called by a partner."""
+    raise KeyError("nothing of that kind")
+
+
+def test_partner_calls_keep_state_and_report_errors() -> None:
+    with Partner(None) as own:
+        assert own.call(double, 1) == 2
+        with pytest.raises(PartnerError, match="nothing of that kind"):
+            own.call(fail)
+        assert own.call(double, 2) == 6
+
+
+def test_even_schedule_two_lines_carry_the_same_times() -> None:
+    schedule = even_schedule(1000.0, 3, lines=2)
+    assert schedule.due_ns.tolist() == [0, 0, 1_000_000, 1_000_000, 2_000_000, 2_000_000]
+    assert schedule.seqnos.tolist() == [1, 1, 2, 2, 3, 3]
+    assert schedule.lines.tolist() == [0, 1, 0, 1, 0, 1]
+    assert (schedule.messages, schedule.lines_total) == (3, 2)
+
+
+def test_capture_schedule_of_two_lines_keeps_their_skew() -> None:
+    path = shared("data", "pcap", "cme_mdp3_v1.6_ab.pcapng.gz")
+    schedule = capture_schedule(path, 100_000, 1000)
+    assert (schedule.messages, schedule.lines_total) == (1000, 2)
+    assert (np.diff(schedule.due_ns) >= 0).all()
+    assert np.diff(schedule.due_ns).max() <= 100_000
+    first = {}
+    for due, seqno in zip(schedule.due_ns.tolist(), schedule.seqnos.tolist(), strict=True):
+        first.setdefault(seqno, due)
+    assert schedule.stamps_ns.tolist() == [first[n] for n in schedule.seqnos.tolist()]
+    skew = schedule.due_ns - schedule.stamps_ns
+    # "lead 111 ns .. 15.4 us", says the description of the capture.
+    assert skew[skew > 0].min() >= 111 and skew.max() <= 15_400
+
+
+def test_paced_sender_fragments_carry_time_and_number(receiver: socket.socket) -> None:
+    address = f"127.0.0.1:{receiver.getsockname()[1]}"
+    with DatagramSender(address) as sender:
+        pace = PacedSender([sender], message_bytes=1100, session_id=9)
+        due_ns = np.array([monotonic_ns(), monotonic_ns() + 1_000_000])
+        result = pace.send(due_ns, due_ns, np.array([5, 6], np.uint32), np.array([0, 0], np.uint8))
+    assert (result.datagrams, result.unsent) == (6, 0)
+    assert result.elapsed_ns >= 1_000_000
+    for seqno, stamp in ((5, due_ns[0]), (6, due_ns[1])):
+        datagrams = [receiver.recv(2048) for _ in range(3)]
+        frames = [FRAME.unpack_from(datagram) for datagram in datagrams]
+        assert [frame[1:3] for frame in frames] == [(0, 2), (1, 2), (2, 2)]
+        assert {frame[5:7] for frame in frames} == {(9, seqno)}
+        message = b"".join(datagram[16:] for datagram in datagrams)
+        assert len(message) == 1100
+        assert message[:8] == int(stamp).to_bytes(8, "little")
+        assert message[-8:] == seqno.to_bytes(8, "little")
+        assert not any(message[8:-8])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [({"message_bytes": 15}, "must be 16"), ({"message_bytes": 515}, "must leave 8")],
+)
+def test_paced_sender_wrong_size_is_refused(
+    receiver: socket.socket, arguments: dict[str, Any], message: str
+) -> None:
+    with (
+        DatagramSender(f"127.0.0.1:{receiver.getsockname()[1]}") as sender,
+        pytest.raises(ValueError, match=message),
+    ):
+        PacedSender([sender], **arguments)
+
+
+@pytest.mark.parametrize(("message_bytes", "lines"), [(64, 1), (64, 2), (2048, 1), (2048, 2)])
+def test_wire_trial_every_message_is_published_and_timed(
+    partner: Partner, message_bytes: int, lines: int
+) -> None:
+    found = wire_trial(partner, None, even_schedule(20_000, 400, lines), message_bytes)
+    assert found.verify() == "400 sent = 400 in the ring, whole and in order"
+    assert found.histogram.total == 380  # the first 5 % warm up
+    assert 0 < found.histogram.minimum <= found.histogram.maximum
+
+
+def test_wire_trial_message_never_sent_is_noticed(partner: Partner) -> None:
+    whole = even_schedule(20_000, 400)
+    hole = whole.seqnos != 200
+    schedule = Schedule(*(getattr(whole, name)[hole] for name in Schedule.__slots__))
+    found = wire_trial(partner, None, schedule, 64)
+    assert (found.published, found.lost, found.wrong, found.clean) == (399, 1, 1, False)
+    with pytest.raises(ValueError, match="1 lost"):
+        found.verify()
+
+
+@pytest.mark.parametrize("way", READERS)
+def test_ring_trial_every_record_is_read(partner: Partner, way: str) -> None:
+    full = ring_throughput(partner, 0, way, 20_000, 64)
+    assert full.value > 0
+    assert full.verified.startswith("20,000 written = 20,000 read")
+    paced = ring_latency(partner, 0, way, 50_000.0, 1000, 256)
+    assert paced.histogram is not None
+    assert paced.histogram.total == 950
+    assert paced.histogram.minimum > 0
+
+
+def test_read_fast_foreign_numbers_are_counted(tmp_path: Path) -> None:
+    progress = open_progress(tmp_path, 1)
+    with (
+        Ring.create(tmp_path / "ring", 1 << 16) as ring,
+        RingCursor.attach(tmp_path / "ring", "begin") as cursor,
+    ):
+        took = write_bursts(ring, 2, 5, 1_000, 64, first=3)
+        assert took.shape == (2,) and (took > 0).all()
+        seen, wrong, _ = read_fast(cursor, progress, 10, timeout_ns=1)
+    assert (seen, wrong, int(progress[0])) == (10, 10, 10)
+
+
+def test_write_fast_payload_too_small_is_refused(tmp_path: Path) -> None:
+    with (
+        Ring.create(tmp_path / "ring", 1 << 16) as ring,
+        pytest.raises(ValueError, match="size must be 16"),
+    ):
+        write_fast(ring, open_progress(tmp_path, 1), 1, 8)
+
+
+def rows_of(run: Callable[[Settings], Iterator[Any]]) -> list[Any]:
+    """Run a benchmark with one round; fail if any variant did."""
+    failures: list[str] = []
+    settings = Settings(quick=True, rounds=1, cores=(0, 0), fail=failures.append)
+    rows = list(run(settings))
+    assert not failures
+    for row in rows:
+        row.check()
+    return rows
+
+
+def test_latency_benchmark_adds_the_hops_of_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_latency, "QUICK", (bench_latency.Case(20_000, whole_way=True),))
+    monkeypatch.setattr(bench_latency, "SECONDS", 0.02)
+    found = {row.variant: row for row in rows_of(bench_latency.run)}
+    whole = found["socket to strategy, Python poll"]
+    hops = found["socket to ring"], found["ring to strategy, Python poll"]
+    assert whole.values == [hops[0].values[0] + hops[1].values[0]]
+    assert list(whole.hops) == ["socket to ring", "ring to strategy"]
+
+
+def test_ring_benchmark_reads_every_way() -> None:
+    rows = rows_of(bench_ring.run)
+    assert {row.variant for row in rows} >= set(READERS)
+    assert {row.parameters["size"] for row in rows} == {64, 256}
+
+
+def test_histogram_of_a_trial_is_its_own(partner: Partner) -> None:
+    first = ring_latency(partner, 0, "Cython cursor", 50_000.0, 200, 64)
+    second = ring_latency(partner, 0, "Cython cursor", 50_000.0, 200, 64)
+    assert isinstance(first.histogram, LatencyHistogram)
+    assert first.histogram.total == second.histogram.total == 190  # type: ignore[union-attr]

@@ -1,0 +1,51 @@
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.client.batch import Batch
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.histogram import LatencyHistogram
+from udpfast.shm.ring import Ring
+
+__all__ = [
+    "PROGRESS_STRIDE",
+    "advance",
+    "note_batch",
+    "read_fast",
+    "read_paced",
+    "write_bursts",
+    "write_fast",
+    "write_paced",
+]
+
+PROGRESS_STRIDE: int
+
+def write_fast(
+    ring: Ring, progress: npt.NDArray[np.uint64], records: int, size: int, readers: int = ...
+) -> int: ...
+def write_paced(ring: Ring, due_ns: npt.NDArray[np.int64], size: int) -> int: ...
+def write_bursts(
+    ring: Ring, bursts: int, burst: int, period_ns: int, size: int, first: int = ...
+) -> npt.NDArray[np.int64]: ...
+def read_fast(
+    cursor: RingCursor,
+    progress: npt.NDArray[np.uint64],
+    records: int,
+    reader: int = ...,
+    timeout_ns: int = ...,
+) -> tuple[int, int, int]: ...
+def read_paced(
+    cursor: RingCursor,
+    records: int,
+    histogram: LatencyHistogram,
+    *,
+    skip: int = ...,
+    timeout_ns: int = ...,
+) -> tuple[int, int]: ...
+def note_batch(
+    batch: Batch,
+    now_ns: int,
+    histogram: LatencyHistogram | None,
+    first: int,
+    skip: int = ...,
+) -> int: ...
+def advance(progress: npt.NDArray[np.uint64], records: int, reader: int = ...) -> None: ...
