@@ -10,6 +10,7 @@ import pytest
 from tests.shared import shared
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
+from udpfast.cli.losses import losses_add_up, read_losses
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
@@ -78,6 +79,8 @@ def run(directory: Path, config, batches, step=64):
         drain()
     counters = replayer.counters()
     replayer.close()
+    losses = read_losses(directory)
+    assert losses_add_up(losses), losses["sums"]
     return records, counters
 
 

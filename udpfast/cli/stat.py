@@ -14,6 +14,7 @@ import click
 from udpfast.cli.bypass import describe_counters, environment_of
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.cli.losses import losses_add_up, print_losses, read_losses
 from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
 from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read_hops
@@ -35,31 +36,34 @@ __all__ = ["stat"]
     help="Print again and again, until SIGINT.",
 )
 @click.option("--latency", "only_latency", is_flag=True, help="Latency per hop, and no more.")
+@click.option("--losses", "only_losses", is_flag=True, help="Losses by stage, and no more.")
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
 def stat(
-    name: str, interval_s: float | None, only_latency: bool, with_zeros: bool, as_json: bool
+    name: str,
+    interval_s: float | None,
+    only_latency: bool,
+    only_losses: bool,
+    with_zeros: bool,
+    as_json: bool,
 ) -> None:
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
     The instance may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
     With --latency and --watch each table shows what came since the one before it.
     """
+    directory = instance_directory(name)
     hops: dict[str, Hop] = {}
+    adds_up = True
     while True:
         if only_latency:
-            hops = _show_latency(instance_directory(name), hops, as_json)
-            if interval_s is None:
-                return
+            hops = _show_latency(directory, hops, as_json)
+        elif only_losses:
+            adds_up = _show_losses(directory, with_zeros, as_json)
         else:
-            status = read_status(name)
-            if as_json:
-                click.echo(json.dumps(status))
-            else:
-                _print_status(status, with_zeros)
+            adds_up = _show_status(name, with_zeros, as_json)
         if interval_s is None:
-            # A live loop counts a datagram before its verdict: only a quiet instance must add up.
-            sys.exit(not status["ledger"]["adds_up"] and not status["alive"])
+            sys.exit(not adds_up)
         try:
             time.sleep(interval_s)
         except KeyboardInterrupt:  # the ordinary end
@@ -76,6 +80,25 @@ def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> di
     return hops
 
 
+def _show_losses(directory: Path, with_zeros: bool, as_json: bool) -> bool:
+    losses = read_losses(directory)
+    if as_json:
+        click.echo(json.dumps(losses))
+    else:
+        print_losses(losses, with_zeros)
+    # A live loop counts a datagram before its verdict: only a quiet instance must add up.
+    return losses_add_up(losses) or bool(losses["live"])
+
+
+def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
+    status = read_status(name)
+    if as_json:
+        click.echo(json.dumps(status))
+    else:
+        _print_status(status, with_zeros)
+    return bool(status["ledger"]["adds_up"] or status["alive"])
+
+
 def read_status(name: str) -> dict[str, Any]:
     """Return everything about an instance as plain values."""
     directory = instance_directory(name)
@@ -89,7 +112,11 @@ def read_status(name: str) -> dict[str, Any]:
         "ledger": ledger_sums(values),
         "counters": values,
         "readers": [
-            {**asdict(reader), "lag": ring["records"] - reader.index}
+            {
+                **asdict(reader),
+                "lag": ring["records"] - reader.index,
+                "lag_bytes": ring["position"] - reader.position,
+            }
             for reader in list_readers(directory)
         ],
         "latency_ns": latency(directory),
@@ -104,6 +131,7 @@ def _ring(directory: Path) -> dict[str, Any]:
             "state": "closed" if cursor.closed_by_writer else "open",
             "epoch": cursor.epoch,
             "records": cursor.tail_index,
+            "position": cursor.tail_position,
         }
 
 
@@ -126,6 +154,8 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
     print_latency(status["latency_ns"])
     for reader in status["readers"]:
         click.echo(
-            f"reader {reader['name'] or reader['pid']} (pid {reader['pid']}): "
-            f"lag {reader['lag']:,} records, missed {reader['lapped']:,}"
+            f"reader {reader['name'] or reader['pid']} (pid {reader['pid']}"
+            f"{'' if reader['alive'] else ', DEAD'}): "
+            f"lag {reader['lag']:,} records, {reader['lag_bytes']:,} bytes; "
+            f"read {reader['read']:,}, missed {reader['lapped']:,}"
         )

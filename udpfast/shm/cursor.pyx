@@ -146,6 +146,12 @@ cdef class RingCursor:
         return load_relaxed(&self.reader.header.tail_index)
 
     @property
+    def tail_position(self):
+        """Position behind the last record, as of the writer's last flush."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.tail)
+
+    @property
     def epoch(self):
         """Number of the ring's writer, from 1."""
         self._check_open()

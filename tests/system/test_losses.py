@@ -1,0 +1,230 @@
+"""Losses forced at each stage: the counter of that stage moves, and every sum stays equal."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+import udpfast
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.losses import losses_add_up, read_losses
+from udpfast.cli.main import cli
+from udpfast.core.counter import FEED_COUNTERS
+from udpfast.core.layout import RECORD
+from udpfast.testing.network import Arrival, LineFaults, network
+
+pytestmark = pytest.mark.system
+
+REGION_PAGE = 4096  # the feed's counters begin behind it
+
+
+@pytest.fixture
+def ports():
+    """Return two UDP ports that nobody uses."""
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b,
+    ):
+        for sock in (a, b):
+            sock.bind(("127.0.0.1", 0))
+        return a.getsockname()[1], b.getsockname()[1]
+
+
+@pytest.fixture
+def tables(ports, tmp_path, monkeypatch):
+    """Return the settings of a feed of one line, below tmp_path."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    return {
+        "name": "test",
+        "ring": {"capacity_bytes": 1 << 22},
+        "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{ports[0]}"}]},
+    }
+
+
+def message(seqno, size=8):
+    """Return a whole opaque message of object type 0."""
+    return struct.pack("<BBBBHHII", 1, 0, 0, 0, 0, 7, seqno, 0) + bytes(size)
+
+
+def send(port, seqnos, size=8):
+    """Send messages as fast as the socket takes them."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.connect(("127.0.0.1", port))
+        for seqno in seqnos:
+            sock.send(message(seqno, size))
+
+
+def wait_for(condition, what):
+    """Wait until a condition holds; fail with `what` after 10 s."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def lost(losses, stage, what):
+    """Return what a stage lost, over all its places."""
+    return sum(
+        one["count"] for one in losses["stages"] if (one["stage"], one["what"]) == (stage, what)
+    )
+
+
+def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports, tmp_path):
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        'name = "test"\n[receive]\nrcvbuf_bytes = 131072\n[ring]\ncapacity_bytes = 4194304\n'
+        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{ports[0]}"\n'
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-m", "udpfast", "run", str(path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert "test" in process.stdout.readline()
+        send(ports[0], range(1, 11))
+        wait_for(lambda: udpfast.counters("test")["incremental"]["messages"] == 10, "the start")
+        process.send_signal(signal.SIGSTOP)
+        send(ports[0], range(11, 2001), size=256)
+        process.send_signal(signal.SIGCONT)
+        # The next datagram, when there is room for it, shows what is missing before it.
+        wait_for(lambda: udpfast.counters("test")["incremental"]["messages"] > 10, "the wake")
+        time.sleep(0.05)
+        send(ports[0], range(2001, 2011))
+
+        def settled():
+            counters = udpfast.counters("test")
+            line = counters["incremental.A"]
+            channel = counters["incremental"]
+            return (
+                line["datagrams"] + line["kernel_drops"] == 2010
+                and channel["messages"] + channel["lost"] == 2010
+            )
+
+        wait_for(settled, f"sums are not equal: {udpfast.counters('test')}")
+        losses = read_losses(tmp_path / "shm" / "test")
+    finally:
+        process.terminate()
+        process.wait(10)
+        process.stdout.close()
+    drops = lost(losses, "kernel", "kernel_drops")
+    assert drops > 0
+    assert drops == lost(losses, "window", "lost")
+    assert [one["drops"] for one in losses["host"]["sockets"]] == [drops]
+    assert losses["host"]["rcvbuf_errors"] >= drops
+    assert losses_add_up(losses)
+    assert losses_add_up(read_losses(tmp_path / "shm" / "test"))  # dead as well
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports, seed):
+    tables["incremental"]["lines"].append({"name": "B", "address": f"127.0.0.1:{ports[1]}"})
+    sent = [Arrival(seqno, 0, line, message(seqno)) for seqno in range(1, 1001) for line in (0, 1)]
+    faults = LineFaults(loss=0.2, duplicate=0.05, reorder=0.02, reorder_depth=3)
+    arrived = list(network(sent, faults, seed=seed))
+    edges = {(seqno, line) for seqno in (1, 1000) for line in (0, 1)}  # what lies between is known
+    seqno_of = {id(one): struct.unpack_from("<I", one.datagram, 8)[0] for one in arrived}
+    brought = {seqno_of[id(one)] for one in arrived} | {seqno for seqno, _ in edges}
+    with (
+        Subscriber(tables) as subscriber,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+    ):
+        for line in (0, 1):
+            sock.sendto(message(1), ("127.0.0.1", ports[line]))
+        wait_for(lambda: subscriber.counters()["incremental"]["sessions"] == 1, "the session")
+        for one in arrived:
+            if 1 < seqno_of[id(one)] < 1000:
+                sock.sendto(one.datagram, ("127.0.0.1", ports[one.line]))
+        for line in (0, 1):
+            sock.sendto(message(1000), ("127.0.0.1", ports[line]))
+        total = 4 + sum(1 < seqno < 1000 for seqno in seqno_of.values())
+
+        def settled():
+            counters = subscriber.counters()
+            channel = counters["incremental"]
+            return (
+                sum(counters[f"incremental.{name}"]["datagrams"] for name in "AB") == total
+                and channel["messages"] + channel["lost"] == 1000
+            )
+
+        wait_for(settled, f"seed {seed}: sums are not equal")
+    losses = read_losses(subscriber.directory)
+    assert lost(losses, "window", "lost") == 1000 - len(brought) > 0, f"seed {seed}"
+    assert lost(losses, "kernel", "kernel_drops") == 0
+    assert lost(losses, "verdict", "duplicate") > 0
+    assert losses_add_up(losses), f"seed {seed}: {losses['sums']}"
+
+
+def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
+    with (
+        Subscriber(tables) as subscriber,
+        udpfast.Reader("ring:test", name="slow") as slow,
+        udpfast.Reader("ring:test", name="fast") as fast,
+    ):
+        read = {"slow": 0, "fast": 0}
+        for first in range(1, 12_001, 1000):
+            send(ports[0], range(first, first + 1000), size=512)
+            wait_for(
+                lambda up=first + 999: subscriber.counters()["incremental"]["messages"] == up,
+                "messages",
+            )
+            while batch := fast.poll(timeout=0):
+                read["fast"] += len(batch)
+        behind = next(one for one in read_status_of("test")["readers"] if one["name"] == "slow")
+        assert (behind["alive"], behind["pid"]) == (True, os.getpid())
+        assert behind["lag"] >= 12_000
+        assert behind["lag_bytes"] >= 12_000 * (RECORD.itemsize + 512)
+        while batch := slow.poll(timeout=0):
+            read["slow"] += len(batch)
+        losses = read_losses(subscriber.directory)
+        status = read_status_of("test")
+    readers = {reader["name"]: reader for reader in status["readers"]}
+    for name, records in read.items():
+        reader = readers[name]
+        assert reader["read"] == records
+        assert reader["began_index"] + reader["read"] + reader["lapped"] == status["records"]
+        assert (reader["lag"], reader["lag_bytes"]) == (0, 0)
+    assert readers["fast"]["lapped"] == 0
+    assert readers["slow"]["lapped"] == lost(losses, "ring", "lapped") > 1000
+    assert losses_add_up(losses), losses["sums"]
+
+
+def read_status_of(name):
+    """Return what `udpfast stat --json` prints."""
+    result = CliRunner().invoke(cli, ["stat", name, "--json"])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output)
+
+
+def test_stat_losses_prints_each_stage_and_the_sums(tables, ports):
+    with Subscriber(tables) as subscriber:
+        send(ports[0], [1, 2, 4])
+        wait_for(lambda: subscriber.counters()["incremental"]["lost"] == 1, "the gap")
+    result = CliRunner().invoke(cli, ["stat", "test", "--losses"])
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines()]
+    assert ["window", "incremental", "lost", "1"] in rows
+    assert "incremental.A: datagrams, verdicts: 3 = 3" in result.output
+    assert "the sums are equal" in result.output
+    as_json = CliRunner().invoke(cli, ["stat", "test", "--losses", "--json"])
+    assert json.loads(as_json.output)["host"]["sockets"] is None
+
+
+def test_losses_that_do_not_add_up_are_said(tables, ports):
+    with Subscriber(tables) as subscriber:
+        send(ports[0], [1, 2, 3])
+        wait_for(lambda: subscriber.counters()["feed"]["ungated"] == 3, "messages")
+    assert losses_add_up(read_losses(subscriber.directory))
+    slot = [info.name for info in FEED_COUNTERS].index("ungated")
+    with (subscriber.directory / "counters").open("r+b") as file:
+        file.seek(REGION_PAGE + 8 * slot)
+        file.write(struct.pack("<q", 2))
+    result = CliRunner().invoke(cli, ["stat", "test", "--losses"])
+    assert result.exit_code == 1
+    assert "3 IS NOT 2" in result.output
+    assert "THE SUMS DIFFER" in result.output
