@@ -28,8 +28,8 @@ from typing import Any
 
 import udpfast
 from udpfast.cli.demo import free_ports
-from udpfast.cli.latency import read_latency
 from udpfast.cli.ledger import ledger_sums
+from udpfast.client.latency import latency
 
 NAME = "loopback"
 RUNGS = (50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 350_000, 400_000, 500_000)
@@ -93,7 +93,7 @@ def account(
         "read": report["kinds"].get("MESSAGE", 0),
         "lapped": report["lapped"],
         "adds_up": ledger_sums(counters)["adds_up"],
-        "latency_ns": {**read_latency(instance), "ring_to_strategy": report["latency_ns"]},
+        "latency_ns": {**latency(instance), "ring_to_strategy": report["latency_ns"]},
     }
 
 

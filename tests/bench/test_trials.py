@@ -124,7 +124,8 @@ def test_rows_histograms_of_a_class_are_merged() -> None:
 
     found = interleave({"A": lambda: outcome(100, 200, 5000)}, ONE_CORE, rounds=2)
     row = next(found.rows("latency", "ns", {}))
-    assert row.latency["count"] == 6 and row.latency["max"] == 5000 and row.latency["p50"] == 200
+    assert row.latency["count"] == 6 and row.latency["p50"] == 200
+    assert row.latency["max"] == pytest.approx(5000, rel=0.001)  # the end of its slot
     assert sum(count for _, count in row.counts) == 6
     assert row.hops["kernel to loop"]["count"] == 6
     assert row.verified == "3 read"
