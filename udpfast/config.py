@@ -198,6 +198,13 @@ class ObjectsConfig(Struct, frozen=True):
 class ReceiveConfig(Struct, frozen=True):
     """Socket options of every line."""
 
+    path: Annotated[
+        Literal["socket", "xdp"],
+        Meta(
+            description="xdp: AF_XDP takes the lines' datagrams off below the network stack; "
+            "each line then needs its interface, or an address of one"
+        ),
+    ] = "socket"
     rcvbuf_bytes: Annotated[
         int,
         Meta(
@@ -238,6 +245,45 @@ class ReceiveConfig(Struct, frozen=True):
             description="take trains of equal-sized datagrams in one piece (UDP_GRO); "
             "kernel_drops then counts trains"
         ),
+    ] = False
+
+
+class XdpConfig(Struct, frozen=True):
+    """Reception past the kernel's network stack, with receive.path = "xdp"."""
+
+    mode: Annotated[
+        Literal["auto", "native", "generic"],
+        Meta(
+            description="where frames are taken off: native in the driver, generic behind it, "
+            "on any interface; auto: native where the driver has it"
+        ),
+    ] = "auto"
+    zero_copy: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(description="the NIC writes into our frames; auto: where the driver has it"),
+    ] = "auto"
+    checksums: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="on: IPv4 header and UDP checksum must be right; auto: a UDP checksum "
+            "that a sender on a virtual link left to hardware will do; off: not looked at"
+        ),
+    ] = "auto"
+    queues: Annotated[
+        tuple[Annotated[int, Meta(ge=0)], ...],
+        Meta(max_length=32, description="receive queues of the interface; empty: all of them"),
+    ] = ()
+    frames: Annotated[
+        int,
+        Meta(
+            ge=64,
+            le=1 << 20,
+            description="frames of 2,048 bytes per queue, a power of two; bridge stalls of "
+            "the loop as receive.rcvbuf_bytes does for a socket",
+        ),
+    ] = 16_384
+    huge_pages: Annotated[
+        bool, Meta(description="put the frames on huge pages (vm.nr_hugepages)")
     ] = False
 
 
@@ -317,6 +363,7 @@ class FeedConfig(Struct, frozen=True):
     session: SessionConfig = SessionConfig()
     objects: ObjectsConfig = ObjectsConfig()
     receive: ReceiveConfig = ReceiveConfig()
+    xdp: XdpConfig = XdpConfig()
     ring: RingConfig = RingConfig()
     agent: AgentConfig = AgentConfig()
     bypass: BypassConfig = BypassConfig()
@@ -405,6 +452,7 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     config: FeedConfig = convert(tables, FeedConfig, where)
     _check_power_of_two(where, "window.size", config.window.size)
     _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
+    _check_power_of_two(where, "xdp.frames", config.xdp.frames)
     if config.ring.capacity_bytes < 1 << 22:
         raise ConfigError(
             f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "

@@ -25,19 +25,20 @@ from udpfast.core.counter cimport (
     LINE_KERNEL_DROPS,
     LINE_RECEIVE_ERRORS,
 )
-from udpfast.core.layout cimport LINES_MAX
 from udpfast.net.datagram cimport (
     DatagramBatch,
     DatagramReceiver,
     datagram_drops_read,
     datagram_receive,
 )
+from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
-from udpfast.agents.lines import line_address, receive_options
+from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.config import FeedConfig, load_feed, parse_feed
-from udpfast.errors import UdpfastError
+from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
+from udpfast.net.xdp_host import group_lines
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
 
@@ -50,6 +51,8 @@ cdef enum:
     DROPS_INTERVAL_NS = 500_000_000
     # Every n-th batch is timed to its end: one more clock read, spread thin.
     SAMPLE_BATCHES = 16
+    # Lines, or with AF_XDP the queues of all interfaces.
+    BATCHES_MAX = 64
 
 
 @cython.final
@@ -69,7 +72,7 @@ cdef class FeedLoop(Agent):
     cdef object config
     cdef readonly list receivers
     cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
-    cdef DatagramBatch* batches[2 * LINES_MAX]
+    cdef DatagramBatch* batches[BATCHES_MAX]
     cdef int batch_count
     cdef int64_t expire_at_ns
     cdef int64_t drops_at_ns
@@ -94,6 +97,8 @@ cdef class FeedLoop(Agent):
 
     def _open_lines(self):
         cdef DatagramReceiver receiver
+        if self.config.receive.path == "xdp":
+            return self._open_interfaces()
         options = receive_options(self.config)
         for channel, lines in enumerate((self.config.incremental.lines,
                                          self.config.snapshot.lines)):
@@ -103,6 +108,21 @@ cdef class FeedLoop(Agent):
                 self.receivers.append(receiver)
                 self._insist(receiver)
                 self.batches[self.batch_count] = &receiver.batch
+                self.batch_count += 1
+
+    def _open_interfaces(self):
+        cdef XdpReceiver receiver
+        cdef int n
+        for _, lines in group_lines(xdp_lines(self.config)):
+            receiver = XdpReceiver(lines, xdp_options(self.config), self.config.receive.batch)
+            self.receivers.append(receiver)
+            self._insist(receiver)
+            receiver.count_into(&self.engine.counters)
+            if self.batch_count + receiver.queue_count > BATCHES_MAX:
+                raise ConfigError(f"xdp.queues: expected at most {BATCHES_MAX} on all interfaces, "
+                                  f"{receiver.address} has {receiver.queue_count}")
+            for n in range(receiver.queue_count):
+                self.batches[self.batch_count] = receiver.batch(n)
                 self.batch_count += 1
 
     def on_stop(self) -> None:
@@ -167,6 +187,8 @@ cdef class FeedLoop(Agent):
 
     cdef void _note_drops(self, DatagramBatch* batch) noexcept nogil:
         cdef int64_t* slot = &self._line(batch)[LINE_KERNEL_DROPS]
+        if batch.xdp is not NULL:  # whose lines' counters have several writers, all below
+            return
         counter_add(slot, <int64_t>batch.kernel_drops - slot[0])
 
     cdef int64_t* _line(self, DatagramBatch* batch) noexcept nogil:

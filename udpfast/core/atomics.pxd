@@ -1,8 +1,8 @@
 # The compiler's atomics, named once. 64-bit loads and stores are single instructions on x86-64
-# and AArch64; the names say which order is asked for, and each call site says who reads on the
-# other side.
+# and AArch64 (32 bits are for rings shared with the kernel); the names say which order is asked
+# for, and each call site says who reads on the other side.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 cdef extern from *:
     """
@@ -18,6 +18,12 @@ cdef extern from *:
     }
     static inline void udpfast_store_relaxed(uint64_t *p, uint64_t v) {
         __atomic_store_n(p, v, __ATOMIC_RELAXED);
+    }
+    static inline uint32_t udpfast_load_acquire_32(const uint32_t *p) {
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+    }
+    static inline void udpfast_store_release_32(uint32_t *p, uint32_t v) {
+        __atomic_store_n(p, v, __ATOMIC_RELEASE);
     }
     static inline void udpfast_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
     static inline void udpfast_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
@@ -37,6 +43,8 @@ cdef extern from *:
     uint64_t load_relaxed "udpfast_load_relaxed" (const uint64_t* p) noexcept nogil
     void store_release "udpfast_store_release" (uint64_t* p, uint64_t value) noexcept nogil
     void store_relaxed "udpfast_store_relaxed" (uint64_t* p, uint64_t value) noexcept nogil
+    uint32_t load_acquire_32 "udpfast_load_acquire_32" (const uint32_t* p) noexcept nogil
+    void store_release_32 "udpfast_store_release_32" (uint32_t* p, uint32_t value) noexcept nogil
     void fence_acquire "udpfast_fence_acquire" () noexcept nogil
     void fence_release "udpfast_fence_release" () noexcept nogil
     void counter_add "udpfast_counter_add" (int64_t* p, int64_t n) noexcept nogil

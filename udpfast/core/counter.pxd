@@ -37,11 +37,16 @@ cdef enum:  # LineCounter
     LINE_LEADS                    # number of leads in that sum
     LINE_LOSSES                   # messages that it never brought, of those another line did
     LINE_DISAGREEMENTS            # other bytes than the first copy
-    LINE_KERNEL_DROPS             # lost before user space (SO_RXQ_OVFL)
+    LINE_KERNEL_DROPS             # lost before user space (SO_RXQ_OVFL, or AF_XDP's statistics)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)
+    LINE_FRAMES                   # taken from AF_XDP's ring = datagrams + the four that follow
+    LINE_FRAMES_FRAGMENT          # first part of a fragmented IP datagram: not put together
+    LINE_FRAMES_CHECKSUM          # wrong IPv4 header or UDP checksum
+    LINE_FRAMES_MALFORMED         # headers that contradict each other, or end early
+    LINE_FRAMES_FOREIGN           # for no line: another address, port, source or protocol
     LINE_COUNTER_COUNT
 
 # --- channel scope -----------------------------------------------------------------------------

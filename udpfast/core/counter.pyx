@@ -52,13 +52,26 @@ LINE_COUNTERS = (
     CounterInfo("leads", "count", "number of leads in that sum"),
     CounterInfo("losses", "count", "messages that it never brought, of those another line did"),
     CounterInfo("disagreements", "count", "other bytes than the first copy"),
-    CounterInfo("kernel_drops", "count", "lost before user space (SO_RXQ_OVFL)"),
+    CounterInfo(
+        "kernel_drops", "count",
+        "lost before user space (SO_RXQ_OVFL, or AF_XDP's statistics)"),
     CounterInfo(
         "receive_errors", "count",
         "receive calls that failed: the line is down, others go on"),
     CounterInfo("no_timestamp", "count", "came without a kernel or NIC timestamp"),
     CounterInfo("unused_bits", "count", "unused control bits were set (accepted)"),
     CounterInfo("empty_final", "count", "last of several fragments without payload (accepted)"),
+    CounterInfo(
+        "frames", "count",
+        "taken from AF_XDP's ring = `datagrams` + the four that follow; 0 with a socket"),
+    CounterInfo(
+        "frames_fragment", "count",
+        "first part of a fragmented IP datagram: not put together"),
+    CounterInfo("frames_checksum", "count", "wrong IPv4 header or UDP checksum"),
+    CounterInfo("frames_malformed", "count", "headers that contradict each other, or end early"),
+    CounterInfo(
+        "frames_foreign", "count",
+        "for no line: another address, port, source or protocol"),
 )
 
 #: Of one channel, over all its lines. The index is the `ChannelCounter`.

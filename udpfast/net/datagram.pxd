@@ -50,6 +50,7 @@ cdef struct DatagramBatch:
     # One socket, its slots and what the last receive brought. One thread at a time.
     Datagram* items              # [items_max]; data points at the slot, valid until next receive
     int fd                       # borrowed
+    void* xdp                    # XdpQueue of net/xdp_ring.pxd instead of a UDP socket, or NULL
     uint32_t capacity            # slots
     uint32_t slot_size
     bint trains                  # UDP_GRO: a slot may hold several datagrams of one size
@@ -81,7 +82,7 @@ cdef void datagram_batch_free(DatagramBatch* batch) noexcept nogil
 cdef int datagram_batch_allow(
     DatagramBatch* batch, const uint8_t* address, uint16_t port) noexcept nogil
 
-# Receives what waits, at most `capacity` datagrams (or trains of them), and never blocks. Returns how many items were
+# Receives what waits, at most `capacity` datagrams or trains, never blocks. Returns how many were
 # filled; 0 = nothing (EAGAIN, EINTR, ICMP errors); < 0 = -errno, and the socket is of no use.
 # items[i].flags: DATAGRAM_TRUNCATED, DATAGRAM_SENDER_REFUSED, DATAGRAM_NO_TIMESTAMP (then
 # received_ns is 0 and the caller puts its own clock there).

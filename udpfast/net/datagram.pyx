@@ -21,6 +21,7 @@ from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED,
 )
 from udpfast.core.oserr cimport check
+from udpfast.net.xdp_ring cimport XdpQueue, xdp_drops_read, xdp_receive
 
 from udpfast.net.line import ReceiveOptions, open_receiver, parse_senders
 
@@ -157,8 +158,10 @@ cdef int datagram_receive(DatagramBatch* batch) noexcept nogil:
     # backlog, which recvmmsg takes in 0.74 of the time per datagram. So: one first, then whole
     # batches until a call finds nothing.
     cdef int count
-    rearm(batch)
     batch.calls += 1
+    if batch.xdp is not NULL:
+        return xdp_receive(<XdpQueue*>batch.xdp, batch.items, batch.capacity)
+    rearm(batch)
     if batch.backlog:
         count = recvmmsg(batch.fd, batch.headers, batch.capacity, MSG_DONTWAIT, NULL)
     elif batch.names or batch.control:
@@ -368,6 +371,8 @@ cdef inline bint sender_is_allowed(DatagramBatch* batch, sockaddr_in6* address) 
 cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil:
     cdef uint32_t values[SK_MEMINFO_VARS]
     cdef uint32_t size = sizeof(values)
+    if batch.xdp is not NULL:
+        return xdp_drops_read(<XdpQueue*>batch.xdp)
     if getsockopt(batch.fd, SOL_SOCKET, SO_MEMINFO, values, &size) < 0:
         return -errno
     if size > SK_MEMINFO_DROPS * sizeof(uint32_t):

@@ -96,12 +96,12 @@ cdef inline int find_in_ipv4(LinkFrame* frame, size_t at, LinkDatagram* found) n
         total = frame.wire_size - at if frame.wire_size > at else 0
     if header[0] >> 4 != 4 or header_size < 20 or total < header_size:
         return LINK_MALFORMED
+    map_ipv4(found.source, header + 12)
+    map_ipv4(found.destination, header + 16)
     if big16(header + 6) & 0x3FFF:
         return LINK_FRAGMENT
     if header[9] != PROTOCOL_UDP:
         return LINK_NOT_UDP
-    map_ipv4(found.source, header + 12)
-    map_ipv4(found.destination, header + 16)
     return find_in_udp(frame, at + header_size, total - header_size, found)
 
 

@@ -1,0 +1,35 @@
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
+
+from udpfast.net.options import OptionResult
+from udpfast.net.xdp_host import XdpInterface, XdpLine, XdpOptions
+
+__all__ = ["XdpDatagram", "XdpReceiver"]
+
+BIND_PAUSE_S: float
+
+class XdpDatagram(NamedTuple):
+    payload: bytes
+    channel: int
+    line: int
+    flags: int
+
+@final
+class XdpReceiver:
+    address: str
+    queue_count: int
+    queues: tuple[int, ...]
+    results: tuple[OptionResult, ...]
+    def __init__(
+        self, lines: Sequence[XdpLine], options: XdpOptions | None = None, capacity: int = 64
+    ) -> None: ...
+    def __enter__(self) -> XdpReceiver: ...
+    def __exit__(self, *exception: object) -> None: ...
+    def close(self) -> None: ...
+    def receive(self) -> list[XdpDatagram]: ...
+    def read_counts(self) -> list[dict[str, int]]: ...
+
+def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, ...]: ...
+def attempt(what: str, where: str, call: Callable[..., Any], *arguments: object) -> Any: ...
+def open_xdp_socket(where: str) -> Any: ...
+def drive_driver(sock: Any, options: XdpOptions) -> list[OptionResult]: ...

@@ -1,0 +1,507 @@
+"""AF_XDP: the datagrams of an interface's lines, taken off below the kernel's network stack.
+
+A small program on the interface (`xdp_program`) hands the frames of the lines to one AF_XDP socket
+per queue (`xdp_ring`); everything else goes to the kernel as before. What is attached belongs to
+this process: when it ends, however it ends, the kernel takes program and sockets away.
+"""
+
+import array
+import ipaddress
+import os
+import socket
+import struct
+import time
+
+cimport cython
+
+from libc.errno cimport EBUSY, EEXIST, EINVAL, EOPNOTSUPP, EPERM, errno
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy, memset
+from posix.mman cimport (
+    MAP_ANONYMOUS, MAP_FAILED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
+    munmap,
+)
+
+from udpfast.core.atomics cimport store_release_32
+from udpfast.core.counter cimport LINE_COUNTER_COUNT, Counters
+from udpfast.core.layout cimport Datagram
+from udpfast.core.oserr cimport check
+from udpfast.net.datagram cimport (
+    BATCH_MAX, SENDERS_MAX, DatagramBatch, datagram_batch_free, datagram_drops_read,
+    datagram_receive,
+)
+from udpfast.net.xdp_ring cimport (
+    SOL_XDP, XDP_BATCH_MAX, XDP_FRAME_SIZE, XDP_PORTS_MAX, XdpDescriptor, XdpPort, XdpPorts,
+    XdpQueue, XdpSender, htons,
+)
+
+from typing import NamedTuple
+
+from udpfast.core.counter import LINE_COUNTERS
+from udpfast.errors import ConfigError
+from udpfast.net import options as socket_options
+from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver, parse_endpoint
+from udpfast.net.line import parse_senders
+from udpfast.net.options import OptionResult
+from udpfast.net.xdp_bpf import RIGHTS, attach_link, create_xskmap, load_program, put_socket
+from udpfast.net.xdp_host import CHECKSUMS, XdpOptions, find_interface
+from udpfast.net.xdp_program import assemble, endpoint_of
+
+__all__ = ["XdpDatagram", "XdpReceiver"]
+
+cdef extern from "<sys/socket.h>" nogil:
+    struct sockaddr:
+        pass
+    int bind(int fd, const sockaddr* address, uint32_t size)
+
+cdef struct SocketAddress:       # struct sockaddr_xdp
+    uint16_t family
+    uint16_t flags
+    uint32_t interface
+    uint32_t queue
+    uint32_t shared_umem_fd
+
+cdef enum:  # linux/if_xdp.h
+    AF_XDP = 44
+    XDP_COPY = 2
+    XDP_ZEROCOPY = 4
+    XDP_USE_NEED_WAKEUP = 8
+    XDP_MMAP_OFFSETS = 1
+    XDP_RX_RING = 2
+    XDP_UMEM_REG = 4
+    XDP_UMEM_FILL_RING = 5
+    XDP_UMEM_COMPLETION_RING = 6
+    XDP_OPTIONS = 8
+    XDP_OPTIONS_ZEROCOPY = 1
+    XDP_FLAGS_SKB_MODE = 2       # linux/if_link.h
+    XDP_FLAGS_DRV_MODE = 4
+    COMPLETION_FRAMES = 64       # of sending, which the kernel insists on and nobody does
+    MAP_HUGETLB = 0x40000
+    # A socket that was closed lets go of its queue in the background (xp_release_deferred).
+    BIND_ATTEMPTS = 100
+    SO_ATTACH_FILTER = 26        # asm-generic/socket.h
+
+cdef long FILL_RING_OFFSET = 0x100000000
+BIND_PAUSE_S = 0.02
+
+
+if <int>XDP_BATCH_MAX != <int>BATCH_MAX:
+    raise ImportError(f"a batch of {BATCH_MAX} datagrams, but of {XDP_BATCH_MAX} frames")
+
+
+class XdpDatagram(NamedTuple):
+    """A datagram as a Python object: for tests and slow tools."""
+
+    payload: bytes
+    channel: int
+    line: int
+    flags: int
+
+
+@cython.final
+cdef class XdpReceiver:
+    """The lines of one interface, received through AF_XDP: all queues, their memory, the program.
+
+    The hot loop polls `batch(n)` of every queue with `datagram_receive`, as it does with sockets;
+    `receive` here does the same for Python. Not thread-safe.
+
+    Parameters
+    ----------
+    lines : sequence of XdpLine
+        Lines of one interface (`xdp_host.group_lines`), at most 16.
+    options : XdpOptions
+        How.
+    capacity : int
+        Most datagrams per call, 1..64.
+
+    Attributes
+    ----------
+    address : str
+        The interface, for messages.
+    queues : tuple of int
+        Which of its queues are received.
+    results : tuple of OptionResult
+        What was asked for and got.
+
+    Raises
+    ------
+    ConfigError
+        An address, the interface or a queue is not as it must be.
+    OSError
+        Rights or kernel features lack, or someone else has the interface; the message says which.
+    """
+
+    def __cinit__(self):
+        self.ports = <XdpPorts*>calloc(1, sizeof(XdpPorts))
+        self.own = <int64_t*>calloc(XDP_PORTS_MAX * LINE_COUNTER_COUNT, sizeof(int64_t))
+        if self.ports is NULL or self.own is NULL:
+            raise MemoryError
+
+    def __init__(self, lines, options=None, int capacity=BATCH_MAX):
+        if not 1 <= capacity <= BATCH_MAX:
+            raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
+        if self.slots is not NULL:
+            raise RuntimeError("a receiver is opened once")
+        if not 1 <= len(lines) <= XDP_PORTS_MAX:
+            raise ConfigError(f"an interface carries 1..{XDP_PORTS_MAX} lines, were {len(lines)}")
+        self._options = XdpOptions() if options is None else options
+        self._sockets, self._members, self._descriptors, self._noted = [], [], [], []
+        interface = find_interface(lines[0].line)
+        self.address = f"{interface.name} (AF_XDP)"
+        self.queues = choose_queues(interface, self._options.queues)
+        self.slots = <XdpSlot*>calloc(len(self.queues), sizeof(XdpSlot))
+        if self.slots is NULL:
+            raise MemoryError
+        try:
+            self._set_ports(lines)
+            generic = self._attach(interface, lines)
+            for queue in self.queues:
+                self._open_queue(interface, queue, generic, capacity)
+            for n, item in enumerate(lines):
+                self._keep_member(n, item.line)
+        except BaseException:
+            self.close()
+            raise
+        self.results = tuple(self._noted)
+
+    def __dealloc__(self):
+        # close() may have been forgotten: descriptors end with their Python objects or process.
+        self._unmap()
+        if self.ports is not NULL:
+            for n in range(<int>self.ports.count):
+                free(self.ports.items[n].senders)
+        free(self.ports)
+        free(self.own)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def close(self):
+        """Detach the program, close the sockets, give the memory back; once more does nothing."""
+        for descriptor in reversed(self._descriptors):
+            os.close(descriptor)
+        # A mapped ring would keep its socket alive, and the queue busy.
+        self._unmap()
+        for sock in (*self._sockets, *self._members):
+            sock.close()
+        self._sockets, self._members, self._descriptors = [], [], []
+
+    cdef _unmap(self):
+        cdef XdpSlot* slot
+        cdef int n
+        for n in range(self.queue_count):
+            slot = &self.slots[n]
+            unmap(&slot.rx)
+            unmap(&slot.fill)
+            unmap(&slot.frames)
+            datagram_batch_free(&slot.batch)
+        self.queue_count = 0
+        free(self.slots)
+        self.slots = NULL
+
+    cdef DatagramBatch* batch(self, int n) noexcept:
+        return &self.slots[n].batch
+
+    cdef void count_into(self, Counters* counters) noexcept:
+        cdef XdpPort* port
+        cdef uint32_t n
+        for n in range(self.ports.count):
+            port = &self.ports.items[n]
+            port.counters = counters.line[port.channel][port.line]
+
+    # --- opening, in this order ------------------------------------------------------------------
+
+    def _set_ports(self, lines):
+        cdef XdpPort* port
+        cdef int n, k
+        self.ports.checksums = CHECKSUMS.index(self._options.checksums)
+        for n, item in enumerate(lines):
+            host, number = parse_endpoint(item.line.address)
+            port = &self.ports.items[n]
+            set_words(&port.high, &port.low, mapped(host))
+            port.port = number
+            port.channel = item.channel
+            port.line = item.index
+            port.counters = self.own + n * LINE_COUNTER_COUNT
+            if item.line.source:
+                port.source_only = True
+                set_words(&port.source.high, &port.source.low, mapped(item.line.source))
+            senders = parse_senders(item.line.senders)
+            port.senders = <XdpSender*>calloc(SENDERS_MAX, sizeof(XdpSender))
+            if port.senders is NULL:
+                raise MemoryError
+            for k, (address, sender_port) in enumerate(senders):
+                set_words(&port.senders[k].high, &port.senders[k].low, address)
+                port.senders[k].port = htons(<uint16_t>sender_port)
+            port.senders_count = len(senders)
+            self.ports.count = n + 1
+
+    def _attach(self, interface, lines):
+        # Load the program and attach it; returns whether it became generic.
+        map_fd = create_xskmap(max(self.queues) + 1)
+        self._descriptors.append(map_fd)
+        program_fd = load_program(
+            assemble([endpoint_of(*parse_endpoint(item.line.address)) for item in lines], map_fd))
+        self._descriptors.append(program_fd)
+        asked = self._options.mode
+        refused = 0
+        for mode, flags in (("native", XDP_FLAGS_DRV_MODE), ("generic", XDP_FLAGS_SKB_MODE)):
+            if asked not in ("auto", mode):
+                continue
+            link_fd = attach_link(program_fd, interface.index, flags)
+            if link_fd >= 0:
+                self._descriptors.append(link_fd)
+                why = f": {interface.name} has none of its own" if refused else ""
+                self._noted.append(OptionResult("XDP mode", asked, f"{mode}{why}"))
+                return mode == "generic"
+            if asked != "auto" or -link_fd in (EBUSY, EEXIST, EPERM):
+                self._refuse(link_fd, mode, interface)
+            refused = link_fd
+        self._refuse(refused, "generic", interface)
+
+    def _refuse(self, int rc, mode, interface):
+        if -rc in (EBUSY, EEXIST):
+            rc = -EBUSY
+            other = interface.program or "of another process"
+            why = f", which has another program attached ({other})"
+        elif rc == -EOPNOTSUPP and interface.loopback:
+            why = ", which is the loopback: it has generic mode only"
+        elif rc == -EOPNOTSUPP:
+            why = f", whose driver has no {mode} mode"
+        elif rc == -EPERM:
+            why = f", {RIGHTS}"
+        elif rc == -EINVAL:
+            why = f", whose driver refuses its present settings (MTU {interface.mtu}, queues, LRO)"
+        else:
+            why = ""
+        check(rc, f"attach an XDP program ({mode})", f"{interface.name}{why}")
+
+    def _open_queue(self, interface, int queue, bint generic, int capacity):
+        cdef XdpSlot* slot = &self.slots[self.queue_count]
+        cdef XdpQueue* q = &slot.queue
+        where = f"queue {queue} of {interface.name}"
+        sock = open_xdp_socket(where)
+        self._sockets.append(sock)
+        self.queue_count += 1
+        q.fd = sock.fileno()
+        q.ports = self.ports
+        q.first = self.queue_count == 1
+        self._map_frames(slot)
+        self._map_rings(sock, slot, where)
+        results = drive_driver(sock, self._options)
+        q.busy_poll = self._options.busy_poll_us > 0 and not results[0].reason
+        if q.first:
+            self._noted += results
+        self._bind(sock, interface, queue, generic)
+        put_socket(self._descriptors[0], queue, q.fd)
+        slot.batch.xdp = q
+        slot.batch.fd = q.fd
+        slot.batch.capacity = capacity
+        slot.batch.items = <Datagram*>calloc(BATCH_MAX, sizeof(Datagram))
+        if slot.batch.items is NULL:
+            raise MemoryError
+        # Before the first datagram: whose trouble it is when the queue fails.
+        slot.batch.items[0].channel = self.ports.items[0].channel
+        slot.batch.items[0].line = self.ports.items[0].line
+
+    cdef _map_frames(self, XdpSlot* slot):
+        cdef size_t size = <size_t>self._options.frames * XDP_FRAME_SIZE
+        cdef int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE  # no page fault in the loop
+        cdef void* data = <void*>MAP_FAILED
+        if self._options.huge_pages:
+            data = mmap(NULL, size, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0)
+            if slot.queue.first:
+                got = data != <void*>MAP_FAILED
+                self._noted.append(OptionResult(
+                    "XDP huge pages", "on", "on" if got else "off",
+                    "" if got else f"{size >> 21} free pages of 2 MiB are needed per queue "
+                    "(vm.nr_hugepages)"))
+        if data == <void*>MAP_FAILED:
+            data = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0)
+        check(-errno if data == <void*>MAP_FAILED else 0, f"take {size} bytes for frames")
+        slot.frames.data = data
+        slot.frames.size = size
+        slot.queue.frames = <uint8_t*>data
+
+    cdef _map_rings(self, sock, XdpSlot* slot, where):
+        cdef XdpQueue* q = &slot.queue
+        cdef uint8_t* rx
+        cdef uint8_t* fill
+        cdef uint32_t i, frames = self._options.frames
+        attempt(f"register {slot.frames.size >> 20} MiB of frames",
+                f"{where} (ENOBUFS: the limit of locked memory, ulimit -l; CAP_IPC_LOCK lifts it)",
+                sock.setsockopt, SOL_XDP, XDP_UMEM_REG, struct.pack(
+                    "=QQIIIxxxx", <uint64_t>slot.frames.data, slot.frames.size, XDP_FRAME_SIZE,
+                    0, 0))
+        for option, count in ((XDP_UMEM_FILL_RING, frames), (XDP_RX_RING, frames),
+                              (XDP_UMEM_COMPLETION_RING, COMPLETION_FRAMES)):
+            attempt("set up a ring", where, sock.setsockopt, SOL_XDP, option, count)
+        # struct xdp_mmap_offsets: producer, consumer, descriptors, flags of rx, tx, fill, ...
+        offsets = struct.unpack("=16Q", sock.getsockopt(SOL_XDP, XDP_MMAP_OFFSETS, 128))
+        self._map_ring(q.fd, &slot.rx, offsets[2] + frames * sizeof(XdpDescriptor), 0)
+        self._map_ring(q.fd, &slot.fill, offsets[10] + frames * 8, FILL_RING_OFFSET)
+        rx = <uint8_t*>slot.rx.data
+        fill = <uint8_t*>slot.fill.data
+        q.rx_mask = q.fill_mask = frames - 1
+        q.rx_producer = <uint32_t*>(rx + <size_t>offsets[0])
+        q.rx_consumer = <uint32_t*>(rx + <size_t>offsets[1])
+        q.rx = <XdpDescriptor*>(rx + <size_t>offsets[2])
+        q.fill_producer = <uint32_t*>(fill + <size_t>offsets[8])
+        q.fill = <uint64_t*>(fill + <size_t>offsets[10])
+        q.fill_flags = <uint32_t*>(fill + <size_t>offsets[11])
+        for i in range(frames):
+            q.fill[i] = <uint64_t>i * XDP_FRAME_SIZE
+        q.fill_next = frames
+        store_release_32(q.fill_producer, frames)  # all frames are the kernel's to fill
+
+    cdef void _map_ring(self, int fd, XdpMapping* mapping, size_t size, long offset) except *:
+        cdef void* data = mmap(
+            NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, offset)
+        check(-errno if data == <void*>MAP_FAILED else 0, "map a ring")
+        mapping.data = data
+        mapping.size = size
+
+    def _bind(self, sock, interface, uint32_t queue, bint generic):
+        cdef SocketAddress address
+        cdef int rc = -EBUSY
+        asked = self._options.zero_copy
+        memset(&address, 0, sizeof(address))
+        address.family = AF_XDP
+        address.interface = interface.index
+        address.queue = queue
+        address.flags = XDP_USE_NEED_WAKEUP
+        if asked == "on":
+            address.flags |= XDP_ZEROCOPY
+        elif asked == "off" or generic:
+            address.flags |= XDP_COPY
+        for _ in range(BIND_ATTEMPTS):
+            rc = -errno if bind(sock.fileno(), <sockaddr*>&address, sizeof(address)) < 0 else 0
+            if rc != -EBUSY:
+                break
+            time.sleep(BIND_PAUSE_S)
+        where = f"queue {queue} of {interface.name}"
+        if rc == -EBUSY:
+            where += ", which another socket owns"
+        elif rc == -EOPNOTSUPP and asked == "on":
+            where += ", whose driver has no zero copy" if not generic else ": zero copy is native"
+        check(rc, "bind an AF_XDP socket", where)
+        flags = struct.unpack("=I", sock.getsockopt(SOL_XDP, XDP_OPTIONS, 4))[0]
+        if self.slots[0].queue.fd == sock.fileno():
+            got = "on" if flags & XDP_OPTIONS_ZEROCOPY else "off"
+            self._noted.append(OptionResult("XDP zero copy", asked, got))
+
+    def _keep_member(self, int n, line):
+        # An ordinary socket holds port and group, so that switches and the network card go on
+        # sending them here and nobody else takes the port. What the kernel still hands to it, its
+        # filter refuses, which is counted: that datagram was lost to the line.
+        plain = LineAddress(line.address, line.interface, line.source)
+        sock, results = open_receiver(
+            plain, ReceiveOptions(rcvbuf_bytes=4096, timestamps="none", count_drops=False))
+        self._members.append(sock)
+        refuse_all = array.array("B", struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K, 0
+        sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,
+                        struct.pack("@HP", 1, refuse_all.buffer_info()[0]))
+        self.ports.items[n].member_fd = sock.fileno()
+        self._noted += [result for result in results
+                        if "JOIN" in result.name or "MEMBERSHIP" in result.name]
+
+    # --- for tests and slow tools ----------------------------------------------------------------
+
+    def receive(self):
+        """Return what waits in all queues, at most `capacity` datagrams each; never blocks.
+
+        Returns
+        -------
+        list of XdpDatagram
+            Copies.
+
+        Raises
+        ------
+        OSError
+            The interface was removed.
+        """
+        cdef int n, count, i
+        cdef Datagram* item
+        received = []
+        if self.slots is NULL:
+            raise ValueError("the receiver is closed")
+        for n in range(self.queue_count):
+            with nogil:
+                count = datagram_receive(&self.slots[n].batch)
+            check(count, "receive", self.address)
+            for i in range(count):
+                item = &self.slots[n].batch.items[i]
+                received.append(XdpDatagram(
+                    item.data[:item.size], item.channel, item.line, item.flags))
+        return received
+
+    def read_counts(self):
+        """Return the line counters of every line, by name, in the order of the lines.
+
+        Those that the loop counts (`datagrams`, verdicts) are 0 unless a loop runs.
+        """
+        cdef int n, k
+        for n in range(self.queue_count):
+            check(datagram_drops_read(&self.slots[n].batch), "read the drop count", self.address)
+        return [
+            {LINE_COUNTERS[k].name: self.ports.items[n].counters[k]
+             for k in range(LINE_COUNTER_COUNT)}
+            for n in range(<int>self.ports.count)]
+
+
+def choose_queues(interface, wanted):
+    """Return the queues to receive: those wanted, or all; one that is not there is refused."""
+    beyond = [queue for queue in wanted if not 0 <= queue < interface.queues]
+    if beyond:
+        raise ConfigError(f"xdp.queues: {interface.name} has queues 0 to {interface.queues - 1}, "
+                          f"was {beyond[0]}")
+    return tuple(dict.fromkeys(wanted)) or tuple(range(interface.queues))
+
+
+def attempt(what, where, call, *arguments):
+    """Call; an OSError says what was tried."""
+    try:
+        return call(*arguments)
+    except OSError as error:
+        check(-error.errno, what, where)
+
+
+def open_xdp_socket(where):
+    """Return a new AF_XDP socket."""
+    try:
+        return socket.socket(AF_XDP, socket.SOCK_RAW, 0)
+    except OSError as error:
+        why = RIGHTS if error.errno == EPERM else "this kernel was built without CONFIG_XDP_SOCKETS"
+        check(-error.errno, "open an AF_XDP socket", f"{where}, {why}")
+
+
+def drive_driver(sock, options):
+    """Ask that the loop's calls drive the driver; returns the results of the options set."""
+    results = []
+    if options.busy_poll_us:
+        results.append(socket_options.set_busy_poll(sock, options.busy_poll_us))
+    if options.prefer_busy_poll:
+        results.append(socket_options.set_prefer_busy_poll(sock))
+    if options.busy_poll_budget:
+        results.append(socket_options.set_busy_poll_budget(sock, options.busy_poll_budget))
+    return results
+
+
+cdef void unmap(XdpMapping* mapping) noexcept:
+    if mapping.data is not NULL:
+        munmap(mapping.data, mapping.size)
+
+
+cdef bytes mapped(host):
+    address = ipaddress.ip_address(host)
+    return (bytes(10) + b"\xff\xff" if address.version == 4 else b"") + address.packed
+
+
+cdef void set_words(uint64_t* high, uint64_t* low, bytes address) noexcept:
+    cdef const uint8_t* data = address
+    memcpy(high, data, 8)
+    memcpy(low, data + 8, 8)

@@ -1,0 +1,16 @@
+__all__ = [
+    "RIGHTS",
+    "attach_link",
+    "create_xskmap",
+    "load_program",
+    "put_socket",
+    "run_program",
+]
+
+RIGHTS: str
+
+def create_xskmap(queues: int) -> int: ...
+def put_socket(map_fd: int, queue: int, socket_fd: int) -> None: ...
+def load_program(instructions: bytes) -> int: ...
+def attach_link(program_fd: int, interface: int, flags: int) -> int: ...
+def run_program(program_fd: int, frame: bytes) -> int: ...

@@ -1,0 +1,234 @@
+"""The XDP program that takes a feed's datagrams out of the stream, assembled by hand.
+
+No compiler is needed where udpfast runs: the program is some hundred eBPF instructions, written
+here one by one and checked by the kernel's verifier when it is loaded. What it decides for a frame:
+
+    Ethernet, up to two VLAN tags
+      IPv4, any header size      UDP and (address, port) of a line,        -> ring
+      IPv6                       whole or the first fragment of an IP datagram
+    everything else                                                        -> kernel
+
+A line's datagram goes to the AF_XDP socket of the queue it came in on; if there is none, to the
+kernel. The first fragment of a fragmented datagram goes to the ring, where it is counted: it will
+not be put together. VLAN ids are not compared: network cards and drivers take tags off.
+
+The format: https://www.kernel.org/doc/html/latest/bpf/standardization/instruction-set.html
+"""
+
+import ipaddress
+import struct
+import sys
+from collections.abc import Iterable
+from typing import NamedTuple
+
+__all__ = ["XDP_DROP", "XDP_PASS", "Assembler", "Endpoint", "assemble", "endpoint_of"]
+
+# What a program may say of a frame (linux/bpf.h, enum xdp_action).
+XDP_DROP = 1
+XDP_PASS = 2
+
+# Registers: the call's result, its arguments 1..3, scratch, and what survives a call.
+R0, R1, R2, R3, R4 = range(5)
+CONTEXT, DATA, END, HEADER = 6, 7, 8, 9
+
+# Opcodes: class | size or operation | mode or source.
+LOAD_8 = 0x71  # dst = *(u8 *)(src + offset)
+LOAD_16 = 0x69
+LOAD_32 = 0x61
+LOAD_MAP = 0x18  # dst = the map of this descriptor; takes two instructions
+MOVE = 0xBF  # 64 bits, from a register
+MOVE_VALUE = 0xB7
+ADD = 0x0F
+ADD_VALUE = 0x07
+AND_VALUE = 0x57
+SHIFT_LEFT_VALUE = 0x67
+JUMP = 0x05
+JUMP_EQUAL = 0x15  # 64-bit comparison with a value
+JUMP_UNEQUAL = 0x55
+JUMP_UNEQUAL_32 = 0x56  # 32-bit: an address above 127.255.255.255 is no negative number
+JUMP_GREATER = 0x2D  # unsigned, with a register
+JUMP_LESS = 0xA5  # unsigned, with a value
+CALL = 0x85
+EXIT = 0x95
+
+_PSEUDO_MAP_FD = 1
+_FUNC_REDIRECT_MAP = 51  # linux/bpf.h, BPF_FUNC_redirect_map
+
+_INSTRUCTION = struct.Struct("<BBhi")
+
+
+class Endpoint(NamedTuple):
+    """Where a line's datagrams go: 4 or 16 address bytes and a port."""
+
+    address: bytes
+    port: int
+
+
+class Assembler:
+    """Instructions and labels; jumps are resolved at the end."""
+
+    def __init__(self) -> None:
+        self._lines: list[tuple[int, int, int, int, int, str]] = []
+        self._labels: dict[str, int] = {}
+
+    def emit(
+        self, opcode: int, target: int = 0, source: int = 0, offset: int = 0, value: int = 0
+    ) -> None:
+        """Append one instruction; `value` is taken modulo 2^32."""
+        self._lines.append((opcode, target, source, offset, value, ""))
+
+    def jump(self, label: str, opcode: int = JUMP, left: int = 0, right: int = 0) -> None:
+        """Append a jump to a label; `right` is a register or a value, as the opcode says."""
+        register = right if opcode == JUMP_GREATER else 0
+        value = 0 if opcode == JUMP_GREATER else right
+        self._lines.append((opcode, left, register, 0, value, label))
+
+    def label(self, name: str) -> None:
+        """Name the next instruction."""
+        if name in self._labels:
+            raise ValueError(f"label {name!r} is set twice")
+        self._labels[name] = len(self._lines)
+
+    def load_map(self, target: int, descriptor: int) -> None:
+        """Append the two instructions that load a map."""
+        self.emit(LOAD_MAP, target, _PSEUDO_MAP_FD, 0, descriptor)
+        self.emit(0)
+
+    def assembled(self) -> bytes:
+        """Return the program; a label that is not set raises KeyError."""
+        program = bytearray()
+        for index, (opcode, target, source, place, value, label) in enumerate(self._lines):
+            offset = self._labels[label] - index - 1 if label else place
+            signed = (value & 0xFFFFFFFF) - ((value & 0x80000000) << 1)
+            program += _INSTRUCTION.pack(opcode, source << 4 | target, offset, signed)
+        return bytes(program)
+
+
+def assemble(endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PASS) -> bytes:
+    """Return the program of an interface.
+
+    Parameters
+    ----------
+    endpoints : iterable of Endpoint
+        Of all lines on this interface.
+    map_fd : int
+        Descriptor of the XSKMAP: one socket per queue.
+    otherwise : int
+        What becomes of a line's datagram on a queue that has no socket.
+
+    Raises
+    ------
+    NotImplementedError
+        On a big-endian machine, where instructions are laid out otherwise.
+    """
+    if sys.byteorder != "little":
+        raise NotImplementedError("the XDP program is written for little-endian machines")
+    ordered = sorted(set(endpoints))
+    program = Assembler()
+    _find_network_header(program)
+    _match_ipv4(program, [endpoint for endpoint in ordered if len(endpoint.address) == 4])
+    _match_ipv6(program, [endpoint for endpoint in ordered if len(endpoint.address) == 16])
+    program.label("ring")
+    program.emit(LOAD_32, R2, CONTEXT, 16)  # xdp_md.rx_queue_index
+    program.load_map(R1, map_fd)
+    program.emit(MOVE_VALUE, R3, value=otherwise)
+    program.emit(CALL, value=_FUNC_REDIRECT_MAP)
+    program.emit(EXIT)
+    program.label("pass")
+    program.emit(MOVE_VALUE, R0, value=XDP_PASS)
+    program.emit(EXIT)
+    return program.assembled()
+
+
+def endpoint_of(host: str, port: int) -> Endpoint:
+    """Return the endpoint of an IP address as text."""
+    return Endpoint(ipaddress.ip_address(host).packed, port)
+
+
+def _network(value: int) -> int:
+    # What a 16-bit load makes of a number in network byte order.
+    return int.from_bytes(value.to_bytes(2, "big"), "little")
+
+
+def _need(program: Assembler, base: int, size: int) -> None:
+    # The verifier lets a program read only what it has compared with the end before.
+    program.emit(MOVE, R2, base)
+    program.emit(ADD_VALUE, R2, value=size)
+    program.jump("pass", JUMP_GREATER, R2, END)
+
+
+def _find_network_header(program: Assembler) -> None:
+    program.emit(MOVE, CONTEXT, R1)
+    program.emit(LOAD_32, DATA, R1, 0)  # xdp_md.data
+    program.emit(LOAD_32, END, R1, 4)  # xdp_md.data_end
+    _need(program, DATA, 14)
+    program.emit(LOAD_16, R3, DATA, 12)
+    program.emit(MOVE, HEADER, DATA)
+    program.emit(ADD_VALUE, HEADER, value=14)
+    for depth in range(2):
+        for ethertype in (0x8100, 0x88A8, 0x9100):
+            program.jump(f"tag{depth}", JUMP_EQUAL, R3, _network(ethertype))
+        program.jump("network")
+        program.label(f"tag{depth}")
+        _need(program, HEADER, 4)
+        program.emit(LOAD_16, R3, HEADER, 2)
+        program.emit(ADD_VALUE, HEADER, value=4)
+    program.label("network")
+    program.jump("ipv4", JUMP_EQUAL, R3, _network(0x0800))
+    program.jump("ipv6", JUMP_EQUAL, R3, _network(0x86DD))
+    program.jump("pass")
+
+
+def _match_ipv4(program: Assembler, endpoints: list[Endpoint]) -> None:
+    program.label("ipv4")
+    _need(program, HEADER, 20)
+    program.emit(LOAD_8, R3, HEADER, 9)
+    program.jump("pass", JUMP_UNEQUAL, R3, 17)
+    program.emit(LOAD_16, R3, HEADER, 6)
+    program.emit(AND_VALUE, R3, value=_network(0x1FFF))
+    program.jump("pass", JUMP_UNEQUAL, R3, 0)  # a later fragment: it has no ports
+    program.emit(LOAD_32, R4, HEADER, 16)
+    program.emit(LOAD_8, R3, HEADER, 0)
+    program.emit(AND_VALUE, R3, value=15)
+    program.emit(SHIFT_LEFT_VALUE, R3, value=2)
+    program.jump("pass", JUMP_LESS, R3, 20)
+    program.emit(ADD, HEADER, R3)
+    _need(program, HEADER, 8)
+    program.emit(LOAD_16, R3, HEADER, 2)
+    for index, endpoint in enumerate(endpoints):
+        after = f"ipv4 {index}"
+        program.jump(after, JUMP_UNEQUAL, R3, _network(endpoint.port))
+        program.jump(after, JUMP_UNEQUAL_32, R4, int.from_bytes(endpoint.address, "little"))
+        program.jump("ring")
+        program.label(after)
+    program.jump("pass")
+
+
+def _match_ipv6(program: Assembler, endpoints: list[Endpoint]) -> None:
+    # DATA becomes the UDP header; HEADER stays, for the destination's four words.
+    program.label("ipv6")
+    _need(program, HEADER, 48)
+    program.emit(MOVE, DATA, HEADER)
+    program.emit(ADD_VALUE, DATA, value=40)
+    program.emit(LOAD_8, R3, HEADER, 6)
+    program.jump("ipv6 ports", JUMP_EQUAL, R3, 17)
+    program.jump("pass", JUMP_UNEQUAL, R3, 44)  # other extension headers
+    program.emit(LOAD_8, R3, DATA, 0)
+    program.jump("pass", JUMP_UNEQUAL, R3, 17)
+    program.emit(LOAD_16, R3, DATA, 2)
+    program.emit(AND_VALUE, R3, value=_network(0xFFF8))
+    program.jump("pass", JUMP_UNEQUAL, R3, 0)
+    program.emit(ADD_VALUE, DATA, value=8)
+    _need(program, DATA, 8)
+    program.label("ipv6 ports")
+    program.emit(LOAD_16, R3, DATA, 2)
+    for index, endpoint in enumerate(endpoints):
+        after = f"ipv6 {index}"
+        program.jump(after, JUMP_UNEQUAL, R3, _network(endpoint.port))
+        for word in range(4):
+            value = int.from_bytes(endpoint.address[4 * word : 4 * word + 4], "little")
+            program.emit(LOAD_32, R4, HEADER, 24 + 4 * word)
+            program.jump(after, JUMP_UNEQUAL_32, R4, value)
+        program.jump("ring")
+        program.label(after)
+    program.jump("pass")
