@@ -1,118 +1,327 @@
 #!/usr/bin/env bash
-# Compare this host with what a low-latency receiver wants. Reads /proc and /sys, changes nothing.
+# Compare this host with what a low-latency receiver wants, and set at run time what can be set.
 #
-#   scripts/tune_host.sh [check] [--json]
+#   scripts/tune_host.sh [check]     one row per knob: PASS, FAIL or N/A (why); changes nothing
+#   scripts/tune_host.sh apply       set what failed, old -> new; the undo file is written first
+#   scripts/tune_host.sh undo        put back every value that apply changed
+#   scripts/tune_host.sh boot-line   print kernel arguments for the boot loader; edits nothing
 #
-# One row per setting: PASS, FAIL, or N/A where this kernel or machine does not have it.
-# Exit code: 0 nothing failed, 1 something did, 2 usage.
+#   --rx-cpus LIST        cores that receive (agent.core of each feed), as 2 or 2,4-5
+#   --strategy-cpus LIST  cores on which strategies spin
+#   --iface LIST          network interfaces of the feeds, as eth1 or eth1,eth2
+#   --busy-poll           their sockets poll the NIC themselves (receive.busy_poll_us)
+#   --prefer-busy-poll    and keep its interrupts off meanwhile (receive.prefer_busy_poll)
+#   --gro                 their sockets take trains of datagrams (receive.gro)
+#   --fifo                their loops spin with SCHED_FIFO (agent.fifo_priority)
+#   --json                machine-readable output
+#   --undo-file FILE      default /var/lib/udpfast/tune.undo
+#   --root DIR            look for proc, sys and dev there (for tests)
+#
+# Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: docs/operating.md.
+#
+# Sets of cores are words, split on purpose.
+# shellcheck disable=SC2086,SC2034
 set -euo pipefail
 
-json=0
-for argument in "$@"; do
-    case "$argument" in
-        check) ;;
-        --json) json=1 ;;
-        -h | --help)
-            sed -n '2,7s/^# \{0,1\}//p' "$0"
-            exit 0
-            ;;
+usage_line=20
+verb='' json=0 root='' undo_file=/var/lib/udpfast/tune.undo
+rx='' strategy='' interfaces=() busy_poll=0 prefer_busy_poll=0 gro=0 fifo=0
+cpu=/sys/devices/system/cpu
+failed=0 rows=() name=''
+# What apply will do; one element each per change.
+plan_name=() plan_kind=() plan_target=() plan_old=() plan_new=()
+
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=scripts/tune_host/values.sh
+source "$here/tune_host/values.sh"
+# shellcheck source=scripts/tune_host/cores.sh
+source "$here/tune_host/cores.sh"
+# shellcheck source=scripts/tune_host/memory.sh
+source "$here/tune_host/memory.sh"
+# shellcheck source=scripts/tune_host/network.sh
+source "$here/tune_host/network.sh"
+# shellcheck source=scripts/tune_host/interface.sh
+source "$here/tune_host/interface.sh"
+
+usage() {
+    echo "tune_host.sh: $1" >&2
+    exit 2
+}
+
+read_options() {
+    while [ $# -gt 0 ]; do
+        case "$1" in
+            --rx-cpus | --strategy-cpus | --iface | --undo-file | --root)
+                if [ $# = 1 ]; then usage "$1: expected a value, found none"; fi
+                read_option "$1" "$2"
+                shift
+                ;;
+            --json) json=1 ;;
+            --busy-poll) busy_poll=1 ;;
+            --prefer-busy-poll) prefer_busy_poll=1 ;;
+            --gro) gro=1 ;;
+            --fifo) fifo=1 ;;
+            check | apply | undo | boot-line)
+                if [ "$verb" ]; then usage "expected one of check, apply, undo, boot-line"; fi
+                verb=$1
+                ;;
+            -h | --help)
+                sed -n "2,${usage_line}s/^# \{0,1\}//p" "$0"
+                exit 0
+                ;;
+            *) usage "expected check, apply, undo, boot-line or an option, found '$1'" ;;
+        esac
+        shift
+    done
+    verb=${verb:-check}
+}
+
+read_option() {
+    case "$1" in
+        --iface) IFS=, read -ra interfaces <<< "$2" ;;
+        --undo-file) undo_file=$2 ;;
+        --root) root=${2%/} ;;
         *)
-            echo "tune_host.sh: expected check or --json, found '$argument'" >&2
-            exit 2
+            if ! [[ $2 =~ ^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$ ]]; then
+                usage "$1: expected cores as 2 or 2,4-5, found '$2'"
+            fi
+            expand "$2"
+            if [ "$1" = --rx-cpus ]; then rx=$REPLY; else strategy=$REPLY; fi
             ;;
     esac
-done
+}
 
-failed=0
-rows=()
+# The cores that were named, and those there are.
+settle_cores() {
+    local found
+    value $cpu/online || REPLY=
+    expand "$REPLY"
+    online=$REPLY
+    if ! within "$online" $rx $strategy; then
+        compress $rx $strategy
+        found=$REPLY
+        compress $online
+        usage "expected cores of this host (${REPLY:-none}), found '$found'"
+    fi
+    compress $rx
+    rx_list=$REPLY
+    compress $strategy
+    strategy_list=$REPLY
+    compress $rx $strategy
+    named_list=$REPLY
+    expand "$named_list"
+    named=$REPLY
+}
 
-# row NAME WANT HAVE VERDICT
-row() {
-    if [ "$4" = FAIL ]; then failed=1; fi
+check_all() {
+    local interface
+    check_cores
+    check_kernel
+    check_memory
+    check_rights
+    check_network
+    for interface in "${interfaces[@]}"; do check_interface "$interface"; done
+}
+
+# print_table COLUMN...: rows of five as a table, or as JSON under these names
+print_table() {
+    local row column separator='['
+    if [ "$json" = 0 ]; then printf '%-30s %-38s %-26s %s\n' "${@:1:4}"; fi
+    for ((row = 0; row < ${#rows[@]}; row += 5)); do
+        if [ "$json" = 1 ]; then
+            printf '%s\n  {' "$separator"
+            for ((column = 0; column < 5; column++)); do
+                quote "${rows[row + column]}"
+                if [ "$column" -gt 0 ]; then printf ', '; fi
+                printf '"%s": "%s"' "${@:column + 1:1}" "$REPLY"
+            done
+            printf '}'
+            separator=,
+        else
+            REPLY=${rows[row + 4]}
+            printf '%-30s %-38s %-26s %s\n' "${rows[@]:row:3}" \
+                "${rows[row + 3]}${REPLY:+ ($REPLY)}"
+        fi
+    done
     if [ "$json" = 1 ]; then
-        rows+=("$(printf '{"name": "%s", "want": "%s", "have": "%s", "result": "%s"}' "$@")")
+        if [ ${#rows[@]} = 0 ]; then printf '['; fi
+        printf '\n]\n'
+    fi
+}
+
+# quote TEXT: as it stands in a JSON string
+quote() {
+    REPLY=${1//\\/\\\\}
+    REPLY=${REPLY//[$'\n\t']/ }
+    REPLY=${REPLY//\"/\\\"}
+}
+
+need_root() {
+    if [ -z "$root" ] && [ "$EUID" != 0 ]; then
+        echo "tune_host.sh: $verb changes settings of the kernel: run it as root" >&2
+        exit 1
+    fi
+}
+
+# The undo file: the boot's id (what was set does not outlive a boot), then a line per value: kind,
+# target, and in base64 the bytes it had. The first ever seen of a target stays.
+boot_id() {
+    value /proc/sys/kernel/random/boot_id || REPLY=unknown
+}
+
+write_undo_file() {
+    local i line known bytes kept=()
+    boot_id
+    if [ -f "$undo_file" ]; then mapfile -t kept < "$undo_file"; fi
+    if [ "${kept[0]:-}" != "boot $REPLY" ]; then kept=("boot $REPLY"); fi
+    for ((i = 0; i < ${#plan_name[@]}; i++)); do
+        line="${plan_kind[i]}"$'\t'"${plan_target[i]}"$'\t'
+        for known in "${kept[@]}"; do
+            if [[ $known == "$line"* ]]; then continue 2; fi
+        done
+        if [ "${plan_kind[i]}" = file ]; then
+            bytes=$(base64 -w0 "$root${plan_target[i]}")
+        else
+            bytes=$(printf '%s' "${plan_old[i]}" | base64 -w0)
+        fi
+        kept+=("$line$bytes")
+    done
+    mkdir -p "$(dirname "$undo_file")"
+    printf '%s\n' "${kept[@]}" > "$undo_file.new"
+    sync "$undo_file.new"
+    mv "$undo_file.new" "$undo_file"
+}
+
+# report TARGET OLD NEW ERROR: one row about a change
+report() {
+    if [ -z "$4" ]; then
+        rows+=("$1" "$2" "$3" "done" "")
     else
-        printf '%-34s %-22s %-22s %s\n' "$@"
+        rows+=("$1" "$2" "$3" refused "${4##*: }")
+        failed=1
     fi
 }
 
-# have FILE: its content on one line, "absent" if there is none, "none" if it is empty
-have() {
-    local content
-    if ! content=$(tr -s '\n\t' '  ' 2>/dev/null < "$1"); then
-        echo absent
-        return
-    fi
-    content=${content% }
-    echo "${content:-none}"
+apply() {
+    local i error
+    rows=() failed=0
+    if [ ${#plan_name[@]} -gt 0 ]; then write_undo_file; fi
+    for ((i = 0; i < ${#plan_name[@]}; i++)); do
+        if [ "${plan_kind[i]}" = file ]; then
+            error=$(write_file "${plan_target[i]}" "${plan_new[i]}"$'\n' 2>&1) || true
+        else
+            error=$(set_interface "${plan_target[i]}" "${plan_new[i]}" 2>&1) && error=
+        fi
+        report "${plan_target[i]}" "${plan_old[i]}" "${plan_new[i]}" "$error"
+    done
 }
 
-# at_least NAME FILE LIMIT, at_most NAME FILE LIMIT: compare the number that the file holds
-at_least() {
-    local value
-    value=$(have "$2")
-    if [ "$value" = absent ]; then
-        row "$1" "at least $3" absent N/A
-    elif [ "$value" -ge "$3" ]; then
-        row "$1" "at least $3" "$value" PASS
+# write_file FILE BYTES: in one write, as the kernel's files want it; says why if it is refused
+write_file() { printf '%s' "$2" > "$root$1"; }
+
+# set_interface "IF FLAG PARAMETER" VALUE, as in "eth1 -C rx-usecs" 0
+set_interface() {
+    local words
+    read -ra words <<< "$1"
+    ethtool "${words[1]}" "${words[0]}" "${words[2]}" "$2"
+}
+
+# The last change is undone first. What cannot be put back stays in the file.
+undo() {
+    local lines line i kind target bytes error left=()
+    if ! [ -f "$undo_file" ]; then
+        echo "tune_host.sh: nothing to undo: there is no $undo_file" >&2
+        exit 1
+    fi
+    mapfile -t lines < "$undo_file"
+    boot_id
+    if [ "${lines[0]}" != "boot $REPLY" ]; then
+        echo "tune_host.sh: nothing to undo: $undo_file is of an earlier boot" >&2
+        rm "$undo_file"
+        exit 0
+    fi
+    for ((i = ${#lines[@]} - 1; i > 0; i--)); do
+        IFS=$'\t' read -r kind target bytes <<< "${lines[i]}"
+        bytes=$(base64 -d <<< "$bytes" && echo .)
+        restore "$kind" "$target" "${bytes%.}"
+        if [ "$error" ]; then left=("${lines[i]}" "${left[@]}"); fi
+    done
+    if [ ${#left[@]} = 0 ]; then
+        rm "$undo_file"
     else
-        row "$1" "at least $3" "$value" FAIL
+        printf '%s\n' "${lines[0]}" "${left[@]}" > "$undo_file"
     fi
 }
 
-at_most() {
-    local value
-    value=$(have "$2")
-    if [ "$value" = absent ]; then
-        row "$1" "at most $3" absent N/A
-    elif [ "$value" -le "$3" ]; then
-        row "$1" "at most $3" "$value" PASS
+# restore KIND TARGET BYTES: put them back; `error` says why not
+restore() {
+    local old='' now
+    error=
+    if [ "$1" = ethtool ]; then
+        error=$(set_interface "$2" "$3" 2>&1) && error=
+        # Some releases call it a failure if there is nothing to do.
+        if [[ $error == *unmodified* ]]; then error=; fi
     else
-        row "$1" "at most $3" "$value" FAIL
+        if value "$2"; then old=$REPLY; fi
+        now=$(cat "$root$2" 2>&1 && echo .) || true
+        if [ "$now" = "$3." ]; then return; fi
+        # A file that offers choices shows them all and takes one: "always [madvise] never".
+        error=$(write_file "$2" "$3" 2>&1) || true
+        if [ "$error" ] && [[ $3 =~ \[([a-z]+)\] ]]; then
+            error=$(write_file "$2" "${BASH_REMATCH[1]}" 2>&1) || true
+        fi
+        now=$(cat "$root$2" 2>&1 && echo .) || true
+        if [ -z "$error" ] && [ "$now" != "$3." ]; then error="reads ${now%.} now"; fi
     fi
+    report "$2" "$old" "${3%$'\n'}" "$error"
 }
 
-# text NAME FILE WANT PATTERN: compare by a shell pattern
-text() {
-    local value
-    value=$(have "$2")
-    # The pattern is one on purpose.
-    # shellcheck disable=SC2053
-    if [ "$value" = absent ]; then
-        row "$1" "$3" absent N/A
-    elif [[ $value == $4 ]]; then
-        row "$1" "$3" "$value" PASS
+# What has to be said at boot, for the cores that were named.
+boot_line() {
+    local words=() home driver=''
+    if [ -z "$named" ]; then usage "boot-line: expected --rx-cpus or --strategy-cpus"; fi
+    without "$online" $named
+    if [ -z "$REPLY" ]; then usage "expected a core left for the rest of the host, found none"; fi
+    compress $REPLY
+    home=$REPLY
+    words=("isolcpus=managed_irq,domain,$named_list" "irqaffinity=$home" "rcu_nocbs=$named_list")
+    if [ "$strategy" ]; then words+=("nohz_full=$strategy_list"); fi
+    words+=(skew_tick=1 nosoftlockup nowatchdog transparent_hugepage=madvise)
+    if value /sys/devices/system/clocksource/clocksource0/current_clocksource \
+        && [ "$REPLY" = tsc ]; then
+        words+=(tsc=reliable)
+    fi
+    if value $cpu/cpuidle/current_driver; then driver=$REPLY; fi
+    case "$driver" in
+        intel_idle) words+=(intel_idle.max_cstate=1 processor.max_cstate=1) ;;
+        acpi_idle) words+=(processor.max_cstate=1) ;;
+    esac
+    if [ "$json" = 1 ]; then
+        printf '{"boot_line": "%s"}\n' "${words[*]}"
     else
-        row "$1" "$3" "$value" FAIL
+        echo "${words[*]}"
     fi
 }
 
-memlock() {
-    local limit
-    limit=$(ulimit -l)
-    if [ "$limit" = unlimited ]; then
-        row "limit on locked memory, KiB" unlimited "$limit" PASS
-    else
-        row "limit on locked memory, KiB" unlimited "$limit" FAIL
-    fi
-}
-
-if [ "$json" = 0 ]; then printf '%-34s %-22s %-22s %s\n' setting want have result; fi
-at_least net.core.rmem_max /proc/sys/net/core/rmem_max 67108864
-at_least net.core.netdev_max_backlog /proc/sys/net/core/netdev_max_backlog 10000
-at_least net.core.busy_poll /proc/sys/net/core/busy_poll 50
-at_most vm.swappiness /proc/sys/vm/swappiness 10
-text "frequency governor" /sys/devices/system/cpu/cpu0/cpufreq/scaling_governor \
-    performance performance
-text "clock source" /sys/devices/system/clocksource/clocksource0/current_clocksource tsc tsc
-text "transparent huge pages" /sys/kernel/mm/transparent_hugepage/enabled \
-    "never or madvise" "*\[[mn]*"
-text "isolated cores" /sys/devices/system/cpu/isolated "one or more" "[0-9]*"
-text "cores without timer tick" /sys/devices/system/cpu/nohz_full "one or more" "[0-9]*"
-memlock
-if [ "$json" = 1 ]; then
-    printf '[\n  %s' "${rows[0]}"
-    printf ',\n  %s' "${rows[@]:1}"
-    printf '\n]\n'
-fi
+read_options "$@"
+settle_cores
+case "$verb" in
+    check)
+        check_all
+        print_table name want have result reason
+        ;;
+    apply)
+        need_root
+        check_all
+        apply
+        print_table setting old new result reason
+        if [ "$json" = 0 ] && [ -f "$undo_file" ]; then echo "undo file: $undo_file"; fi
+        ;;
+    undo)
+        need_root
+        undo
+        print_table setting old new result reason
+        ;;
+    boot-line) boot_line ;;
+esac
 exit "$failed"

@@ -1,6 +1,5 @@
 """The scripts say what they should, and change nothing."""
 
-import json
 import os
 import subprocess
 import sys
@@ -43,29 +42,6 @@ def test_setup_without_compiler_says_so_last(tmp_path: Path) -> None:
                  **BARE, CC="no-such-compiler")  # fmt: skip
     assert result.returncode != 0
     assert result.stderr.splitlines()[-1].startswith("udpfast needs a C compiler")
-
-
-def test_tune_host_check_has_a_verdict_per_row_and_an_exit_code() -> None:
-    result = run("scripts/tune_host.sh", "check", "--json")
-    rows = json.loads(result.stdout)
-    verdicts = {row["result"] for row in rows}
-    assert len(rows) == 10
-    assert verdicts <= {"PASS", "FAIL", "N/A"}
-    assert result.returncode == ("FAIL" in verdicts)
-
-
-def test_tune_host_table_and_json_agree() -> None:
-    rows = json.loads(run("scripts/tune_host.sh", "--json").stdout)
-    lines = run("scripts/tune_host.sh").stdout.splitlines()[1:]
-    for row, line in zip(rows, lines, strict=True):
-        assert line.startswith(row["name"])
-        assert line.endswith(row["result"])
-
-
-def test_tune_host_unknown_argument_is_a_usage_error() -> None:
-    result = run("scripts/tune_host.sh", "tune")
-    assert result.returncode == 2
-    assert "found 'tune'" in result.stderr
 
 
 @pytest.mark.parametrize("name", ["first.py", "deep/second.py"])

@@ -1,83 +1,54 @@
-"""What a host is said to lack, over a made-up /proc and /sys."""
+"""What a host is said to lack; `tests/scripts/test_tune_host.py` has every fault of every knob."""
 
 from pathlib import Path
 
 import pytest
 
-from udpfast.core.host import Finding, inspect_host
-
-FILES = {
-    "sys/devices/system/cpu/isolated": "2-3",
-    "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "performance",
-    "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
-    "proc/sys/net/core/rmem_max": "67108864",
-    "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
-    "proc/self/status": "Name:\tpython\nCapEff:\t0000000000804000",
-}
+from tests.host_tree import lay_out, spoil
+from udpfast.core.host import Finding, HostUse, inspect_host
+from udpfast.core.host.tree import compress, expand, mask_cores
 
 
-def inspect(root: Path, **changed: str) -> dict[str, Finding]:
-    """Lay out a good host with some files changed, and inspect it."""
-    for name, content in {**FILES, **changed}.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content + "\n")
-    return {finding.name: finding for finding in inspect_host(root)}
-
-
-def test_inspect_host_tuned_host_has_no_fault(tmp_path: Path) -> None:
-    (tmp_path / "dev/shm").mkdir(parents=True)
-    found = inspect(tmp_path)
-    found.pop("cores")  # of the real machine
-    found.pop("free in /dev/shm")
-    assert {name: finding.ok for name, finding in found.items()} == dict.fromkeys(found, True)
-
-
-@pytest.mark.parametrize(
-    ("name", "file", "content"),
-    [
-        ("isolated cores", "sys/devices/system/cpu/isolated", ""),
-        (
-            "frequency governor",
-            "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
-            "powersave",
-        ),
-        (
-            "clock source",
-            "sys/devices/system/clocksource/clocksource0/current_clocksource",
-            "hpet",
-        ),
-        ("net.core.rmem_max", "proc/sys/net/core/rmem_max", "212992"),
-        (
-            "transparent huge pages",
-            "sys/kernel/mm/transparent_hugepage/enabled",
-            "[always] madvise never",
-        ),
-    ],
-)
-def test_inspect_host_untuned_file_is_a_fault(
-    tmp_path: Path, name: str, file: str, content: str
-) -> None:
-    assert inspect(tmp_path, **{file: content})[name].ok is False
+def inspect(root: Path, use: HostUse | None = None) -> dict[str, Finding]:
+    """Return the findings about a made-up host by name."""
+    return {finding.name: finding for finding in inspect_host(root, use)}
 
 
 def test_inspect_host_small_buffer_may_be_forced_with_the_right(tmp_path: Path) -> None:
-    changed = {
-        "proc/sys/net/core/rmem_max": "212992",
-        "proc/self/status": "CapEff:\t0000000000001000",
-    }
-    finding = inspect(tmp_path, **changed)["net.core.rmem_max"]
+    root = lay_out(tmp_path)
+    spoil(root, [("proc/sys/net/core/rmem_max", "212992")])
+    assert inspect(root)["net.core.rmem_max"].ok is False
+    spoil(root, [("proc/self/status", "CapEff:\t0000000000001000")])
+    finding = inspect(root)["net.core.rmem_max"]
     assert finding.ok is True
     assert finding.have == "212992 and CAP_NET_ADMIN"
 
 
-def test_inspect_host_bare_machine_is_not_judged(tmp_path: Path) -> None:
-    found = {finding.name: finding for finding in inspect_host(tmp_path)}
-    for name in ("frequency governor", "clock source", "net.core.rmem_max", "free in /dev/shm"):
-        assert (found[name].have, found[name].ok) == ("absent", None)
+def test_inspect_host_buffer_is_measured_by_what_the_feed_asks(tmp_path: Path) -> None:
+    root = lay_out(tmp_path)
+    assert inspect(root, HostUse(rcvbuf_bytes=1 << 28))["net.core.rmem_max"].ok is False
+    spoil(root, [("proc/sys/net/core/rmem_max", "212992")])
+    assert inspect(root, HostUse(rcvbuf_bytes=1 << 16))["net.core.rmem_max"].ok is True
 
 
-def test_inspect_host_here_says_what_each_does() -> None:
-    for finding in inspect_host():
-        assert finding.have
-        assert finding.effect.endswith(".")
+def test_inspect_host_same_names_on_every_host(tmp_path: Path) -> None:
+    bare = [finding.name for finding in inspect_host(tmp_path / "bare")]
+    assert bare == [finding.name for finding in inspect_host(lay_out(tmp_path / "host"))]
+
+
+def test_inspect_host_interface_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
+    finding = inspect(lay_out(tmp_path), HostUse(interfaces=("eth9",)))["eth9"]
+    assert (finding.have, finding.ok) == ("absent", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("", set()), ("0", {0}), ("0-2,5", {0, 1, 2, 5}), ("3,8-9", {3, 8, 9})],
+)
+def test_expand_is_the_reverse_of_compress(text: str, cores: set[int]) -> None:
+    assert expand(text) == cores
+    assert compress(cores) == text
+
+
+def test_mask_cores_words_are_highest_first() -> None:
+    assert mask_cores("00000001,80000002") == {1, 31, 32}

@@ -7,11 +7,10 @@ import sys
 
 import click
 
-from udpfast.agents.lines import line_address, receive_options
 from udpfast.cli.bypass import inspect_stacks
-from udpfast.config import FeedConfig, Setting, describe, load_feed
-from udpfast.core.host import Finding, inspect_host
-from udpfast.net.line import open_receiver
+from udpfast.cli.findings import feed_use, inspect_agent, inspect_lines, print_findings
+from udpfast.config import Setting, describe, load_feed
+from udpfast.core.host import HostUse, inspect_host
 
 __all__ = ["check"]
 
@@ -26,7 +25,10 @@ def check(path: str | None, as_json: bool) -> None:
     """
     config = load_feed(path) if path else None
     settings = list(describe(config)) if config else []
-    findings = inspect_host() + inspect_stacks(config) + (inspect_lines(config) if config else [])
+    use = feed_use(config) if config else HostUse()
+    findings = inspect_host(use=use) + inspect_stacks(config)
+    if config:
+        findings += [inspect_agent(config), *inspect_lines(config)]
     if as_json:
         click.echo(
             json.dumps(
@@ -39,6 +41,7 @@ def check(path: str | None, as_json: bool) -> None:
                             "have": finding.have,
                             "ok": finding.ok,
                             "effect": finding.effect,
+                            "reason": finding.reason,
                         }
                         for finding in findings
                     ],
@@ -48,42 +51,8 @@ def check(path: str | None, as_json: bool) -> None:
     else:
         if settings:
             _print_settings(settings)
-        _print_findings(findings)
+        print_findings(findings, use)
     sys.exit(any(finding.ok is False for finding in findings))
-
-
-def inspect_lines(config: FeedConfig) -> list[Finding]:
-    """Open every line's socket for a moment; say which options were not granted, and why."""
-    findings = []
-    options = receive_options(config)
-    for channel in ("incremental", "snapshot"):
-        for line in getattr(config, channel).lines:
-            name = f"{channel}.{line.name} {line.address}"
-            try:
-                sock, results = open_receiver(line_address(line), options)
-            except OSError as error:
-                findings.append(
-                    Finding(
-                        name,
-                        "a socket",
-                        str(error),
-                        False,
-                        "This line cannot be received (or is, by a process that runs already).",
-                    )
-                )
-                continue
-            sock.close()
-            findings += [
-                Finding(
-                    f"{name} {result.name}",
-                    result.asked,
-                    result.got,
-                    not result.reason,
-                    f"{result.reason}.",
-                )
-                for result in results
-            ]
-    return findings
 
 
 def _print_settings(settings: list[Setting]) -> None:
@@ -94,11 +63,3 @@ def _print_settings(settings: list[Setting]) -> None:
             f"{setting.key:<{width}} = {json.dumps(setting.value):<22} # {origin}: {setting.reason}"
         )
     click.echo("")
-
-
-def _print_findings(findings: list[Finding]) -> None:
-    for finding in findings:
-        verdict = {True: "ok", False: "NOT", None: "n/a"}[finding.ok]
-        click.echo(f"{verdict:<4} {finding.name}: want {finding.want}, have {finding.have}")
-        if finding.ok is False:
-            click.echo(f"     {finding.effect}")

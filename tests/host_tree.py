@@ -1,0 +1,218 @@
+"""A made-up host: /proc, /sys and /dev of a well-tuned machine, its faults, and its `ethtool`."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+__all__ = ["ETHTOOL", "FAULTS", "SETTABLE", "lay_out", "snapshot", "spoil"]
+
+CPU = "sys/devices/system/cpu"
+NIC = "sys/devices/pci0/virtio0/net/eth1"
+SYSCTL = "proc/sys"
+
+#: Cores 0 to 3 on node 0 with the NIC, 4 to 7 are their siblings. 2 receives, 3 has a strategy.
+FILES = {
+    f"{CPU}/online": "0-7",
+    f"{CPU}/isolated": "2-3,6-7",
+    f"{CPU}/nohz_full": "3",
+    f"{CPU}/smt/active": "1",
+    f"{CPU}/cpuidle/current_driver": "intel_idle",
+    "sys/devices/system/node/node0/cpulist": "0-3",
+    "sys/devices/system/node/node1/cpulist": "4-7",
+    "sys/devices/system/clocksource/clocksource0/current_clocksource": "tsc",
+    "sys/devices/system/clocksource/clocksource0/available_clocksource": "tsc hpet acpi_pm",
+    "sys/devices/virtual/workqueue/cpumask": "33",
+    "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+    "proc/cmdline": "quiet rcu_nocbs=2-3 isolcpus=managed_irq,domain,2-3,6-7",
+    "proc/self/status": "Name:\tpython\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-7",
+    "proc/self/limits": (
+        "Limit                     Soft Limit           Hard Limit           Units\n"
+        "Max locked memory         unlimited            unlimited            bytes\n"
+        "Max realtime priority     99                   99"
+    ),
+    "proc/1/comm": "systemd",
+    "proc/net/softnet_stat": "0110445f 00000000 00000000\n00d6463d 00000000 00000000",
+    "proc/irq/40/smp_affinity_list": "0-1",
+    "proc/irq/41/smp_affinity_list": "1",
+    f"{SYSCTL}/kernel/random/boot_id": "5e2a6b1c-0000-4000-8000-000000000001",
+    f"{SYSCTL}/kernel/numa_balancing": "0",
+    f"{SYSCTL}/kernel/timer_migration": "0",
+    f"{SYSCTL}/kernel/nmi_watchdog": "0",
+    f"{SYSCTL}/kernel/sched_rt_runtime_us": "950000",
+    f"{SYSCTL}/vm/stat_interval": "10",
+    f"{SYSCTL}/vm/swappiness": "10",
+    f"{SYSCTL}/net/core/rmem_max": "67108864",
+    f"{SYSCTL}/net/core/netdev_max_backlog": "10000",
+    f"{SYSCTL}/net/core/netdev_budget": "300",
+    f"{SYSCTL}/net/core/netdev_budget_usecs": "2000",
+    f"{SYSCTL}/net/core/busy_poll": "50",
+    f"{SYSCTL}/net/core/busy_read": "50",
+    f"{SYSCTL}/net/ipv4/igmp_max_memberships": "20",
+    f"{SYSCTL}/net/ipv4/conf/all/rp_filter": "0",
+    f"{SYSCTL}/net/ipv4/conf/eth1/rp_filter": "2",
+    f"{NIC}/napi_defer_hard_irqs": "0",
+    f"{NIC}/gro_flush_timeout": "0",
+    f"{NIC}/threaded": "0",
+    f"{NIC}/queues/rx-0/rps_cpus": "00000000,00000000",
+    f"{NIC}/queues/rx-1/rps_cpus": "0",
+    "sys/devices/pci0/virtio0/numa_node": "0",
+    "sys/devices/pci0/msi_irqs/40": "msix",
+    "sys/devices/pci0/msi_irqs/41": "msix",
+}
+for core in range(8):
+    FILES[f"{CPU}/cpu{core}/topology/thread_siblings_list"] = f"{core % 4},{core % 4 + 4}"
+    FILES[f"{CPU}/cpu{core}/cpufreq/scaling_governor"] = "performance"
+    for state, (latency, disable) in enumerate([(0, 0), (2, 0), (133, 1)]):
+        FILES[f"{CPU}/cpu{core}/cpuidle/state{state}/latency"] = str(latency)
+        FILES[f"{CPU}/cpu{core}/cpuidle/state{state}/disable"] = str(disable)
+
+#: What `ethtool FLAG eth1` prints, in the file of that name.
+ETHTOOL_FILES = {
+    "ethtool/eth1-c": "Coalesce parameters for eth1:\nAdaptive RX: off  TX: n/a\n"
+    "stats-block-usecs: n/a\n\nrx-usecs: 0\nrx-frames: 1\nrx-usecs-irq: n/a",
+    "ethtool/eth1-g": "Ring parameters for eth1:\nPre-set maximums:\nRX:\t\t4096\n"
+    "RX Mini:\tn/a\nTX:\t\t4096\n"
+    "Current hardware settings:\nRX:\t\t1024\nRX Mini:\tn/a\nTX:\t\t512",
+    "ethtool/eth1-k": "Features for eth1:\nrx-checksumming: on\ngeneric-receive-offload: off\n"
+    "large-receive-offload: off [fixed]\nrx-gro-hw: on [fixed]\nntuple-filters: off [fixed]",
+    "ethtool/eth1-a": "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff",
+}
+
+#: A command that answers from those files and changes them. It fails at $ETHTOOL_FAIL, and at
+#: $ETHTOOL_KILL ends the script that asks.
+ETHTOOL = r"""#!/usr/bin/env bash
+set -euo pipefail
+if [ "$1" = "${ETHTOOL_KILL:-}" ]; then kill -9 "$TUNE_PID"; fi
+if [ "$1" = "${ETHTOOL_FAIL:-}" ]; then
+    echo "netlink error: Device or resource busy" >&2
+    exit 1
+fi
+case "$1" in
+    -c | -g | -k | -a) exec cat "$ETHTOOL_STATE/$2$1" ;;
+esac
+read_flag=$(tr A-Z a-z <<< "$1") key=$3 from=1
+case "$1 $3" in
+    "-C adaptive-rx") key='Adaptive RX' ;;
+    "-G rx") key=RX from=/Current/ ;;
+    "-K gro") key=generic-receive-offload ;;
+    "-K lro") key=large-receive-offload ;;
+    "-K rx") key=rx-checksumming ;;
+    "-A autoneg") key=Autonegotiate ;;
+    "-A rx") key=RX ;;
+    "-A tx") key=TX ;;
+esac
+sed -i -E "$from,\$s/^($key:[[:space:]]*)[^[:space:]]+/\1$4/" "$ETHTOOL_STATE/$2$read_flag"
+"""
+
+#: One fault each: the knob that it shows in, a file, and what the file holds then.
+FAULTS = [
+    ("cores", "proc/self/status", "CapEff:\t0000000000000000\nCpus_allowed_list:\t2"),
+    ("isolated cores", f"{CPU}/isolated", "6-7,3"),
+    ("cores without timer tick", f"{CPU}/nohz_full", "(null)"),
+    ("cores without timer tick", f"{CPU}/nohz_full", "2-3"),
+    ("cores without RCU callbacks", "proc/cmdline", "quiet rcu_nocbs=3"),
+    ("frequency governor", f"{CPU}/cpu3/cpufreq/scaling_governor", "powersave"),
+    ("idle states", f"{CPU}/cpu2/cpuidle/state2/disable", "0"),
+    ("SMT siblings", f"{CPU}/isolated", "2-3,7"),
+    (
+        "clock source",
+        "sys/devices/system/clocksource/clocksource0/current_clocksource",
+        "hpet",
+    ),
+    ("kernel work queues", "sys/devices/virtual/workqueue/cpumask", "00000000,000000ff"),
+    ("kernel.numa_balancing", f"{SYSCTL}/kernel/numa_balancing", "1"),
+    ("kernel.timer_migration", f"{SYSCTL}/kernel/timer_migration", "1"),
+    ("kernel.nmi_watchdog", f"{SYSCTL}/kernel/nmi_watchdog", "1"),
+    ("vm.stat_interval", f"{SYSCTL}/vm/stat_interval", "1"),
+    ("vm.swappiness", f"{SYSCTL}/vm/swappiness", "60"),
+    (
+        "transparent huge pages",
+        "sys/kernel/mm/transparent_hugepage/enabled",
+        "[always] madvise never",
+    ),
+    ("locked memory", "proc/self/limits", "Max locked memory  8388608  8388608  bytes"),
+    (
+        "SCHED_FIFO",
+        "proc/self/limits",
+        "Max locked memory  unlimited  x\nMax realtime priority 0 0",
+    ),
+    ("net.core.rmem_max", f"{SYSCTL}/net/core/rmem_max", "212992"),
+    ("net.core.netdev_max_backlog", f"{SYSCTL}/net/core/netdev_max_backlog", "1000"),
+    ("backlog drops", "proc/net/softnet_stat", "01 00 00\n02 1f 00"),
+    ("net.core.netdev_budget", "proc/net/softnet_stat", "01 00 0a\n02 00 00"),
+    ("net.core.busy_poll", f"{SYSCTL}/net/core/busy_poll", "0"),
+    ("net.core.busy_read", f"{SYSCTL}/net/core/busy_read", "0"),
+    ("net.ipv4.igmp_max_memberships", f"{SYSCTL}/net/ipv4/igmp_max_memberships", "5"),
+    ("irqbalance", "proc/77/comm", "irqbalance"),
+    ("eth1 interrupts", "proc/irq/41/smp_affinity_list", "0-3"),
+    ("eth1 interrupts", "proc/irq/40/smp_affinity_list", "5"),
+    ("eth1 NUMA node", "sys/devices/system/node/node0/cpulist", "0-1"),
+    ("eth1 rp_filter", f"{SYSCTL}/net/ipv4/conf/eth1/rp_filter", "1"),
+    ("eth1 receive steering", f"{NIC}/queues/rx-0/rps_cpus", "00000001,00000000"),
+    ("eth1 napi_defer_hard_irqs", f"{NIC}/napi_defer_hard_irqs", "2"),
+    ("eth1 gro_flush_timeout", f"{NIC}/gro_flush_timeout", "200000"),
+    ("eth1 threaded NAPI", f"{NIC}/threaded", "1"),
+    ("eth1 adaptive-rx", "ethtool/eth1-c", "Adaptive RX: on  TX: n/a\nrx-usecs: 0"),
+    ("eth1 rx-usecs", "ethtool/eth1-c", "Adaptive RX: off  TX: n/a\nrx-usecs: 50"),
+    ("eth1 rx ring", "ethtool/eth1-g", "RX:\t4096\nCurrent hardware settings:\nRX:\t512"),
+]
+for knob, key, value in [
+    ("gro", "generic-receive-offload: off", "generic-receive-offload: on"),
+    ("lro", "large-receive-offload: off [fixed]", "large-receive-offload: on"),
+    ("rx-gro-hw", "rx-gro-hw: on [fixed]", "rx-gro-hw: on"),
+    ("rx-checksumming", "rx-checksumming: on", "rx-checksumming: off"),
+]:
+    text = ETHTOOL_FILES["ethtool/eth1-k"].replace(key, value)
+    FAULTS.append((f"eth1 {knob}", "ethtool/eth1-k", text))
+for knob, key in [("rx pause", "RX"), ("tx pause", "TX")]:
+    text = ETHTOOL_FILES["ethtool/eth1-a"].replace(f"{key}:\t\toff", f"{key}:\t\ton")
+    text = text.replace("Autonegotiate:\toff", "Autonegotiate:\ton")
+    FAULTS.append((f"eth1 {knob}", "ethtool/eth1-a", text))
+
+#: Faults that `apply` cannot mend: they are of the boot line, of a user's rights, or of the past.
+UNSETTABLE = {
+    "cores",
+    "isolated cores",
+    "cores without timer tick",
+    "cores without RCU callbacks",
+    "SMT siblings",
+    "locked memory",
+    "SCHED_FIFO",
+    "backlog drops",
+    "irqbalance",
+    "eth1 NUMA node",
+}
+SETTABLE = [fault for fault in FAULTS if fault[0] not in UNSETTABLE]
+
+
+def lay_out(root: Path) -> Path:
+    """Lay out the well-tuned host, and its `ethtool` in `root/bin`; return the root."""
+    spoil(root, {**FILES, **ETHTOOL_FILES}.items())
+    (root / "sys/class/net").mkdir(parents=True)
+    (root / "sys/class/net/eth1").symlink_to("../../devices/pci0/virtio0/net/eth1")
+    (root / NIC / "device").symlink_to("../..")
+    (root / "dev/shm").mkdir(parents=True)
+    (root / "dev/cpu_dma_latency").write_bytes(struct.pack("<i", 2_000_000_000))
+    (root / "bin").mkdir()
+    (root / "bin/ethtool").write_text(ETHTOOL)
+    (root / "bin/ethtool").chmod(0o755)
+    return root
+
+
+def spoil(root: Path, files: Iterable[tuple[str, str]]) -> None:
+    """Write files below the root, each with an end of line as the kernel's have."""
+    for name, content in files:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content + "\n")
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    """Return every byte of every file below the root."""
+    return {
+        str(path.relative_to(root)): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }

@@ -1,0 +1,335 @@
+"""`tune_host.sh` and `inspect_host` over made-up hosts: each fault found, none invented."""
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.host_tree import ETHTOOL_FILES, FAULTS, FILES, SETTABLE, lay_out, snapshot, spoil
+from tests.shared import ROOT
+from udpfast.core.host import Finding, HostUse, inspect_host
+
+USE = HostUse(cores=(2,), strategy_cores=(3,), interfaces=("eth1",))
+OPTIONS = ("--rx-cpus", "2", "--strategy-cpus", "3", "--iface", "eth1")
+RESULTS = {True: "PASS", False: "FAIL", None: "N/A"}
+SCRIPT = ROOT / "scripts/tune_host.sh"
+
+Row = tuple[str, str, str, str, str]
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Lay out a well-tuned host whose `ethtool` is the only one found."""
+    root = lay_out(tmp_path / "host")
+    monkeypatch.setenv("PATH", f"{root / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("ETHTOOL_STATE", str(root / "ethtool"))
+    return root
+
+
+def run(root: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the script on a made-up host; TUNE_PID is its process."""
+    return subprocess.run(
+        ["bash", "-c", 'export TUNE_PID=$$; exec "$@"', "bash", str(SCRIPT),
+         "--root", str(root), "--undo-file", str(root.parent / "tune.undo"), *arguments],
+        capture_output=True, text=True, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+
+
+def script_rows(root: Path, *options: str) -> list[Row]:
+    """Return what the script's `check` says."""
+    result = run(root, "check", "--json", *options)
+    assert not result.stderr
+    rows = [tuple(row.values()) for row in json.loads(result.stdout)]
+    assert result.returncode == any(row[3] == "FAIL" for row in rows)
+    return rows
+
+
+def check_rows(root: Path, use: HostUse) -> list[Row]:
+    """Return what `inspect_host` says, as the script's rows."""
+    return [
+        (found.name, found.want, found.have, RESULTS[found.ok], found.reason)
+        for found in inspect_host(root, use)
+    ]
+
+
+def both(root: Path, use: HostUse = USE, options: tuple[str, ...] = OPTIONS) -> list[Row]:
+    """Return the rows, which are the same in script and library."""
+    rows, checked = script_rows(root, *options), check_rows(root, use)
+    for found in (rows, checked):  # the space that is free changes between the two
+        place = next(i for i, row in enumerate(found) if row[0] == "free in /dev/shm")
+        found[place] = (*found[place][:2], "", *found[place][3:])
+    assert rows == checked
+    return rows
+
+
+def failed(rows: list[Row]) -> list[str]:
+    """Return the names of the rows that failed."""
+    return [row[0] for row in rows if row[3] == "FAIL"]
+
+
+def test_check_tuned_host_has_no_fault(host: Path) -> None:
+    rows = both(host)
+    assert failed(rows) == []
+    assert {row[0] for row in rows if row[3] == "N/A"} == {
+        "kernel.sched_rt_runtime_us",
+        "net.core.netdev_budget",
+        "net.core.netdev_budget_usecs",
+        "eth1 rx-gro-hw",
+    }
+    # Every knob that can be judged has a fault below.
+    assert {row[0] for row in rows if row[3] == "PASS"} | {"eth1 rx-gro-hw"} | {
+        "net.core.netdev_budget"
+    } == {name for name, _, _ in FAULTS} | {"free in /dev/shm"}
+
+
+@pytest.mark.parametrize(("name", "file", "content"), FAULTS)
+def test_check_one_fault_is_found_and_no_other(
+    host: Path, name: str, file: str, content: str
+) -> None:
+    spoil(host, [(file, content)])
+    # A receive loop that is cut short shows in both of its limits.
+    also = {"net.core.netdev_budget": ["net.core.netdev_budget_usecs"]}
+    assert failed(both(host)) == [name, *also.get(name, [])]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_check_script_and_library_agree_on_any_host(host: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    spoil(host, [fault[1:] for fault in chance.sample(FAULTS, 8)])
+    for name in chance.sample(sorted({**FILES, **ETHTOOL_FILES}), 12):
+        if name != "sys/devices/system/cpu/online":
+            (host / name).unlink(missing_ok=True)
+    both(host)
+    both(host, HostUse(interfaces=("eth1", "eth9")), ("--iface", "eth1,eth9"))
+    use = replace(USE, busy_poll=True, prefer_busy_poll=True, gro=True, fifo=True)
+    both(host, use, (*OPTIONS, "--busy-poll", "--prefer-busy-poll", "--gro", "--fifo"))
+
+
+def test_check_bare_machine_is_not_judged(tmp_path: Path) -> None:
+    rows = both(tmp_path, HostUse(), ())
+    assert failed(rows) == ["isolated cores"]
+
+
+def test_check_held_latency_makes_deep_states_harmless(host: Path) -> None:
+    spoil(host, [("sys/devices/system/cpu/cpu2/cpuidle/state2/disable", "0")])
+    (host / "dev/cpu_dma_latency").write_bytes(bytes(4))
+    assert failed(both(host)) == []
+
+
+def test_check_isolated_partition_counts(host: Path) -> None:
+    spoil(host, [("sys/devices/system/cpu/isolated", "")])
+    spoil(host, [("sys/fs/cgroup/cpuset.cpus.isolated", "2-3,6-7")])
+    assert failed(both(host)) == []
+
+
+def test_check_without_ethtool_says_so(host: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tools = host.parent / "tools"
+    tools.mkdir()
+    for tool in ("bash", "dirname", "readlink", "df", "od", "tr", "sort", "grep"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    monkeypatch.setenv("PATH", str(tools))
+    reasons = {row[0]: row[4] for row in both(host)}
+    assert reasons["eth1 rx-usecs"] == "ethtool is not installed"
+
+
+def test_check_changes_nothing(host: Path) -> None:
+    spoil(host, [fault[1:] for fault in FAULTS])
+    before = snapshot(host)
+    both(host)
+    assert snapshot(host) == before
+
+
+def spoiled(host: Path) -> dict[str, bytes]:
+    """Give the host every fault that can be mended; return its bytes."""
+    spoil(host, [fault[1:] for fault in SETTABLE])
+    text = ETHTOOL_FILES["ethtool/eth1-k"].replace(" off", " on").replace(" [fixed]", "")
+    spoil(
+        host,
+        [("ethtool/eth1-k", text), ("ethtool/eth1-c", "Adaptive RX: on  TX: n/a\nrx-usecs: 9")],
+    )
+    spoil(host, [("ethtool/eth1-a", "Autonegotiate:\ton\nRX:\ton\nTX:\ton")])
+    return snapshot(host)
+
+
+def test_apply_mends_what_can_be_and_undo_restores_every_byte(host: Path) -> None:
+    before = spoiled(host)
+    assert failed(both(host))
+    applied = run(host, "apply", "--json", *OPTIONS)
+    assert applied.returncode == 0, applied.stdout + applied.stderr
+    assert all(row["result"] == "done" for row in json.loads(applied.stdout))
+    assert failed(both(host)) == []
+    undone = run(host, "undo")
+    assert undone.returncode == 0, undone.stdout
+    assert snapshot(host) == before
+    assert not (host.parent / "tune.undo").exists()
+
+
+def test_apply_twice_keeps_the_first_values(host: Path) -> None:
+    before = spoiled(host)
+    run(host, "apply", *OPTIONS)
+    spoil(host, [("proc/sys/vm/swappiness", "33"), ("proc/sys/kernel/numa_balancing", "1")])
+    run(host, "apply", *OPTIONS)
+    assert (host / "proc/sys/vm/swappiness").read_text() == "10\n"
+    assert run(host, "undo").returncode == 0
+    assert snapshot(host) == before
+
+
+def test_apply_prints_old_and_new(host: Path) -> None:
+    spoil(host, [("proc/sys/vm/swappiness", "60")])
+    result = run(host, "apply", "--json", *OPTIONS)
+    assert json.loads(result.stdout) == [
+        {"setting": "/proc/sys/vm/swappiness", "old": "60", "new": "10", "result": "done",
+         "reason": ""}
+    ]  # fmt: skip
+
+
+def test_apply_refused_in_the_middle_goes_on_and_is_undone(host: Path) -> None:
+    before = spoiled(host)
+    result = run(host, "apply", "--json", *OPTIONS, ETHTOOL_FAIL="-G")
+    assert result.returncode == 1
+    refused = [row for row in json.loads(result.stdout) if row["result"] != "done"]
+    assert [row["setting"] for row in refused] == ["eth1 -G rx"]
+    assert refused[0]["reason"] == "Device or resource busy"
+    assert failed(both(host)) == ["eth1 rx ring"]
+    assert run(host, "undo").returncode == 0
+    assert snapshot(host) == before
+
+
+def test_apply_killed_in_the_middle_is_undone(host: Path) -> None:
+    before = spoiled(host)
+    assert run(host, "apply", *OPTIONS, ETHTOOL_KILL="-K").returncode == -9
+    assert snapshot(host) != before
+    assert run(host, "undo").returncode == 0
+    assert snapshot(host) == before
+
+
+def test_undo_that_fails_can_be_repeated(host: Path) -> None:
+    before = spoiled(host)
+    run(host, "apply", *OPTIONS)
+    assert run(host, "undo", ETHTOOL_FAIL="-C").returncode == 1
+    assert snapshot(host) != before
+    again = run(host, "undo", "--json")
+    assert again.returncode == 0
+    assert {row["setting"] for row in json.loads(again.stdout)} == {
+        "eth1 -C adaptive-rx",
+        "eth1 -C rx-usecs",
+    }
+    assert snapshot(host) == before
+
+
+def test_undo_of_an_earlier_boot_changes_nothing(host: Path) -> None:
+    spoiled(host)
+    run(host, "apply", *OPTIONS)
+    spoil(host, [("proc/sys/kernel/random/boot_id", "another")])
+    before = snapshot(host)
+    result = run(host, "undo")
+    assert (result.returncode, snapshot(host)) == (0, before)
+    assert "earlier boot" in result.stderr
+
+
+def test_undo_without_file_says_so(host: Path) -> None:
+    result = run(host, "undo")
+    assert result.returncode == 1
+    assert "nothing to undo: there is no" in result.stderr
+
+
+def test_apply_tuned_host_changes_nothing(host: Path) -> None:
+    before = snapshot(host)
+    assert run(host, "apply", *OPTIONS).returncode == 0
+    assert snapshot(host) == before
+    assert not (host.parent / "tune.undo").exists()
+
+
+def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
+    before = snapshot(host)
+    result = run(host, "boot-line", "--rx-cpus", "2", "--strategy-cpus", "3")
+    assert result.returncode == 0
+    assert result.stdout.split() == [
+        "isolcpus=managed_irq,domain,2-3",
+        "irqaffinity=0-1,4-7",
+        "rcu_nocbs=2-3",
+        "nohz_full=3",
+        "skew_tick=1",
+        "nosoftlockup",
+        "nowatchdog",
+        "transparent_hugepage=madvise",
+        "tsc=reliable",
+        "intel_idle.max_cstate=1",
+        "processor.max_cstate=1",
+    ]
+    assert snapshot(host) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["tune"], "found 'tune'"),
+        (["check", "apply"], "expected one of check, apply, undo, boot-line"),
+        (["--rx-cpus"], "--rx-cpus: expected a value, found none"),
+        (["--rx-cpus", "two"], "expected cores as 2 or 2,4-5, found 'two'"),
+        (["--rx-cpus", "9"], "expected cores of this host (0-7), found '9'"),
+        (["boot-line"], "expected --rx-cpus or --strategy-cpus"),
+        (["boot-line", "--rx-cpus", "0-7"], "expected a core left for the rest of the host"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(
+    host: Path, arguments: list[str], message: str
+) -> None:
+    result = run(host, *arguments)
+    assert result.returncode == 2
+    (line,) = result.stderr.splitlines()
+    assert message in line
+
+
+def test_table_and_json_agree(host: Path) -> None:
+    rows = script_rows(host, *OPTIONS)
+    lines = run(host, *OPTIONS).stdout.splitlines()[1:]
+    for row, line in zip(rows, lines, strict=True):
+        assert line.split() == " ".join([*row[:4], f"({row[4]})" if row[4] else ""]).split()
+
+
+@pytest.fixture
+def readable_script() -> Iterator[Path]:
+    """Copy the script to where every user may read it."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        shutil.copytree(SCRIPT.parent / "tune_host", Path(folder) / "tune_host")
+        shutil.copy(SCRIPT, folder)
+        Path(folder).chmod(0o755)
+        yield Path(folder) / "tune_host.sh"
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+def test_apply_without_root_refuses_in_one_line(readable_script: Path, verb: str) -> None:
+    other = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    result = subprocess.run(
+        [readable_script, verb], capture_output=True, text=True, check=False, cwd="/", **other
+    )
+    assert result.returncode == 1
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("changes settings of the kernel: run it as root")
+    assert not result.stdout
+
+
+def test_scripts_are_clean_by_shellcheck() -> None:
+    if not shutil.which("shellcheck"):
+        pytest.skip("shellcheck is not installed")
+    files = [SCRIPT, *sorted((SCRIPT.parent / "tune_host").glob("*.sh"))]
+    result = subprocess.run(
+        ["shellcheck", "-x", *files], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stdout
+
+
+def test_every_finding_says_its_effect(host: Path) -> None:
+    findings: list[Finding] = inspect_host(host, USE) + inspect_host()
+    for finding in findings:
+        assert finding.have
+        assert finding.effect.endswith(".")
+        assert bool(finding.reason) == (finding.ok is None)

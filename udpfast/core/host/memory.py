@@ -1,0 +1,104 @@
+"""Knobs of the kernel, of memory, and of this user's rights."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from udpfast.core.host.tree import Finding, HostTree, absent, unjudged
+
+__all__ = ["inspect_kernel", "inspect_memory", "inspect_rights"]
+
+# One instance with default settings takes 162 MiB: ring 64, slab 88, names 9.
+SHM_FREE_WANTED = 192 << 20
+# Bits of a capability set: capabilities(7).
+CAP_IPC_LOCK = 14
+CAP_SYS_NICE = 23
+
+
+def inspect_kernel(tree: HostTree) -> Iterator[Finding]:
+    """Yield the findings about what the kernel does beside the loop."""
+    yield tree.exactly(
+        "kernel.numa_balancing",
+        "proc/sys/kernel/numa_balancing",
+        0,
+        "The kernel unmaps pages to see who uses them; the loop waits for each.",
+    )
+    yield tree.exactly(
+        "kernel.timer_migration",
+        "proc/sys/kernel/timer_migration",
+        0,
+        "Timers of idle cores move to the busy ones, that is to the loop's.",
+    )
+    yield tree.exactly(
+        "kernel.nmi_watchdog",
+        "proc/sys/kernel/nmi_watchdog",
+        0,
+        "An interrupt that nothing can mask comes every few seconds, and takes a counter.",
+    )
+    yield tree.number(
+        "vm.stat_interval",
+        "proc/sys/vm/stat_interval",
+        "Each core sums up its memory statistics that often, in seconds.",
+        least=10,
+    )
+    yield tree.number(
+        "vm.swappiness",
+        "proc/sys/vm/swappiness",
+        "Memory that is not locked goes to disk sooner, and comes back in the middle of a burst.",
+        most=10,
+    )
+    name, file = "kernel.sched_rt_runtime_us", "proc/sys/kernel/sched_rt_runtime_us"
+    effect = "A loop that spins with SCHED_FIFO is stopped for 50 ms of each second."
+    if tree.use.fifo:
+        yield tree.exactly(name, file, -1, effect)
+    else:
+        reason = "only for loops that spin with SCHED_FIFO"
+        yield unjudged(name, "-1", tree.text(file) or "absent", effect, reason)
+
+
+def inspect_memory(tree: HostTree) -> Iterator[Finding]:
+    """Yield the findings about huge pages and shared memory."""
+    name, want = "transparent huge pages", "madvise or never"
+    effect = "With always the kernel stops the loop now and then to gather pages."
+    text = tree.text("sys/kernel/mm/transparent_hugepage/enabled")
+    chosen = re.search(r"\[([a-z]+)\]", text or "")
+    if text is None:
+        yield absent(name, want, effect, "this kernel has none")
+    elif chosen is None:
+        yield absent(name, want, effect, "this kernel does not say")
+    else:
+        yield Finding(name, want, chosen[1], chosen[1] != "always", effect)
+    name, want = "free in /dev/shm", f"{SHM_FREE_WANTED >> 20} MiB"
+    effect = "Rings live there; one that does not fit is refused when it is made."
+    try:
+        state = os.statvfs(tree.root / "dev/shm")
+    except OSError:
+        yield absent(name, want, effect, "no /dev/shm")
+    else:
+        free = state.f_bavail * state.f_frsize
+        yield Finding(name, want, f"{free >> 20} MiB", free >= SHM_FREE_WANTED, effect)
+
+
+def inspect_rights(tree: HostTree) -> Iterator[Finding]:
+    """Yield the findings about what this user may do."""
+    name, want = "locked memory", "unlimited, or CAP_IPC_LOCK"
+    effect = "Memory that is not locked may have to be fetched from disk in the middle of a burst."
+    locked = tree.limit("Max locked memory")
+    if tree.capable(CAP_IPC_LOCK):
+        yield Finding(name, want, "CAP_IPC_LOCK", True, effect)
+    elif locked is None:
+        yield absent(name, want, effect, "no /proc/self/limits")
+    else:
+        have = locked if locked == "unlimited" else f"{int(locked) >> 10} KiB"
+        yield Finding(name, want, have, locked == "unlimited", effect)
+    name, want = "SCHED_FIFO", "RLIMIT_RTPRIO, or CAP_SYS_NICE"
+    effect = "Without it any other thread of the host can take the core of the loop."
+    priority = tree.limit("Max realtime priority")
+    if tree.capable(CAP_SYS_NICE):
+        yield Finding(name, want, "CAP_SYS_NICE", True, effect)
+    elif priority is None:
+        yield absent(name, want, effect, "no /proc/self/limits")
+    else:
+        yield Finding(name, want, f"limit {priority}", priority != "0", effect)
