@@ -84,6 +84,7 @@ def test_check_json_has_the_same_findings_and_exit_code(
 ) -> None:
     found = [FINE, UNKNOWN]
     monkeypatch.setattr(check_module, "inspect_host", lambda use: found)
+    monkeypatch.setattr(check_module, "inspect_stacks", lambda config: [])
     assert CliRunner().invoke(check, ["--json"]).exit_code == 0
     found.append(WRONG)
     result = CliRunner().invoke(check, ["--json"])
