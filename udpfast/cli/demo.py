@@ -408,13 +408,13 @@ def print_summary(result: dict[str, Any]) -> None:
     print_latency(
         {name.replace("_", " "): values for name, values in result["latency_ns"].items()}
         | {
-            f"ring to strategy ({style})": report["latency_ns"]
+            f"loop to strategy ({style})": report["latency_ns"]
             for style, report in result["strategies"].items()
         }
     )
     if (os.cpu_count() or 1) < PROCESSES:
         click.echo(
-            f"({PROCESSES} busy processes share {os.cpu_count()} cores: ring to strategy is the "
+            f"({PROCESSES} busy processes share {os.cpu_count()} cores: loop to strategy is the "
             "scheduler's time)"
         )
     click.echo("")
