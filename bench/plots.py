@@ -8,10 +8,12 @@ one class of placement, that of which there are more trials.
 from __future__ import annotations
 
 import io
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ __all__ = ["Plot", "find_plots", "save_png", "to_svg"]
 # In the page these three become its own; the lines' colours are legible on white and on black.
 INK, MUTED, GRID = "#1f2328", "#6e7781", "#d8dee4"
 IN_PAGE = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
-OWN = ("#2f7de1", "#12a594", "#8e63d6", "#5b9bd5")
+OWN = ("#2f7de1", "#12a594", "#8e63d6", "#d6409f", "#3e9b4f", "#0894b3", "#b8860b", "#5b6ee1")
 PEERS = ("#e5793b", "#c9518f", "#a58a2c", "#cf4f4f", "#7a8b99", "#59a14f", "#9c755f", "#b07aa1")
 
 STYLE: dict[Any, Any] = {
@@ -52,6 +54,8 @@ STYLE: dict[Any, Any] = {
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",
 }
+
+NINES = ["0", "90", "99", "99.9", "99.99", "99.999"]
 
 #: What the x axis of a figure over a parameter is; the first that a benchmark varies.
 OVER = {"rate": "messages per second", "readers": "readers"}
@@ -109,7 +113,7 @@ def grouped(rows: list[Row], *left_out: str) -> Iterator[tuple[str, list[Row]]]:
 def colours(rows: list[Row]) -> dict[str, str]:
     """Return a colour for each variant: udpfast's own first, the base in grey."""
     found: dict[str, str] = {}
-    own, peers = iter(OWN * 4), iter(PEERS * 4)
+    own, peers = cycle(OWN), cycle(PEERS)
     for row in sorted(rows, key=lambda row: row.variant):
         if row.variant not in found:
             foreign = row.version or row.less
@@ -154,16 +158,17 @@ def draw_curves(canvas: Figure, panels: list[tuple[str, list[Row]]]) -> None:
     lines = (len(panels) + columns - 1) // columns
     axes = canvas.subplots(lines, columns, sharey=True, sharex=True, squeeze=False).flat
     palette = colours([row for _, rows in panels for row in rows])
+    furthest = max(float(curve(row)[0][-1]) for _, rows in panels for row in rows)
+    decades = max(2, math.ceil(math.log10(furthest)))
     for place, (axis, (title, rows)) in enumerate(zip(axes, panels, strict=False)):
         ends = []
         for row in rows:
             nines, latency = curve(row)
             axis.plot(nines, latency, color=palette[row.variant])
             ends.append((float(nines[-1]), float(latency[-1]), row.variant))
-        axis.set(xscale="log", yscale="log", title=title, xlim=(1, 10**5 * 1.2))
+        axis.set(xscale="log", yscale="log", title=title, xlim=(1, 10**decades * 1.1))
         axis.grid(True)
-        axis.set_xticks([1, 10, 100, 1e3, 1e4, 1e5])
-        axis.set_xticklabels(["0", "90", "99", "99.9", "99.99", "99.999"])
+        axis.set_xticks([10**nines for nines in range(decades + 1)], NINES[: decades + 1])
         label_logarithmic(axis)
         if place % columns == 0:
             axis.set_ylabel("latency, us")
@@ -240,7 +245,7 @@ def label_logarithmic(axis: Any) -> None:
     axis.minorticks_off()
     if axis.get_yscale() == "log":
         axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axis.yaxis.set_major_formatter(tick)
 
 
 def label_ends(axis: Any, ends: list[tuple[float, float, str]], palette: dict[str, str]) -> None:
@@ -294,7 +299,7 @@ def draw_hops(canvas: Figure, rows: list[Row]) -> None:
     """Draw a bar of hops per row, the first on top."""
     axis = canvas.subplots()
     names = list(dict.fromkeys(name for row in rows for name in row.hops or {}))
-    palette = dict(zip(names, (*OWN[:3], *PEERS) * 2, strict=False))
+    palette = dict(zip(names, cycle((*OWN[:3], *PEERS)), strict=False))
     left = np.zeros(len(rows))
     longest = max(sum(hop["p50"] / 1e3 for hop in (row.hops or {}).values()) for row in rows)
     for name in names:
@@ -336,9 +341,10 @@ def bar_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
             yield Plot(
                 name_of(benchmark, "variants", "" if len({r.unit for r in rows}) == 1 else unit),
                 benchmark,
-                f"Median of the trials, each a dot; {better} is better.",
+                f"Median of the trials, each a dot; {better} is better. Blue: udpfast; grey: what "
+                "ratios refer to; orange: others. Every panel has its own scale.",
                 partial(draw_bars, panels=panels, unit=unit),
-                sum(0.75 + 0.27 * len(group) for _, group in panels),
+                sum(0.95 + 0.27 * len(group) for _, group in panels),
             )
 
 
@@ -347,21 +353,18 @@ def draw_bars(canvas: Figure, panels: list[tuple[str, list[Row]]], unit: str) ->
     axes = canvas.subplots(
         len(panels), 1, squeeze=False, height_ratios=[len(group) + 1 for _, group in panels]
     ).flat
-    medians = [row.median for _, rows in panels for row in rows]
-    largest = max(max(row.values) for _, rows in panels for row in rows)
-    spread = largest > 50 * min(medians)
-    palette = colours([row for _, rows in panels for row in rows])
     for axis, (title, group) in zip(axes, panels, strict=True):
         rows = sorted(group, key=lambda row: row.median * (1 if row.lower_is_better else -1))
         for place, row in enumerate(rows):
-            colour = palette[row.variant]
+            foreign = row.version or row.less
+            base = row.variant == row.base
+            colour = (MUTED if base else PEERS[0]) if foreign else OWN[0]
             axis.barh(place, row.median, height=0.62, color=colour, alpha=0.85)
             axis.plot(row.values, [place] * len(row.values), ".", ms=3, color=INK, alpha=0.45)
-            ratio = f"   x {row.ratio:.2f}" if row.ratio and row.variant != row.base else ""
-            at = max(row.values)
+            ratio = f"   x {row.ratio:.2f}" if row.ratio and not base else ""
             axis.annotate(
                 f"{figure(row.median)}{ratio}",
-                (at, place),
+                (max(row.values), place),
                 xytext=(5, 0),
                 textcoords="offset points",
                 va="center",
@@ -372,13 +375,14 @@ def draw_bars(canvas: Figure, panels: list[tuple[str, list[Row]]], unit: str) ->
         axis.spines["left"].set_visible(False)
         axis.invert_yaxis()
         axis.set_title(title)
-        if spread:
-            axis.set_xscale("log")
-            axis.set_xlim(min(medians) / 2, largest * 8)
-        else:
-            axis.set_xlim(0, largest * 1.25)
-        axis.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    axis.set_xlabel(unit)
+        axis.set_xlim(0, 1.25 * max(max(row.values) for row in rows))
+        axis.xaxis.set_major_formatter(tick)
+        axis.set_xlabel(unit)
+
+
+def tick(value: float, _: object = None) -> str:
+    """Return a number at an axis: short."""
+    return f"{value / 1e6:,g} M" if abs(value) >= 1e6 else f"{value:,g}"
 
 
 def render(plot: Plot) -> Figure:

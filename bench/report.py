@@ -35,7 +35,8 @@ th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px so
   vertical-align: top } th { font-weight: 600; white-space: nowrap }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
 tr.own td:first-child { font-weight: 600 } .good { color: var(--good) } .bad { color: var(--bad) }
-figure { margin: 1.2rem 0 } figcaption { font-size: 13px } svg { width: 100%; max-width: 46rem }
+figure { margin: 1.2rem 0 } figcaption { font-size: 13px } .small { font-size: 12.5px }
+td.w { white-space: nowrap } svg { width: 100%; max-width: 46rem }
 svg text { font-family: system-ui, sans-serif !important } details { margin: .6rem 0 }
 """
 
@@ -83,7 +84,7 @@ def header(result: Result, title: str) -> str:
     ]
     if goals:
         words.append(
-            f'<p><b class="good">{goals.count(True)} goals met</b>, '
+            f'<p>Goals: <b class="good">{goals.count(True)} met</b>, '
             f'<b class="{"bad" if goals.count(False) else "muted"}">{goals.count(False)} not met'
             f"</b>{f', {goals.count(None)} without a figure' if None in goals else ''}. "
             "Ratios are medians of rounds in which both took their turn, of one placement: "
@@ -171,33 +172,57 @@ def table(rows: list[Row], parameters: list[str] | None = None) -> str:
         ("", [row.placement for row in rows]),
         (rows[0].unit, [figure(row.median) for row in rows]),
         ("trials", [spread(row) for row in rows]),
-        ("ratio", [f"{row.ratio:.2f}" if row.ratio is not None else "" for row in rows]),
+        ("ratio", ratios(rows)),
     ]
     if latency:
         for name in ("p50", "p90", "p99", "p99.9", "max"):
             columns.append((f"{name} us", [microseconds(row, name) for row in rows]))
-        columns.append(("count", [f"{(r.latency or {}).get('count', 0):,.0f}" for r in rows]))
+        counts = [f"{row.latency['count']:,.0f}" if row.latency else "" for row in rows]
+        columns.append(("count", counts))
     columns += [
         ("goal", [goal(row) for row in rows]),
         ("does less", [escape(row.less) for row in rows]),
-        ("verified", [escape(row.verified) for row in rows]),
     ]
     kept = [(name, cells) for name, cells in columns if any(cells)]
+    whole = {"trials", "goal"}
     numeric = {rows[0].unit, "ratio", "count"} | {name for name, _ in kept if name.endswith(" us")}
-    lines = [cells_of("th", [(escape(name), name in numeric) for name, _ in kept])]
+    kinds = ["n" if name in numeric else "w" if name in whole else "" for name, _ in kept]
+    lines = [cells_of("th", [escape(name) for name, _ in kept], kinds)]
     for place, row in enumerate(rows):
-        cells = [(column[place], name in numeric) for name, column in kept]
-        lines.append(cells_of("td", cells, "" if row.less or row.version else "own"))
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+        cells = [column[place] for _, column in kept]
+        lines.append(cells_of("td", cells, kinds, "" if row.less or row.version else "own"))
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>{verified(rows)}'
 
 
-def cells_of(tag: str, cells: Sequence[tuple[str, bool]], kind: str = "") -> str:
+def ratios(rows: list[Row]) -> list[str]:
+    """Return the ratios; to what, if they do not all refer to the same base."""
+    bases = {row.base for row in rows if row.ratio is not None}
+    found = []
+    for row in rows:
+        to = f' <span class="muted">of {escape(row.base)}</span>' if len(bases) > 1 else ""
+        found.append("" if row.ratio is None else f"{row.ratio:.2f}{to}")
+    return found
+
+
+def verified(rows: list[Row]) -> str:
+    """Return what was checked, once for all variants of which it is true."""
+    found: dict[str, dict[str, None]] = {}
+    for row in rows:
+        found.setdefault(row.verified, {})[row.variant] = None
+    lines = [
+        (f"{escape(' · '.join(names))}: " if len(found) > 1 else "") + escape(words)
+        for words, names in found.items()
+    ]
+    return f'<p class="muted small">Verified: {"; ".join(lines)}.</p>'
+
+
+def cells_of(tag: str, cells: Sequence[str], kinds: Sequence[str], own: str = "") -> str:
     """Return one line of a table."""
     inner = "".join(
-        f'<{tag} class="n">{cell}</{tag}>' if numeric else f"<{tag}>{cell}</{tag}>"
-        for cell, numeric in cells
+        f'<{tag} class="{kind}">{cell}</{tag}>' if kind else f"<{tag}>{cell}</{tag}>"
+        for cell, kind in zip(cells, kinds, strict=True)
     )
-    return f'<tr class="{kind}">{inner}</tr>' if kind else f"<tr>{inner}</tr>"
+    return f'<tr class="{own}">{inner}</tr>' if own else f"<tr>{inner}</tr>"
 
 
 def named(row: Row) -> str:

@@ -99,9 +99,16 @@ def test_report_fetches_nothing_and_closes_its_tags(tmp_path: Path) -> None:
 def test_report_says_all_that_was_found(tmp_path: Path) -> None:
     text = page_of(result(), tmp_path)
     for words in (
-        *("1 goals met", "1 not met", "What does it cost?", "a -&gt; b", "udpfast &lt;b&gt;"),
+        *(
+            "Goals: <b",
+            "1 met",
+            "1 not met",
+            "What does it cost?",
+            "a -&gt; b",
+            "udpfast &lt;b&gt;",
+        ),
         *("no order", "gcc 12", "all read", "RuntimeError: lost 3", "lcm left out", "0123456789ab"),
-        *("P1: &lt;= 1.15", "1.40", "2.00", "99.99"),
+        *("P1: &lt;= 1.15", "1.40", "2.00", "percentile"),
     ):
         assert words in text, words
     assert "broken off" not in text
@@ -179,3 +186,10 @@ def test_report_verb_refuses_unknown_figures_and_two_hosts(tmp_path: Path) -> No
     assert done.exit_code == 2 and "expected drain-variants" in done.output
     done = CliRunner().invoke(bench, ["report", first, second])
     assert done.exit_code == 2 and "cpu EPYC -> Xeon" in done.output
+
+
+def test_report_ratios_to_two_bases_say_to_which(tmp_path: Path) -> None:
+    one = page_of(result(ROWS[:2]), tmp_path)
+    two = page_of(result([*ROWS[:2], row("swapped", base="udpfast", ratio=1.02)]), tmp_path)
+    assert ">of udpfast<" not in one
+    assert '1.02 <span class="muted">of udpfast</span>' in two
