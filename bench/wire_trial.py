@@ -27,12 +27,19 @@ from udpfast.testing.publish_watch import PublishWatch
 from .partner import Partner
 from .schedule import Schedule
 
-__all__ = ["WireOutcome", "feed_tables", "memory_directory", "send_schedule", "wire_trial"]
+__all__ = [
+    "WireOutcome",
+    "feed_tables",
+    "memory_directory",
+    "own_instances",
+    "send_schedule",
+    "wire_trial",
+]
 
 #: From the order to send until the first message is due: both ends are in their loops by then.
 LEAD_NS = 5_000_000
-#: Nothing is under way on loopback for that long.
-SETTLE_S = 1.0
+#: Longer than a hole is waited for: nothing is under way any more.
+SETTLE_S = 0.6
 #: Share of a trial's messages that warm caches and branch predictors, and are not timed.
 WARM_SHARE = 0.05
 
@@ -101,6 +108,21 @@ def memory_directory() -> Iterator[Path]:
     root = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="udpfast-bench-", dir=root) as name:
         yield Path(name)
+
+
+@contextlib.contextmanager
+def own_instances() -> Iterator[Path]:
+    """Let this process and those that it starts keep their instances in a directory of its own."""
+    before = os.environ.get("UDPFAST_SHM")
+    with memory_directory() as directory:
+        os.environ["UDPFAST_SHM"] = str(directory)
+        try:
+            yield directory
+        finally:
+            if before is None:
+                del os.environ["UDPFAST_SHM"]
+            else:
+                os.environ["UDPFAST_SHM"] = before
 
 
 def send_schedule(

@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench import bench_latency, bench_ring
+from bench import (
+    bench_burst,
+    bench_fanout,
+    bench_ladder,
+    bench_latency,
+    bench_publisher,
+    bench_replay,
+    bench_ring,
+)
 from bench.partner import Partner, PartnerError
 from bench.ring_trial import READERS, open_progress, ring_latency, ring_throughput
 from bench.schedule import Schedule, capture_schedule, even_schedule
-from bench.trials import Settings
+from bench.trials import Settings, Unavailable
 from bench.wire_trial import wire_trial
 from tests.shared import shared
 from udpfast.core.clock import monotonic_ns
@@ -54,12 +62,11 @@ def fail(state: dict[str, Any]) -> None:
     raise KeyError("nothing of that kind")
 
 
-def test_partner_calls_keep_state_and_report_errors() -> None:
-    with Partner(None) as own:
-        assert own.call(double, 1) == 2
-        with pytest.raises(PartnerError, match="nothing of that kind"):
-            own.call(fail)
-        assert own.call(double, 2) == 6
+def test_partner_calls_keep_state_and_report_errors(partner: Partner) -> None:
+    assert partner.call(double, 1) == 2
+    with pytest.raises(PartnerError, match="nothing of that kind"):
+        partner.call(fail)
+    assert partner.call(double, 2) == 6
 
 
 def test_even_schedule_two_lines_carry_the_same_times() -> None:
@@ -195,6 +202,77 @@ def test_ring_benchmark_reads_every_way() -> None:
     rows = rows_of(bench_ring.run)
     assert {row.variant for row in rows} >= set(READERS)
     assert {row.parameters["size"] for row in rows} == {64, 256}
+
+
+def test_fanout_benchmark_every_reader_reads_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_fanout, "READERS", (1, 2))
+    found = {row.variant: row for row in rows_of(bench_fanout.run)}
+    assert list(found) == ["no reader", "1 reader", "2 readers"]
+    assert found["2 readers"].verified.endswith("by each of 2")
+
+
+def test_publisher_benchmark_delivers_whole_and_fragmented(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bench_publisher, "SIZES", (64, 2048))
+    found = {(row.variant, row.parameters["size"]): row for row in rows_of(bench_publisher.run)}
+    assert ("udpfast", 64) in found and ("udpfast, segment", 2048) in found
+    assert found["udpfast", 2048].verified.startswith("500 published = 500 delivered")
+
+
+def test_replay_benchmark_agrees_with_the_description_of_the_capture(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared("wire", "capture", "expected.json")
+    monkeypatch.setattr(bench_replay, "CAPTURES", {"rough": "roq_udp_rough.pcap.gz"})
+    found = {(row.variant, row.unit): row for row in rows_of(bench_replay.run)}
+    assert found["engine", "messages/s"].verified.startswith("26,842 messages delivered and 40")
+    assert found["engine and books", "datagrams/s"].values[0] > 0
+
+
+def test_replay_benchmark_wrong_count_is_refused() -> None:
+    path = shared("wire", "capture", "roq_udp_clean.pcap.gz")
+    recording = bench_replay.load(path, (1, 0))
+    with pytest.raises(ValueError, match="delivered and lost, found"):
+        bench_replay.replay(0, recording, False)
+
+
+def test_recorded_data_absent_leaves_the_benchmark_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHARED", str(tmp_path))
+    for run in (bench_replay.run, bench_burst.run):
+        with pytest.raises(Unavailable, match="UDPFAST_SHARED"):
+            next(iter(run(Settings())))
+
+
+def test_burst_benchmark_takes_the_times_of_a_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared("data", "pcap", "cme_mdp3_v1.6_ab.pcapng.gz")
+    monkeypatch.setattr(bench_burst, "MESSAGES_MAX", 800)
+    monkeypatch.setattr(bench_burst, "CAPTURES", {"cme": bench_burst.CAPTURES["cme_mdp3_v1.6_ab"]})
+    rows = rows_of(bench_burst.run)
+    assert [row.variant for row in rows] == ["evenly spaced", "as captured"]
+    assert rows[1].parameters["lines"] == 2
+    assert rows[1].verified.startswith("200 sent = 200 in the ring")
+
+
+def test_ladder_benchmark_full_speed_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_ladder, "RUNGS", (20_000,))
+    monkeypatch.setattr(bench_ladder, "SECONDS", 0.05)
+    monkeypatch.setattr(bench_ladder, "FULL_MESSAGES", 4000)
+    monkeypatch.setattr(bench_ladder, "FULL_RUNS", 4)
+    rows = rows_of(bench_ladder.run)
+    first = next(row for row in rows if row.parameters.get("rate") == 20_000)
+    assert first.variant == "default buffer: reached"
+    assert "250 sent" in first.verified
+    assert rows[-1].unit == "runs"
+
+
+def test_ladder_names_the_counter_nearest_to_the_sender_first() -> None:
+    rung = bench_ladder.Rung(10, 8, 8, 7, 0, 2, 2, 1, 1.0, 0.0, True)
+    assert not rung.clean
+    assert rung.moved == ["kernel_drops 2", "lost 2", "lapped 1"]
+    assert rung.account().endswith("moved: kernel_drops 2, lost 2, lapped 1")
 
 
 def test_histogram_of_a_trial_is_its_own(partner: Partner) -> None:
