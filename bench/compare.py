@@ -7,7 +7,8 @@ A row is compared with the row of the same benchmark, variant, parameters and pl
    trials, or a moment when the machine took more than 20 % of the time away.
 2. Where a row refers to a base that is a peer or a floor (a row with a `version`, or with something
    that it does `less`), its ratios are compared, each of one round: a host that is slower today
-   slows the base too, and the ratio stays. Without such a base the figures are absolute.
+   slows the base too, and the ratio stays. Without such a base the figures are absolute, and what
+   the peers of the same benchmark and parameters moved meanwhile counts as noise.
 3. The change is the median of all quotients of a trial after and a trial before (Hodges-Lehmann),
    its noise the 99 % interval that belongs to it: that of the rank test of Mann and Whitney, exact
    for so few trials, whatever their distribution. Single disturbed trials do not move it.
@@ -138,8 +139,9 @@ def missing(first: Row | None, second: Row | None, before: Result, after: Result
     there, where = (first, after) if second is None else (second, before)
     if (first and second) or there is None:
         return ""
+    other = {row.key for row in (before if second is None else after).rows}
     for row in where.rows:
-        if row.key[:3] == there.key[:3]:
+        if row.key[:3] == there.key[:3] and row.key not in other:
             return f"{first.placement if first else row.placement} before, " + (
                 f"{second.placement if second else row.placement} now"
             )
@@ -193,7 +195,8 @@ def with_verdict(first: Row, second: Row, before: Result, after: Result) -> Comp
     relative = has_base(first, before) and has_base(second, after)
     samples = (first.ratios, second.ratios) if relative else (first.values, second.values)
     ratio, low, high = change(*samples)
-    tolerance = (TOLERANCE if relative else DRIFT) + abs(
+    drift = TOLERANCE if relative else DRIFT + peers_moved(second, before, after)
+    tolerance = drift + abs(
         lost_share(before, first.benchmark) - lost_share(after, first.benchmark)
     )
     verdict = "same within noise"
@@ -215,6 +218,22 @@ def has_base(row: Row, result: Result) -> bool:
         and not is_own(other)
         for other in result.rows
     )
+
+
+def peers_moved(row: Row, before: Result, after: Result) -> float:
+    """Return by how much the median of a peer beside a row has changed, the largest of them."""
+    old = {other.key: other for other in before.rows}
+    moved = [
+        abs(math.log(other.median / old[other.key].median))
+        for other in after.rows
+        if other.key[0] == row.benchmark
+        and other.variant != row.variant
+        and other.key[2:] == row.key[2:]
+        and not is_own(other)
+        and other.key in old
+        and other.unit == old[other.key].unit
+    ]
+    return math.expm1(max(moved, default=0.0))
 
 
 def change(before: list[float], after: list[float]) -> tuple[float, float, float]:

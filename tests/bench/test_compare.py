@@ -93,6 +93,18 @@ def test_compare_absolute_figures_must_change_more_than_hosts_drift(value, lost,
     assert (item.verdict, item.base) == (verdict, "")
 
 
+def test_compare_absolute_figures_on_a_host_whose_peers_moved_as_far_are_no_news() -> None:
+    def run(scale: float) -> Result:
+        ours = row(values=[1.2 * scale] * 9, base="udpfast in order")
+        return result(row("C", values=[scale] * 9, less="no order"), ours)
+
+    assert [item.verdict for item in compare(run(1.0), run(1.2)) if item.own] == [
+        "same within noise"
+    ]
+    slower = result(run(1.0).rows[0], row(values=[1.5] * 9, base="udpfast in order"))
+    assert [item.verdict for item in compare(run(1.0), slower) if item.own] == ["slower"]
+
+
 def test_compare_interval_is_that_of_the_rank_test() -> None:
     for first, second in [(5, 5), (4, 6), (3, 9)]:
         orders = itertools.combinations(range(first + second), first)
