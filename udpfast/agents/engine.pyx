@@ -251,13 +251,16 @@ cdef class Engine:
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.
-        cdef Message message, output
+        cdef Message message
+        cdef Message* output
         while pipeline_take(&self.pipeline, &message):
             objects_admit(&self.objects, &message, self._is_gated(&message))
-            while objects_take(&self.objects, &output):
+            output = objects_take(&self.objects)
+            while output != NULL:
                 # An update that is not published would leave its object silently wrong.
-                if unlikely(not self._publish(&output, unix_ns)):
-                    objects_reject(&self.objects, &output)
+                if unlikely(not self._publish(output, unix_ns)):
+                    objects_reject(&self.objects, output)
+                output = objects_take(&self.objects)
 
     cdef bint _is_gated(self, const Message* message) noexcept nogil:
         # Whether its type has snapshots is in the payload, which feed does not read. A payload that

@@ -2,7 +2,7 @@
 # known not to be (PROTOCOL 4). Sits behind the windows and takes their messages in seqno order:
 #
 #     objects_admit(&objects, &message, gated)      decides, counts
-#     while objects_take(&objects, &output):        zero or more outputs, in publishing order
+#     while (output := objects_take(&objects)):     zero or more outputs, in publishing order
 #
 #               snapshot accepted, or saw the session from its first seqno
 #     WAITING ---------------------------------------------------------> LIVE <------------+
@@ -130,7 +130,8 @@ cdef struct Objects:
     uint16_t state_kind          # KIND_STALE, KIND_RECOVERED or 0
     bint message_ready
     uint32_t release             # first of the released messages, or COLLECT_NONE
-    Message message
+    Message* message             # as admitted; borrowed until everything is taken
+    Message output               # a state or a released message, put together here
     ObjectState state
 
 
@@ -194,13 +195,14 @@ cdef inline void objects_clear(Objects* objects) noexcept nogil:
 # --- the two verbs --------------------------------------------------------------------------------
 
 cdef inline bint objects_admit(
-        Objects* objects, const Message* message, bint gated) noexcept nogil:
+        Objects* objects, Message* message, bint gated) noexcept nogil:
     # Decide what becomes of a message; whether there is something to take. Everything must have
-    # been taken before. `gated` false: objects of this type have no snapshots.
+    # been taken before. `gated` false: objects of this type have no snapshots. The message is not
+    # copied: it gets its last flags and its tag where it is, and stays until all is taken.
     cdef uint64_t seqno = 0
     invariant(not objects_pending(objects))
     objects.object = NULL
-    objects.message = message[0]
+    objects.message = message
     if message.kind != KIND_MESSAGE:
         objects_control(objects, message)
         objects.message_ready = True
@@ -226,15 +228,16 @@ cdef inline bint objects_admit(
     return objects_pending(objects)
 
 
-cdef inline bint objects_take(Objects* objects, Message* output) noexcept nogil:
-    # Hand out the next output. Its payload is valid until the next call, or as long as that of
-    # the admitted message.
+cdef inline Message* objects_take(Objects* objects) noexcept nogil:
+    # Hand out the next output, NULL if there is none: the admitted message itself, or one that is
+    # valid until the next call.
+    cdef Message* output = &objects.output
     if objects.state_kind:
         objects_state(objects, output)
-        return True
+        return output
     if objects.message_ready:
         objects.message_ready = False
-        output[0] = objects.message
+        output = objects.message
     elif objects.release != COLLECT_NONE:
         collect_read(&objects.collect, objects.release, objects.payload, output)
         objects.release = collect_drop(&objects.collect, objects.release)
@@ -242,9 +245,9 @@ cdef inline bint objects_take(Objects* objects, Message* output) noexcept nogil:
         output.flags |= RECORD_RELEASED
         counter_add(&objects.counters[FEED_RELEASED], 1)
     else:
-        return False
+        return NULL
     output.tag = objects.object.tag if objects.object != NULL else 0
-    return True
+    return output
 
 
 cdef inline void objects_tag(Objects* objects, const Frame* frame, uint64_t tag) noexcept nogil:
@@ -473,7 +476,7 @@ cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil
     objects.state.applied_seqno = <uint32_t>object.applied
     objects.state.exchange_id = <uint32_t>(object.tag >> 32)
     objects.state.symbol_id = <uint32_t>object.tag
-    output[0] = objects.message
+    output[0] = objects.message[0]
     output.payload = <const uint8_t*>&objects.state
     output.size = sizeof(ObjectState)
     output.kind = objects.state_kind

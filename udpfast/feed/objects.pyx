@@ -98,7 +98,8 @@ cdef class FeedObjects:
         gated : bool
             Whether objects of this type have snapshots.
         """
-        cdef Message message, output
+        cdef Message message
+        cdef Message* output
         memset(&message, 0, sizeof(Message))
         message.kind = kind
         message.channel = channel
@@ -119,11 +120,13 @@ cdef class FeedObjects:
             raise ValueError(f"a message has up to {MESSAGE_SIZE_MAX} bytes, found {len(payload)}")
         outputs = []
         objects_admit(&self.objects, &message, gated)
-        while objects_take(&self.objects, &output):
+        output = objects_take(&self.objects)
+        while output != NULL:
             outputs.append(ObjectOutput(
                 output.kind, output.flags, output.frame.object_type, output.frame.object_id,
                 output.frame.seqno, output.frame.last_seqno, output.channel, output.tag,
                 (<const char*>output.payload)[:output.size]))
+            output = objects_take(&self.objects)
         return outputs
 
     def tag(self, int object_type, int object_id, uint64_t tag) -> None:
