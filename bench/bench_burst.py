@@ -90,5 +90,5 @@ core A: paced sender, at the times of a capture -- 127.0.0.1, 1 or 2 lines --> c
 core A: the same messages, evenly spaced        -- 127.0.0.1, 1 or 2 lines --> core B: feed
 """,
     run=run,
-    seconds=15.0,
+    seconds=20.0,
 )

@@ -131,5 +131,5 @@ core A: writer, 64 records in a run, 100,000/s --> ring --> core B: 1, 2, 4 or 8
                                                             each a process, polls, then sleeps
 """,
     run=run,
-    seconds=20.0,
+    seconds=22.0,
 )

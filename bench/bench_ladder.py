@@ -241,5 +241,5 @@ sender -- 127.0.0.1, whole messages, one rung --> subscriber --> ring --> strate
  (own process, open schedule)                    (own process)        (own process)
 """,
     run=run,
-    seconds=20.0,
+    seconds=12.0,
 )

@@ -236,5 +236,5 @@ hop 2   core A: writer --> ring --> core B: strategy (numpy batches, objects, Cy
 floor   core A: the same sender, the same schedule --> core B: recv in C, spinning
 """,
     run=run,
-    seconds=75.0,
+    seconds=66.0,
 )

@@ -153,5 +153,5 @@ core A: Publisher.send, from Python, as fast as it goes -- 127.0.0.1 --> core B:
 floor   core A: socket.send of datagrams that lie ready -- 127.0.0.1 --> core B: feed
 """,
     run=run,
-    seconds=25.0,
+    seconds=16.0,
 )

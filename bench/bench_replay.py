@@ -213,5 +213,5 @@ capture in memory --> windows, objects, decoding, ring [--> books, in Python]   
 capture file      --> `udpfast replay`: unpacked, read, replayed, hashed, books    one core
 """,
     run=run,
-    seconds=20.0,
+    seconds=10.0,
 )

@@ -94,5 +94,5 @@ core A: writer --> ring in shared memory --> core B: Cython cursor | Python poll
 core A: C      --> fixed slots, a sequence word each --> core B: C
 """,
     run=run,
-    seconds=25.0,
+    seconds=23.0,
 )
