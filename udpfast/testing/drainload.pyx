@@ -26,6 +26,8 @@ __all__ = ["BurstSender", "drain_agent", "drain_receiver"]
 cdef enum:
     SEQNO_OFFSET = 8         # of Frame.seqno
 
+cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
+
 # What the sending thread is asked for.
 cdef enum:
     ORDER_NONE = 0
@@ -153,8 +155,15 @@ cdef class BurstSender:
         return 0
 
 
-def drain_agent(Agent agent):
+def drain_agent(Agent agent, int64_t turns=FOREVER):
     """Give an agent turns until one brings nothing, as its runner does.
+
+    Parameters
+    ----------
+    agent : Agent
+        Started.
+    turns : int
+        At most so many: work may come faster than it is done.
 
     Returns
     -------
@@ -165,11 +174,12 @@ def drain_agent(Agent agent):
     cdef int count = 1
     with nogil:
         started_ns = now_ns = clock_monotonic_ns()
-        while count > 0:
+        while count > 0 and turns > 0:
+            turns -= 1
             count = agent.do_work(now_ns)
             total += count
             now_ns = clock_monotonic_ns()
-    check(count, "drain", agent.role)
+    check(min(count, 0), "drain", agent.role)
     return now_ns - started_ns, total
 
 
