@@ -404,6 +404,29 @@ def test_attach_to_a_ring_without_names_knows_none(tmp_path: Path) -> None:
         assert reader.names.table is None
 
 
+def test_poll_of_a_ring_without_names_looks_for_them_once_per_slice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = 0
+
+    class Missing:
+        @staticmethod
+        def attach(path: Path, *_: object) -> None:
+            nonlocal looks
+            looks += 1
+            raise FileNotFoundError(path)
+
+    tmp_path.chmod(0o700)
+    with Ring.create(tmp_path, 1 << 16, PAYLOAD_HASH) as ring, Reader(f"ring:{tmp_path}") as reader:
+        monkeypatch.setattr("udpfast.client.reader.Region", Missing)
+        started = time.monotonic()
+        for _ in range(2000):
+            ring.append(Kind.MESSAGE, b"x")
+            assert len(reader.poll(timeout=0)) == 1
+        slices = (time.monotonic() - started) / 0.02
+    assert 1 <= looks <= slices + 1
+
+
 def test_start_at_an_overwritten_beginning_is_refused(tmp_path: Path) -> None:
     instance = Instance(tmp_path / "feed", capacity_bytes=4096)
     for _ in range(1000):

@@ -20,6 +20,7 @@ cdef class Reader:
     cdef int64_t _next           # of the run in memory: the first record not handed out yet
     cdef int64_t _count          # records of the run in memory
     cdef int64_t _looked_ns      # when _fill last looked whether the ring is still there
+    cdef int64_t _names_looked_ns  # when _fill last looked for names in vain
     cdef uint64_t _read          # records handed out
     cdef uint64_t _missed        # before the record at _next, not said yet
     cdef bint _waiting           # a thread is in _wait, without the GIL
@@ -29,6 +30,7 @@ cdef class Reader:
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil
+    cdef _look_for_names(self)
     cdef _report(self)
     cdef bint _closed(self)
     cdef _check_open(self)

@@ -251,6 +251,13 @@ cdef class Reader:
         self._names_region = region
         self._names = NameCache(NameTable(region.view()[REGION_PAGE:]))
 
+    cdef _look_for_names(self):
+        # A look in vain takes 17 us, and a ring that its owner gave no names never has any. The
+        # first run always looks: with its first record a subscriber's names are there.
+        if clock_monotonic_ns() - self._names_looked_ns >= SLICE_NS:
+            self._attach_names()
+            self._names_looked_ns = clock_monotonic_ns()
+
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
         # Have a run of records in memory: its count, 0 if the deadline passed, or CLOSED.
         cdef int64_t count, now_ns
@@ -265,8 +272,10 @@ cdef class Reader:
             if count > 0:
                 self._count = count
                 # A RESTART may be among the records missed, and with it a new table.
-                if self._names_region is None or (self._missed and not _restart_ahead(self)):
+                if self._missed and not _restart_ahead(self):
                     self._attach_names()
+                elif self._names_region is None:
+                    self._look_for_names()
                 if self._closing:
                     self._detach()  # this was the last poll: what is in memory is still good
                 return count
