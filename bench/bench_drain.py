@@ -81,7 +81,7 @@ class PythonWay(BurstWay):
             except ImportError:
                 raise Unavailable(f"not installed (pip install {name})") from None
             self.method = self.loop
-        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none", count_drops=False)
+        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none")
         self.socket: socket.socket = open_receiver(LineAddress(ADDRESS), options)[0]
         self.connect(self.socket.getsockname())
 

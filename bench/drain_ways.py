@@ -122,7 +122,7 @@ class FloorWay(BurstWay):
         super().__init__(bursts, train, count, mode == "gro")
         self.floor = floor
         self.mode = mode
-        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none", count_drops=False)
+        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none")
         self.socket, _ = open_receiver(LineAddress(ADDRESS), options)
         if mode == "stamps":
             self.socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)

@@ -103,6 +103,7 @@ def test_open_receiver_queue_beyond_the_limit_says_why(monkeypatch: pytest.Monke
 def test_open_receiver_notes_every_refused_option(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (
         "_SO_RXQ_OVFL",
+        "_SO_MEMINFO",
         "_SO_BUSY_POLL",
         "_SO_PREFER_BUSY_POLL",
         "_SO_BUSY_POLL_BUDGET",
@@ -116,6 +117,8 @@ def test_open_receiver_notes_every_refused_option(monkeypatch: pytest.MonkeyPatc
         assert results[name].got == "refused"
         assert results[name].reason.startswith("Protocol not available")
     assert results["SO_TIMESTAMPNS"].got == "none"
+    results = outcome(LineAddress("127.0.0.1:0"), ReceiveOptions(timestamps="none"))
+    assert results["SO_MEMINFO"].reason.startswith("Protocol not available")
 
 
 def test_open_receiver_busy_polling_is_granted_or_says_what_it_needs() -> None:

@@ -24,8 +24,7 @@ import socket
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.sender import DatagramSender
-line = DatagramReceiver(LineAddress("127.0.0.1:0"), ReceiveOptions(
-    timestamps="none", count_drops=False))
+line = DatagramReceiver(LineAddress("127.0.0.1:0"), ReceiveOptions(timestamps="none"))
 sender = DatagramSender(f"127.0.0.1:{line.address[1]}")
 assert sender.send([b"x"] * 200) == 200
 received = 0

@@ -37,7 +37,7 @@ cdef enum:  # LineCounter
     LINE_LEADS                    # number of leads in that sum
     LINE_LOSSES                   # messages that it never brought, of those another line did
     LINE_DISAGREEMENTS            # other bytes than the first copy
-    LINE_KERNEL_DROPS             # lost before user space (SO_RXQ_OVFL, or AF_XDP's statistics)
+    LINE_KERNEL_DROPS             # lost before user space (the socket's drop count, or AF_XDP's)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)

@@ -54,7 +54,7 @@ LINE_COUNTERS = (
     CounterInfo("disagreements", "count", "other bytes than the first copy"),
     CounterInfo(
         "kernel_drops", "count",
-        "lost before user space (SO_RXQ_OVFL, or AF_XDP's statistics)"),
+        "lost before user space (the socket's drop count, or AF_XDP's)"),
     CounterInfo(
         "receive_errors", "count",
         "receive calls that failed: the line is down, others go on"),

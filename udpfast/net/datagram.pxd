@@ -33,7 +33,9 @@ cdef extern from "<netinet/in.h>" nogil:
 
 cdef enum:
     BATCH_MAX = 64               # most datagrams per call; more gains nothing (recvmmsg 32 .. 128)
-    SLOT_SIZE = 2048             # a datagram may have 528 bytes: a longer one is seen as such
+    # A datagram may have 528 bytes: a longer one is seen as such. Not a power of two, or the same
+    # bytes of all slots would compete for a few sets of the first-level cache.
+    SLOT_SIZE = 2112
     CONTROL_SIZE = 160           # room for one time stamp of each sort, drop count, train size
     TRAIN_SLOT_SIZE = 65536      # a train that the kernel put together is one IP datagram at most
     TRAIN_BATCH_MAX = 16         # trains per call: more megabytes would fall out of the cache
@@ -57,7 +59,7 @@ cdef struct DatagramBatch:
     uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
     bint backlog                 # the last call brought something: ask for a whole batch
     bint names                   # sender addresses are asked for (13 % of a receive)
-    bint control                 # time stamps or drop counts are asked for
+    bint control                 # time stamps are asked for, and with them drop counts
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
     uint64_t kernel_drops        # lost before user space since the socket was opened; only grows
     uint64_t calls               # receive calls made
@@ -65,6 +67,7 @@ cdef struct DatagramBatch:
     uint64_t nic_stamps          # datagrams stamped by the NIC
     uint64_t nic_stamps_foreign  # of a NIC clock that is not UNIX time: the kernel's was used
     uint32_t senders_count       # 0 = everyone may send
+    uint32_t* sender_tags        # [SENDERS_MAX]: a few bits of each, compared all at once
     Sender* senders              # [SENDERS_MAX]
     uint8_t* slots               # [capacity * slot_size]
     mmsghdr* headers             # [capacity], and one vector, name and control area for each
@@ -88,8 +91,8 @@ cdef int datagram_batch_allow(
 # received_ns is 0 and the caller puts its own clock there).
 cdef int datagram_receive(DatagramBatch* batch) noexcept nogil
 
-# Reads the socket's drop count now (a system call): SO_RXQ_OVFL comes only with the next datagram,
-# so drops at the end of a burst would stay unseen while the line is silent. 0 or -errno.
+# Reads the socket's drop count now (a system call). SO_RXQ_OVFL comes with stamps alone, and only
+# with the next datagram: drops at the end of a burst would stay unseen. 0 or -errno.
 cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil
 
 cdef class DatagramReceiver:

@@ -72,9 +72,8 @@ class ReceiveOptions:
     timestamps : str
         "auto" and "hardware": the NIC's stamp where its driver makes one, else the kernel's;
         "kernel": the kernel's; "none": not asked for (16 % of a receive), the loop's clock serves.
-    count_drops : bool
-        Ask the kernel how many datagrams its full queue lost (SO_RXQ_OVFL; costs nothing that
-        was measurable beside time stamps).
+        With stamps each datagram also brings the number that the full queue had lost; without,
+        `DatagramReceiver.read_kernel_drops` asks for it.
     gro : bool
         Take trains of equal-sized datagrams of one sender in one piece (UDP_GRO).
     """
@@ -84,7 +83,6 @@ class ReceiveOptions:
     prefer_busy_poll: bool = False
     busy_poll_budget: int = 0
     timestamps: str = "auto"
-    count_drops: bool = True
     gro: bool = False
 
     def __post_init__(self) -> None:
@@ -171,9 +169,10 @@ def open_receiver(
         results = [
             options.set_receive_queue(sock, wanted.rcvbuf_bytes),
             options.set_timestamps(sock, wanted.timestamps, interface.name if interface else ""),
+            options.find_drop_count(sock)
+            if wanted.timestamps == "none"
+            else options.set_drop_count(sock),
         ]
-        if wanted.count_drops:
-            results.append(options.set_drop_count(sock))
         if wanted.gro:
             results.append(options.set_gro(sock))
         if wanted.busy_poll_us:

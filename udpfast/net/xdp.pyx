@@ -400,7 +400,7 @@ cdef class XdpReceiver:
         # filter refuses, which is counted: that datagram was lost to the line.
         plain = LineAddress(line.address, line.interface, line.source)
         sock, results = open_receiver(
-            plain, ReceiveOptions(rcvbuf_bytes=4096, timestamps="none", count_drops=False))
+            plain, ReceiveOptions(rcvbuf_bytes=4096, timestamps="none"))
         self._members.append(sock)
         refuse_all = array.array("B", struct.pack("=HBBI", 0x06, 0, 0, 0))  # BPF_RET | BPF_K, 0
         sock.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER,

@@ -1,0 +1,12 @@
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["engine_cost_ns"]
+
+def engine_cost_ns(
+    datagrams: Sequence[bytes],
+    *,
+    batches: int = 20_000,
+    cold: bool = True,
+    settings: Mapping[str, Any] | None = None,
+) -> float: ...
