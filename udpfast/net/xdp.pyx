@@ -19,8 +19,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from posix.mman cimport (
-    MAP_ANONYMOUS, MAP_FAILED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE, mmap,
-    munmap,
+    MAP_ANONYMOUS, MAP_FAILED, MAP_POPULATE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
+    madvise, mmap, munmap,
 )
 
 from udpfast.core.atomics cimport store_release_32
@@ -78,6 +78,8 @@ cdef enum:  # linux/if_xdp.h
     XDP_FLAGS_DRV_MODE = 4
     COMPLETION_FRAMES = 64       # of sending, which the kernel insists on and nobody does
     MAP_HUGETLB = 0x40000
+    HUGE_PAGE = 1 << 21
+    MADV_HUGEPAGE = 14
     # A socket that was closed lets go of its queue in the background (xp_release_deferred).
     BIND_ATTEMPTS = 100
     SO_ATTACH_FILTER = 26        # asm-generic/socket.h
@@ -320,11 +322,19 @@ cdef class XdpReceiver:
                     "XDP huge pages", "on", "on" if got else "off",
                     "" if got else f"{size >> 21} free pages of 2 MiB are needed per queue "
                     "(vm.nr_hugepages)"))
+        slot.frames.size = size
         if data == <void*>MAP_FAILED:
-            data = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0)
+            # Two frames to a page of 4 KiB would cost an address translation each: ask for what
+            # transparent huge pages give, on their boundary.
+            slot.frames.size = size + HUGE_PAGE
+            data = mmap(NULL, slot.frames.size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
         check(-errno if data == <void*>MAP_FAILED else 0, f"take {size} bytes for frames")
         slot.frames.data = data
-        slot.frames.size = size
+        if slot.frames.size > size:
+            data = <void*>((<size_t>data + HUGE_PAGE - 1) & ~<size_t>(HUGE_PAGE - 1))
+            madvise(data, size, MADV_HUGEPAGE)
+            memset(data, 0, size)  # no page fault in the loop
         slot.queue.frames = <uint8_t*>data
 
     cdef _map_rings(self, sock, XdpSlot* slot, where):
@@ -332,11 +342,11 @@ cdef class XdpReceiver:
         cdef uint8_t* rx
         cdef uint8_t* fill
         cdef uint32_t i, frames = self._options.frames
-        attempt(f"register {slot.frames.size >> 20} MiB of frames",
+        cdef size_t size = <size_t>frames * XDP_FRAME_SIZE
+        attempt(f"register {size >> 20} MiB of frames",
                 f"{where} (ENOBUFS: the limit of locked memory, ulimit -l; CAP_IPC_LOCK lifts it)",
                 sock.setsockopt, SOL_XDP, XDP_UMEM_REG, struct.pack(
-                    "=QQIIIxxxx", <uint64_t>slot.frames.data, slot.frames.size, XDP_FRAME_SIZE,
-                    0, 0))
+                    "=QQIIIxxxx", <uint64_t>q.frames, size, XDP_FRAME_SIZE, 0, 0))
         for option, count in ((XDP_UMEM_FILL_RING, frames), (XDP_RX_RING, frames),
                               (XDP_UMEM_COMPLETION_RING, COMPLETION_FRAMES)):
             attempt("set up a ring", where, sock.setsockopt, SOL_XDP, option, count)

@@ -40,7 +40,8 @@ cdef enum:  # linux/if_xdp.h
     XDP_FRAME_SIZE = 2048        # holds any frame of an Ethernet with an MTU of 1,500
     XDP_PORTS_MAX = 2 * LINES_MAX
     XDP_BATCH_MAX = 64           # BATCH_MAX of datagram.pxd, which cimports this file
-    XDP_AHEAD = 8                # frames whose headers are fetched before their turn
+    XDP_AHEAD = 4                # frames that are fetched before their turn
+    XDP_PREFETCH_SIZE = 640      # headers and the largest datagram that a feed has
 
 cdef struct XdpDescriptor:
     uint64_t address             # of the frame's first byte, in the UMEM
@@ -115,11 +116,11 @@ cdef inline int xdp_receive(XdpQueue* q, Datagram* items, uint32_t capacity) noe
         return xdp_wake(q)
     available = min(available, capacity)
     for i in range(min(available, <uint32_t>XDP_AHEAD)):
-        prefetch(q.frames + q.rx[(q.rx_next + i) & q.rx_mask].address)
+        xdp_prefetch(q, q.rx_next + i)
     for i in range(available):
         descriptor = &q.rx[(q.rx_next + i) & q.rx_mask]
         if i + XDP_AHEAD < available:
-            prefetch(q.frames + q.rx[(q.rx_next + i + XDP_AHEAD) & q.rx_mask].address)
+            xdp_prefetch(q, q.rx_next + i + XDP_AHEAD)
         q.lent[i] = descriptor.address
         count += xdp_accept(
             q.ports, q.frames + descriptor.address, descriptor.size, &items[count])
@@ -128,6 +129,16 @@ cdef inline int xdp_receive(XdpQueue* q, Datagram* items, uint32_t capacity) noe
     # The kernel may write these descriptors again; the frames are lent until the next receive.
     store_release_32(q.rx_consumer, q.rx_next)
     return count
+
+
+cdef inline void xdp_prefetch(XdpQueue* q, uint32_t at) noexcept nogil:
+    # All of it: another core wrote it, and the loop will copy the payload.
+    cdef XdpDescriptor* descriptor = &q.rx[at & q.rx_mask]
+    cdef const uint8_t* line = q.frames + descriptor.address
+    cdef const uint8_t* end = line + min(descriptor.size, <uint32_t>XDP_PREFETCH_SIZE)
+    while line < end:
+        prefetch(line)
+        line += 64
 
 
 cdef inline void xdp_give_back(XdpQueue* q) noexcept nogil:
