@@ -11,17 +11,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
+from udpfast.core import oserr
+from udpfast.errors import UdpfastError
+
+__all__ = ["Wire", "WireUnavailableError", "run", "wire"]
 
 _CLONE_NEWNET = 0x40000000
 _serial = itertools.count()
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+class WireUnavailableError(UdpfastError):
+    """Namespaces cannot be made here; the message says why."""
+
+
 def run(*command: str) -> str:
     """Run a command, and return what it printed; a failure shows what it said."""
     result = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, f"{' '.join(command)}: {result.stderr}"
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
     return result.stdout
 
 
@@ -62,14 +70,20 @@ class Wire:
 
 def _enter(descriptor: int) -> None:
     if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
-        raise OSError(ctypes.get_errno(), "setns")
+        oserr.check(-ctypes.get_errno(), "enter a network namespace")
 
 
 @contextlib.contextmanager
 def wire(queues: int = 1) -> Iterator[Wire]:
-    """Make the wire; take it away afterwards, whatever happened. Skips without root or `ip`."""
+    """Make the wire; take it away afterwards, whatever happened.
+
+    Raises
+    ------
+    WireUnavailableError
+        Without root, without `ip`, or where the kernel refuses namespaces.
+    """
     if os.geteuid() != 0 or shutil.which("ip") is None:
-        pytest.skip("network namespaces need root and iproute2")
+        raise WireUnavailableError("network namespaces need root and iproute2")
     name = f"udpfast{os.getpid()}x{next(_serial)}"
     made = Wire(f"{name}a", f"{name}b")
     try:
@@ -78,7 +92,8 @@ def wire(queues: int = 1) -> Iterator[Wire]:
             for each in (made.a, made.b)
         ]
         if any(result.returncode for result in added):
-            pytest.skip(f"network namespaces are refused: {added[0].stderr.decode().strip()}")
+            why = added[0].stderr.decode().strip()
+            raise WireUnavailableError(f"network namespaces are refused: {why}")
         size = ["numtxqueues", str(queues), "numrxqueues", str(queues)]
         run("ip", "link", "add", "va", "netns", made.a, *size, "type", "veth",
             "peer", "name", "vb", "netns", made.b, *size)  # fmt: skip

@@ -1,0 +1,154 @@
+"""A whole feed over AF_XDP: the same records as over sockets, and sums that meet."""
+
+import random
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.ledger import ledger_sums
+from udpfast.client.publisher import Publisher
+from udpfast.client.reader import Reader
+from udpfast.config import parse_publish
+from udpfast.core.layout import Kind
+from udpfast.testing.frames import datagrams
+from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
+
+pytestmark = pytest.mark.system
+
+ADDRESSES = {"A": ("10.99.0.2", 9101), "B": ("239.9.9.1", 9102)}
+Record = tuple[int, bytes]
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[Wire]:
+    try:
+        with wire(queues=2) as made:
+            yield made
+    except WireUnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture(autouse=True)
+def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep instances below tmp_path."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+
+
+def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
+    return {
+        "name": name,
+        "ring": {"capacity_bytes": 1 << 24, "carry": "messages"},
+        "window": {"lost_packet_wait_us": 5_000_000},
+        "receive": {"path": path},
+        "xdp": {"frames": 4096, **xdp},
+        "incremental": {
+            "lines": [
+                {"name": line, "address": f"{host}:{port}", "interface": "vb"}
+                for line, (host, port) in ADDRESSES.items()
+            ]
+        },
+    }
+
+
+def received(
+    link: Wire, settings: dict[str, Any], send: Callable[[], int]
+) -> tuple[list[Record], dict[str, dict[str, int]]]:
+    """Run a feed while `send` sends so many messages; return its records and its counters."""
+    with ExitStack() as stack:
+        with link.inside(link.b):  # the loop's thread begins in this one's namespace
+            subscriber = stack.enter_context(Subscriber(settings))
+        assert subscriber.notes == () or settings["receive"]["path"] == "socket"
+        reader = stack.enter_context(Reader(f"ring:{settings['name']}", start="begin"))
+        expected = send()
+        deadline = time.monotonic() + 10
+        while subscriber.counters()["incremental"]["messages"] < expected:
+            assert time.monotonic() < deadline, subscriber.counters()
+        subscriber.stop()  # closes the ring, which ends the iteration
+        records = [
+            (record.seqno, bytes(record.payload))
+            for record in reader
+            if record.kind == Kind.MESSAGE
+        ]
+    return records, subscriber.counters()
+
+
+@pytest.mark.parametrize("mode", ["generic", "native"])
+def test_feed_over_two_lines_brings_the_records_that_sockets_bring(
+    link: Wire, rng: random.Random, mode: str
+) -> None:
+    sent = []
+    for seqno in range(1, 301):
+        payload = rng.randbytes(rng.choice([1, 80, 512, 513, 4000]))
+        sent += datagrams(payload, session_id=7, seqno=seqno, object_type=0)
+    lost_by_a = {at for at in range(10, len(sent)) if rng.random() < 0.1}
+
+    def send() -> int:
+        with link.sender() as sender:
+            for at, datagram in enumerate(sent):
+                if at not in lost_by_a:
+                    sender.sendto(datagram, ADDRESSES["A"])
+                sender.sendto(datagram, ADDRESSES["B"])
+        return 300
+
+    over_xdp, counters = received(link, tables("xdp", "xdp", mode=mode), send)
+    over_sockets, _ = received(link, tables("socket", "socket"), send)
+    assert over_xdp == over_sockets
+    assert [seqno for seqno, _ in over_xdp] == list(range(1, 301))
+    assert ledger_sums(counters)["adds_up"]
+    for line, count in (("A", len(sent) - len(lost_by_a)), ("B", len(sent))):
+        own = counters[f"incremental.{line}"]
+        assert own["frames"] == own["datagrams"] == count
+        assert own["no_timestamp"] == count
+
+
+def test_feed_of_a_publisher_is_received_whole(link: Wire) -> None:
+    def send() -> int:
+        with link.inside(link.a):
+            host, port = ADDRESSES["A"]
+            publisher = Publisher(parse_publish({"incremental": [{"address": f"{host}:{port}"}]}))
+        with publisher:
+            for number in range(500):
+                publisher.send(b"%d" % number * 50, 0, 0)
+        return 500
+
+    records, counters = received(link, tables("published", "xdp"), send)
+    assert [payload for _, payload in records] == [b"%d" % number * 50 for number in range(500)]
+    line = counters["incremental.A"]
+    assert line["frames"] == line["datagrams"]
+    assert line["kernel_drops"] == 0
+
+
+def test_feed_counts_foreign_frames_beside_its_datagrams(link: Wire) -> None:
+    def send() -> int:
+        with link.sender() as sender:
+            for seqno in range(1, 51):
+                for datagram in datagrams(b"x", session_id=7, seqno=seqno):
+                    sender.sendto(datagram, ADDRESSES["A"])
+            sender.sendto(bytes(3000), ADDRESSES["B"])  # longer than the MTU: in fragments
+        return 50
+
+    _, counters = received(link, tables("foreign", "xdp"), send)
+    for line in ("A", "B"):
+        own = counters[f"incremental.{line}"]
+        refused = ("fragment", "checksum", "malformed", "foreign")
+        assert own["frames"] == own["datagrams"] + sum(own[f"frames_{name}"] for name in refused)
+    assert counters["incremental.B"]["frames_fragment"] == 1
+
+
+def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:
+    if int(Path("/proc/sys/vm/nr_hugepages").read_text()):
+        pytest.skip("this host has huge pages")
+    settings = tables("strict", "xdp", huge_pages=True) | {"agent": {"strict": True}}
+    with (
+        link.inside(link.b),
+        pytest.raises(PermissionError, match="XDP huge pages asked on, got off"),
+    ):
+        Subscriber(settings).start()
+    with link.inside(link.b), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(ADDRESSES["A"])  # nothing is left behind
