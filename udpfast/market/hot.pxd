@@ -22,8 +22,8 @@ from udpfast.market.fill cimport fill_name, fill_text_at
 from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u32, vtable_slot
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    Plan, PlanSet, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_search, plan_u8, plan_u16,
-    plan_u32, plan_u64,
+    Place, Plan, PlanSet, place_learn, places_forget, plan_f64, plan_f64_or_0, plan_find,
+    plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
 )
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -39,9 +39,6 @@ cdef extern from *:
     void copy_pair "udpfast_copy_pair" (
         void* to, const void* source, const uint64_t* mask) noexcept nogil
 
-cdef enum:
-    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels hot_levels does not copy by itself
-
 cdef struct HotTable:  # where it lies and how it is read
     const uint8_t* at
     const Plan* plan             # NULL = absent
@@ -56,14 +53,6 @@ cdef struct HotRows:  # a vector of tables
     uint64_t at                  # of its first reference
     uint32_t count
     uint32_t present
-
-cdef struct Place:  # a vtable of this message; 64 bytes
-    uint64_t vtable
-    uint64_t extent              # of its tables: price and quantity; EXTENT_ODD
-    uint64_t price               # offset
-    uint64_t mask[2]             # of price and quantity
-    const Plan* plan
-    uint64_t reserved[2]
 
 
 # --- checked steps: each is False, or leaves its result sound -------------------------------------
@@ -121,38 +110,6 @@ cdef inline bint hot_rows(
 
 # --- books ----------------------------------------------------------------------------------------
 
-cdef inline void hot_forget(Place* places) noexcept nogil:
-    cdef int slot
-    for slot in range(VTABLE_SLOTS):
-        places[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
-
-
-cdef inline bint hot_place(
-        const Hot* hot, PlanSet* plans, Place* places, uint64_t vtable) noexcept nogil:
-    # Remember a vtable of this message by its place.
-    cdef uint64_t learned = plans.learned
-    cdef Place* place = places + vtable_slot(vtable)
-    cdef const Plan* plan
-    if unlikely(vtable > hot.size - 6):
-        return False
-    plan = plan_search(plans, TABLE_MBP_UPDATE, hot.data + vtable, hot.size - vtable)
-    if unlikely(plan == NULL):
-        return False
-    if unlikely(plans.learned != learned):  # perhaps over one that another place refers to
-        hot_forget(places)
-    place.vtable = vtable
-    place.plan = plan
-    place.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
-    place.mask[0] = plan.mask[0]
-    place.mask[1] = plan.mask[1]
-    # A price alone, or price and quantity side by side: both come with one load.
-    place.extent = place.price + 16
-    if plan.straight == 0 or plan.straight != plan.fields or plan.fields > 2 or (
-            plan.fields_unknown):
-        place.extent = EXTENT_ODD
-    return True
-
-
 cdef inline bint hot_level(
         Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
     # Any other level, or one too near to the end for the load of 16 bytes.
@@ -184,7 +141,7 @@ cdef inline bint hot_levels(
         vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
         place = places + vtable_slot(vtable)
         if unlikely(place.vtable != vtable):
-            if not hot_place(hot, plans, places, vtable):
+            if not place_learn(places, plans, data, size, vtable):
                 return False
         if likely(table + place.extent <= size):
             copy_pair(into, data + table + place.price, place.mask)
@@ -212,7 +169,7 @@ cdef inline int32_t hot_book(
     needed = sizeof(Book) + (<uint64_t> sides[0].count + sides[1].count) * sizeof(Level)
     if unlikely(needed > room):
         return 0
-    hot_forget(places)
+    places_forget(places)
     for side in range(2):
         if unlikely(not hot_levels(hot, &context.plans.level, places, sides[side].at,
                                    sides[side].count, levels)):

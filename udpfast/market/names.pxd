@@ -14,10 +14,10 @@
 # with its ids, so they outlive a restart of the writer.
 
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcpy, memset
 
-from udpfast.core.atomics cimport load_acquire, store_release
-from udpfast.core.check cimport likely, unlikely
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.check cimport likely
 
 cdef enum:
     NAME_SIZE_MAX = 120          # longer names are cut; at the origin they have 64 bytes at most
@@ -97,69 +97,63 @@ cdef inline uint64_t _load32(const uint8_t* p) noexcept nogil:
     return value
 
 
+cdef inline uint64_t name_tail(const uint8_t* text, uint32_t size) noexcept nogil:
+    # The last eight bytes; all of a shorter name.
+    if size >= 8:
+        return _load64(text + size - 8)
+    if size >= 4:
+        return _load32(text) | _load32(text + size - 4) << 32
+    if size:
+        return text[0] | <uint64_t> text[size >> 1] << 8 | <uint64_t> text[size - 1] << 16
+    return 0
+
+
 cdef inline bint name_same(const uint8_t* a, const uint8_t* b, uint32_t size) noexcept nogil:
     # memcmp without the call: most names have less than 24 bytes. Tails overlap.
     cdef uint32_t at = 0
-    if size < 8:
-        return memcmp(a, b, size) == 0
     while at + 8 < size:
         if _load64(a + at) != _load64(b + at):
             return False
         at += 8
-    return _load64(a + size - 8) == _load64(b + size - 8)
+    return name_tail(a, size) == name_tail(b, size)
 
 
 cdef inline uint32_t name_hash(const uint8_t* text, uint32_t size) noexcept nogil:
     # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before.
     cdef uint64_t hash_ = size * <uint64_t> 0x9E3779B97F4A7C15
-    cdef uint64_t tail = 0
     cdef uint32_t at = 0
     while at + 8 < size:
         hash_ = (hash_ ^ _load64(text + at)) * <uint64_t> 0xD6E8FEB86659FD93
         hash_ ^= hash_ >> 32
         at += 8
-    if size >= 8:
-        tail = _load64(text + size - 8)
-    elif size >= 4:
-        tail = _load32(text) | _load32(text + size - 4) << 32
-    elif size:
-        tail = text[0] | <uint64_t> text[size >> 1] << 8 | <uint64_t> text[size - 1] << 16
-    hash_ = (hash_ ^ tail) * <uint64_t> 0xD6E8FEB86659FD93
+    hash_ = (hash_ ^ name_tail(text, size)) * <uint64_t> 0xD6E8FEB86659FD93
     return <uint32_t> (hash_ ^ hash_ >> 32)
+
+
+# The id of a name that did not stand where its hash says, or is new; 0 if the table is full.
+cdef uint32_t names_probe(
+    Names* names, const uint8_t* text, uint32_t size, uint32_t hash_) noexcept nogil
+
+
+cdef inline bint names_is(
+        const Names* names, uint32_t name_id, const uint8_t* text, uint32_t size) noexcept nogil:
+    # Whether this id is that of this name.
+    cdef const NameEntry* entry = names.entries + name_id
+    # Above the count: its writer was killed before it published the name.
+    return (name_id != 0 and name_id <= names.header.count and entry.size == size
+            and name_same(entry.text, text, size))
 
 
 cdef inline uint32_t names_intern(
         Names* names, const uint8_t* text, uint32_t size) noexcept nogil:
     # The id of a name, new or known; 0 if the table is full. Cuts what is longer than
     # NAME_SIZE_MAX: the caller compares sizes if it wants to say so.
-    cdef NamesHeader* header = names.header
-    cdef uint32_t mask = <uint32_t> (header.slots - 1)
-    cdef uint32_t hash_, slot, name_id
-    cdef NameEntry* entry
+    cdef uint32_t hash_, name_id
     size = min(size, <uint32_t> NAME_SIZE_MAX)
     hash_ = name_hash(text, size)
-    slot = hash_ & mask
-    while True:  # ends: at most half of the slots are used
-        name_id = names.slots[slot]
-        # Above the count: its writer was killed before it published the name.
-        if name_id == 0 or unlikely(name_id > header.count):
-            break
-        entry = names.entries + name_id
-        if likely(entry.hash == hash_ and entry.size == size
-                  and name_same(entry.text, text, size)):
-            return name_id
-        slot = (slot + 1) & mask
-    if header.count >= header.capacity:
-        return 0
-    name_id = <uint32_t> header.count + 1
-    entry = names.entries + name_id
-    entry.hash = hash_
-    entry.size = size
-    memcpy(entry.text, text, size)
-    names.slots[slot] = name_id
-    # Release: the entry above is complete before a reader (names_get, any process) sees the count.
-    store_release(&header.count, name_id)
-    return name_id
+    name_id = names.slots[hash_ & (<uint32_t> names.header.slots - 1)]
+    return name_id if likely(names_is(names, name_id, text, size)) else names_probe(
+        names, text, size, hash_)
 
 
 cdef inline const uint8_t* names_get(

@@ -4,6 +4,8 @@ cimport cython
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uintptr_t
 
+from udpfast.core.atomics cimport store_release
+
 from udpfast.errors import FormatError
 
 __all__ = ["NAMES_REGION_KIND", "NameTable", "name_table_size"]
@@ -14,6 +16,32 @@ NAMES_REGION_KIND = "NAME"
 if sizeof(NamesHeader) != 64 or sizeof(NameEntry) != 128:
     raise ImportError(f"name table structs have {sizeof(NamesHeader)} and {sizeof(NameEntry)} "
                       "bytes, expected 64 and 128")
+
+
+cdef uint32_t names_probe(
+        Names* names, const uint8_t* text, uint32_t size, uint32_t hash_) noexcept nogil:
+    cdef NamesHeader* header = names.header
+    cdef uint32_t mask = <uint32_t> (header.slots - 1)
+    cdef uint32_t slot = hash_ & mask, name_id
+    cdef NameEntry* entry
+    while True:  # ends: at most half of the slots are used
+        name_id = names.slots[slot]
+        if name_id == 0 or name_id > header.count:
+            break
+        if names_is(names, name_id, text, size):
+            return name_id
+        slot = (slot + 1) & mask
+    if header.count >= header.capacity:
+        return 0
+    name_id = <uint32_t> header.count + 1
+    entry = names.entries + name_id
+    entry.hash = hash_
+    entry.size = size
+    memcpy(entry.text, text, size)
+    names.slots[slot] = name_id
+    # Release: the entry above is complete before a reader (names_get, any process) sees the count.
+    store_release(&header.count, name_id)
+    return name_id
 
 
 def name_table_size(capacity: int) -> int:

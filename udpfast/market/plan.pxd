@@ -9,16 +9,13 @@
 # reaches over 8) and gives 0 without a branch.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.market.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
-from udpfast.market.schema cimport (
-    FIELD_SKIPPED, SCHEMA_FIELDS, SCHEMA_TABLES, TABLE_TOP_OF_BOOK, TABLE_TRADE_SUMMARY,
-    SchemaField, SchemaTable,
-)
+from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u16, load_u32, load_u64
 
 cdef enum:
+    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels do not come with one load
     PLAN_FIELDS = 16             # the hot types have 13 at most
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
@@ -75,63 +72,36 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
     return load_u16(vtable + 4)
 
 
-cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
-    # Where a plan keeps a field. Tops of book and trades are brought into the order of the
-    # book's fields, so that one code reads what they share.
-    cdef uint8_t[10] top_of_book = [0, 1, 2, 3, 5, 6, 7, 12, 8, 9]
-    cdef uint8_t[9] trades = [0, 1, 2, 3, 6, 7, 12, 8, 9]
-    if index == TABLE_TOP_OF_BOOK:
-        return top_of_book[field]
-    return trades[field] if index == TABLE_TRADE_SUMMARY else field
+cdef struct Place:  # a vtable of one message, by its place there; 64 bytes
+    uint64_t vtable
+    uint64_t extent              # of its tables: price and quantity; EXTENT_ODD
+    uint64_t price               # offset
+    uint64_t mask[2]             # of price and quantity
+    const Plan* plan
+    uint64_t reserved[2]
 
 
-cdef inline void plan_learn(
-        Plan* plan, const uint8_t* vtable, uint32_t size, uint32_t index) noexcept nogil:
-    cdef const SchemaTable* schema = SCHEMA_TABLES + index
-    cdef const SchemaField* field
-    cdef uint32_t i, offset, fields = (size - 4) >> 1
-    memset(plan, 0, sizeof(Plan))
-    plan.vtable_size = <uint16_t> size
-    plan.extent = 8
-    memcpy(plan.vtable, vtable, size)
-    for i in range(fields):
-        offset = load_u16(vtable + 4 + 2 * i)
-        if i >= schema.count:
-            plan.fields_unknown += offset != 0
-            continue
-        field = SCHEMA_FIELDS + schema.first + i
-        if offset and field.kind != FIELD_SKIPPED:
-            plan.extent = max(plan.extent, offset + field.size)
-            plan.fields += 1
-            plan.offset[plan_field(index, i)] = <uint16_t> offset
-            plan.mask[plan_field(index, i)] = ~<uint64_t> 0
-            if plan.straight == i and field.size == 8 and (
-                    i == 0 or offset == load_u16(vtable + 2 + 2 * i) + <uint32_t> 8):
-                plan.straight += 1
+# The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not sound,
+# or is none for a plan. `index` is of udpfast_schema_tables.
+cdef const Plan* plan_search(
+    PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
+
+# Let places[vtable_slot(vtable)] be that of a vtable of levels; False as above.
+cdef bint place_learn(
+    Place* places, PlanSet* plans, const uint8_t* data, uint64_t size,
+    uint64_t vtable) noexcept nogil
 
 
-cdef inline const Plan* plan_search(
-        PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil:
-    # The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not
-    # sound, or is none for a plan. `index` is of udpfast_schema_tables.
-    cdef uint32_t size = load_u16(vtable)
-    cdef uint64_t way
-    cdef Plan* plan
-    if not 6 <= size <= <uint32_t> PLAN_VTABLE_MAX or size & 1 or size > room:
-        return NULL
-    way = vtable_key(vtable, size) * <uint64_t> 0x9E3779B97F4A7C15 >> 61
-    plan = &plans.plan[way]
-    if unlikely(plan.vtable_size != size or not vtable_same(vtable, plan.vtable, size)):
-        plan_learn(plan, vtable, size, index)
-        plans.learned += 1
-    plans.last = way
-    return plan
+cdef inline void places_forget(Place* places) noexcept nogil:
+    cdef int slot
+    for slot in range(VTABLE_SLOTS):
+        places[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
 
 
 cdef inline const Plan* plan_find(
         PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size,
         uint64_t at) noexcept nogil:
-    # The plan of the table at `at`, which it fits; NULL as above.
+    # The plan of the table at `at`, which it fits; NULL as plan_search.
     cdef uint64_t vtable
     cdef const Plan* plan = &plans.plan[plans.last]
     if unlikely(at + 8 > size):

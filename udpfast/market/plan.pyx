@@ -1,0 +1,100 @@
+"""What plans do seldom: learning a vtable, finding one that was not the last."""
+
+from libc.string cimport memset
+
+from udpfast.core.check cimport unlikely
+from udpfast.market.flatbuffer cimport vtable_slot
+from udpfast.market.schema cimport (
+    FIELD_SKIPPED,
+    SCHEMA_FIELDS,
+    SCHEMA_TABLES,
+    SLOT_MBP_UPDATE_PRICE,
+    TABLE_MBP_UPDATE,
+    TABLE_TOP_OF_BOOK,
+    TABLE_TRADE_SUMMARY,
+    SchemaField,
+    SchemaTable,
+)
+
+__all__ = []
+
+if sizeof(Plan) != 256 or sizeof(Place) != 64:
+    raise ImportError(f"plans have {sizeof(Plan)} and places {sizeof(Place)} bytes, "
+                      "expected 256 and 64")
+
+
+cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
+    # Where a plan keeps a field. Tops of book and trades are brought into the order of the
+    # book's fields, so that one code reads what they share.
+    cdef uint8_t[10] top_of_book = [0, 1, 2, 3, 5, 6, 7, 12, 8, 9]
+    cdef uint8_t[9] trades = [0, 1, 2, 3, 6, 7, 12, 8, 9]
+    if index == TABLE_TOP_OF_BOOK:
+        return top_of_book[field]
+    return trades[field] if index == TABLE_TRADE_SUMMARY else field
+
+
+cdef inline void plan_learn(
+        Plan* plan, const uint8_t* vtable, uint32_t size, uint32_t index) noexcept nogil:
+    cdef const SchemaTable* schema = SCHEMA_TABLES + index
+    cdef const SchemaField* field
+    cdef uint32_t i, offset, fields = (size - 4) >> 1
+    memset(plan, 0, sizeof(Plan))
+    plan.vtable_size = <uint16_t> size
+    plan.extent = 8
+    memcpy(plan.vtable, vtable, size)
+    for i in range(fields):
+        offset = load_u16(vtable + 4 + 2 * i)
+        if i >= schema.count:
+            plan.fields_unknown += offset != 0
+            continue
+        field = SCHEMA_FIELDS + schema.first + i
+        if offset and field.kind != FIELD_SKIPPED:
+            plan.extent = max(plan.extent, offset + field.size)
+            plan.fields += 1
+            plan.offset[plan_field(index, i)] = <uint16_t> offset
+            plan.mask[plan_field(index, i)] = ~<uint64_t> 0
+            if plan.straight == i and field.size == 8 and (
+                    i == 0 or offset == load_u16(vtable + 2 + 2 * i) + <uint32_t> 8):
+                plan.straight += 1
+
+
+cdef const Plan* plan_search(
+        PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil:
+    cdef uint32_t size = load_u16(vtable)
+    cdef uint64_t way
+    cdef Plan* plan
+    if not 6 <= size <= <uint32_t> PLAN_VTABLE_MAX or size & 1 or size > room:
+        return NULL
+    way = vtable_key(vtable, size) * <uint64_t> 0x9E3779B97F4A7C15 >> 61
+    plan = &plans.plan[way]
+    if unlikely(plan.vtable_size != size or not vtable_same(vtable, plan.vtable, size)):
+        plan_learn(plan, vtable, size, index)
+        plans.learned += 1
+    plans.last = way
+    return plan
+
+
+cdef bint place_learn(
+        Place* places, PlanSet* plans, const uint8_t* data, uint64_t size,
+        uint64_t vtable) noexcept nogil:
+    cdef Place* place = places + vtable_slot(vtable)
+    cdef uint64_t learned = plans.learned
+    cdef const Plan* plan
+    if vtable > size - 6:
+        return False
+    plan = plan_search(plans, TABLE_MBP_UPDATE, data + vtable, size - vtable)
+    if plan == NULL:
+        return False
+    if plans.learned != learned:  # perhaps over one that another place refers to
+        places_forget(places)
+    place.vtable = vtable
+    place.plan = plan
+    place.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
+    place.mask[0] = plan.mask[0]
+    place.mask[1] = plan.mask[1]
+    # A price alone, or price and quantity side by side: both come with one load.
+    place.extent = place.price + 16
+    if plan.straight == 0 or plan.straight != plan.fields or plan.fields > 2 or (
+            plan.fields_unknown):
+        place.extent = EXTENT_ODD
+    return True
