@@ -31,13 +31,18 @@ from udpfast.market.updates cimport *
 cdef extern from *:
     """
     typedef uint64_t udpfast_pair __attribute__((vector_size(16), aligned(1), may_alias));
-    static inline void udpfast_copy_pair(void* to, const void* from, const uint64_t* mask)
+    static inline void udpfast_copy_pair(
+        void* to, const uint8_t* first, const uint8_t* second, const uint64_t* mask)
     {
-        *(udpfast_pair*) to = *(const udpfast_pair*) from & *(const udpfast_pair*) mask;
+        uint64_t low, high;
+        memcpy(&low, first, 8);
+        memcpy(&high, second, 8);
+        *(udpfast_pair*) to = (udpfast_pair) {low, high} & *(const udpfast_pair*) mask;
     }
     """
     void copy_pair "udpfast_copy_pair" (
-        void* to, const void* source, const uint64_t* mask) noexcept nogil
+        void* to, const uint8_t* first, const uint8_t* second,
+        const uint64_t* mask) noexcept nogil
 
 cdef struct HotTable:  # where it lies and how it is read
     const uint8_t* at
@@ -112,7 +117,7 @@ cdef inline bint hot_rows(
 
 cdef inline bint hot_level(
         Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
-    # Any other level, or one too near to the end for the load of 16 bytes.
+    # A level that has more than price and quantity, or no price.
     cdef const uint8_t* table = hot.data + at
     if unlikely(at + plan.extent > hot.size):
         return False
@@ -144,7 +149,8 @@ cdef inline bint hot_levels(
             if not place_learn(places, plans, data, size, vtable):
                 return False
         if likely(table + place.extent <= size):
-            copy_pair(into, data + table + place.price, place.mask)
+            copy_pair(into, data + table + place.price, data + table + place.quantity,
+                      place.plan.mask)
             memset(<uint8_t*> into + 16, 0, 16)
         elif not hot_level(hot, place.plan, table, into):
             return False

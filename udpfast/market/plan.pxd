@@ -3,7 +3,7 @@
 # A publisher uses the same few vtables for ever. A plan says where each field of such a table
 # lies and how far the table must reach, so that reading it again takes one bounds check and no
 # look at the schema. Plans are found by the vtable's bytes: first the one that was used last, then
-# one of eight by a hash of the bytes.
+# among eight, from the place on that a hash of the bytes gives.
 #
 # An absent field has offset 0 and mask 0: `load & mask` reads the table's first bytes (every plan
 # reaches over 8) and gives 0 without a branch.
@@ -15,7 +15,7 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u16, load_u32, load_u64
 
 cdef enum:
-    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels do not come with one load
+    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels have more, or no price
     PLAN_FIELDS = 16             # the hot types have 13 at most
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
@@ -72,13 +72,13 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
     return load_u16(vtable + 4)
 
 
-cdef struct Place:  # a vtable of one message, by its place there; 64 bytes
+cdef struct Place:  # a vtable of one message, by its place there; 32 bytes
     uint64_t vtable
-    uint64_t extent              # of its tables: price and quantity; EXTENT_ODD
-    uint64_t price               # offset
-    uint64_t mask[2]             # of price and quantity
-    const Plan* plan
-    uint64_t reserved[2]
+    const Plan* plan             # has the masks: just stored here, 16 bytes would load slowly
+    uint32_t extent              # of its tables; EXTENT_ODD
+    uint32_t price               # offsets
+    uint32_t quantity
+    uint32_t reserved
 
 
 # The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not sound,

@@ -2,13 +2,13 @@
 
 from libc.string cimport memset
 
-from udpfast.core.check cimport unlikely
 from udpfast.market.flatbuffer cimport vtable_slot
 from udpfast.market.schema cimport (
     FIELD_SKIPPED,
     SCHEMA_FIELDS,
     SCHEMA_TABLES,
     SLOT_MBP_UPDATE_PRICE,
+    SLOT_MBP_UPDATE_QUANTITY,
     TABLE_MBP_UPDATE,
     TABLE_TOP_OF_BOOK,
     TABLE_TRADE_SUMMARY,
@@ -18,9 +18,9 @@ from udpfast.market.schema cimport (
 
 __all__ = []
 
-if sizeof(Plan) != 256 or sizeof(Place) != 64:
+if sizeof(Plan) != 256 or sizeof(Place) != 32:
     raise ImportError(f"plans have {sizeof(Plan)} and places {sizeof(Place)} bytes, "
-                      "expected 256 and 64")
+                      "expected 256 and 32")
 
 
 cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
@@ -61,15 +61,25 @@ cdef inline void plan_learn(
 cdef const Plan* plan_search(
         PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil:
     cdef uint32_t size = load_u16(vtable)
-    cdef uint64_t way
+    cdef uint64_t first, way
+    cdef int i
     cdef Plan* plan
     if not 6 <= size <= <uint32_t> PLAN_VTABLE_MAX or size & 1 or size > room:
         return NULL
-    way = vtable_key(vtable, size) * <uint64_t> 0x9E3779B97F4A7C15 >> 61
-    plan = &plans.plan[way]
-    if unlikely(plan.vtable_size != size or not vtable_same(vtable, plan.vtable, size)):
-        plan_learn(plan, vtable, size, index)
-        plans.learned += 1
+    first = vtable_key(vtable, size) * <uint64_t> 0x9E3779B97F4A7C15 >> 61
+    for i in range(PLAN_WAYS):
+        way = (first + <uint64_t> i) % PLAN_WAYS
+        plan = &plans.plan[way]
+        if plan.vtable_size == size and vtable_same(vtable, plan.vtable, size):
+            plans.last = way
+            return plan
+        if plan.vtable_size == 0:
+            break
+    else:  # all are taken: one gives way
+        way = plans.learned % PLAN_WAYS
+        plan = &plans.plan[way]
+    plan_learn(plan, vtable, size, index)
+    plans.learned += 1
     plans.last = way
     return plan
 
@@ -90,11 +100,9 @@ cdef bint place_learn(
     place.vtable = vtable
     place.plan = plan
     place.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
-    place.mask[0] = plan.mask[0]
-    place.mask[1] = plan.mask[1]
-    # A price alone, or price and quantity side by side: both come with one load.
-    place.extent = place.price + 16
-    if plan.straight == 0 or plan.straight != plan.fields or plan.fields > 2 or (
-            plan.fields_unknown):
+    place.quantity = plan_offset(plan, SLOT_MBP_UPDATE_QUANTITY)
+    place.extent = plan.extent
+    # Others than a price, with or without a quantity, are read field by field.
+    if plan.mask[0] == 0 or plan.fields > 1 + (plan.mask[1] != 0) or plan.fields_unknown:
         place.extent = EXTENT_ODD
     return True
