@@ -121,6 +121,26 @@ def test_decode_needs_exactly_its_size_of_room():
     assert (result.kind, len(result.payload)) == (Kind.BOOK, exact)
 
 
+def test_decode_into_writes_what_decode_returns_and_nothing_beyond_the_room():
+    decoder, names = Decoder(NameTable()), NameTable()
+    for case in golden.payloads():
+        payload = bytes.fromhex(case["hex"])
+        expected = decode(payload, names)
+        into = np.full(size_bound(len(payload)), 0xAA, np.uint8)
+        assert decoder.decode_into(payload, into) == expected.kind
+        assert into[: len(expected.payload)].tobytes() == expected.payload
+    payload = event("MarketByPriceUpdate", bids=[{"price": 1.0}] * 3, asks=[])
+    into = np.full(96 + 3 * 32, 0xAA, np.uint8)
+    assert decoder.decode_into(payload, into[:-1]) == Outcome.ROOM
+    assert into[-1] == 0xAA
+    assert decoder.decode_into(payload, into) == Kind.BOOK
+    assert into[-1] == 0
+    with pytest.raises(ValueError, match="131072"):
+        decoder.decode_into(bytes(131073), into)
+    with pytest.raises(BufferError):
+        decoder.decode_into(payload, bytes(into))
+
+
 def test_decode_leaves_absent_sides_apart_from_empty_ones():
     names = NameTable()
     for bids, asks in ((None, []), ([], None), (None, None), ([], [])):

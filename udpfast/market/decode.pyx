@@ -1,6 +1,7 @@
 """Decode event payloads into the fixed layouts of `updates.pxd`."""
 
 cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.string cimport memset
 
@@ -433,6 +434,37 @@ cdef class Decoder:
             PyBytes_FromStringAndSize(<const char*> into, context.size) if result > 0 else b"",
             RecordFlag(context.flags), context.message_type, context.exchange_id,
             context.symbol_id, context.fields_unknown, context.truncated, context.names_full)
+
+    def decode_into(self, const uint8_t[::1] payload, into) -> int:
+        """Decode one event payload into memory of the caller's: the fast way to numpy.
+
+        Parameters
+        ----------
+        payload : bytes-like
+            The message's payload as published.
+        into : writable bytes-like
+            Takes the update, from its first byte on; what lies behind the update is undefined.
+            Views of it (`view_update`, or rows of dtype `LEVEL` behind a book's first 96 bytes)
+            may be made once and stay valid.
+
+        Returns
+        -------
+        int
+            A `Kind`, or a negative `Outcome`: `ROOM` if `into` is too small.
+        """
+        cdef Py_buffer view
+        cdef uint8_t nothing = 0
+        cdef uint32_t size = <uint32_t> payload.shape[0]
+        cdef int32_t result
+        if payload.shape[0] > MESSAGE_SIZE_MAX:
+            raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
+                             f"was {payload.shape[0]}")
+        PyObject_GetBuffer(into, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
+        result = decode_event(
+            &payload[0] if size else &nothing, size, <uint8_t*> view.buf,
+            <uint32_t> min(view.len, <Py_ssize_t> 0x7FFFFFFF), &self.names.names, &self.context)
+        PyBuffer_Release(&view)
+        return result
 
 
 def decode(
