@@ -4,8 +4,18 @@ from typing import Self, final
 from typing_extensions import Buffer
 
 from udpfast.market.book import OrderBook
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.ring import Ring
 
-__all__ = ["BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "VerifyLoop"]
+__all__ = [
+    "BookLoop",
+    "DecodeLoop",
+    "EncodeLoop",
+    "Loop",
+    "RingLoop",
+    "VerifyLoop",
+    "WindowLoop",
+]
 
 class Loop:
     def __new__(cls, buffers: Sequence[Buffer], *arguments: object) -> Self: ...
@@ -24,3 +34,11 @@ class EncodeLoop(Loop): ...
 @final
 class BookLoop(Loop):
     def __new__(cls, updates: Sequence[Buffer], book: OrderBook) -> Self: ...
+
+@final
+class WindowLoop(Loop):
+    def __new__(cls, datagrams: Sequence[Buffer]) -> Self: ...
+
+@final
+class RingLoop(Loop):
+    def __new__(cls, payloads: Sequence[Buffer], ring: Ring, cursor: RingCursor) -> Self: ...

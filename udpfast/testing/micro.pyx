@@ -9,12 +9,20 @@ The C function of each is called `loop`, so that callgrind finds it by its name.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
-from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
 
 from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.counter cimport Counters
+from udpfast.core.layout cimport (
+    KIND_MESSAGE, LINES_MAX, RECORD_SIZE, Datagram, Frame, Message, Record,
+)
+from udpfast.feed.pipeline cimport (
+    Pipeline, PipelineSettings, pipeline_accept, pipeline_init, pipeline_memory_size,
+    pipeline_settings_default, pipeline_take,
+)
 from udpfast.market.book cimport OrderBook, book_apply, book_room
 from udpfast.market.decode cimport (
     DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
@@ -23,8 +31,12 @@ from udpfast.market.encode cimport Text, encode_book_update
 from udpfast.market.flatbuffer cimport Verification, event_verify
 from udpfast.market.names cimport NameTable
 from udpfast.market.updates cimport Book, Level
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_poll
 
-__all__ = ["BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "VerifyLoop"]
+__all__ = [
+    "BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "RingLoop", "VerifyLoop", "WindowLoop",
+]
 
 cdef enum:
     HEADER_SIZE = 16             # a payload lies behind its datagram's header
@@ -184,4 +196,96 @@ cdef class BookLoop(Loop):
             if book_room(self.memory + self.at[slot], self.size[slot]) > 0:
                 book_apply(&self.book.book, self.memory + self.at[slot], False)
                 done += 1
+        return done
+
+
+@cython.final
+cdef class WindowLoop(Loop):
+    """Take datagrams in order through the pipeline: parse, verdict, window, message."""
+
+    cdef Pipeline* pipeline
+    cdef int64_t* counters_memory
+    cdef void* pipeline_memory
+    cdef uint32_t seqno
+
+    def __cinit__(self, datagrams):
+        cdef PipelineSettings settings
+        cdef Counters counters
+        cdef int channel, line
+        cdef uint64_t size
+        pipeline_settings_default(&settings)
+        size = pipeline_memory_size(&settings)
+        self.pipeline = <Pipeline*> calloc(1, sizeof(Pipeline))
+        self.counters_memory = <int64_t*> calloc(64 * 64, sizeof(int64_t))
+        if (self.pipeline == NULL or self.counters_memory == NULL
+                or posix_memalign(&self.pipeline_memory, 64, size)):
+            raise MemoryError
+        counters.feed = self.counters_memory
+        for channel in range(2):
+            counters.channel[channel] = self.counters_memory + channel * 64
+            for line in range(LINES_MAX):
+                counters.line[channel][line] = (
+                    self.counters_memory + (2 + channel * LINES_MAX + line) * 64)
+        pipeline_init(self.pipeline, &settings, self.pipeline_memory, size, &counters)
+
+    def __dealloc__(self):
+        free(self.pipeline_memory)
+        free(self.counters_memory)
+        free(self.pipeline)
+
+    cdef int64_t loop(self, int64_t count) noexcept nogil:
+        cdef Datagram datagram
+        cdef Message message
+        cdef int64_t i, done = 0
+        cdef uint32_t slot
+        memset(&datagram, 0, sizeof(datagram))
+        for i in range(count):
+            slot = <uint32_t> i & self.mask
+            datagram.data = self.memory + self.at[slot]
+            datagram.size = self.size[slot]
+            datagram.received_ns = self.seqno
+            (<Frame*> datagram.data).seqno = self.seqno
+            pipeline_accept(self.pipeline, &datagram, self.seqno)
+            while pipeline_take(self.pipeline, &message):
+                done += message.kind == KIND_MESSAGE
+            self.seqno += 1
+        return done
+
+
+@cython.final
+cdef class RingLoop(Loop):
+    """Publish a record and poll it, by one thread: what ring and reader cost without a transfer.
+
+    Parameters
+    ----------
+    payloads : sequence of bytes
+    ring : Ring
+    cursor : RingCursor
+        Attached to that ring.
+    """
+
+    cdef Ring ring
+    cdef RingCursor cursor
+
+    def __cinit__(self, payloads, Ring ring not None, RingCursor cursor not None):
+        self.ring = ring
+        self.cursor = cursor
+
+    cdef int64_t loop(self, int64_t count) noexcept nogil:
+        cdef Record* record
+        cdef int64_t i, done = 0
+        cdef uint64_t lapped
+        cdef uint32_t slot
+        for i in range(count):
+            slot = <uint32_t> i & self.mask
+            record = ring_claim(&self.ring.writer, self.size[slot])
+            if record == NULL:
+                break
+            memset(record, 0, RECORD_SIZE)
+            record.kind = KIND_MESSAGE
+            memcpy(<uint8_t*> record + RECORD_SIZE, self.memory + self.at[slot], self.size[slot])
+            ring_commit(&self.ring.writer, self.size[slot])
+            done += ring_poll(
+                &self.cursor.reader, self.cursor._headers, self.cursor._offsets,
+                self.cursor._payloads, self.cursor._room, 1, &lapped) == 1
         return done
