@@ -20,6 +20,7 @@ __all__ = ["losses_add_up", "print_losses", "read_losses"]
 
 Counters = dict[str, dict[str, int]]
 
+_FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
 _USED = ("delivered", "held", "session_pending")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
 _OBJECTS = (
@@ -94,6 +95,9 @@ def _stages(values: Counters, readers: list[dict[str, Any]]) -> Iterator[dict[st
     for scope in lines:
         yield _row("kernel", scope, "kernel_drops", values[scope]["kernel_drops"])
     for scope in lines:
+        for name in _FRAMES:
+            yield _row("frame", scope, name, values[scope][name])
+    for scope in lines:
         for name in unused:
             yield _row("verdict", scope, name, values[scope][name])
     for scope in ("incremental", "snapshot"):
@@ -110,6 +114,13 @@ def _stages(values: Counters, readers: list[dict[str, Any]]) -> Iterator[dict[st
 def _line_sums(values: Counters) -> Iterator[dict[str, Any]]:
     for scope, line in values.items():
         if "." in scope:
+            if line["frames"]:  # AF_XDP
+                refused = sum(line[name] for name in _FRAMES)
+                yield _sum(
+                    f"{scope}: frames, datagrams + refused",
+                    line["frames"],
+                    line["datagrams"] + refused,
+                )
             verdicts = sum(line[info.name] for info in VERDICTS)
             yield _sum(f"{scope}: datagrams, verdicts", line["datagrams"], verdicts)
 
