@@ -2,57 +2,36 @@
 
 import json
 import random
-import signal
 import socket
 import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.net.ethernet import ethernet, ipv4, udp
-from tests.shared import ROOT
-from udpfast.errors import ConfigError
+from tests.net.ethernet import ethernet, ipv4, ipv6, udp
+from tests.net.xdp_link import (
+    GROUP,
+    GROUP6,
+    MODES,
+    UNICAST,
+    assert_works_for_others,
+    attached_program,
+    linked,
+    opened,
+    receive,
+    total,
+    wait_until,
+)
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
-from udpfast.net.xdp import XdpDatagram, XdpReceiver
-from udpfast.net.xdp_host import XdpLine, XdpOptions, find_interface, group_lines
-from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
-
-UNICAST = LineAddress("10.99.0.2:9002")
-GROUP = LineAddress("239.1.2.3:9001", "vb")
-GROUP6 = LineAddress("[ff15::7]:9003", "vb")
-MODES = ("generic", "native")
+from udpfast.net.xdp import XdpDatagram
+from udpfast.testing.namespaces import Wire, run, wire
 
 
 @pytest.fixture(scope="module")
 def link() -> Iterator[Wire]:
-    try:
-        with wire(queues=2) as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
-
-
-def opened(link: Wire, *lines: LineAddress, **options: object) -> XdpReceiver:
-    wanted = XdpOptions(**{"frames": 1024, **options})  # type: ignore[arg-type]
-    with link.inside(link.b):
-        return XdpReceiver([XdpLine(line, 0, index) for index, line in enumerate(lines)], wanted)
-
-
-def receive(receiver: XdpReceiver, count: int) -> list[XdpDatagram]:
-    """Return `count` datagrams; fewer only after 5 s."""
-    received: list[XdpDatagram] = []
-    deadline = time.monotonic() + 5
-    while len(received) < count and time.monotonic() < deadline:
-        received += receiver.receive()
-    return received
-
-
-def total(receiver: XdpReceiver, name: str) -> int:
-    return sum(line[name] for line in receiver.read_counts())
+    yield from linked()
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -100,6 +79,40 @@ def test_receive_counts_every_refused_frame_at_its_line(link: Wire, mode: str) -
         assert (unicast["frames_checksum"], unicast["frames_fragment"]) == (2, 1)
         # What is malformed tells no line: the interface's first one counts it.
         assert (group["frames"], group["frames_malformed"]) == (1, 1)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_receive_of_mutated_frames_counts_each_once(
+    link: Wire, rng: random.Random, mode: str
+) -> None:
+    ends, ends6 = ("10.99.0.1", "10.99.0.2"), ("fd99::1", "ff15::7")
+    to_b = hardware_address(link)
+    whole = [
+        ethernet(ipv4(*ends, udp(*ends, bytes(40), 9002)), destination=to_b),
+        ethernet(ipv4(*ends, udp(*ends, b"", 9002), options=b"\1" * 40), destination=to_b),
+        ethernet(ipv4(*ends, udp(*ends, b"part", 9002), fragment=0x2000), destination=to_b),
+        ethernet(ipv6(*ends6, udp(*ends6, bytes(40), 9003)), tags=(0x8100,)),
+    ]
+    received: list[XdpDatagram] = []
+    with opened(link, UNICAST, GROUP6, mode=mode) as receiver, link.raw() as sender:
+        for _ in range(2_000):
+            frame = bytearray(rng.choice(whole))
+            for _ in range(rng.randint(0, 3)):
+                frame[rng.randrange(12, len(frame))] = rng.randrange(256)
+            sender.send(frame[: rng.randint(14, len(frame))] if rng.random() < 0.2 else frame)
+            received += receiver.receive()
+        sender.send(ethernet(ipv4(*ends, udp(*ends, b"last", 9002)), destination=to_b))
+        while not received or received[-1].payload != b"last":
+            more = receive(receiver, 1)
+            assert more
+            received += more
+        refused = ("fragment", "checksum", "malformed", "foreign")
+        for line, counts in enumerate(receiver.read_counts()):
+            taken = sum(d.line == line for d in received)
+            assert taken > 50
+            assert counts["frames"] == taken + sum(counts[f"frames_{name}"] for name in refused)
+        for name in refused[:3]:
+            assert total(receiver, f"frames_{name}") > 10
 
 
 def test_receive_other_source_of_a_source_specific_group_is_foreign(link: Wire) -> None:
@@ -182,6 +195,32 @@ def test_receive_queue_left_out_passes_to_the_kernel_and_is_counted(link: Wire) 
         assert 0 < received < 64
 
 
+def test_receive_frame_larger_than_its_place_is_lost_and_counted(link: Wire) -> None:
+    for namespace, end in ((link.a, "va"), (link.b, "vb")):
+        run("ip", "-n", namespace, "link", "set", end, "mtu", "3000")
+    try:
+        with opened(link, UNICAST, mode="generic") as receiver, link.sender() as sender:
+            sender.sendto(bytes(1792 - 42), ("10.99.0.2", 9002))
+            sender.sendto(bytes(1793 - 42), ("10.99.0.2", 9002))
+            sender.sendto(b"small", ("10.99.0.2", 9002))
+            assert [len(d.payload) for d in receive(receiver, 2)] == [1792 - 42, 5]
+            assert total(receiver, "kernel_drops") == 1
+    finally:
+        for namespace, end in ((link.a, "va"), (link.b, "vb")):
+            run("ip", "-n", namespace, "link", "set", end, "mtu", "1500")
+
+
+def test_membership_is_held_while_open(link: Wire) -> None:
+    def groups() -> str:
+        return run("ip", "-n", link.b, "maddr", "show", "dev", "vb")
+
+    with opened(link, GROUP, GROUP6):
+        assert "239.1.2.3" in groups()
+        assert "ff15::7" in groups()
+    assert "239.1.2.3" not in groups()
+    assert "ff15::7" not in groups()
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_other_traffic_passes(link: Wire, mode: str) -> None:
     with opened(link, UNICAST, GROUP, mode=mode):
@@ -207,43 +246,6 @@ def test_same_datagrams_as_through_a_socket(link: Wire, rng: random.Random) -> N
     assert through_xdp == through_socket == sent
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_kill_leaves_the_interface_as_it_was(link: Wire, mode: str) -> None:
-    script = (
-        "import sys, time\n"
-        "from udpfast.net.xdp import XdpReceiver\n"
-        "from udpfast.net.xdp_host import XdpLine, XdpOptions\n"
-        "from udpfast.net.line import LineAddress\n"
-        "lines = [XdpLine(LineAddress('10.99.0.2:9002'), 0, 0)]\n"
-        f"receiver = XdpReceiver(lines, XdpOptions(mode='{mode}', frames=1024))\n"
-        "print('attached', flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    with link.inside(link.b):
-        child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=ROOT)
-    try:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"attached\n"
-        assert attached_program(link)
-        assert_works_for_others(link)
-    finally:
-        child.send_signal(signal.SIGKILL)
-        child.communicate()
-    wait_until(lambda: not attached_program(link))
-    assert_works_for_others(link)
-    with link.sender() as sender:
-        with link.inside(link.b):
-            plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        with plain:  # the line's own port is the kernel's again
-            plain.bind(("10.99.0.2", 9002))
-            plain.settimeout(5)
-            sender.sendto(b"to the kernel", ("10.99.0.2", 9002))
-            assert plain.recv(100) == b"to the kernel"
-        with opened(link, UNICAST, mode=mode) as receiver:
-            sender.sendto(b"to the next one", ("10.99.0.2", 9002))
-            assert [d.payload for d in receive(receiver, 1)] == [b"to the next one"]
-
-
 def test_close_and_open_again_and_again(link: Wire) -> None:
     for _ in range(5):
         receiver = opened(link, UNICAST)
@@ -254,33 +256,12 @@ def test_close_and_open_again_and_again(link: Wire) -> None:
         receiver.receive()
 
 
-def test_second_program_is_refused_and_the_first_goes_on(link: Wire) -> None:
-    for first, second in (("native", "auto"), ("generic", "native"), ("native", "generic")):
-        with opened(link, UNICAST, mode=first) as receiver, link.sender() as sender:
-            with pytest.raises(OSError, match=f"vb, which has another program attached .{first}"):
-                opened(link, GROUP, mode=second)
-            sender.sendto(b"still", ("10.99.0.2", 9002))
-            assert [d.payload for d in receive(receiver, 1)] == [b"still"]
-
-
-def test_refusals_say_what_lacks(link: Wire) -> None:
-    loopback = LineAddress("127.0.0.1:9002")
-    with pytest.raises(OSError, match="lo, which is the loopback: it has generic mode only"):
-        opened(link, loopback, mode="native")
-    with pytest.raises(OSError, match="queue 0 of vb, whose driver has no zero copy"):
-        opened(link, UNICAST, mode="native", zero_copy="on")
-    with pytest.raises(OSError, match="queue 0 of vb: zero copy is native"):
-        opened(link, UNICAST, mode="generic", zero_copy="on")
-    with pytest.raises(ConfigError, match="vb has queues 0 to 1, was 2"):
-        opened(link, UNICAST, queues=(2,))
-    with pytest.raises(ConfigError, match="'vx' is neither a name nor an address"):
-        opened(link, LineAddress("239.1.2.3:9001", "vx"))
-    assert not attached_program(link)
-
-
 def test_loopback_is_received_generically(link: Wire) -> None:
     with opened(link, LineAddress("127.0.0.1:9002")) as receiver, link.inside(link.b):
-        assert next(r.got for r in receiver.results) == "generic: lo has none of its own"
+        assert receiver.fallbacks == (
+            "XDP mode became generic: lo, which is the loopback: it has generic mode only",
+            "frames are copied: generic mode has no zero copy",
+        )
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"here", ("127.0.0.1", 9002))
         assert [d.payload for d in receive(receiver, 1)] == [b"here"]
@@ -310,65 +291,7 @@ def test_interface_removed_is_an_error_that_stays() -> None:
                 receiver.receive()
 
 
-def test_rights_that_lack_are_named(link: Wire) -> None:
-    script = (
-        "import encodings.ascii, os\n"
-        "from udpfast.net.xdp import XdpReceiver\n"
-        "from udpfast.net.xdp_host import XdpLine\n"
-        "from udpfast.net.line import LineAddress\n"
-        "os.setresuid(65534, 65534, 65534)\n"
-        "try:\n"
-        "    XdpReceiver([XdpLine(LineAddress('10.99.0.2:9002'), 0, 0)])\n"
-        "except PermissionError as error:\n"
-        "    print(error)\n"
-    )
-    with link.inside(link.b):
-        said = run(sys.executable, "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r})\n{script}")
-    assert "needs CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW" in said
-    assert said.count("\n") == 1
-
-
-def test_find_interface_wants_an_address_of_its_own(link: Wire) -> None:
-    with link.inside(link.b):
-        assert find_interface(UNICAST).queues == 2
-        for line, why in (
-            (LineAddress("0.0.0.0:9001", "vb"), "own address and port"),
-            (LineAddress("10.99.0.2:0"), "own address and port"),
-            (LineAddress("239.1.2.3:9001"), "needs the interface of group"),
-        ):
-            with pytest.raises(ConfigError, match=why):
-                find_interface(line)
-
-
-def test_group_lines_keeps_interfaces_apart_and_refuses_equal_lines(link: Wire) -> None:
-    lines = [
-        XdpLine(line, 0, index)
-        for index, line in enumerate((UNICAST, LineAddress("127.0.0.1:9001"), GROUP))
-    ]
-    with link.inside(link.b):
-        groups = group_lines(lines)
-        assert [(interface.name, [line.index for line in own]) for interface, own in groups] == [
-            ("vb", [0, 2]), ("lo", [1])]  # fmt: skip
-        with pytest.raises(ConfigError, match="cannot belong to both"):
-            group_lines([*lines, XdpLine(GROUP, 1, 0)])
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("mode", "fast"), ("zero_copy", "yes"), ("checksums", ""), ("frames", 1000), ("frames", 32)],
-)
-def test_options_that_do_not_exist_are_refused(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"xdp.{name} must be"):
-        XdpOptions(**{name: value})  # type: ignore[arg-type]
-
-
 # --- what the tests share -------------------------------------------------------------------------
-
-
-def wait_until(condition: object) -> None:
-    deadline = time.monotonic() + 5
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "waited 5 s"
 
 
 def raises(call: object) -> bool:
@@ -382,33 +305,3 @@ def raises(call: object) -> bool:
 def hardware_address(link: Wire) -> bytes:
     shown = json.loads(run("ip", "-n", link.b, "-j", "link", "show", "vb"))[0]
     return bytes.fromhex(shown["address"].replace(":", ""))
-
-
-def attached_program(link: Wire) -> bool:
-    return "xdp" in json.loads(run("ip", "-n", link.b, "-j", "link", "show", "vb"))[0]
-
-
-def assert_works_for_others(link: Wire) -> None:
-    """UDP to another port, and a TCP connection in both directions."""
-    with link.inside(link.b):
-        plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        server = socket.create_server(("10.99.0.2", 0))
-    with plain, server, link.sender() as sender:
-        plain.bind(("10.99.0.2", 0))
-        plain.settimeout(5)
-        sender.sendto(b"other port", plain.getsockname())
-        assert plain.recv(100) == b"other port"
-        echo = threading.Thread(target=_echo_once, args=(server,))
-        echo.start()
-        with link.inside(link.a):
-            client = socket.create_connection(server.getsockname(), timeout=5)
-        with client:
-            client.sendall(b"stream")
-            assert client.recv(100) == b"stream"
-        echo.join()
-
-
-def _echo_once(server: socket.socket) -> None:
-    connection, _ = server.accept()
-    with connection:
-        connection.sendall(connection.recv(100))

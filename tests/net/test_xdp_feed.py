@@ -63,7 +63,8 @@ def received(
     with ExitStack() as stack:
         with link.inside(link.b):  # the loop's thread begins in this one's namespace
             subscriber = stack.enter_context(Subscriber(settings))
-        assert subscriber.notes == () or settings["receive"]["path"] == "socket"
+        if settings["receive"]["path"] == "xdp":  # what became slower is said
+            assert [note.split(":")[1] for note in subscriber.notes] == [" frames are copied"]
         reader = stack.enter_context(Reader(f"ring:{settings['name']}", start="begin"))
         expected = send()
         deadline = time.monotonic() + 10

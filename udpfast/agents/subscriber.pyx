@@ -323,6 +323,8 @@ class Subscriber:
         for receiver in self._loop.receivers:
             notes += [f"{receiver.address}: {result.name} asked {result.asked}, got {result.got}: "
                       f"{result.reason}" for result in receiver.results if result.reason]
+            if isinstance(receiver, XdpReceiver):
+                notes += [f"{receiver.address}: {each}" for each in receiver.fallbacks]
         if self._bypass.missing:
             notes.append(f"bypass {self._bypass.text}")
         if self._loop.first_failure:

@@ -24,6 +24,7 @@ cdef class XdpReceiver:
     cdef readonly int queue_count
     cdef readonly str address
     cdef readonly tuple results
+    cdef readonly tuple fallbacks
     cdef readonly tuple queues
     cdef list _sockets           # of the queues
     cdef list _members           # ordinary sockets that keep ports and groups

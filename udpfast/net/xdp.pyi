@@ -1,8 +1,8 @@
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Sequence
+from typing import NamedTuple, final
 
 from udpfast.net.options import OptionResult
-from udpfast.net.xdp_host import XdpInterface, XdpLine, XdpOptions
+from udpfast.net.xdp_host import XdpLine, XdpOptions
 
 __all__ = ["XdpDatagram", "XdpReceiver"]
 
@@ -20,6 +20,7 @@ class XdpReceiver:
     queue_count: int
     queues: tuple[int, ...]
     results: tuple[OptionResult, ...]
+    fallbacks: tuple[str, ...]
     def __init__(
         self, lines: Sequence[XdpLine], options: XdpOptions | None = None, capacity: int = 64
     ) -> None: ...
@@ -28,8 +29,3 @@ class XdpReceiver:
     def close(self) -> None: ...
     def receive(self) -> list[XdpDatagram]: ...
     def read_counts(self) -> list[dict[str, int]]: ...
-
-def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, ...]: ...
-def attempt(what: str, where: str, call: Callable[..., Any], *arguments: object) -> Any: ...
-def open_xdp_socket(where: str) -> Any: ...
-def drive_driver(sock: Any, options: XdpOptions) -> list[OptionResult]: ...

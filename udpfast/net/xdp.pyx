@@ -14,7 +14,7 @@ import time
 
 cimport cython
 
-from libc.errno cimport EBUSY, EEXIST, EINVAL, EOPNOTSUPP, EPERM, errno
+from libc.errno cimport EBUSY, EEXIST, EOPNOTSUPP, EPERM, errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
@@ -40,12 +40,14 @@ from typing import NamedTuple
 
 from udpfast.core.counter import LINE_COUNTERS
 from udpfast.errors import ConfigError
-from udpfast.net import options as socket_options
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver, parse_endpoint
 from udpfast.net.line import parse_senders
 from udpfast.net.options import OptionResult
-from udpfast.net.xdp_bpf import RIGHTS, attach_link, create_xskmap, load_program, put_socket
+from udpfast.net.xdp_bpf import attach_link, create_xskmap, load_program, put_socket
 from udpfast.net.xdp_host import CHECKSUMS, XdpOptions, find_interface
+from udpfast.net.xdp_open import (
+    attempt, choose_queues, drive_driver, explain_refusal, open_xdp_socket,
+)
 from udpfast.net.xdp_program import assemble, endpoint_of
 
 __all__ = ["XdpDatagram", "XdpReceiver"]
@@ -63,7 +65,7 @@ cdef struct SocketAddress:       # struct sockaddr_xdp
     uint32_t shared_umem_fd
 
 cdef enum:  # linux/if_xdp.h
-    AF_XDP = 44
+    AF_XDP = 44                  # as in xdp_open.py
     XDP_COPY = 2
     XDP_ZEROCOPY = 4
     XDP_USE_NEED_WAKEUP = 8
@@ -125,6 +127,8 @@ cdef class XdpReceiver:
         Which of its queues are received.
     results : tuple of OptionResult
         What was asked for and got.
+    fallbacks : tuple of str
+        Where "auto" became the slower way, and why: a sentence each.
 
     Raises
     ------
@@ -149,6 +153,7 @@ cdef class XdpReceiver:
             raise ConfigError(f"an interface carries 1..{XDP_PORTS_MAX} lines, were {len(lines)}")
         self._options = XdpOptions() if options is None else options
         self._sockets, self._members, self._descriptors, self._noted = [], [], [], []
+        self.fallbacks = ()
         interface = find_interface(lines[0].line)
         self.address = f"{interface.name} (AF_XDP)"
         self.queues = choose_queues(interface, self._options.queues)
@@ -257,8 +262,11 @@ cdef class XdpReceiver:
             link_fd = attach_link(program_fd, interface.index, flags)
             if link_fd >= 0:
                 self._descriptors.append(link_fd)
-                why = f": {interface.name} has none of its own" if refused else ""
-                self._noted.append(OptionResult("XDP mode", asked, f"{mode}{why}"))
+                self._noted.append(OptionResult("XDP mode", asked, mode))
+                if refused:
+                    self._fall_back(
+                        f"XDP mode became generic: {interface.name}"
+                        f"{explain_refusal(refused, 'native', interface)}")
                 return mode == "generic"
             if asked != "auto" or -link_fd in (EBUSY, EEXIST, EPERM):
                 self._refuse(link_fd, mode, interface)
@@ -266,21 +274,12 @@ cdef class XdpReceiver:
         self._refuse(refused, "generic", interface)
 
     def _refuse(self, int rc, mode, interface):
-        if -rc in (EBUSY, EEXIST):
-            rc = -EBUSY
-            other = interface.program or "of another process"
-            why = f", which has another program attached ({other})"
-        elif rc == -EOPNOTSUPP and interface.loopback:
-            why = ", which is the loopback: it has generic mode only"
-        elif rc == -EOPNOTSUPP:
-            why = f", whose driver has no {mode} mode"
-        elif rc == -EPERM:
-            why = f", {RIGHTS}"
-        elif rc == -EINVAL:
-            why = f", whose driver refuses its present settings (MTU {interface.mtu}, queues, LRO)"
-        else:
-            why = ""
-        check(rc, f"attach an XDP program ({mode})", f"{interface.name}{why}")
+        why = explain_refusal(rc, mode, interface)
+        check(-EBUSY if rc == -EEXIST else rc,
+              f"attach an XDP program ({mode})", f"{interface.name}{why}")
+
+    def _fall_back(self, sentence):
+        self.fallbacks = (*self.fallbacks, sentence)
 
     def _open_queue(self, interface, int queue, bint generic, int capacity):
         cdef XdpSlot* slot = &self.slots[self.queue_count]
@@ -403,6 +402,9 @@ cdef class XdpReceiver:
         if self.slots[0].queue.fd == sock.fileno():
             got = "on" if flags & XDP_OPTIONS_ZEROCOPY else "off"
             self._noted.append(OptionResult("XDP zero copy", asked, got))
+            if asked == "auto" and got == "off":
+                why = "generic mode" if generic else f"the driver of {interface.name}"
+                self._fall_back(f"frames are copied: {why} has no zero copy")
 
     def _keep_member(self, int n, line):
         # An ordinary socket holds port and group, so that switches and the network card go on
@@ -461,44 +463,6 @@ cdef class XdpReceiver:
             {LINE_COUNTERS[k].name: self.ports.items[n].counters[k]
              for k in range(LINE_COUNTER_COUNT)}
             for n in range(<int>self.ports.count)]
-
-
-def choose_queues(interface, wanted):
-    """Return the queues to receive: those wanted, or all; one that is not there is refused."""
-    beyond = [queue for queue in wanted if not 0 <= queue < interface.queues]
-    if beyond:
-        raise ConfigError(f"xdp.queues: {interface.name} has queues 0 to {interface.queues - 1}, "
-                          f"was {beyond[0]}")
-    return tuple(dict.fromkeys(wanted)) or tuple(range(interface.queues))
-
-
-def attempt(what, where, call, *arguments):
-    """Call; an OSError says what was tried."""
-    try:
-        return call(*arguments)
-    except OSError as error:
-        check(-error.errno, what, where)
-
-
-def open_xdp_socket(where):
-    """Return a new AF_XDP socket."""
-    try:
-        return socket.socket(AF_XDP, socket.SOCK_RAW, 0)
-    except OSError as error:
-        why = RIGHTS if error.errno == EPERM else "this kernel was built without CONFIG_XDP_SOCKETS"
-        check(-error.errno, "open an AF_XDP socket", f"{where}, {why}")
-
-
-def drive_driver(sock, options):
-    """Ask that the loop's calls drive the driver; returns the results of the options set."""
-    results = []
-    if options.busy_poll_us:
-        results.append(socket_options.set_busy_poll(sock, options.busy_poll_us))
-    if options.prefer_busy_poll:
-        results.append(socket_options.set_prefer_busy_poll(sock))
-    if options.busy_poll_budget:
-        results.append(socket_options.set_busy_poll_budget(sock, options.busy_poll_budget))
-    return results
 
 
 cdef void unmap(XdpMapping* mapping) noexcept:
