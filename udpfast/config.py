@@ -325,6 +325,9 @@ class AgentConfig(Struct, frozen=True):
     lock_memory: Annotated[
         bool, Meta(description="mlockall, so that the loop never waits for a page")
     ] = False
+    huge_pages: Annotated[
+        bool, Meta(description="put ring and windows on pages of 2 MiB (Linux 6.1; no rights)")
+    ] = True
     strict: Annotated[
         bool,
         Meta(

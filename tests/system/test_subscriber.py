@@ -15,6 +15,7 @@ from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, WriterExistsError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.region import Region
 
 pytestmark = pytest.mark.system
 
@@ -173,3 +174,16 @@ def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, 
     cursor.close()
     process.terminate()
     assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_subscriber_says_which_huge_pages_it_did_not_get(tables, tmp_path, strict):
+    with Region.create(tmp_path / "probe", "TEST", 4 << 20, 0) as probe:
+        refused = probe.collapse()[2]  # what the kernel says of files that lie there
+    if refused and strict:
+        with pytest.raises(PermissionError, match="huge pages for the ring: asked 4194304 bytes"):
+            Subscriber({**tables, "agent": {"strict": True}}).start()
+    wanted = {"strict": strict, "huge_pages": not strict}
+    with Subscriber({**tables, "agent": wanted}) as subscriber:
+        notes = [note for note in subscriber.notes if note.startswith("huge pages for the ring")]
+        assert len(notes) == (bool(refused) and not strict)

@@ -35,6 +35,8 @@ cdef class Engine:
     cdef object _counter_block
     cdef object _latency_block
     cdef list _regions                 # keep mapped memory alive
+    cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
+    cdef bint _huge_pages
 
     # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
     cdef void accept(

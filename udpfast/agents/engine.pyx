@@ -113,6 +113,8 @@ cdef class Engine:
     def __init__(self, config, directory):
         self.directory = Path(directory)
         self._regions = []
+        self._huge_pages = config.agent.huge_pages
+        self._pages = []
         try:
             self._open_ring(config)
             self._open_counters(config)
@@ -137,6 +139,11 @@ cdef class Engine:
             region.close()
         self._regions = []
 
+    def missing_pages(self) -> list[str]:
+        """Return a sentence for each region that did not get the huge pages that were asked for."""
+        return [f"huge pages for the {name}: asked {wanted} bytes, got {got}: {reason}"
+                for name, wanted, got, reason in self._pages if reason]
+
     def read_counters(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
         return self._counter_block.read()
@@ -150,6 +157,7 @@ cdef class Engine:
         cdef Ring ring = Ring.create(
             self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH)
         self.ring_face = ring
+        self._collapse("ring", ring.region)
         self.ring = &ring.writer
 
     def _open_counters(self, config):
@@ -213,11 +221,16 @@ cdef class Engine:
         region = Region.create(self.directory / "slab", SLAB_KIND,
                                REGION_PAGE + pipeline_size + objects_size, 0, replace=True)
         self._regions.append(region)
+        self._collapse("slab", region)
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
         region.mark_ready()
+
+    def _collapse(self, name, region):
+        if self._huge_pages:
+            self._pages.append((name, *region.collapse()))
 
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:

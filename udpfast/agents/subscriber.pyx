@@ -246,6 +246,10 @@ class Subscriber:
         cdef AgentRunner runner
         cdef Engine engine = Engine(self.config, self.directory)
         agent = self.config.agent
+        missing = engine.missing_pages()
+        if agent.strict and missing:
+            engine.close()
+            raise PermissionError(EPERM, missing[0])
         self._engine = engine
         self._loop = FeedLoop(engine, self.config)
         runner = AgentRunner(
@@ -325,6 +329,7 @@ class Subscriber:
                       f"{result.reason}" for result in receiver.results if result.reason]
             if isinstance(receiver, XdpReceiver):
                 notes += [f"{receiver.address}: {each}" for each in receiver.fallbacks]
+        notes += self._engine.missing_pages()
         if self._bypass.missing:
             notes.append(f"bypass {self._bypass.text}")
         if self._loop.first_failure:

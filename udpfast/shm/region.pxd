@@ -2,6 +2,8 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 
+from udpfast.shm.mapping cimport Mapping
+
 cdef enum:
     REGION_VERSION = 1
     REGION_HEADER_SIZE = 128
@@ -35,6 +37,6 @@ cdef class Region:
     cdef readonly Py_ssize_t size_bytes
     cdef readonly object path
     cdef readonly bint writable
-    cdef object _mapping     # mmap.mmap: lives as long as any view of it
+    cdef Mapping _mapping    # lives as long as any view of it
     cdef object _identity    # (st_dev, st_ino) of the mapped file
     cdef int _fd             # of the writer: carries its lock; -1 otherwise

@@ -7,22 +7,17 @@ long as it lives; the kernel drops the lock when it dies, however it dies. Reade
 import errno
 import fcntl
 import json
-import mmap
 import os
 import stat
 from pathlib import Path
 
-from cpython.buffer cimport (
-    PyBUF_SIMPLE,
-    PyBUF_WRITABLE,
-    PyBuffer_Release,
-    PyObject_GetBuffer,
-)
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.oserr cimport check
+from udpfast.shm.mapping cimport map_file
+
 from udpfast.errors import NotReadyError, RegionError, WriterExistsError
 
 __all__ = ["Region", "process_start"]
@@ -196,6 +191,19 @@ cdef class Region:
         _open_pointer(self)
         return memoryview(self._mapping)
 
+    def collapse(self):
+        """Move the region onto pages of 2 MiB (best before readers attach); contents stay.
+
+        Returns
+        -------
+        wanted, got : int
+            Bytes; what is left of the last 2 MiB is not wanted.
+        reason : str
+            Why less was got; empty if all was.
+        """
+        _open_pointer(self)
+        return self._mapping.collapse()
+
     @property
     def created_ns(self):
         """When the writer created it (or took it over), UNIX ns."""
@@ -233,7 +241,7 @@ cdef class Region:
         self.pointer = NULL
         self._mapping = None
         if self._fd >= 0:
-            # The mapping holds a duplicate of the descriptor, and with it the lock: drop it here.
+            # A forked child may hold the descriptor too, and with it the lock: drop it here.
             if own:
                 fcntl.flock(self._fd, fcntl.LOCK_UN)
             os.close(self._fd)
@@ -384,14 +392,8 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable):
 
 cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable):
     cdef Region region = Region.__new__(Region)
-    cdef Py_buffer buffer
-    # MAP_POPULATE: the page faults (0.1 to 0.25 us per page, 8 x the cost of a store) come now.
-    region._mapping = mmap.mmap(
-        fd, size_bytes, flags=mmap.MAP_SHARED | mmap.MAP_POPULATE,
-        prot=mmap.PROT_READ | mmap.PROT_WRITE if writable else mmap.PROT_READ)
-    PyObject_GetBuffer(region._mapping, &buffer, PyBUF_WRITABLE if writable else PyBUF_SIMPLE)
-    region.pointer = <uint8_t*>buffer.buf
-    PyBuffer_Release(&buffer)  # the mapping is never resized, and is held by the region
+    region._mapping = map_file(fd, size_bytes, writable)
+    region.pointer = region._mapping.pointer
     status = os.fstat(fd)
     region._identity = (status.st_dev, status.st_ino)
     region.path = path

@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.agents.engine cimport Engine
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, FRAME_SIZE, Datagram
+from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, Datagram
 
 from udpfast.agents.engine import Engine as EngineFace
 from udpfast.config import parse_feed
@@ -69,7 +69,7 @@ def _run(Engine engine, list datagrams, int64_t batches, bint cold):
     cdef const uint8_t* sources[SLOTS]
     cdef uint8_t* slots = <uint8_t*>calloc(SLOTS, SLOT_SIZE)
     cdef uint8_t* walk = <uint8_t*>calloc(1, CACHE_WALK)
-    cdef int64_t batch, k, start, elapsed = 0
+    cdef int64_t _batch, k, start, elapsed = 0
     cdef uint32_t seqno = 1
     memset(items, 0, sizeof(items))
     for k in range(SLOTS):
@@ -78,7 +78,7 @@ def _run(Engine engine, list datagrams, int64_t batches, bint cold):
         items[k].flags = DATAGRAM_NO_TIMESTAMP
         items[k].data = slots + k * SLOT_SIZE
     with nogil:
-        for batch in range(batches):
+        for _batch in range(batches):
             for k in range(SLOTS):
                 memcpy(slots + k * SLOT_SIZE, sources[k], items[k].size)
                 memcpy(slots + k * SLOT_SIZE + SEQNO_OFFSET, &seqno, 4)

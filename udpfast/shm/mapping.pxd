@@ -1,0 +1,11 @@
+# Mapping: the memory of a file, placed so that the kernel may use huge pages for it.
+
+from libc.stdint cimport uint8_t
+
+cdef class Mapping:
+    cdef uint8_t* pointer
+    cdef readonly Py_ssize_t size_bytes
+    cdef readonly bint writable
+
+# Maps a whole file, shared, every page of it touched. The descriptor may be closed afterwards.
+cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable)
