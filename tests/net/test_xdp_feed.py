@@ -42,6 +42,7 @@ def instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def tables(name: str, path: str, **xdp: object) -> dict[str, Any]:
     return {
+        "agent": {"huge_pages": False},  # not of files on disk, as here
         "name": name,
         "ring": {"capacity_bytes": 1 << 24, "carry": "messages"},
         "window": {"lost_packet_wait_us": 5_000_000},
@@ -145,7 +146,9 @@ def test_feed_counts_foreign_frames_beside_its_datagrams(link: Wire) -> None:
 def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:
     if int(Path("/proc/sys/vm/nr_hugepages").read_text()):
         pytest.skip("this host has huge pages")
-    settings = tables("strict", "xdp", huge_pages=True) | {"agent": {"strict": True}}
+    settings = tables("strict", "xdp", huge_pages=True) | {
+        "agent": {"strict": True, "huge_pages": False}
+    }
     with (
         link.inside(link.b),
         pytest.raises(PermissionError, match="XDP huge pages asked on, got off"),
