@@ -106,3 +106,16 @@ def test_name_of_a_killed_writer_that_was_never_published_gets_no_lasting_id():
     assert again[2] == "unpublished"
     assert again.intern("third") == 3
     assert (again[2], again[3]) == ("unpublished", "third")
+
+
+@pytest.mark.parametrize("form", ["SYMBOL{:03}", "{:03}BTCUSDT", "EXCHANGE-FUTURES:{:03}", "{:03}"])
+def test_names_that_differ_in_a_few_characters_have_slots_of_their_own(form):
+    memory = np.zeros(name_table_size(4096), np.uint8)
+    table = NameTable(memory, capacity=4096)
+    for i in range(500):
+        table.intern(form.format(i))
+    slots = memory[64 : 64 + 4 * 8192].view("<u4")
+    hashes = memory[64 + 4 * 8192 :].view("<u4").reshape(-1, 32)[1:501, 0]
+    at_home = slots[hashes % 8192] == np.arange(1, 501)
+    # By chance 500 of 8,192 slots leave about 15 to probe for.
+    assert at_home.sum() > 460

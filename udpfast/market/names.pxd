@@ -118,16 +118,29 @@ cdef inline bint name_same(const uint8_t* a, const uint8_t* b, uint32_t size) no
     return name_tail(a, size) == name_tail(b, size)
 
 
+cdef extern from *:
+    """
+    static inline uint64_t udpfast_name_fold(uint64_t a, uint64_t b)
+    {
+        unsigned __int128 product = (unsigned __int128) a * b;
+        return (uint64_t) product ^ (uint64_t) (product >> 64);
+    }
+    """
+    uint64_t name_fold "udpfast_name_fold" (uint64_t a, uint64_t b) noexcept nogil
+
+
 cdef inline uint32_t name_hash(const uint8_t* text, uint32_t size) noexcept nogil:
-    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before.
-    cdef uint64_t hash_ = size * <uint64_t> 0x9E3779B97F4A7C15
+    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before. All 128
+    # bits of the product: symbols differ in their last characters, which are the highest bits of
+    # a factor, and those do not reach the lower half's.
+    cdef uint64_t hash_ = size
     cdef uint32_t at = 0
     while at + 8 < size:
-        hash_ = (hash_ ^ _load64(text + at)) * <uint64_t> 0xD6E8FEB86659FD93
-        hash_ ^= hash_ >> 32
+        hash_ = name_fold(hash_ ^ _load64(text + at), <uint64_t> 0x9E3779B97F4A7C15)
         at += 8
-    hash_ = (hash_ ^ name_tail(text, size)) * <uint64_t> 0xD6E8FEB86659FD93
-    return <uint32_t> (hash_ ^ hash_ >> 32)
+    return <uint32_t> name_fold(
+        hash_ ^ name_tail(text, size) ^ <uint64_t> 0xD6E8FEB86659FD93,
+        <uint64_t> 0xA0761D6478BD642F)
 
 
 # The id of a name that did not stand where its hash says, or is new; 0 if the table is full.
