@@ -19,11 +19,11 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.fill cimport fill_name, fill_text_at
-from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u32, vtable_slot
+from udpfast.market.flatbuffer cimport load_f64, load_u32
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    Place, Plan, PlanSet, place_learn, places_forget, plan_f64, plan_f64_or_0, plan_find,
-    plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
+    LevelPlan, Plan, PlanSet, Plans, level_key, level_odd, level_way, plan_f64, plan_f64_or_0,
+    plan_find, plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
 )
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -115,44 +115,30 @@ cdef inline bint hot_rows(
 
 # --- books ----------------------------------------------------------------------------------------
 
-cdef inline bint hot_level(
-        Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
-    # A level that has more than price and quantity, or no price.
-    cdef const uint8_t* table = hot.data + at
-    if unlikely(at + plan.extent > hot.size):
-        return False
-    hot.fields_unknown += plan.fields_unknown
-    into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
-    into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
-    into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
-    into.price_level = plan_u32(plan, table, SLOT_MBP_UPDATE_PRICE_LEVEL)
-    into.number_of_orders = <uint16_t> plan_u16(plan, table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
-    into.update_action = <uint8_t> plan_u8(plan, table, SLOT_MBP_UPDATE_UPDATE_ACTION)
-    into.reserved = 0
-    return True
-
-
 cdef inline bint hot_levels(
-        Hot* hot, PlanSet* plans, Place* places, uint64_t at, uint32_t count,
-        Level* into) noexcept nogil:
-    # Without a branch that depends on which levels are removals.
+        Hot* hot, Plans* plans, uint64_t at, uint32_t count, Level* into) noexcept nogil:
+    # Without a branch that depends on which levels are removals. A level is read as its vtable's
+    # bytes say, whichever message they stood in before.
     cdef const uint8_t* data = hot.data
-    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable
-    cdef Place* place
+    cdef const LevelPlan* levels = plans.level
+    cdef const LevelPlan* level
+    cdef uint64_t end = at + 4 * <uint64_t> count, last = hot.size - 8, table, vtable, key
     while at < end:
         table = at + load_u32(data + at)
-        if unlikely(table > size - 4):
+        if unlikely(table > last):
             return False
         vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
-        place = places + vtable_slot(vtable)
-        if unlikely(place.vtable != vtable):
-            if not place_learn(places, plans, data, size, vtable):
-                return False
-        if likely(table + place.extent <= size):
-            copy_pair(into, data + table + place.price, data + table + place.quantity,
-                      place.plan.mask)
-            memset(<uint8_t*> into + 16, 0, 16)
-        elif not hot_level(hot, place.plan, table, into):
+        if likely(vtable <= last):
+            key = level_key(data + vtable)
+            level = levels + level_way(key)
+            if likely(level.key == key and table + level.extent <= hot.size):
+                copy_pair(into, data + table + level.price, data + table + level.quantity,
+                          level.mask)
+                memset(<uint8_t*> into + 16, 0, 16)
+                into += 1
+                at += 4
+                continue
+        if not level_odd(plans, data, hot.size, table, into, &hot.fields_unknown):
             return False
         into += 1
         at += 4
@@ -164,7 +150,6 @@ cdef inline int32_t hot_book(
         DecodeContext* context) noexcept nogil:
     cdef Book* book = <Book*> into
     cdef Level* levels = <Level*> (into + sizeof(Book))
-    cdef Place[VTABLE_SLOTS] places
     cdef HotRows[2] sides
     cdef uint64_t needed
     cdef int side
@@ -175,10 +160,9 @@ cdef inline int32_t hot_book(
     needed = sizeof(Book) + (<uint64_t> sides[0].count + sides[1].count) * sizeof(Level)
     if unlikely(needed > room):
         return 0
-    places_forget(places)
     for side in range(2):
-        if unlikely(not hot_levels(hot, &context.plans.level, places, sides[side].at,
-                                   sides[side].count, levels)):
+        if unlikely(not hot_levels(
+                hot, &context.plans, sides[side].at, sides[side].count, levels)):
             return 0
         levels += sides[side].count
     book.header.present = (PRESENT_ROWS if sides[0].present else 0) | (

@@ -12,13 +12,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.check cimport likely, unlikely
-from udpfast.market.flatbuffer cimport VTABLE_SLOTS, load_f64, load_u16, load_u32, load_u64
+from udpfast.market.flatbuffer cimport load_f64, load_u16, load_u32, load_u64
+from udpfast.market.updates cimport Level
 
 cdef enum:
-    EXTENT_ODD = 0xFFFFFFFF      # of a vtable whose levels have more, or no price
     PLAN_FIELDS = 16             # the hot types have 13 at most
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
+    LEVEL_WAYS = 16
 
 cdef struct Plan:  # 256 bytes
     uint32_t extent              # bytes of the table up to the end of its last known field
@@ -36,11 +37,19 @@ cdef struct PlanSet:  # of one type
     uint64_t last                # index of the plan used last
     uint64_t learned             # changes when a plan gives way to another
 
+cdef struct LevelPlan:  # of levels that have a price, perhaps a quantity, and nothing else; 32 bytes
+    uint64_t key                 # level_key; 0 = nothing remembered
+    uint32_t extent
+    uint16_t price               # offsets
+    uint16_t quantity
+    uint64_t mask[2]             # of price and quantity
+
 cdef struct Plans:  # zeroed at start; one per thread
     PlanSet event
     PlanSet source_info
     PlanSet value[3]             # of books, tops of book, trades
-    PlanSet level
+    LevelPlan level[LEVEL_WAYS]  # of the usual levels
+    PlanSet level_odd            # of all others
     PlanSet layer
     PlanSet trade
 
@@ -72,30 +81,38 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
     return load_u16(vtable + 4)
 
 
-cdef struct Place:  # a vtable of one message, by its place there; 32 bytes
-    uint64_t vtable
-    const Plan* plan             # has the masks: just stored here, 16 bytes would load slowly
-    uint32_t extent              # of its tables; EXTENT_ODD
-    uint32_t price               # offsets
-    uint32_t quantity
-    uint32_t reserved
-
+cdef extern from *:
+    """
+    static const uint64_t udpfast_level_fill[8] = {
+        0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFF0000FFFF0000,
+        0x00000000FFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000};
+    """
+    const uint64_t[8] LEVEL_FILL "udpfast_level_fill"
 
 # The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not sound,
 # or is none for a plan. `index` is of udpfast_schema_tables.
 cdef const Plan* plan_search(
     PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
 
-# Let places[vtable_slot(vtable)] be that of a vtable of levels; False as above.
-cdef bint place_learn(
-    Place* places, PlanSet* plans, const uint8_t* data, uint64_t size,
-    uint64_t vtable) noexcept nogil
+# Read a level whose vtable is not among plans.level: it is learned, or has more than a price and a
+# quantity. False if it is not sound.
+cdef bint level_odd(
+    Plans* plans, const uint8_t* data, uint64_t size, uint64_t at, Level* into,
+    uint64_t* fields_unknown) noexcept nogil
 
 
-cdef inline void places_forget(Place* places) noexcept nogil:
-    cdef int slot
-    for slot in range(VTABLE_SLOTS):
-        places[slot].vtable = <uint64_t> 1 << 63  # where no 32-bit distance leads
+cdef inline uint64_t level_key(const uint8_t* vtable) noexcept nogil:
+    # All that a vtable of one or two fields says: its size, 6 or 8, and two offsets. What is not
+    # part of it (the table's own size, an offset that is none) is set to ones. Longer ones have a
+    # key that is never remembered.
+    cdef uint64_t word = load_u64(vtable)
+    return word | LEVEL_FILL[word >> 1 & 7]
+
+
+cdef inline uint32_t level_way(uint64_t key) noexcept nogil:
+    # Those of a price and a quantity in either order, with and without padding, and of a price
+    # alone go different ways.
+    return <uint32_t> (key * <uint64_t> 0xD6E8FEB86659FD93 >> 60)
 
 
 cdef inline const Plan* plan_find(
@@ -111,7 +128,6 @@ cdef inline const Plan* plan_find(
         return NULL
     if unlikely(
             plan.vtable_size == 0 or vtable + plan.vtable_size > size
-
             or load_u16(data + vtable) != plan.vtable_size
             or not vtable_same(data + vtable, plan.vtable, plan.vtable_size)):
         plan = plan_search(plans, index, data + vtable, size - vtable)

@@ -1,14 +1,18 @@
-"""What plans do seldom: learning a vtable, finding one that was not the last."""
+"""What plans do seldom: learning a vtable, finding one that was not the last, odd levels."""
 
+from libc.math cimport NAN
 from libc.string cimport memset
 
-from udpfast.market.flatbuffer cimport vtable_slot
 from udpfast.market.schema cimport (
     FIELD_SKIPPED,
     SCHEMA_FIELDS,
     SCHEMA_TABLES,
+    SLOT_MBP_UPDATE_IMPLIED_QUANTITY,
+    SLOT_MBP_UPDATE_NUMBER_OF_ORDERS,
     SLOT_MBP_UPDATE_PRICE,
+    SLOT_MBP_UPDATE_PRICE_LEVEL,
     SLOT_MBP_UPDATE_QUANTITY,
+    SLOT_MBP_UPDATE_UPDATE_ACTION,
     TABLE_MBP_UPDATE,
     TABLE_TOP_OF_BOOK,
     TABLE_TRADE_SUMMARY,
@@ -18,8 +22,8 @@ from udpfast.market.schema cimport (
 
 __all__ = []
 
-if sizeof(Plan) != 256 or sizeof(Place) != 32:
-    raise ImportError(f"plans have {sizeof(Plan)} and places {sizeof(Place)} bytes, "
+if sizeof(Plan) != 256 or sizeof(LevelPlan) != 32:
+    raise ImportError(f"plans have {sizeof(Plan)} and those of levels {sizeof(LevelPlan)} bytes, "
                       "expected 256 and 32")
 
 
@@ -84,25 +88,35 @@ cdef const Plan* plan_search(
     return plan
 
 
-cdef bint place_learn(
-        Place* places, PlanSet* plans, const uint8_t* data, uint64_t size,
-        uint64_t vtable) noexcept nogil:
-    cdef Place* place = places + vtable_slot(vtable)
-    cdef uint64_t learned = plans.learned
-    cdef const Plan* plan
-    if vtable > size - 6:
-        return False
-    plan = plan_search(plans, TABLE_MBP_UPDATE, data + vtable, size - vtable)
+cdef inline void level_learn(
+        LevelPlan* level, uint64_t key, const Plan* plan) noexcept nogil:
+    level.key = key
+    level.extent = plan.extent
+    level.price = <uint16_t> plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
+    level.quantity = <uint16_t> plan_offset(plan, SLOT_MBP_UPDATE_QUANTITY)
+    level.mask[0] = plan.mask[0]
+    level.mask[1] = plan.mask[1]
+
+
+cdef bint level_odd(
+        Plans* plans, const uint8_t* data, uint64_t size, uint64_t at, Level* into,
+        uint64_t* fields_unknown) noexcept nogil:
+    cdef const Plan* plan = plan_find(&plans.level_odd, TABLE_MBP_UPDATE, data, size, at)
+    cdef const uint8_t* table = data + at
+    cdef const uint8_t* vtable
+    cdef uint64_t key
     if plan == NULL:
         return False
-    if plans.learned != learned:  # perhaps over one that another place refers to
-        places_forget(places)
-    place.vtable = vtable
-    place.plan = plan
-    place.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
-    place.quantity = plan_offset(plan, SLOT_MBP_UPDATE_QUANTITY)
-    place.extent = plan.extent
-    # Others than a price, with or without a quantity, are read field by field.
-    if plan.mask[0] == 0 or plan.fields > 1 + (plan.mask[1] != 0) or plan.fields_unknown:
-        place.extent = EXTENT_ODD
+    fields_unknown[0] += plan.fields_unknown
+    into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
+    into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
+    into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
+    into.price_level = plan_u32(plan, table, SLOT_MBP_UPDATE_PRICE_LEVEL)
+    into.number_of_orders = <uint16_t> plan_u16(plan, table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
+    into.update_action = <uint8_t> plan_u8(plan, table, SLOT_MBP_UPDATE_UPDATE_ACTION)
+    into.reserved = 0
+    vtable = table - <int32_t> load_u32(table)
+    if plan.vtable_size <= 8 and plan.mask[0] and vtable + 8 <= data + size:
+        key = level_key(vtable)
+        level_learn(&plans.level[level_way(key)], key, plan)
     return True
