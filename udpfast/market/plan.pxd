@@ -37,7 +37,7 @@ cdef struct PlanSet:  # of one type
     uint64_t last                # index of the plan used last
     uint64_t learned             # changes when a plan gives way to another
 
-cdef struct LevelPlan:  # of levels that have a price, perhaps a quantity, and nothing else; 32 bytes
+cdef struct LevelPlan:  # of levels with a price, perhaps a quantity, and no more; 32 bytes
     uint64_t key                 # level_key; 0 = nothing remembered
     uint32_t extent
     uint16_t price               # offsets
