@@ -11,6 +11,7 @@ from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExis
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.region import Region
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT, Ring
+from udpfast.testing.ring_hop import look
 
 CAPACITY = 4096
 
@@ -53,6 +54,42 @@ def read_all(cursor):
 def test_ring_new_has_nothing_to_read(cursor):
     assert cursor.poll() == 0
     assert cursor.tail_index == 0
+
+
+def test_look_after_one_in_vain_returns_the_first_record_alone(ring, cursor):
+    assert look(cursor)[0] == 0
+    append_many(ring, 0, 5)
+    assert [look(cursor)[0] for _ in range(3)] == [1, 4, 0]
+    append_many(ring, 5, 5)
+    assert cursor.poll() == 5
+
+
+def test_look_in_vain_before_a_pad_returns_the_record_behind_it(ring, cursor):
+    ring.append(Kind.MESSAGE, bytes(440))
+    while ring.position + 504 <= CAPACITY:
+        ring.append(Kind.MESSAGE, bytes(440))
+    while look(cursor)[0]:
+        pass
+    ring.append(Kind.MESSAGE, bytes(440))  # does not fit in front of the end
+    assert look(cursor)[0] == 1
+    assert cursor.headers[0]["position"] == CAPACITY
+
+
+def test_rest_grows_behind_a_fast_writer_and_ends_with_a_slow_one(tmp_path):
+    with Ring.create(tmp_path, 1 << 16) as ring, RingCursor.attach(tmp_path, "begin") as cursor:
+        rests = []
+        for size in (20, 20, 20, 5):
+            append_many(ring, ring.index, size)
+            count, rest = look(cursor)
+            assert count == size
+            rests.append(rest)
+    assert rests == [4, 12, 28, 0]
+
+
+def test_rest_of_a_reader_that_is_behind_does_not_change(ring):
+    with RingCursor.attach(ring.region.path, start="begin", limit=8) as cursor:
+        append_many(ring, 0, 20)
+        assert [look(cursor) for _ in range(3)] == [(8, 0), (8, 0), (4, 4)]
 
 
 def test_record_appended_is_read_back_whole(ring, cursor):

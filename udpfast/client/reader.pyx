@@ -306,6 +306,7 @@ cdef class Reader:
         cdef uint64_t turns = 0
         cdef bint look = True
         cdef int64_t count
+        ring.waiting = False  # not yet: a poll returns what is there
         while True:
             # A look at the commit word alone (ring_ready) sees neither laps nor the end.
             if look or ring_ready(ring):

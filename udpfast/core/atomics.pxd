@@ -31,6 +31,7 @@ cdef extern from *:
     static inline void udpfast_counter_add(int64_t *p, int64_t n) {
         __atomic_store_n(p, __atomic_load_n(p, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
     }
+    static inline void udpfast_prefetch_read(const void *p) { __builtin_prefetch(p, 0, 3); }
     #if defined(__x86_64__)
     static inline void udpfast_relax(void) { __builtin_ia32_pause(); }
     /* GCC's own builtin asks to read only, unless it may assume a processor that has this one;
@@ -56,4 +57,5 @@ cdef extern from *:
     void fence_release "udpfast_fence_release" () noexcept nogil
     void counter_add "udpfast_counter_add" (int64_t* p, int64_t n) noexcept nogil
     void cpu_relax "udpfast_relax" () noexcept nogil
+    void prefetch_read "udpfast_prefetch_read" (const void* p) noexcept nogil
     void prefetch_write "udpfast_prefetch_write" (const void* p) noexcept nogil

@@ -102,6 +102,7 @@ cdef class RingCursor:
         cdef int64_t wanted = self._limit if limit is None else min(<int64_t>limit, self._limit)
         cdef uint64_t lapped = 0
         self._check_open()
+        self.reader.waiting = False  # all that is there
         if ring_ready(&self.reader):
             with nogil:
                 count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,

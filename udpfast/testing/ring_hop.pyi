@@ -9,6 +9,7 @@ from udpfast.shm.ring import Ring
 __all__ = [
     "PROGRESS_STRIDE",
     "advance",
+    "look",
     "note_batch",
     "read_fast",
     "read_paced",
@@ -49,3 +50,4 @@ def note_batch(
     skip: int = ...,
 ) -> int: ...
 def advance(progress: npt.NDArray[np.uint64], records: int, reader: int = ...) -> None: ...
+def look(cursor: RingCursor) -> tuple[int, int]: ...

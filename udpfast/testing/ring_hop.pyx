@@ -20,7 +20,7 @@ from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record
 from udpfast.shm.ring cimport Ring, RingWriter, ring_claim, ring_commit, ring_flush, ring_poll
 
 __all__ = [
-    "PROGRESS_STRIDE", "advance", "note_batch", "read_fast", "read_paced", "write_bursts",
+    "PROGRESS_STRIDE", "advance", "look", "note_batch", "read_fast", "read_paced", "write_bursts",
     "write_fast", "write_paced",
 ]
 
@@ -271,3 +271,18 @@ def note_batch(
 def advance(uint64_t[::1] progress, uint64_t records, int reader=0):
     """Say how far a reader is, to `write_fast`."""
     store_release(&progress[reader * STRIDE], records)  # read by `_slowest`
+
+
+def look(RingCursor cursor):
+    """Look once, as a compiled reader does.
+
+    Returns
+    -------
+    tuple of int
+        Records read, which are in the cursor's arrays; the pauses that the next look begins with,
+        if it is in step with the writer.
+    """
+    cdef uint64_t lapped
+    cdef int64_t count = ring_poll(&cursor.reader, cursor._headers, cursor._offsets,
+                                   cursor._payloads, cursor._room, cursor._limit, &lapped)
+    return count, cursor.reader.rest
