@@ -85,7 +85,7 @@ class VethFloorWay(VethWay, FloorWay):
             raise Unavailable(str(reason)) from None
         self.mode = "recvmmsg"
         link = self.open_wire()
-        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none", count_drops=False)
+        options = ReceiveOptions(rcvbuf_bytes=QUEUE_BYTES, timestamps="none")
         with link.inside(link.b):
             self.socket, _ = open_receiver(LineAddress(ADDRESS), options)
 

@@ -11,8 +11,11 @@ from libc.string cimport memcpy
 from udpfast.core.check cimport likely, unlikely
 from udpfast.net.link cimport (
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, LINK_DATAGRAM, LINK_FRAGMENT, LINK_MALFORMED, LINK_TRUNCATED,
-    LINKTYPE_ETHERNET, LinkDatagram, LinkFrame, big16, link_find_datagram,
+    LINKTYPE_ETHERNET, PROTOCOL_UDP, LinkDatagram, LinkFrame, big16, link_find_datagram,
 )
+
+cdef extern from "<arpa/inet.h>" nogil:
+    uint16_t htons(uint16_t value)
 
 cdef enum:  # XdpOutcome: what a frame of the ring was; the value is an offset from LINE_FRAMES
     XDP_DATAGRAM = 0
@@ -29,21 +32,30 @@ cdef enum:  # which checksums are good enough
 
 
 cdef inline uint64_t sum_words(const uint8_t* data, size_t size, uint64_t total) noexcept nogil:
-    # Adds 16-bit words in memory order (RFC 1071 2 B: byte order does not matter to the sum), eight
-    # bytes at a time. A datagram's words cannot overflow the two 32-bit halves' sums.
-    cdef uint64_t word, low = 0, high = 0
-    while size >= 8:
-        memcpy(&word, data, 8)
-        low += <uint32_t>word
-        high += word >> 32
-        data += 8
-        size -= 8
-    if size:
+    # Adds 16-bit words in memory order (RFC 1071 2 B: byte order does not matter to the sum), four
+    # bytes at a time, in a loop that the compiler makes vectors of. A datagram cannot overflow it.
+    cdef uint32_t word
+    cdef size_t i, words = size >> 2
+    for i in range(words):
+        memcpy(&word, data + 4 * i, 4)
+        total += word
+    if size & 3:
         word = 0
-        memcpy(&word, data, size)
-        low += <uint32_t>word
-        high += word >> 32
-    return total + low + high
+        memcpy(&word, data + 4 * words, size & 3)
+        total += word
+    return total
+
+
+cdef inline uint64_t sum_header(const uint8_t* network) noexcept nogil:
+    # Of an IPv4 header, which seldom has options.
+    cdef uint64_t first, second
+    cdef uint32_t last
+    if unlikely(network[0] & 15 != 5):
+        return sum_words(network, (network[0] & 15) * 4, 0)
+    memcpy(&first, network, 8)
+    memcpy(&second, network + 8, 8)
+    memcpy(&last, network + 16, 4)
+    return <uint32_t>first + (first >> 32) + <uint32_t>second + (second >> 32) + last
 
 
 cdef inline uint16_t fold_sum(uint64_t total) noexcept nogil:
@@ -66,21 +78,19 @@ cdef inline bint checksums_hold(
         const uint8_t* data, LinkDatagram* found, int checksums) noexcept nogil:
     cdef const uint8_t* network = data + network_offset(data)
     cdef const uint8_t* udp = data + found.offset - 8
-    cdef uint16_t field
-    cdef uint64_t pseudo
+    cdef uint16_t field, length
+    cdef uint64_t addresses, pseudo
     cdef bint ipv4 = network[0] >> 4 == 4
-    cdef uint8_t last[4]
-    if ipv4 and fold_sum(sum_words(network, (network[0] & 15) * 4, 0)) != 0xFFFF:
+    if ipv4 and fold_sum(sum_header(network)) != 0xFFFF:
         return 0
     memcpy(&field, udp + 6, 2)
     if field == 0:  # none was made: IPv4 allows it (RFC 768), IPv6 does not (RFC 8200 8.1)
         return ipv4
-    last[0] = 0
-    last[1] = 17
-    memcpy(last + 2, udp + 4, 2)
-    pseudo = sum_words(last, 4, 0)
+    memcpy(&length, udp + 4, 2)
+    pseudo = <uint64_t>length + htons(PROTOCOL_UDP)
     if ipv4:
-        pseudo = sum_words(network + 12, 8, pseudo)
+        memcpy(&addresses, network + 12, 8)
+        pseudo += <uint32_t>addresses + (addresses >> 32)
     else:
         pseudo = sum_words(network + 8, 32, pseudo)
     if checksums == CHECKSUMS_AUTO and field == fold_sum(pseudo):
