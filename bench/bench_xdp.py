@@ -18,15 +18,15 @@ from contextlib import ExitStack
 from functools import partial
 
 from udpfast.testing.drainload import BurstSender
-from udpfast.testing.namespaces import WireUnavailableError, wire
+from udpfast.testing.namespaces import wire
 
 from .bench_drain import Make, measure, pinned
 from .drain_trains import in_order
 from .partner import Partner
 from .result import Row
 from .schedule import even_schedule
-from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
-from .xdp_ways import VethFeedWay, VethFloorWay, veth_latency
+from .trials import Benchmark, Outcome, Settings, interleave
+from .xdp_ways import VethFeedWay, VethFloorWay, probe, veth_latency
 
 __all__ = ["BENCHMARK"]
 
@@ -43,6 +43,7 @@ LESS: Mapping[str, str] = {BASE: "no parsing, no order, no gaps, no objects, no 
 
 def run(settings: Settings) -> Iterator[Row]:
     """Measure bursts of both sizes, then latency."""
+    probe()
     with pinned(settings.cores[1]):
         for size in (80, 528):
             yield from drain(settings, size)
@@ -83,10 +84,7 @@ def latency(settings: Settings) -> Iterator[Row]:
     variants: dict[str, partial[Outcome]] = {}
     with ExitStack() as stack:
         for name, mode in MODES.items():
-            try:
-                link = stack.enter_context(wire())
-            except WireUnavailableError as reason:
-                raise Unavailable(str(reason)) from None
+            link = stack.enter_context(wire())
             with link.inside(link.a):  # the partner's process begins in this thread's namespace
                 partner = stack.enter_context(Partner(settings.cores[0]))
             variants[name] = partial(
@@ -110,5 +108,5 @@ namespace a, core A                  namespace b, core B
 burst or paced sender -- veth pair --> C recvmmsg | udpfast over a socket | udpfast over AF_XDP
 """,
     run=run,
-    seconds=25.0,
+    seconds=42.0,
 )

@@ -18,6 +18,8 @@ from udpfast.agents.subscriber import FeedLoop
 from udpfast.config import parse_feed
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender
+from udpfast.net.xdp import XdpReceiver
+from udpfast.net.xdp_host import XdpLine, XdpOptions
 from udpfast.testing.drainload import BurstSender
 from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
 
@@ -29,11 +31,20 @@ from .schedule import Schedule
 from .trials import Outcome, Unavailable
 from .wire_trial import wire_trial
 
-__all__ = ["VethFeedWay", "VethFloorWay", "veth_latency"]
+__all__ = ["VethFeedWay", "VethFloorWay", "probe", "veth_latency"]
 
 ADDRESS = "10.99.0.2:9001"
 #: The sending side's kernel hands frames over in its own time; afterwards all of them are there.
 SETTLE_S = 0.002
+
+
+def probe() -> None:
+    """Raise Unavailable where there is no veth, or no AF_XDP."""
+    try:
+        with wire() as link, link.inside(link.b):
+            XdpReceiver([XdpLine(LineAddress(ADDRESS), 0, 0)], XdpOptions(frames=64)).close()
+    except (WireUnavailableError, OSError) as reason:
+        raise Unavailable(str(reason)) from None
 
 
 def lines() -> dict[str, Any]:
@@ -56,10 +67,7 @@ class VethWay(BurstWay):
     def open_wire(self) -> Wire:
         """Make the namespaces, and a sender in the first."""
         self.stack = contextlib.ExitStack()
-        try:
-            link = self.stack.enter_context(wire())
-        except WireUnavailableError as reason:
-            raise Unavailable(str(reason)) from None
+        link = self.stack.enter_context(wire())
         with link.inside(link.a):
             self.senders.append(DatagramSender(ADDRESS))
         return link
