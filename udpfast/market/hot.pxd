@@ -22,8 +22,8 @@ from udpfast.market.fill cimport fill_name, fill_text_at
 from udpfast.market.flatbuffer cimport load_f64, load_u32
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    LevelPlan, Plan, PlanSet, Plans, level_key, level_odd, level_way, plan_f64, plan_f64_or_0,
-    plan_find, plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
+    LevelPlan, Places, Plan, PlanSet, Plans, level_odd, places_add, places_forget, plan_f64,
+    plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
 )
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -116,30 +116,31 @@ cdef inline bint hot_rows(
 # --- books ----------------------------------------------------------------------------------------
 
 cdef inline bint hot_levels(
-        Hot* hot, Plans* plans, uint64_t at, uint32_t count, Level* into) noexcept nogil:
-    # Without a branch that depends on which levels are removals. A level is read as its vtable's
-    # bytes say, whichever message they stood in before.
+        Hot* hot, Plans* plans, Places* places, uint64_t at, uint32_t count,
+        Level* into) noexcept nogil:
+    # Without a branch that depends on which levels are removals: most updates have two vtables.
     cdef const uint8_t* data = hot.data
-    cdef const LevelPlan* levels = plans.level
     cdef const LevelPlan* level
-    cdef uint64_t end = at + 4 * <uint64_t> count, last = hot.size - 8, table, vtable, key
+    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable, i
     while at < end:
         table = at + load_u32(data + at)
-        if unlikely(table > last):
+        if unlikely(table > size - 8):
             return False
         vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
-        if likely(vtable <= last):
-            key = level_key(data + vtable)
-            level = levels + level_way(key)
-            if likely(level.key == key and table + level.extent <= hot.size):
-                copy_pair(into, data + table + level.price, data + table + level.quantity,
-                          level.mask)
-                memset(<uint8_t*> into + 16, 0, 16)
+        i = vtable != places.vtable[0]
+        if unlikely(places.vtable[i] != vtable):
+            i = 0
+            if not places_add(places, plans, data, size, vtable):
+                if not level_odd(plans, data, size, table, into, &hot.fields_unknown):
+                    return False
                 into += 1
                 at += 4
                 continue
-        if not level_odd(plans, data, hot.size, table, into, &hot.fields_unknown):
+        level = places.level[i]
+        if unlikely(table + level.extent > size):
             return False
+        copy_pair(into, data + table + level.price, data + table + level.quantity, level.mask)
+        memset(<uint8_t*> into + 16, 0, 16)
         into += 1
         at += 4
     return True
@@ -151,6 +152,7 @@ cdef inline int32_t hot_book(
     cdef Book* book = <Book*> into
     cdef Level* levels = <Level*> (into + sizeof(Book))
     cdef HotRows[2] sides
+    cdef Places places
     cdef uint64_t needed
     cdef int side
     if unlikely(
@@ -160,9 +162,10 @@ cdef inline int32_t hot_book(
     needed = sizeof(Book) + (<uint64_t> sides[0].count + sides[1].count) * sizeof(Level)
     if unlikely(needed > room):
         return 0
+    places_forget(&places)
     for side in range(2):
         if unlikely(not hot_levels(
-                hot, &context.plans, sides[side].at, sides[side].count, levels)):
+                hot, &context.plans, &places, sides[side].at, sides[side].count, levels)):
             return 0
         levels += sides[side].count
     book.header.present = (PRESENT_ROWS if sides[0].present else 0) | (

@@ -115,6 +115,35 @@ cdef inline uint32_t level_way(uint64_t key) noexcept nogil:
     return <uint32_t> (key * <uint64_t> 0xD6E8FEB86659FD93 >> 60)
 
 
+cdef struct Places:  # the vtables of levels in one message, the two that came last
+    uint64_t vtable[2]
+    const LevelPlan* level[2]
+
+
+cdef inline void places_forget(Places* places) noexcept nogil:
+    places.vtable[0] = <uint64_t> 1 << 63  # where no 32-bit distance leads
+    places.vtable[1] = <uint64_t> 1 << 63
+
+
+cdef inline bint places_add(
+        Places* places, const Plans* plans, const uint8_t* data, uint64_t size,
+        uint64_t vtable) noexcept nogil:
+    # Put one in front; False if it is none of the usual ones, or not known yet.
+    cdef const LevelPlan* level
+    cdef uint64_t key
+    if unlikely(vtable > size - 8):  # also when it lies before the buffer
+        return False
+    key = level_key(data + vtable)
+    level = &plans.level[level_way(key)]
+    if unlikely(level.key != key):
+        return False
+    places.vtable[1] = places.vtable[0]
+    places.level[1] = places.level[0]
+    places.vtable[0] = vtable
+    places.level[0] = level
+    return True
+
+
 cdef inline const Plan* plan_find(
         PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size,
         uint64_t at) noexcept nogil:
