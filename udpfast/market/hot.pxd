@@ -22,8 +22,9 @@ from udpfast.market.fill cimport fill_name, fill_text_at
 from udpfast.market.flatbuffer cimport load_f64, load_u32
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    LevelPlan, Places, Plan, PlanSet, Plans, level_odd, places_add, places_forget, plan_f64,
-    plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16, plan_u32, plan_u64,
+    Beginning, HotTable, LevelPlan, Places, Plan, PlanSet, Plans, head_find, head_walk, level_odd,
+    places_add, places_forget, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16,
+    plan_u32, plan_u64,
 )
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -43,10 +44,6 @@ cdef extern from *:
     void copy_pair "udpfast_copy_pair" (
         void* to, const uint8_t* first, const uint8_t* second,
         const uint64_t* mask) noexcept nogil
-
-cdef struct HotTable:  # where it lies and how it is read
-    const uint8_t* at
-    const Plan* plan             # NULL = absent
 
 cdef struct Hot:  # one message on its way
     const uint8_t* data
@@ -284,64 +281,42 @@ cdef inline void hot_header(UpdateHeader* header, const HotTable* value) noexcep
     header.reserved = 0
 
 
-cdef inline bint hot_value(
-        Hot* hot, uint32_t code, uint64_t at, DecodeContext* context,
-        HotTable* value) noexcept nogil:
-    if code == MESSAGE_MARKET_BY_PRICE_UPDATE:
-        return hot_table(hot, &context.plans.value[0], TABLE_MARKET_BY_PRICE_UPDATE, at, value)
-    if code == MESSAGE_TOP_OF_BOOK:
-        return hot_table(hot, &context.plans.value[1], TABLE_TOP_OF_BOOK, at, value)
-    return code == MESSAGE_TRADE_SUMMARY and hot_table(
-        hot, &context.plans.value[2], TABLE_TRADE_SUMMARY, at, value)
-
-
 cdef inline int32_t hot_decode(
         const uint8_t* payload, uint32_t size, uint8_t* into, uint32_t room, Names* names,
         DecodeContext* context) noexcept nogil:
     cdef UpdateHeader* header = <UpdateHeader*> into
     cdef Hot hot
-    cdef HotTable event, source, value
+    cdef Beginning found
     cdef const uint8_t* exchange
     cdef const uint8_t* symbol
-    cdef uint32_t offset, code
     cdef int32_t kind
     if unlikely(size < 32):  # three tables take more
         return 0
+    if not likely(head_find(&context.plans, payload, size, &found)):
+        if not head_walk(&context.plans, payload, size, &found):
+            return 0
     hot.data = payload
     hot.size = size
     hot.tables_left = (size >> 3) - 3
-    hot.fields_unknown = 0
-    if unlikely(not hot_table(&hot, &context.plans.event, TABLE_EVENT, load_u32(payload), &event)):
-        return 0
-    source.plan = NULL
-    source.at = NULL
-    offset = plan_offset(event.plan, SLOT_EVENT_SOURCE_INFO)
-    if likely(offset):
-        if unlikely(not hot_table(&hot, &context.plans.source_info, TABLE_SOURCE_INFO,
-                                  hot_target(&hot, &event, offset), &source)):
-            return 0
-    offset = plan_offset(event.plan, SLOT_EVENT_VALUE)
-    code = plan_u8(event.plan, event.at, SLOT_EVENT_VALUE_TYPE)
+    hot.fields_unknown = found.fields_unknown
     if unlikely(
-            offset == 0
-            or not hot_value(&hot, code, hot_target(&hot, &event, offset), context, &value)
-            or not hot_text(&hot, &value, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE, &exchange)
-            or not hot_text(&hot, &value, SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, &symbol)):
+            not hot_text(&hot, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_EXCHANGE, &exchange)
+            or not hot_text(&hot, &found.value, SLOT_MARKET_BY_PRICE_UPDATE_SYMBOL, &symbol)):
         return 0
-    if code == MESSAGE_MARKET_BY_PRICE_UPDATE:
-        kind = hot_book(&hot, &value, into, room, context)
-    elif code == MESSAGE_TOP_OF_BOOK:
-        kind = hot_top_of_book(&hot, &value, into, room, context)
+    if found.code == MESSAGE_MARKET_BY_PRICE_UPDATE:
+        kind = hot_book(&hot, &found.value, into, room, context)
+    elif found.code == MESSAGE_TOP_OF_BOOK:
+        kind = hot_top_of_book(&hot, &found.value, into, room, context)
     else:
-        kind = hot_trades(&hot, &value, into, room, context)
+        kind = hot_trades(&hot, &found.value, into, room, context)
     if unlikely(kind == 0):
         return 0
-    hot_source(header, &source)
-    hot_header(header, &value)
+    hot_source(header, &found.source)
+    hot_header(header, &found.value)
     header.exchange_id = fill_name(exchange, names, context)
     header.symbol_id = fill_name(symbol, names, context)
     context.exchange_id = header.exchange_id
     context.symbol_id = header.symbol_id
-    context.message_type = code
+    context.message_type = found.code
     context.fields_unknown = hot.fields_unknown
     return kind

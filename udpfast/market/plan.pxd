@@ -20,6 +20,9 @@ cdef enum:
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
     LEVEL_WAYS = 16
+    HEAD_SIZE = 192              # bytes in which the first three tables begin
+    HEAD_WAYS = 16
+    HEAD_PATIENCE = 64           # misses before a head gives way to another
 
 cdef struct Plan:  # 256 bytes
     uint32_t extent              # bytes of the table up to the end of its last known field
@@ -44,6 +47,24 @@ cdef struct LevelPlan:  # of levels with a price, perhaps a quantity, and no mor
     uint16_t quantity
     uint64_t mask[2]             # of price and quantity
 
+cdef struct Head:  # how messages begin: root, event, source info, value; 1 KiB
+    uint8_t bytes[HEAD_SIZE]
+    uint8_t mask[HEAD_SIZE]      # of those that say where a table lies and how it is read
+    uint32_t length              # of both, a multiple of 32; 0 = nothing remembered
+    uint32_t reach               # bytes that the tables need
+    uint32_t source              # places; 0 = absent
+    uint32_t value
+    uint32_t code                # of the value
+    uint32_t fields_unknown
+    uint32_t misses
+    uint32_t reserved[25]
+    Plan source_plan
+    Plan value_plan
+
+cdef struct Heads:
+    Head head[HEAD_WAYS]
+    uint64_t code_at             # where the head learned last has its code
+
 cdef struct Plans:  # zeroed at start; one per thread
     PlanSet event
     PlanSet source_info
@@ -52,6 +73,7 @@ cdef struct Plans:  # zeroed at start; one per thread
     PlanSet level_odd            # of all others
     PlanSet layer
     PlanSet trade
+    Heads heads
 
 
 cdef inline bint vtable_same(
@@ -113,6 +135,65 @@ cdef inline uint32_t level_way(uint64_t key) noexcept nogil:
     # Those of a price and a quantity in either order, with and without padding, and of a price
     # alone go different ways.
     return <uint32_t> (key * <uint64_t> 0xD6E8FEB86659FD93 >> 60)
+
+
+cdef struct HotTable:  # where it lies and how it is read
+    const uint8_t* at
+    const Plan* plan             # NULL = absent
+
+cdef struct Beginning:  # of one message
+    HotTable source
+    HotTable value
+    uint32_t code
+    uint32_t fields_unknown
+
+cdef extern from *:
+    """
+    typedef uint64_t udpfast_part __attribute__((vector_size(16), aligned(1), may_alias));
+    static inline int udpfast_head_same(
+        const uint8_t* a, const uint8_t* b, const uint8_t* mask, uint32_t length)
+    {
+        udpfast_part difference = {0, 0};
+        for (uint32_t i = 0; i < length; i += 32) {
+            difference |= (*(const udpfast_part*) (a + i) ^ *(const udpfast_part*) (b + i))
+                & *(const udpfast_part*) (mask + i);
+            difference |= (*(const udpfast_part*) (a + i + 16) ^ *(const udpfast_part*) (b + i + 16))
+                & *(const udpfast_part*) (mask + i + 16);
+        }
+        return (difference[0] | difference[1]) == 0;
+    }
+    """
+    bint head_same "udpfast_head_same" (
+        const uint8_t* a, const uint8_t* b, const uint8_t* mask, uint32_t length) noexcept nogil
+
+# Walk from the root to the value, a book, a top of book or trades; False if one of the tables is
+# not sound, or it is another value. Remembers how the message begins.
+cdef bint head_walk(
+    Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil
+
+
+cdef inline uint32_t head_way(uint32_t code, uint32_t root) noexcept nogil:
+    # The three values go different ways, and so do the roots that padding makes.
+    return (code << 2 & 12) | (root >> 2 & 3)
+
+
+cdef inline bint head_find(
+        const Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil:
+    # As head_walk, if the message begins as one before did: the same bytes say the same again.
+    cdef const Head* head
+    if unlikely(plans.heads.code_at >= size):
+        return False
+    head = &plans.heads.head[head_way(data[plans.heads.code_at], load_u32(data))]
+    if unlikely(head.length == 0 or head.reach > size
+                or not head_same(data, head.bytes, head.mask, head.length)):
+        return False
+    found.source.at = data + head.source
+    found.source.plan = &head.source_plan if head.source else NULL
+    found.value.at = data + head.value
+    found.value.plan = &head.value_plan
+    found.code = head.code
+    found.fields_unknown = head.fields_unknown
+    return True
 
 
 cdef struct Places:  # the vtables of levels in one message, the two that came last

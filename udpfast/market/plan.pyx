@@ -3,28 +3,13 @@
 from libc.math cimport NAN
 from libc.string cimport memset
 
-from udpfast.market.schema cimport (
-    FIELD_SKIPPED,
-    SCHEMA_FIELDS,
-    SCHEMA_TABLES,
-    SLOT_MBP_UPDATE_IMPLIED_QUANTITY,
-    SLOT_MBP_UPDATE_NUMBER_OF_ORDERS,
-    SLOT_MBP_UPDATE_PRICE,
-    SLOT_MBP_UPDATE_PRICE_LEVEL,
-    SLOT_MBP_UPDATE_QUANTITY,
-    SLOT_MBP_UPDATE_UPDATE_ACTION,
-    TABLE_MBP_UPDATE,
-    TABLE_TOP_OF_BOOK,
-    TABLE_TRADE_SUMMARY,
-    SchemaField,
-    SchemaTable,
-)
+from udpfast.market.schema cimport *
 
 __all__ = []
 
-if sizeof(Plan) != 256 or sizeof(LevelPlan) != 32:
-    raise ImportError(f"plans have {sizeof(Plan)} and those of levels {sizeof(LevelPlan)} bytes, "
-                      "expected 256 and 32")
+if sizeof(Plan) != 256 or sizeof(LevelPlan) != 32 or sizeof(Head) != 1024:
+    raise ImportError(f"plans have {sizeof(Plan)}, those of levels {sizeof(LevelPlan)}, heads "
+                      f"{sizeof(Head)} bytes; expected 256, 32, 1024")
 
 
 cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
@@ -119,4 +104,102 @@ cdef bint level_odd(
     if plan.vtable_size <= 8 and plan.mask[0] and vtable + 8 <= data + size:
         key = level_key(vtable)
         level_learn(&plans.level[level_way(key)], key, plan)
+    return True
+
+
+cdef inline bint head_mark(Head* head, uint64_t at, uint64_t size) noexcept nogil:
+    if at + size > HEAD_SIZE:
+        return False
+    memset(head.mask + at, 0xFF, size)
+    head.length = max(head.length, <uint32_t> (at + size + 31) & ~<uint32_t> 31)
+    return True
+
+
+cdef inline bint head_mark_table(
+        Head* head, const Plan* plan, const uint8_t* data, uint64_t at) noexcept nogil:
+    # Its distance to its vtable, and that but for the table's own size, which is not used.
+    cdef uint64_t vtable = at - <uint64_t> <int64_t> <int32_t> load_u32(data + at)
+    head.reach = max(head.reach, <uint32_t> at + plan.extent)
+    return (head_mark(head, at, 4) and head_mark(head, vtable, 2)
+            and head_mark(head, vtable + 4, plan.vtable_size - 4))
+
+
+cdef void head_learn(
+        Heads* heads, const uint8_t* data, uint64_t size, uint64_t at, const Plan* event,
+        const Beginning* found) noexcept nogil:
+    cdef Head* head = &heads.head[head_way(found.code, load_u32(data))]
+    cdef uint64_t code_at = at + plan_offset(event, SLOT_EVENT_VALUE_TYPE)
+    cdef bint marked
+    head.misses += 1
+    if head.misses != 1 and head.misses % HEAD_PATIENCE:
+        return
+    memset(head.mask, 0, HEAD_SIZE)
+    head.length = 0
+    head.reach = 0
+    head.source = 0
+    head.value = <uint32_t> (found.value.at - data)
+    head.value_plan = found.value.plan[0]
+    marked = (
+        head_mark(head, 0, 4) and head_mark_table(head, event, data, at)
+        and head_mark(head, at + plan_offset(event, SLOT_EVENT_VALUE), 4)
+        and head_mark(head, code_at, 1)
+        and head_mark_table(head, found.value.plan, data, head.value))
+    if marked and found.source.plan != NULL:
+        head.source = <uint32_t> (found.source.at - data)
+        head.source_plan = found.source.plan[0]
+        marked = (head_mark(head, at + plan_offset(event, SLOT_EVENT_SOURCE_INFO), 4)
+                  and head_mark_table(head, found.source.plan, data, head.source))
+    if not marked or head.length > size:
+        head.length = 0
+        return
+    head.reach = max(head.reach, head.length)
+    head.code = found.code
+    head.fields_unknown = found.fields_unknown
+    memcpy(head.bytes, data, head.length)
+    heads.code_at = code_at
+
+
+cdef inline bint head_table(
+        PlanSet* plans, uint32_t index, const uint8_t* data, uint64_t size, uint64_t at,
+        Beginning* found, HotTable* table) noexcept nogil:
+    table.plan = plan_find(plans, index, data, size, at)
+    if table.plan == NULL:
+        return False
+    table.at = data + at
+    found.fields_unknown += table.plan.fields_unknown
+    return True
+
+
+cdef inline bint head_value(
+        Plans* plans, const uint8_t* data, uint64_t size, uint64_t at,
+        Beginning* found) noexcept nogil:
+    if found.code == MESSAGE_MARKET_BY_PRICE_UPDATE:
+        return head_table(&plans.value[0], TABLE_MARKET_BY_PRICE_UPDATE, data, size, at, found,
+                          &found.value)
+    if found.code == MESSAGE_TOP_OF_BOOK:
+        return head_table(&plans.value[1], TABLE_TOP_OF_BOOK, data, size, at, found, &found.value)
+    return found.code == MESSAGE_TRADE_SUMMARY and head_table(
+        &plans.value[2], TABLE_TRADE_SUMMARY, data, size, at, found, &found.value)
+
+
+cdef bint head_walk(
+        Plans* plans, const uint8_t* data, uint64_t size, Beginning* found) noexcept nogil:
+    cdef HotTable event
+    cdef uint64_t at = load_u32(data)
+    cdef uint32_t offset
+    found.fields_unknown = 0
+    found.source.plan = NULL
+    if not head_table(&plans.event, TABLE_EVENT, data, size, at, found, &event):
+        return False
+    offset = plan_offset(event.plan, SLOT_EVENT_SOURCE_INFO)
+    if offset and not head_table(
+            &plans.source_info, TABLE_SOURCE_INFO, data, size,
+            at + offset + load_u32(event.at + offset), found, &found.source):
+        return False
+    found.code = plan_u8(event.plan, event.at, SLOT_EVENT_VALUE_TYPE)
+    offset = plan_offset(event.plan, SLOT_EVENT_VALUE)
+    if offset == 0 or not head_value(
+            plans, data, size, at + offset + load_u32(event.at + offset), found):
+        return False
+    head_learn(&plans.heads, data, size, at, event.plan, found)
     return True
