@@ -22,7 +22,9 @@ __all__ = [
     "FeedConfig",
     "LineConfig",
     "PublishConfig",
+    "RunConfig",
     "Setting",
+    "SideConfig",
     "describe",
     "load_feed",
     "load_publish",
@@ -355,6 +357,61 @@ class BypassConfig(Struct, frozen=True):
     ] = False
 
 
+class SideConfig(Struct, frozen=True):
+    """What every agent beside the feed has: whether it runs, and how its thread does."""
+
+    enabled: Annotated[bool, Meta(description="run it beside the feed")] = False
+    core: Annotated[
+        Core | None, Meta(description="processor to pin its thread to; absent: unpinned")
+    ] = None
+    idle: Annotated[Idle, Meta(description="what it does when nothing came")] = "backoff"
+
+
+class RunConfig(Struct, frozen=True):
+    """How the feed and the agents beside it are started, watched and ended."""
+
+    processes: Annotated[
+        Literal["one", "each"],
+        Meta(
+            description="one: all agents are threads of the feed's process; each: every agent "
+            "beside the feed has a process of its own, so that not even a crash reaches the feed"
+        ),
+    ] = "one"
+    restart_first_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="ms until what ended with an error is started again; each further end "
+            "doubles it",
+        ),
+    ] = 100
+    restart_longest_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="ms that it is never longer than")
+    ] = 10_000
+    restart_steady_ms: Annotated[
+        int,
+        Meta(ge=1, le=86_400_000, description="ms of running after which it begins anew"),
+    ] = 60_000
+    feed_restarts: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="times in a row that `udpfast run` opens the lines again after a network "
+            "error on all of them; 0: it ends at once",
+        ),
+    ] = 100
+    drain_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=600_000,
+            description="ms that agents have for what is left in the ring when the feed has ended",
+        ),
+    ] = 5_000
+
+
 class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
@@ -370,6 +427,7 @@ class FeedConfig(Struct, frozen=True):
     ring: RingConfig = RingConfig()
     agent: AgentConfig = AgentConfig()
     bypass: BypassConfig = BypassConfig()
+    run: RunConfig = RunConfig()
 
 
 class Destination(Struct, frozen=True):

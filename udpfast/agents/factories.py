@@ -1,0 +1,64 @@
+"""The agents that may run beside a feed: one table, one line each.
+
+Such an agent is a reader of the ring like any strategy. It runs where its table of the feed's
+file says `enabled = true`, on a thread of its own or in a process of its own (`run.processes`),
+and is started again when it ends with an error. What the feed does never depends on it.
+
+To add one: a `Struct` derived from `config.SideConfig` as a table of `FeedConfig`, a module in
+this folder with `build(config, directory) -> Agent`, and a line in `AGENTS`. Of the agent it is
+expected that
+
+- `on_start` opens what it needs, `on_stop` closes it, and a failure in between raises;
+- `do_work` never blocks for longer than some milliseconds: `stop` is seen between two turns;
+- it returns `AGENT_DONE` when the ring was closed by its writer and all was read: that is how it
+  drains;
+- it can be built again after any end, its own process's included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from udpfast.config import FeedConfig, SideConfig
+from udpfast.core.agent import Agent
+
+__all__ = ["AGENTS", "AgentFactory", "wanted_agents"]
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFactory:
+    """How one kind of agent is built.
+
+    Attributes
+    ----------
+    name : str
+        Of its table in the feed's file; what tools call it.
+    module : str
+        Has `build(config, directory) -> Agent`; imported when it is wanted, not before.
+    """
+
+    name: str
+    module: str
+
+    def settings(self, config: FeedConfig) -> SideConfig:
+        """Return the agent's table."""
+        table = getattr(config, self.name)
+        assert isinstance(table, SideConfig)
+        return table
+
+    def build(self, config: FeedConfig, directory: Path) -> Agent:
+        """Return a new agent for the instance in `directory`."""
+        agent = import_module(self.module).build(config, directory)
+        assert isinstance(agent, Agent)
+        return agent
+
+
+#: Every agent that `udpfast run` and `Subscriber` may start beside the feed.
+AGENTS: tuple[AgentFactory, ...] = ()
+
+
+def wanted_agents(config: FeedConfig) -> list[AgentFactory]:
+    """Return the agents that a feed's file asks for, in the order of the table."""
+    return [factory for factory in AGENTS if factory.settings(config).enabled]
