@@ -2,11 +2,13 @@
 
     python -m udpfast.testing.fuzz datagrams --count 1000000 --seed 1
     python -m udpfast.testing.fuzz payloads --count 1000000 --seed 1
+    python -m udpfast.testing.fuzz frames --count 1000000 --seed 1
 
 `datagrams` go through the pipeline and the object gate; every one must get one verdict, the
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
 reported (NL1). `payloads` go through the verifier and the decoder; what the verifier refuses must
-not be decoded, and what is decoded must fit its bound.
+not be decoded, and what is decoded must fit its bound. `frames` go through the walk of AF_XDP,
+which must say what a slow one says, and read nothing behind them.
 
 The run is cut into cases of 2,000 inputs with a seed each. A case that fails, crashes or hangs is
 printed as the one command that repeats it. `make sanitize` runs this against a build that stops at
@@ -35,6 +37,7 @@ from udpfast.errors import FormatError
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.feed.publication import Publication
+from udpfast.testing.fuzz_frames import fuzz_frames
 from udpfast.testing.mutate import mutated
 
 __all__ = ["FuzzError", "fuzz_datagrams", "fuzz_payloads", "main"]
@@ -291,6 +294,7 @@ def _value(rng: random.Random, type_: str, depth: int) -> Any:
 KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
     "datagrams": fuzz_datagrams,
     "payloads": fuzz_payloads,
+    "frames": fuzz_frames,
 }
 
 
