@@ -135,7 +135,7 @@ def _big(data: bytes, at: int) -> int:
 def _sum(data: bytes) -> int:
     # The folded one's complement sum of big-endian words (RFC 1071).
     data += bytes(len(data) % 2)
-    total = sum(struct.unpack(f">{len(data) // 2}H", data))
+    total: int = sum(struct.unpack(f">{len(data) // 2}H", data))
     while total >> 16:
         total = (total & 0xFFFF) + (total >> 16)
     return total
@@ -179,6 +179,7 @@ def _ipv6(ends: bytes, body: bytes, rng: random.Random) -> bytes:
             (_UDP, b""),
             (0, bytes([_UDP, 0]) + bytes(6)),
             (60, bytes([43, 1]) + bytes(14) + bytes([_UDP, 0]) + bytes(6)),
+            (0, bytes([_FRAGMENT, 0]) + bytes(6) + struct.pack(">BBHI", _UDP, 0, 1, 9)),
             (_FRAGMENT, struct.pack(">BBHI", _UDP, 0, 1, 9)),
         )
     )
@@ -192,7 +193,7 @@ def _header_changed(frame: bytes, _: Sequence[bytes], rng: random.Random) -> byt
         return frame[: rng.randint(0, 80)]
     changed = bytearray(frame)
     changed[rng.randrange(12, min(80, len(frame)))] = rng.choice(
-        (0, 1, 5, 8, 255, rng.randrange(256))
+        (*range(9), 255, rng.randrange(256))
     )
     return bytes(changed)
 
