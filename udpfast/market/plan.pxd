@@ -154,12 +154,9 @@ cdef extern from *:
         const uint8_t* a, const uint8_t* b, const uint8_t* mask, uint32_t length)
     {
         udpfast_part difference = {0, 0};
-        for (uint32_t i = 0; i < length; i += 32) {
-            difference |= (*(const udpfast_part*) (a + i) ^ *(const udpfast_part*) (b + i))
-                & *(const udpfast_part*) (mask + i);
-            difference |= (*(const udpfast_part*) (a + i + 16) ^ *(const udpfast_part*) (b + i + 16))
-                & *(const udpfast_part*) (mask + i + 16);
-        }
+        for (uint32_t i = 0; i < length; i += 16)
+            difference |= *(const udpfast_part*) (mask + i)
+                & (*(const udpfast_part*) (a + i) ^ *(const udpfast_part*) (b + i));
         return (difference[0] | difference[1]) == 0;
     }
     """
