@@ -39,7 +39,7 @@ STAMPED = "socket to ring"
 BARE = "socket to ring, no stamps"
 STRATEGY = "socket to strategy"
 #: A trial is this long, but has so many messages at least, and at most.
-SECONDS = 0.12
+SECONDS = 0.15
 MESSAGES_MIN, MESSAGES_MAX = 200, 30_000
 #: Of the loads that have no goal.
 ROUNDS = 5
