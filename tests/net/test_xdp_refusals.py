@@ -1,6 +1,7 @@
 """What AF_XDP refuses, in words that help: rights, drivers, queues, other people's programs."""
 
 import ctypes
+import errno
 import mmap
 import os
 import shutil
@@ -28,6 +29,7 @@ from udpfast.net import xdp
 from udpfast.net.line import LineAddress
 from udpfast.net.xdp_bpf import load_program
 from udpfast.net.xdp_host import XdpLine, XdpOptions, find_interface, group_lines
+from udpfast.net.xdp_open import open_xdp_socket
 from udpfast.net.xdp_program import EXIT, MOVE_VALUE, R0, XDP_PASS, Assembler
 from udpfast.testing.namespaces import Wire, run
 
@@ -179,6 +181,15 @@ def test_settings_that_the_driver_refuses_are_named(link: Wire, mode: str) -> No
     finally:
         run("ip", "-n", link.a, "link", "set", "va", "mtu", "1500")
         run("ip", "-n", link.b, "link", "set", "vb", "mtu", "1500")
+
+
+def test_kernel_without_af_xdp_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_family(*_: object) -> None:
+        raise OSError(errno.EAFNOSUPPORT, "what a kernel says that has no such family")
+
+    monkeypatch.setattr(socket, "socket", no_family)
+    with pytest.raises(OSError, match=r"queue 0 of vb, this kernel was built without CONFIG_XDP"):
+        open_xdp_socket("queue 0 of vb")
 
 
 def attach_the_old_way(link: Wire, descriptor: int) -> None:
