@@ -25,6 +25,7 @@ __all__ = [
     "RunConfig",
     "Setting",
     "SideConfig",
+    "ZmqConfig",
     "describe",
     "load_feed",
     "load_publish",
@@ -412,6 +413,72 @@ class RunConfig(Struct, frozen=True):
     ] = 5_000
 
 
+class ZmqConfig(SideConfig, frozen=True):
+    """What leaves by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
+
+    addresses: Annotated[
+        tuple[Annotated[str, Meta(pattern=r"^(ipc|ipc://.+|tcp://.+:([0-9]+|\*))$")], ...],
+        Meta(
+            min_length=1,
+            max_length=8,
+            description="where subscribers connect, ipc://path or tcp://ip:port; ipc alone: a "
+            'socket in the instance\'s directory, for Reader("zmq:NAME")',
+        ),
+    ] = ("ipc",)
+    batch_records: Annotated[
+        int,
+        Meta(ge=1, le=65_536, description="records per message at most; 1: each one alone"),
+    ] = 1024
+    batch_bytes: Annotated[
+        int,
+        Meta(
+            ge=1024,
+            le=1 << 20,
+            description="bytes of records per message; a larger record travels alone",
+        ),
+    ] = 1 << 14
+    linger_us: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1_000_000,
+            description="us to wait for more records before a message is sent; 0: what is "
+            "there goes at once, and more of it together the busier the feed is",
+        ),
+    ] = 0
+    queue_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 16,
+            le=1 << 34,
+            description="bytes that may wait for one subscriber that does not read; then it "
+            "misses records, and is told how many (LAPPED)",
+        ),
+    ] = 1 << 28
+    heartbeat_ms: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=60_000,
+            description="ms of silence after which a stream says how far the ring is",
+        ),
+    ] = 500
+    curve_key: Annotated[
+        str,
+        Meta(
+            description="file with our secret key (zmq.auth.create_certificates): tcp is then "
+            "encrypted by CURVE; empty: tcp is open to everyone"
+        ),
+    ] = ""
+    curve_clients: Annotated[
+        str,
+        Meta(
+            description="directory of the public keys of clients that may connect; empty: "
+            "everyone who knows our public key"
+        ),
+    ] = ""
+
+
 class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
@@ -428,6 +495,7 @@ class FeedConfig(Struct, frozen=True):
     agent: AgentConfig = AgentConfig()
     bypass: BypassConfig = BypassConfig()
     run: RunConfig = RunConfig()
+    zmq: ZmqConfig = ZmqConfig()
 
 
 class Destination(Struct, frozen=True):
