@@ -418,7 +418,7 @@ def test_poll_of_a_ring_without_names_looks_for_them_once_per_slice(
 
     tmp_path.chmod(0o700)
     with Ring.create(tmp_path, 1 << 16, PAYLOAD_HASH) as ring, Reader(f"ring:{tmp_path}") as reader:
-        monkeypatch.setattr("udpfast.client.reader.Region", Missing)
+        monkeypatch.setattr("udpfast.client.ring_source.Region", Missing)
         started = time.monotonic()
         for _ in range(2000):
             ring.append(Kind.MESSAGE, b"x")

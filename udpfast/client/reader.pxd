@@ -1,37 +1,25 @@
-# Reader: a cursor in a ring, a way to wait, names for ids. One reader, one thread.
+# Reader: a source of records, a way to wait, and how far they are handed out. One reader, one
+# thread.
 
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.client.batch cimport BatchMemory
-from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport Source
 from udpfast.core.idle cimport Idle
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.readers cimport ReaderEntry, ReaderRegistration
 
 cdef class Reader:
-    cdef RingCursor _cursor
-    cdef BatchMemory _memory
-    cdef NameCache _names
-    cdef object _names_region
-    cdef ReaderRegistration _registration  # for tools: they see our name and our lag
-    cdef ReaderEntry* _entry     # of the registration; NULL once it is closed
+    cdef Source _source
+    cdef BatchMemory _memory     # the source's arrays
     cdef Idle _idle
     cdef int64_t _batch          # records that one poll may take
     cdef int64_t _next           # of the run in memory: the first record not handed out yet
     cdef int64_t _count          # records of the run in memory
-    cdef int64_t _looked_ns      # when _fill last looked whether the ring is still there
-    cdef int64_t _names_looked_ns  # when _fill last looked for names in vain
+    cdef int64_t _looked_ns      # when _fill last looked whether the source is still there
     cdef uint64_t _read          # records handed out
     cdef uint64_t _missed        # before the record at _next, not said yet
-    cdef bint _waiting           # a thread is in _wait, without the GIL
-    cdef bint _closing           # close() was called meanwhile
+    cdef bint _waiting           # a thread is in the source's wait, without the GIL
     cdef readonly str address
-    cdef readonly object directory
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2
-    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil
-    cdef _look_for_names(self)
-    cdef _report(self)
     cdef bint _closed(self)
     cdef _check_open(self)
-    cdef _detach(self)

@@ -6,41 +6,24 @@ from libc.errno cimport EPIPE
 
 from udpfast.client.batch cimport Batch, batch_of
 from udpfast.client.record cimport record_copy, record_lapped
-from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
-from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset, idle_step
+from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset
 from udpfast.core.layout cimport KIND_RESTART
-from udpfast.shm.readers cimport reader_report, reader_time, reader_time_all
-from udpfast.shm.region cimport REGION_PAGE
-from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
-
-import contextlib
-import errno
-import sys
-import time
-from pathlib import Path
+from udpfast.shm.readers cimport reader_time, reader_time_all
 
 from udpfast.client.record import ReadRecord
+from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
-from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import ReaderRegistration
-from udpfast.shm.region import Region
+from udpfast.errors import ConfigError
 
 __all__ = ["ReadRecord", "Reader"]
 
 cdef enum:
     SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
-    LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
     SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
     CLOSED = -1                  # _fill: the writer closed the ring, and all was read
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
-
-_ATTACH_PAUSE_S = 0.01
 
 
 @cython.final
@@ -92,19 +75,14 @@ cdef class Reader:
         if not 1 <= batch <= 1 << 20:
             raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
-        target = _target(address)
+        _deadline(timeout)  # refused here if it means nothing
+        self._source = open_source(
+            address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
+            name=name)
         self.address = address
         self._batch = batch
-        self.directory, self._cursor = _attach(target, start, batch, buffer_bytes, timeout)
         self._memory = BatchMemory(
-            self._cursor.headers, self._cursor.offsets, self._cursor.payloads)
-        self._names = NameCache()
-        with contextlib.suppress(RegionError):  # being made; if it is wrong, _fill says so
-            self._attach_names()
-        self._registration = ReaderRegistration.create(
-            self.directory, name or Path(sys.argv[0]).name or "python", self._cursor.index,
-            clock_realtime_ns())
-        self._entry = self._registration.entry
+            self._source.headers_array, self._source.offsets_array, self._source.payloads_array)
 
     def __iter__(self):
         """Iterate over the records; see `__next__`."""
@@ -130,16 +108,16 @@ cdef class Reader:
             missed = self._missed
             self._missed = 0
             return record_lapped(self._memory.headers[i].index - missed,
-                                 self._memory.headers[i].position, missed, self._names)
+                                 self._memory.headers[i].position, missed, self._source.names)
         self._next += 1
         self._read += 1
-        if i % SAMPLE == 0 and self._entry != NULL:
-            reader_time(self._entry, self._memory.headers + i, clock_realtime_ns(),
+        if i % SAMPLE == 0 and self._source.entry != NULL:
+            reader_time(self._source.entry, self._memory.headers + i, clock_realtime_ns(),
                         min(self._count - i, <int64_t>SAMPLE))
         if self._memory.headers[i].kind == KIND_RESTART:
-            self._attach_names()
+            self._source.renew_names()
         return record_copy(self._memory.headers + i,
-                           self._memory.payloads + self._memory.offsets[i], self._names)
+                           self._memory.payloads + self._memory.offsets[i], self._source.names)
 
     def poll(self, limit=None, timeout=None) -> Batch:
         """Return what is there as one batch; wait for its first record as `idle` says.
@@ -172,7 +150,7 @@ cdef class Reader:
             count = self._fill(most, _deadline(timeout))
             if count == CLOSED:
                 self._check_open()
-                self._cursor._raise(-EPIPE)
+                self._source.fail(-EPIPE)
         else:
             self._memory.polls += 1
         first = self._next
@@ -181,37 +159,43 @@ cdef class Reader:
         self._missed = 0
         self._next += count
         self._read += count
-        if count and self._entry != NULL:
+        if count and self._source.entry != NULL:
             reader_time_all(
-                self._entry, self._memory.headers + first, count, clock_realtime_ns())
-        return batch_of(self._memory, first, count, missed, self._names)
+                self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
+        return batch_of(self._memory, first, count, missed, self._source.names)
+
+    @property
+    def directory(self):
+        """The instance's directory, a `Path`; None if it is not on this host."""
+        return self._source.directory
 
     @property
     def names(self) -> NameCache:
         """Names by id, as updates carry them: `reader.names[update.header["symbol_id"]]`."""
-        if self._names_region is None:
-            self._attach_names()
-        return self._names
+        if self._source.names.table is None:
+            self._source.renew_names()
+        return self._source.names
 
     @property
     def lag(self) -> int:
         """Records written (as of the writer's last flush) and not handed out yet."""
-        return max(0, self._cursor.tail_index - self.index)
+        return max(0, self._source.written() - self.index)
 
     @property
     def lapped(self) -> int:
         """Records missed since this reader was opened."""
-        return self._cursor.lapped_total
+        return self._source.missed_total()
 
     @property
     def index(self) -> int:
         """Index of the next record to be handed out."""
-        return self._cursor.index - (self._count - self._next)
+        return self._source.next_index() - (self._count - self._next)
 
     @property
     def epoch(self) -> int:
         """Number of the ring's writer: it grows by 1 with each that takes over."""
-        return self._cursor.epoch
+        self._check_open()
+        return self._source.writer_epoch()
 
     @property
     def closed(self) -> bool:
@@ -224,9 +208,9 @@ cdef class Reader:
         From another thread: a wait ends within 20 ms, and with it the iteration.
         """
         if self._waiting:
-            self._closing = True  # the waiting thread detaches: it still reads the mapping
+            self._source.closing = True  # the waiting thread detaches: it still reads the mapping
         else:
-            self._detach()
+            self._source.detach()
 
     def __enter__(self):
         return self
@@ -238,108 +222,54 @@ cdef class Reader:
         state = "closed" if self.closed else f"index={self.index} lapped={self.lapped}"
         return f"<Reader {self.address} {state}>"
 
-    def _attach_names(self):
-        # Once there are records: a ring may be older than its names. And again after a restart, if
-        # the new writer began a new table: then its ids mean other names.
-        if self._names_region is not None and not self._names_region.replaced():
-            return
-        try:
-            region = Region.attach(
-                Path(self.directory) / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
-        except FileNotFoundError:
-            return
-        self._names_region = region
-        self._names = NameCache(NameTable(region.view()[REGION_PAGE:]))
-
-    cdef _look_for_names(self):
-        # A look in vain takes 17 us, and a ring that its owner gave no names never has any. The
-        # first run always looks: with its first record a subscriber's names are there.
-        if clock_monotonic_ns() - self._names_looked_ns >= SLICE_NS:
-            self._attach_names()
-            self._names_looked_ns = clock_monotonic_ns()
-
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
         # Have a run of records in memory: its count, 0 if the deadline passed, or CLOSED.
         cdef int64_t count, now_ns
         self._memory.polls += 1
         self._next = self._count = 0
         while not self._closed():
-            self._report()
+            self._source.report(self._read)  # everything before the cursor is handed out by now
             self._waiting = True  # without a line between: another thread may close the reader
             with nogil:
-                count = self._wait(limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS))
+                count = self._source.wait(
+                    limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
             self._waiting = False
             if count > 0:
                 self._count = count
+                self._missed = self._source.missed
                 # A RESTART may be among the records missed, and with it a new table.
-                if self._missed and not _restart_ahead(self):
-                    self._attach_names()
-                elif self._names_region is None:
-                    self._look_for_names()
-                if self._closing:
-                    self._detach()  # this was the last poll: what is in memory is still good
+                if self._source.names_missing() or self._missed and not _restart_ahead(self):
+                    self._source.renew_names()
+                if self._source.closing:
+                    self._source.detach()  # the last poll: what is in memory is still good
                 return count
             if count == -EPIPE:
                 return CLOSED
             if count < 0:
-                self._cursor._raise(count)
+                self._source.fail(count)
             PyErr_CheckSignals()
             now_ns = clock_monotonic_ns()
             if now_ns - self._looked_ns >= SLICE_NS:  # too dear for every poll that does not wait
                 self._looked_ns = now_ns
-                if self._cursor.region.replaced():
-                    raise RingClosedError(f"{self._cursor.region.path}: another file took its "
-                                          "place: open a new reader")
+                self._source.check()
             if now_ns >= deadline_ns:
                 return 0
-        self._detach()
+        self._source.detach()
         return CLOSED
 
-    cdef _report(self):
-        # For tools. Everything before the cursor is handed out by now.
-        store_relaxed(&self._entry.read, self._read)
-        reader_report(self._entry, &self._cursor.reader, clock_realtime_ns())
-
-    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) noexcept nogil:
-        # ring_poll until it has something to say; 0 when the slice is over.
-        cdef RingReader* ring = &self._cursor.reader
-        cdef uint64_t turns = 0
-        cdef bint look = True
-        cdef int64_t count
-        ring.waiting = False  # not yet: a poll returns what is there
-        while True:
-            # A look at the commit word alone (ring_ready) sees neither laps nor the end.
-            if look or ring_ready(ring):
-                count = ring_poll(
-                    ring, self._memory.headers, self._memory.offsets, self._memory.payloads,
-                    self._cursor._room, limit, &self._missed)
-                if count != 0:
-                    idle_step(&self._idle, 1)
-                    return count
-            if look and (self._closing or clock_monotonic_ns() >= until_ns):
-                return 0
-            idle_step(&self._idle, 0)
-            turns += 1
-            look = self._idle.parked or turns % LOOK_TURNS == 0
-
     cdef bint _closed(self):
-        return self._closing or self._cursor.region.pointer == NULL
+        return self._source.closing or self._source.detached()
 
     cdef _check_open(self):
         if self._closed():
             raise ValueError(f"reader of {self.address} is closed")
-
-    cdef _detach(self):
-        self._entry = NULL  # what is in memory is handed out still, untimed
-        self._registration.close()
-        self._cursor.close()
 
 
 cdef int64_t _run_before_restart(Reader self, int64_t count):
     # Names may change with a restart: a batch of updates holds ids of one table.
     cdef int64_t i
     if count and self._memory.headers[self._next].kind == KIND_RESTART:
-        self._attach_names()
+        self._source.renew_names()
     for i in range(1, count):
         if self._memory.headers[self._next + i].kind == KIND_RESTART:
             return i
@@ -361,29 +291,3 @@ cdef int64_t _deadline(timeout) except -1:
     if not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
     return min(FOREVER, clock_monotonic_ns() + int(timeout * 1e9))
-
-
-def _target(address):
-    if not isinstance(address, str) or not address.startswith("ring:") or address == "ring:":
-        raise ConfigError("address must be 'ring:NAME' or 'ring:/path/to/instance/directory', "
-                          f"was {address!r}")
-    return address.removeprefix("ring:")
-
-
-def _attach(target, start, batch, buffer_bytes, timeout):
-    """The instance's directory and a cursor in its ring, which may take a while to appear."""
-    cdef int64_t deadline_ns = _deadline(timeout)
-    while True:
-        try:
-            directory = instance_directory(target)
-            return directory, RingCursor.attach(
-                directory, start, batch, buffer_bytes, PAYLOAD_HASH)
-        except FileNotFoundError as error:
-            if clock_monotonic_ns() >= deadline_ns:
-                raise FileNotFoundError(
-                    errno.ENOENT, f"no ring {target!r}; is its subscriber running?",
-                    error.filename) from None
-        except NotReadyError:  # a large ring takes its writer seconds
-            if clock_monotonic_ns() >= deadline_ns:
-                raise
-        time.sleep(_ATTACH_PAUSE_S)

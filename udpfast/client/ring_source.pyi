@@ -1,0 +1,21 @@
+from pathlib import Path
+from typing import Literal, final
+
+from udpfast.client.source import Source
+from udpfast.shm.cursor import RingCursor
+
+__all__ = ["RingSource", "open_source"]
+
+@final
+class RingSource(Source):
+    def __init__(self, directory: Path, cursor: RingCursor, name: str) -> None: ...
+
+def open_source(
+    target: str,
+    *,
+    start: Literal["tail", "begin"],
+    batch: int,
+    buffer_bytes: int | None,
+    timeout: float | None,
+    name: str,
+) -> RingSource: ...

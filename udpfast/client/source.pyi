@@ -1,0 +1,27 @@
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Source", "open_source"]
+
+class Source:
+    @property
+    def directory(self) -> Path | None: ...
+    @property
+    def headers_array(self) -> NDArray[Any]: ...
+    @property
+    def offsets_array(self) -> NDArray[np.uint64]: ...
+    @property
+    def payloads_array(self) -> NDArray[np.uint8]: ...
+
+def open_source(
+    address: str,
+    *,
+    start: Literal["tail", "begin"],
+    batch: int,
+    buffer_bytes: int | None,
+    timeout: float | None,
+    name: str,
+) -> Source: ...

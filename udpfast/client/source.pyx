@@ -1,0 +1,102 @@
+"""What a `Reader` reads from: chosen by the prefix of its address."""
+
+from importlib import import_module
+
+from libc.errno cimport EPIPE
+
+from udpfast.errors import ConfigError, RingClosedError
+
+__all__ = ["Source", "open_source"]
+
+#: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
+_SOURCES = {
+    "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
+}
+
+
+cdef class Source:
+    """Records in order, from somewhere. Made by `open_source`; read by a `Reader` alone.
+
+    Attributes
+    ----------
+    directory : Path or None
+        Of the instance, if it is on this host.
+    headers_array, offsets_array, payloads_array : numpy.ndarray
+        What it fills: dtype `RECORD`, uint64, uint8.
+    """
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        # Fill the arrays from their beginning with what is there, `limit` records at most; wait
+        # for the first until until_ns (monotonic) or `closing`, resting by `idle`. Records of one
+        # call follow each other without a hole; `missed` says how many are missing before them.
+        # Returns the count; 0: nothing came; -EPIPE: nothing more will come; another -errno: what
+        # `fail` explains.
+        return -EPIPE
+
+    cdef check(self):
+        # Called about every 20 ms while nothing comes: raise if nothing ever will.
+        pass
+
+    cdef fail(self, int64_t code):
+        # Raise what a negative count of `wait` means.
+        raise RingClosedError("everything was read, and the writer closed it")
+
+    cdef renew_names(self):
+        # Set `names` anew if there are none yet, or if the writer began a new table.
+        pass
+
+    cdef bint names_missing(self):
+        # Whether there are no names yet, and may be some now: then renew_names is called.
+        return False
+
+    cdef report(self, uint64_t read):
+        # Tell tools: everything before next_index was handed out or missed, `read` of it handed
+        # out.
+        pass
+
+    cdef uint64_t next_index(self):
+        # Of the first record that the next `wait` may bring.
+        return 0
+
+    cdef uint64_t missed_total(self):
+        return 0
+
+    cdef uint64_t written(self):
+        # Index behind the last record written, as far as is known.
+        return self.next_index()
+
+    cdef uint64_t writer_epoch(self):
+        # Grows by 1 with each writer that takes over; 0: not known.
+        return 0
+
+    cdef bint detached(self):
+        return True
+
+    cdef detach(self):
+        # Let go of everything but the arrays. Idempotent; sets `entry` to NULL.
+        self.entry = NULL
+
+    cdef use_arrays(self, headers, offsets, payloads):
+        self.headers_array = headers
+        self.offsets_array = offsets
+        self.payloads_array = payloads
+        self.headers = <Record*> <size_t> headers.ctypes.data
+        self.offsets = <uint64_t*> <size_t> offsets.ctypes.data
+        self.payloads = <uint8_t*> <size_t> payloads.ctypes.data
+
+
+def open_source(address, *, start, batch, buffer_bytes, timeout, name) -> Source:
+    """Open what an address names; the parameters are those of `Reader`.
+
+    Raises
+    ------
+    ConfigError
+        No source is called by that prefix.
+    """
+    prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
+    if not colon or not target or prefix not in _SOURCES:
+        forms = " or ".join(form for _, form in _SOURCES.values())
+        raise ConfigError(f"address must be {forms}, was {address!r}")
+    module = import_module(_SOURCES[prefix][0])
+    return module.open_source(
+        target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name)
