@@ -38,15 +38,15 @@ def link() -> Iterator[Wire]:
 def test_tag_travels_beside_the_frame(link: Wire) -> None:
     # Else the tests below would show nothing.
     with link.inside(link.b):
-        packets = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-    with packets, link.sender() as sender:
-        packets.bind(("vb", 3))
-        packets.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
-        packets.settimeout(5)
+        every = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    with every, link.sender() as sender:
+        every.bind(("vb", 3))
+        every.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
+        every.settimeout(5)
         send(link, sender, b"seen by all", 9999)
         frame = b""
         while b"seen by all" not in frame:
-            frame, ancillary, _, _ = packets.recvmsg(2048, 256)
+            frame, ancillary, _, _ = every.recvmsg(2048, 256)
         assert frame[12:14] == b"\x08\x00"
         status, *_, tag, _ = struct.unpack("=IIIHHHH", ancillary[0][2])
         assert status & _STATUS_VLAN_VALID
