@@ -43,10 +43,8 @@ class AgentFactory:
     module: str
 
     def settings(self, config: FeedConfig) -> SideConfig:
-        """Return the agent's table."""
-        table = getattr(config, self.name)
-        assert isinstance(table, SideConfig)
-        return table
+        """Return the agent's table; the defaults if it has none of its own."""
+        return getattr(config, self.name, None) or SideConfig()
 
     def build(self, config: FeedConfig, directory: Path) -> Agent:
         """Return a new agent for the instance in `directory`."""

@@ -1,5 +1,6 @@
 """The subscriber: one feed, one thread, one core, one ring."""
 
+import os
 import signal
 import threading
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import cython
 
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.agents.engine cimport Engine
 from udpfast.core.agent cimport Agent, AgentRunner
@@ -35,12 +36,15 @@ from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
+from udpfast.agents.side_agents import SideAgents
+from udpfast.agents.side_run import describe_failure
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.net.xdp_host import group_lines
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
+from udpfast.shm.roster import AgentEntry, AgentState
 
 __all__ = ["Subscriber"]
 
@@ -109,6 +113,9 @@ cdef class FeedLoop(Agent):
                 self.receivers.append(receiver)
                 self._insist(receiver)
                 self.batches[self.batch_count] = &receiver.batch
+                # The line may have had a socket before this one: its drops go on.
+                receiver.batch.kernel_drops = <uint64_t>self._line(&receiver.batch)[
+                    LINE_KERNEL_DROPS]
                 self.batch_count += 1
 
     def _open_interfaces(self):
@@ -217,7 +224,8 @@ class Subscriber:
     Notes
     -----
     Use it as a context manager. The thread runs without the GIL; this process's Python code does
-    not slow it, but pin it to a core of its own (`agent.core`) where latency counts.
+    not slow it, but pin it to a core of its own (`agent.core`) where latency counts. The agents
+    that the file asks for run beside it, and are started again when they fail (`agents`).
     """
 
     def __init__(self, config):
@@ -233,6 +241,8 @@ class Subscriber:
         self._engine = None
         self._loop = None
         self._runner = None
+        self._sides = None
+        self._feed = AgentEntry("feed")
         self._notes = ()
         self._bypass = None
 
@@ -242,15 +252,32 @@ class Subscriber:
         return self.config.name
 
     def start(self) -> None:
-        """Open regions and sockets and start the loop; returns when it runs."""
-        cdef AgentRunner runner
+        """Open regions and sockets, start the loop, then the agents beside it."""
         cdef Engine engine = Engine(self.config, self.directory)
-        agent = self.config.agent
         missing = engine.missing_pages()
-        if agent.strict and missing:
+        if self.config.agent.strict and missing:
             engine.close()
             raise PermissionError(EPERM, missing[0])
         self._engine = engine
+        engine.announce_restart(clock_realtime_ns())
+        try:
+            self._start_loop(engine)
+        except BaseException:
+            engine.close()
+            self._engine = None
+            raise
+        self._find_bypass(engine)
+        self._notes = self._find_notes()
+        try:
+            self._sides = SideAgents(self.config, self.directory, self._look)
+        except BaseException:
+            self.stop()
+            raise
+        self._sides.start()
+
+    def _start_loop(self, Engine engine):
+        cdef AgentRunner runner
+        agent = self.config.agent
         self._loop = FeedLoop(engine, self.config)
         runner = AgentRunner(
             self._loop, core=agent.core, idle=agent.idle,
@@ -259,27 +286,81 @@ class Subscriber:
         runner.count_into(
             &engine.counters.feed[FEED_CYCLES], &engine.counters.feed[FEED_CYCLE_LONGEST_NS],
             &engine.counters.feed[FEED_CYCLES_SLOW])
+        runner.start()
         self._runner = runner
-        engine.announce_restart(clock_realtime_ns())
+        self._become(AgentState.RUNNING)
+
+    def reopen(self) -> None:
+        """Open all lines again, after an error of theirs ended the loop (`join` raised it).
+
+        To the readers it is an outage of all lines: the same ring goes on, and what did not come
+        is a gap.
+
+        Raises
+        ------
+        OSError
+            A line could not be opened; try again.
+        """
+        if self._engine is None or not self.ended:
+            raise RuntimeError(f"{self.name}: expected a loop that has ended")
+        self._feed.restarts += 1
+        self._start_loop(self._engine)
+
+    def note_failure(self, failure: BaseException, again: bool) -> None:
+        """Have tools know what ended the loop, and whether it will be started again."""
+        self._feed.failure = describe_failure(failure)
+        self._become(AgentState.WAITING if again else AgentState.FAILED)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the loop has ended, by itself or by `stop`."""
+        return self._find_end()[0]
+
+    @property
+    def failure(self):
+        """The exception that ended the loop; None if it runs, or was stopped."""
+        return self._find_end()[1]
+
+    def _find_end(self):
+        if self._runner is None:
+            return True, None
         try:
-            runner.start()
-        except BaseException:
-            self._runner = None
-            engine.close()
-            raise
-        self._find_bypass(engine)
-        self._notes = self._find_notes()
+            return self._runner.join(0.0), None
+        except Exception as failure:
+            return True, failure
+
+    @property
+    def agents(self):
+        """How the feed and each agent beside it are: `AgentEntry` of `shm.roster`."""
+        return [self._look()] if self._sides is None else self._sides.entries
+
+    def _look(self):
+        if self._runner is not None:
+            self._feed.cycles = self._runner.cycles
+        return self._feed
+
+    def _become(self, state):
+        self._feed.state = state
+        self._feed.pid = os.getpid()
+        self._feed.changed_ns = clock_realtime_ns()
 
     def stop(self) -> None:
-        """Stop the loop, deliver what waits, close ring and sockets. Safe to call twice."""
-        if self._runner is None:
+        """Stop the loop, deliver what waits, close ring and sockets; let the agents read the rest.
+
+        Safe to call twice.
+        """
+        if self._engine is None:
             return
-        self._runner.stop()
+        engine, self._engine = self._engine, None
+        runner, self._runner = self._runner, None
         try:
-            self._runner.join()
+            runner.stop()
+            runner.join()
+            self._become(AgentState.ENDED)
         finally:
-            self._runner = None
-            self._engine.close()
+            engine.close()
+            if self._sides is not None:
+                self._sides.stop()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until SIGINT or SIGTERM comes, the loop fails, or the time is over.

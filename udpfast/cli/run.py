@@ -1,19 +1,32 @@
-"""`udpfast run`: receive a feed until SIGINT or SIGTERM."""
+"""`udpfast run`: receive a feed until SIGINT or SIGTERM, and keep it going."""
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import threading
 
 import click
 from msgspec.structs import replace
 
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
+from udpfast.cli.keeper import FeedKeeper
+from udpfast.cli.service import Service
 from udpfast.config import FeedConfig, load_feed
+from udpfast.core.clock import monotonic_ns
+from udpfast.errors import WriterExistsError
 from udpfast.net.bypass import STACKS
+from udpfast.shm.readers import list_readers
 
-__all__ = ["run"]
+__all__ = ["EXIT_TAKEN", "run"]
+
+#: Exit code: another live process writes this instance. To start again does not help.
+EXIT_TAKEN = 3
+
+LOOK_S = 0.1
+STATUS_NS = 1_000_000_000
 
 
 @click.command(epilog="Example: udpfast run feed.toml")
@@ -32,25 +45,90 @@ __all__ = ["run"]
 def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: bool) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
-    Runs until SIGINT or SIGTERM. Strategies attach with udpfast.Reader("ring:NAME").
+    Starts every agent that the file asks for. Runs until SIGINT or SIGTERM, then hands on what
+    waits; a second signal does not wait for that. Strategies attach with
+    udpfast.Reader("ring:NAME").
+
+    Exit codes: 0 stopped, 1 failed, 2 wrong settings, 3 another process runs this instance.
     """
     config = _with_options(load_feed(path), stack, library, strict)
     enter_bypass(config, quiet=quiet)
-    # Between start and join, and while it stops, a signal must find the way through __exit__ too.
+    stopping = threading.Event()
+    # A signal may come at any time from here on; the second one ends the waiting for the drain.
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: sys.exit(0))
-    with Subscriber(config) as subscriber:
-        bypass = subscriber.bypass
-        if bypass and bypass.missing:
-            click.echo(f"udpfast: WARNING: bypass {bypass.text}", err=True)
-        if not quiet:
-            click.echo(f"udpfast: {subscriber.name} at {subscriber.directory}")
-            if bypass and bypass.stack != "none" and not bypass.missing:
-                click.echo(f"udpfast: bypass {bypass.text}")
-            print_environment()
-            for note in subscriber.notes:
-                click.echo(f"udpfast: {note}")
-        subscriber.join()
+        signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
+    service = Service(os.environ)
+    try:
+        subscriber = Subscriber(config)
+        subscriber.start()
+    except WriterExistsError as error:
+        click.echo(f"udpfast: {error}", err=True)
+        sys.exit(EXIT_TAKEN)
+    failure: BaseException | None = None
+    try:
+        _announce(subscriber, quiet)
+        service.ready()
+        failure = _keep_going(subscriber, service, stopping)
+    finally:
+        service.stopping()
+        try:
+            subscriber.stop()
+        except Exception as error:  # the loop's own, unless it is known already
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _announce(subscriber: Subscriber, quiet: bool) -> None:
+    bypass = subscriber.bypass
+    if bypass and bypass.missing:
+        click.echo(f"udpfast: WARNING: bypass {bypass.text}", err=True)
+    if quiet:
+        return
+    click.echo(f"udpfast: {subscriber.name} at {subscriber.directory}")
+    if bypass and bypass.stack != "none" and not bypass.missing:
+        click.echo(f"udpfast: bypass {bypass.text}")
+    print_environment()
+    for note in subscriber.notes:
+        click.echo(f"udpfast: {note}")
+    sys.stdout.flush()
+
+
+def _keep_going(
+    subscriber: Subscriber, service: Service, stopping: threading.Event
+) -> BaseException | None:
+    """Watch the feed until it is stopped (None), or ends for good: by what."""
+    keeper = FeedKeeper(subscriber)
+    status_ns = alive_ns = 0
+    cycles = -1
+    while not stopping.wait(LOOK_S):
+        now_ns = monotonic_ns()
+        failure = keeper.look(now_ns)
+        if failure is not None:
+            return failure
+        if now_ns - status_ns >= STATUS_NS:
+            status_ns = now_ns
+            service.status(_status(subscriber))
+        if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
+            # A sign of life is a turn of the feed's loop, or that it waits for its lines.
+            turned = subscriber.agents[0].cycles
+            if turned != cycles or keeper.waiting:
+                cycles, alive_ns = turned, now_ns
+                service.alive()
+    return None
+
+
+def _status(subscriber: Subscriber) -> str:
+    feed, *sides = subscriber.agents
+    counted = subscriber.counters()["feed"]["records"]
+    readers = len(list_readers(subscriber.directory))
+    parts = [f"{feed.state.name.lower()}, {counted:,} records, {readers} readers"]
+    parts += [
+        f"{side.name} {side.state.name.lower()}"
+        + (f" ({side.restarts} restarts)" if side.restarts else "")
+        for side in sides
+    ]
+    return "; ".join(parts)
 
 
 def _with_options(

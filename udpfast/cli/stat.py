@@ -22,6 +22,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.readers import list_readers
+from udpfast.shm.roster import read_roster
 
 __all__ = ["stat"]
 
@@ -109,6 +110,9 @@ def read_status(name: str) -> dict[str, Any]:
         "directory": str(directory),
         **ring,
         "bypass": {"is": describe_counters(values["feed"]), "environment": environment},
+        "agents": [
+            {**asdict(agent), "state": agent.state.name.lower()} for agent in read_roster(directory)
+        ],
         "ledger": ledger_sums(values),
         "counters": values,
         "readers": [
@@ -144,6 +148,8 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
     click.echo(f"bypass {status['bypass']['is']}")
     for name, value in status["bypass"]["environment"].items():
         click.echo(f"  {name}={value}")
+    for agent in status["agents"]:
+        _print_agent(agent)
     print_ledger(status["counters"], status["ledger"])
     for scope, values in status["counters"].items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
@@ -159,3 +165,12 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
             f"lag {reader['lag']:,} records, {reader['lag_bytes']:,} bytes; "
             f"read {reader['read']:,}, missed {reader['lapped']:,}"
         )
+
+
+def _print_agent(agent: dict[str, Any]) -> None:
+    failure = f"; last failure: {agent['failure']}" if agent["failure"] else ""
+    place = f", pid {agent['pid']}" if agent["pid"] else ""
+    click.echo(
+        f"agent {agent['name']}: {agent['state']}{place}, {agent['restarts']} restarts, "
+        f"{agent['cycles']:,} turns{failure}"
+    )

@@ -1,0 +1,277 @@
+"""Agents beside a feed: their lives with time as an integer, then as threads and as processes."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.agents import side
+from udpfast.agents import side_agents
+from udpfast.agents.backoff import Backoff
+from udpfast.agents.factories import AgentFactory
+from udpfast.agents.side_agents import STUCK_NS, SideAgent, SideAgents
+from udpfast.config import RunConfig, parse_feed
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.ring import Ring
+from udpfast.shm.roster import AgentEntry, AgentState, Roster, read_roster
+
+MS = 1_000_000
+
+
+def settings(**run):
+    """Return a feed's configuration."""
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    return parse_feed({"name": "test", "incremental": {"lines": lines}, "run": run})
+
+
+class FakeRun:
+    """A run that ends when the test says so."""
+
+    def __init__(self):
+        self.pid = 42
+        self.cycles = 0
+        self.end = (False, "")
+        self.asked = []
+
+    def look(self):
+        return self.end
+
+    def stop(self):
+        self.asked.append("stop")
+
+    def abandon(self):
+        self.asked.append("abandon")
+
+
+@pytest.fixture
+def runs():
+    """Return the list of runs that were started."""
+    return []
+
+
+@pytest.fixture
+def agent(runs):
+    """Return an agent of fake runs."""
+
+    def launch():
+        runs.append(FakeRun())
+        return runs[-1]
+
+    config = settings(restart_first_ms=100, restart_longest_ms=300, restart_steady_ms=1000)
+    return SideAgent("side", launch, config)
+
+
+def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_steady_running():
+    config = RunConfig(restart_first_ms=100, restart_longest_ms=500, restart_steady_ms=1000)
+    backoff = Backoff(config)
+    assert [backoff.ended(0) // MS for _ in range(5)] == [100, 200, 400, 500, 500]
+    assert backoff.in_a_row == 5
+    assert backoff.ended(1000 * MS) // MS == 100
+    for _ in range(1000):
+        assert backoff.ended(0) <= 500 * MS
+
+
+def test_side_agent_failed_is_started_again_when_its_time_has_come(agent, runs):
+    now = 0
+    agent.look(now)
+    assert agent.entry.state is AgentState.RUNNING
+    for restarts, wait_ms in enumerate((100, 200, 300, 300), 1):
+        runs[-1].end = (True, "OSError: gone")
+        agent.look(now)
+        assert (agent.entry.state, agent.entry.failure) == (AgentState.WAITING, "OSError: gone")
+        agent.look(now + wait_ms * MS - 1)
+        assert len(runs) == restarts
+        now += wait_ms * MS
+        agent.look(now)
+        assert (len(runs), agent.entry.restarts) == (restarts + 1, restarts)
+        assert agent.entry.state is AgentState.RUNNING
+
+
+def test_side_agent_that_ran_steadily_waits_the_first_time_again(agent, runs):
+    now = 0
+    for ran_ms, wait_ms in ((0, 100), (0, 200), (1000, 100)):
+        agent.look(now)
+        runs[-1].end = (True, "x")
+        now += ran_ms * MS
+        agent.look(now)
+        now += wait_ms * MS
+        count = len(runs)
+        agent.look(now - 1)
+        assert len(runs) == count
+    agent.look(now)
+    assert len(runs) == 4
+
+
+def test_side_agent_that_cannot_start_is_tried_again(runs):
+    def launch():
+        runs.append(None)
+        raise OSError(5, "no device")
+
+    agent = SideAgent("side", launch, settings(restart_first_ms=100))
+    agent.look(0)
+    assert agent.entry.state is AgentState.WAITING
+    assert "no device" in agent.entry.failure
+    agent.look(100 * MS)
+    assert (len(runs), agent.entry.restarts) == (2, 1)
+
+
+def test_side_agent_that_is_done_is_not_started_again(agent, runs):
+    agent.look(0)
+    runs[0].end = (True, "")
+    agent.look(1)
+    agent.look(10**12)
+    assert (agent.entry.state, len(runs)) == (AgentState.ENDED, 1)
+
+
+def test_side_agent_without_turns_is_stuck_until_it_makes_one(agent, runs):
+    agent.look(0)
+    runs[0].cycles = 7
+    agent.look(1)
+    agent.look(STUCK_NS)
+    assert agent.entry.state is AgentState.RUNNING
+    agent.look(STUCK_NS + 1)
+    assert agent.entry.state is AgentState.STUCK
+    runs[0].cycles = 8
+    agent.look(STUCK_NS + 2)
+    assert agent.entry.state is AgentState.RUNNING
+
+
+def test_side_agent_stopped_is_not_started_again(agent, runs):
+    agent.look(0)
+    agent.stop()
+    assert runs[0].asked == ["stop"]
+    runs[0].end = (True, "killed by signal 9")
+    agent.look(1)
+    agent.look(10**12)
+    assert (agent.entry.state, len(runs)) == (AgentState.FAILED, 1)
+
+
+def test_side_agent_that_does_not_end_is_abandoned(agent, runs):
+    agent.look(0)
+    agent.stop()
+    agent.abandon()
+    assert runs[0].asked == ["stop", "abandon"]
+    assert agent.entry.state is AgentState.FAILED
+
+
+def test_roster_tells_what_was_written_last_dead_or_alive(tmp_path):
+    entry = AgentEntry(
+        name="image",
+        state=AgentState.WAITING,
+        restarts=3,
+        pid=77,
+        changed_ns=5,
+        cycles=9,
+        failure="é" * 120,
+        looked_ns=6,
+    )
+    with Roster(tmp_path, 2) as roster:
+        roster.write([AgentEntry("feed"), entry], 6)
+        feed, image = read_roster(tmp_path)
+    assert (feed.name, feed.state) == ("feed", AgentState.STARTING)
+    entry.failure = "é" * 100
+    assert image == entry
+    assert read_roster(tmp_path) == [feed, image]
+
+
+def test_roster_of_an_instance_without_one_is_empty(tmp_path):
+    assert read_roster(tmp_path) == []
+
+
+# --- real ones ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=["one", "each"])
+def supervised(request, tmp_path, monkeypatch):
+    """Return a ring and its `SideAgents` with one agent, as thread and as process."""
+    factory = AgentFactory("side", side.__name__)
+    monkeypatch.setattr(side_agents, "wanted_agents", lambda _: [factory])
+    monkeypatch.setattr(side_agents, "_LOOK_S", 0.02)
+    config = settings(processes=request.param, restart_first_ms=20, drain_ms=3000)
+    (tmp_path / "order").write_text("read")
+    ring = Ring.create(tmp_path, 1 << 16, PAYLOAD_HASH)
+    sides = SideAgents(config, tmp_path, lambda: AgentEntry("feed"))
+    sides.start()
+    yield ring, sides, tmp_path
+    ring.close()
+    if not sides._ended.is_set():
+        sides.stop()
+
+
+def wait_for(condition, what):
+    """Wait until a condition holds; fail with `what` after 10 s."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+
+
+def order(directory, text):
+    """Tell the agent what to do, at once whole."""
+    (directory / "next").write_text(text)
+    (directory / "next").rename(directory / "order")
+
+
+def has_read(directory, records):
+    """Whether the agent has come so far."""
+    path = directory / "read"
+    return path.exists() and path.read_text() == str(records)
+
+
+def test_side_agents_read_what_is_left_when_the_ring_is_closed(supervised):
+    ring, sides, directory = supervised
+    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    order(directory, "wait")
+    for _ in range(100):
+        ring.append(Kind.MESSAGE, b"x")
+    ring.close()
+    order(directory, "read")
+    sides.stop()
+    assert has_read(directory, 100)
+    assert [agent.state for agent in read_roster(directory)][1] is AgentState.ENDED
+
+
+def test_side_agent_that_raises_is_started_again(supervised):
+    _, sides, directory = supervised
+    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    order(directory, "raise")
+    wait_for(lambda: sides.entries[1].restarts >= 2, "restarts")
+    assert sides.entries[1].failure == "ValueError: told to"
+    order(directory, "read")
+    wait_for(lambda: sides.entries[1].cycles > 1, "turns")
+    assert read_roster(directory)[1].restarts >= 2
+
+
+@pytest.mark.parametrize("supervised", ["each"], indirect=True)
+def test_side_agent_that_crashes_in_its_process_is_started_again(supervised):
+    ring, sides, directory = supervised
+    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    os.kill(sides.entries[1].pid, signal.SIGKILL)
+    wait_for(lambda: sides.entries[1].restarts == 1, "a restart")
+    assert sides.entries[1].failure == "killed by signal 9"
+    ring.append(Kind.MESSAGE, b"x")
+    wait_for(lambda: has_read(directory, 1), "a record")
+
+
+def test_side_agent_that_hangs_does_not_hold_up_the_end(supervised):
+    ring, sides, directory = supervised
+    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    order(directory, "hang")
+    sides._drain_ns = 10 * MS
+    ring.close()
+    began = time.monotonic()
+    sides.stop()
+    assert time.monotonic() - began < 5
+    assert not any(agent.running for agent in sides.agents)
+
+
+@pytest.mark.parametrize("supervised", ["each"], indirect=True)
+def test_side_process_ends_with_the_process_that_started_it(supervised):
+    _, sides, _ = supervised
+    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    pid = sides.entries[1].pid
+    run = sides.agents[0]._run
+    run._input.close()  # as the kernel does for whoever dies
+    assert os.waitpid(pid, 0) == (pid, 0)

@@ -1,0 +1,295 @@
+"""`udpfast run` as a service manager sees it: readiness, status, watchdog, end, exit codes."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from tests.system.test_subscriber import send, wait_for
+from udpfast.cli.main import cli
+from udpfast.cli.service import Service
+from udpfast.client.counters import counters
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.roster import AgentState, read_roster
+
+pytestmark = pytest.mark.system
+
+#: recv and recvmmsg fail with the errno in the file that FAIL_WITH names, while it is there.
+FAILING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+static int failing(void) {
+    FILE* file = fopen(getenv("FAIL_WITH"), "r");
+    int number = 0;
+    if (!file) return 0;
+    if (fscanf(file, "%d", &number) != 1) number = 0;
+    fclose(file);
+    errno = number;
+    return number;
+}
+
+int bind(int fd, const struct sockaddr* address, socklen_t size) {
+    if (failing()) { errno = EADDRNOTAVAIL; return -1; }
+    int (*next)(int, const struct sockaddr*, socklen_t) = dlsym(RTLD_NEXT, "bind");
+    return next(fd, address, size);
+}
+
+ssize_t recv(int fd, void* buffer, size_t size, int flags) {
+    if (failing()) return -1;
+    ssize_t (*next)(int, void*, size_t, int) = dlsym(RTLD_NEXT, "recv");
+    return next(fd, buffer, size, flags);
+}
+
+ssize_t recvmsg(int fd, struct msghdr* message, int flags) {
+    if (failing()) return -1;
+    ssize_t (*next)(int, struct msghdr*, int) = dlsym(RTLD_NEXT, "recvmsg");
+    return next(fd, message, flags);
+}
+
+int recvmmsg(int fd, struct mmsghdr* messages, unsigned size, int flags, struct timespec* timeout) {
+    if (failing()) return -1;
+    int (*next)(int, struct mmsghdr*, unsigned, int, struct timespec*)
+        = dlsym(RTLD_NEXT, "recvmmsg");
+    return next(fd, messages, size, flags, timeout);
+}
+"""
+
+
+@pytest.fixture
+def port():
+    """Return a UDP port that nobody uses."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+@pytest.fixture
+def feed(port, tmp_path, monkeypatch):
+    """Return the file of a feed on loopback."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        f'name = "test"\nring.capacity_bytes = {1 << 22}\n'
+        "run.restart_first_ms = 20\nrun.restart_longest_ms = 50\n"
+        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
+    )
+    return path
+
+
+@pytest.fixture
+def start(feed):
+    """Return a function that starts `udpfast run` and kills what it started at the end."""
+    processes = []
+
+    def start(**environment):
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "udpfast", "run", str(feed)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **environment},
+            )
+        )
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+class Ear:
+    """A service manager's socket."""
+
+    def __init__(self, address):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.sock.bind(address)
+        self.sock.settimeout(10)
+        self.heard = []
+
+    def hear(self, beginning):
+        """Wait for a notice; return it."""
+        while True:
+            self.heard += self.sock.recv(4096).decode().splitlines()
+            for line in self.heard:
+                if line.startswith(beginning):
+                    self.heard.remove(line)
+                    return line
+
+
+def test_run_tells_the_service_manager_how_it_goes(start, port, tmp_path):
+    name = str(tmp_path / "notify")
+    ear = Ear(name)
+    process = start(NOTIFY_SOCKET=name, WATCHDOG_USEC="200000")
+    ear.hear("READY=1")
+    assert ear.hear("MAINPID=") == f"MAINPID={process.pid}"
+    assert ear.hear("STATUS=") == "STATUS=running, 0 records, 0 readers"
+    for _ in range(3):
+        ear.hear("WATCHDOG=1")
+    send(port, range(1, 8))
+    assert ear.hear("STATUS=") in [f"STATUS=running, {n} records, 0 readers" for n in (8, 9)]
+    process.terminate()
+    ear.hear("STOPPING=1")
+    assert process.wait(10) == 0
+    ear.sock.close()
+
+
+@pytest.mark.parametrize(
+    ("environment", "watchdog_ns"),
+    [
+        ({}, 0),
+        ({"WATCHDOG_USEC": "1000"}, 0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1000"}, 500_000),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "1000", "WATCHDOG_PID": "1"}, 0),
+        ({"NOTIFY_SOCKET": "/x", "WATCHDOG_USEC": "soon"}, 0),
+    ],
+)
+def test_service_knows_when_a_sign_of_life_is_due(environment, watchdog_ns):
+    service = Service(environment)
+    assert service.watchdog_ns == watchdog_ns
+    service.ready()  # nobody is there: nothing fails
+    service.alive()
+
+
+def test_service_finds_an_abstract_socket():
+    name = f"udpfast-test-{os.getpid()}"
+    ear = Ear(f"\0{name}")
+    service = Service({"NOTIFY_SOCKET": f"@{name}"})
+    service.status("one")
+    service.status("one")
+    service.status("two")
+    assert [ear.hear("STATUS=") for _ in range(2)] == ["STATUS=one", "STATUS=two"]
+    ear.sock.close()
+
+
+def test_run_of_a_running_instance_ends_with_its_own_exit_code(start):
+    first = start()
+    assert "test at" in first.stdout.readline()
+    second = start()
+    assert second.wait(10) == 3
+    assert f"found process {first.pid}" in second.stderr.read()
+    first.terminate()
+    assert first.wait(10) == 0
+
+
+def test_run_with_wrong_settings_ends_with_exit_code_2(start, feed):
+    feed.write_text("name = 5")
+    assert start().wait(10) == 2
+
+
+def test_run_without_its_port_ends_with_exit_code_1(start, port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        taken.bind(("127.0.0.1", port))
+        process = start()
+        assert process.wait(10) == 1
+        assert "cannot bind" in process.stderr.read()
+
+
+@pytest.fixture(scope="module")
+def failing(tmp_path_factory):
+    """Return a library to preload that makes a network go away."""
+    library = tmp_path_factory.mktemp("stub") / "libfailing.so"
+    command = ["cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library), "-ldl"]
+    try:
+        subprocess.run(command, input=FAILING, text=True, check=True)
+    except FileNotFoundError:
+        pytest.skip("no C compiler to build a stub library with")
+    return library
+
+
+def test_run_opens_its_lines_again_when_the_network_is_back(start, port, tmp_path, failing):
+    fault = tmp_path / "fault"
+    process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+    assert "test at" in process.stdout.readline()
+    directory = tmp_path / "shm" / "test"
+    with RingCursor.attach(directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+        kinds, seqnos = [], []
+
+        def seen(count):
+            for header in cursor.headers[: cursor.poll()]:
+                kinds.append(Kind(header["kind"]))
+                seqnos.extend([int(header["seqno"])] * bool(header["kind"] == Kind.MESSAGE))
+            return len(seqnos) == count
+
+        send(port, range(1, 101))
+        wait_for(lambda: seen(100), "messages before")
+        fault.write_text("100")  # ENETDOWN
+        wait_for(lambda: read_roster(directory)[0].restarts >= 2, "attempts")
+        assert "Network is down" in process.stderr.readline()
+        with contextlib.suppress(ConnectionRefusedError):  # nobody is there
+            send(port, range(101, 151))
+        fault.unlink()
+        wait_for(lambda: read_roster(directory)[0].state is AgentState.RUNNING, "running")
+        send(port, range(151, 201))
+        wait_for(lambda: seen(150), "messages after")
+        assert seqnos == [*range(1, 101), *range(151, 201)]
+        assert kinds.count(Kind.GAP) == 1
+        assert Kind.RESTART not in kinds  # the same ring, the same state
+        assert cursor.epoch == 1
+    values = counters(str(directory))
+    assert values["incremental"]["lost"] == 50
+    assert values["incremental.A"]["kernel_drops"] == 0
+    process.terminate()
+    assert process.wait(10) == 0
+
+
+def test_run_ends_when_an_error_is_not_the_networks(start, tmp_path, failing):
+    fault = tmp_path / "fault"
+    process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+    assert "test at" in process.stdout.readline()
+    fault.write_text("88")  # ENOTSOCK
+    assert process.wait(10) == 1
+    assert "non-socket" in process.stderr.read()
+    directory = tmp_path / "shm" / "test"
+    with RingCursor.attach(directory, payload_hash=PAYLOAD_HASH) as cursor:
+        assert cursor.closed_by_writer
+    assert read_roster(directory)[0].state is AgentState.FAILED
+
+
+def test_run_gives_up_after_so_many_restarts_in_a_row(start, feed, tmp_path, failing):
+    feed.write_text("run.feed_restarts = 2\n" + feed.read_text())
+    fault = tmp_path / "fault"
+    process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+    assert "test at" in process.stdout.readline()
+    fault.write_text("100")
+    assert process.wait(10) == 1
+    (feed_entry,) = read_roster(tmp_path / "shm" / "test")
+    assert (feed_entry.state, feed_entry.restarts) == (AgentState.FAILED, 2)
+
+
+def test_stat_shows_the_agents_of_a_dead_instance(start, tmp_path):
+    process = start()
+    assert "test at" in process.stdout.readline()
+    process.kill()
+    process.wait()
+    directory = str(tmp_path / "shm" / "test")
+    shown = CliRunner().invoke(cli, ["stat", directory]).output
+    assert "DEAD" in shown
+    assert "agent feed: running" in shown
+    (feed,) = json.loads(CliRunner().invoke(cli, ["stat", directory, "--json"]).output)["agents"]
+    assert feed["pid"] == process.pid
+
+
+def test_run_second_signal_does_not_wait_for_the_drain(start):
+    process = start()
+    assert "test at" in process.stdout.readline()
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+    assert time.monotonic() - began < 5

@@ -1,0 +1,45 @@
+"""The systemd unit: what systemd says of it, and that it means the exit codes that there are."""
+
+import configparser
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tests.shared import ROOT
+from udpfast.cli.run import EXIT_TAKEN
+from udpfast.config import RunConfig
+
+UNIT = ROOT / "packaging" / "udpfast@.service"
+
+
+@pytest.fixture
+def service():
+    """Return the unit's [Service]."""
+    unit = configparser.ConfigParser(interpolation=None)
+    unit.optionxform = str
+    unit.read(UNIT)
+    return unit["Service"]
+
+
+def test_unit_is_right_by_systemd_itself(tmp_path):
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze here")
+    copy = tmp_path / "udpfast@test.service"
+    copy.write_text(UNIT.read_text().replace("/usr/local/bin/udpfast", sys.executable))
+    checked = subprocess.run(
+        [analyze, "verify", str(copy)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")
+
+
+def test_unit_does_not_start_again_what_that_does_not_help(service):
+    assert service["RestartPreventExitStatus"].split() == ["2", str(EXIT_TAKEN)]
+    assert service["Restart"] == "on-failure"
+
+
+def test_unit_leaves_time_to_drain(service):
+    assert int(service["TimeoutStopSec"]) * 1000 > 2 * RunConfig().drain_ms
+    assert service["KillMode"] == "mixed"  # the feed ends first

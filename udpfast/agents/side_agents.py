@@ -1,0 +1,203 @@
+"""The agents beside a feed: started, watched, started again, drained. None of them is the feed's.
+
+feed's thread -> ring -> image keeper, ZeroMQ fan-out, ...: one thread or process each
+                             ^ looked at by one thread that sleeps between its looks
+"""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from udpfast.agents.backoff import Backoff
+from udpfast.agents.factories import AgentFactory, wanted_agents
+from udpfast.agents.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
+from udpfast.config import FeedConfig
+from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.shm.readers import remove_dead_readers
+from udpfast.shm.roster import AgentEntry, AgentState, Roster
+
+__all__ = ["SideAgent", "SideAgents"]
+
+_LOOK_S = 0.2
+_DRAIN_LOOK_S = 0.01
+#: A loop that has made no turn for so long hangs: the longest sleep of an idle one is 1 ms.
+STUCK_NS = 5_000_000_000
+
+
+class SideAgent:
+    """The life of one agent: run after run. Time is an argument.
+
+    Parameters
+    ----------
+    name : str
+    launch : callable
+        Starts a run and returns it; what it raises is a failure like any other.
+    config : FeedConfig
+
+    Attributes
+    ----------
+    entry : AgentEntry
+        How it is.
+    """
+
+    def __init__(self, name: str, launch: Callable[[], SideRun], config: FeedConfig) -> None:
+        self.entry = AgentEntry(name)
+        self._launch = launch
+        self._backoff = Backoff(config.run)
+        self._run: SideRun | None = None
+        self._start_at_ns = 0
+        self._started_ns = 0
+        self._turned_ns = 0
+        self._stopping = False
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a run that has not ended."""
+        return self._run is not None
+
+    def look(self, now_ns: int) -> None:
+        """Note how the run is; start the next one when its time has come."""
+        if self._run is None:
+            if not self._stopping and self.entry.state in (AgentState.STARTING, AgentState.WAITING):
+                self._start_when_due(now_ns)
+            return
+        ended, failure = self._run.look()
+        if ended:
+            self._note_end(now_ns, failure)
+        elif self._run.cycles != self.entry.cycles:
+            self.entry.cycles = self._run.cycles
+            self._turned_ns = now_ns
+            self._become(AgentState.RUNNING)
+        elif now_ns - self._turned_ns >= STUCK_NS:
+            self._become(AgentState.STUCK)
+
+    def stop(self) -> None:
+        """Ask the run to end, and start no other."""
+        self._stopping = True
+        if self._run is not None:
+            self._run.stop()
+
+    def drain(self) -> None:
+        """Start no other run; the present one ends by itself when the ring has."""
+        self._stopping = True
+
+    def abandon(self) -> None:
+        """Give up a run that did not end when it was asked to."""
+        if self._run is not None:
+            self._run.abandon()
+            self._run = None
+            self.entry.failure = "did not end when it was stopped"
+            self._become(AgentState.FAILED)
+
+    def _start_when_due(self, now_ns: int) -> None:
+        if now_ns < self._start_at_ns:
+            return
+        self.entry.restarts += self.entry.state is AgentState.WAITING
+        self._started_ns = self._turned_ns = now_ns
+        self.entry.cycles = 0
+        try:
+            self._run = self._launch()
+        except Exception as failure:
+            self._note_end(now_ns, describe_failure(failure))
+            return
+        self.entry.pid = self._run.pid
+        self._become(AgentState.RUNNING)
+
+    def _note_end(self, now_ns: int, failure: str) -> None:
+        self._run = None
+        self.entry.pid = 0
+        self.entry.failure = failure or self.entry.failure
+        if not failure:
+            self._become(AgentState.ENDED)
+        elif self._stopping:
+            self._become(AgentState.FAILED)
+        else:
+            self._start_at_ns = now_ns + self._backoff.ended(now_ns - self._started_ns)
+            self._become(AgentState.WAITING)
+
+    def _become(self, state: AgentState) -> None:
+        if state is not self.entry.state or not self.entry.changed_ns:
+            self.entry.state = state
+            self.entry.changed_ns = realtime_ns()
+
+
+class SideAgents:
+    """All agents beside one feed, and the thread that watches them.
+
+    It also frees the entries of readers that have died, and keeps the instance's roster. What goes
+    wrong here is noted there: it never reaches the feed.
+
+    Parameters
+    ----------
+    config : FeedConfig
+    directory : Path
+        Of the instance.
+    feed : callable
+        Returns the feed's own entry in the roster.
+    """
+
+    def __init__(self, config: FeedConfig, directory: Path, feed: Callable[[], AgentEntry]) -> None:
+        self.agents = [
+            SideAgent(factory.name, _launcher(factory, config, directory), config)
+            for factory in wanted_agents(config)
+        ]
+        self._drain_ns = config.run.drain_ms * 1_000_000
+        self._directory = directory
+        self._feed = feed
+        self._roster = Roster(directory, 1 + len(self.agents))
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="udpfast watch", daemon=True)
+
+    @property
+    def entries(self) -> list[AgentEntry]:
+        """How the feed and each agent are."""
+        return [self._feed(), *(agent.entry for agent in self.agents)]
+
+    def start(self) -> None:
+        """Start the thread that starts and watches the agents; returns at once."""
+        self._roster.write(self.entries, realtime_ns())
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Let the agents read what is left in the ring, `run.drain_ms` at most; end them."""
+        self._ended.set()
+        self._thread.join(1.0)
+        if self._thread.is_alive():  # an agent hangs in its start: leave all to the process's end
+            return
+        if any(agent.running for agent in self.agents):
+            self._finish(SideAgent.drain, monotonic_ns() + self._drain_ns)
+        self._finish(SideAgent.stop, monotonic_ns() + 1_000_000_000)
+        for agent in self.agents:
+            agent.abandon()
+        self._roster.write(self.entries, realtime_ns())
+        self._roster.close()
+
+    def _finish(self, how: Callable[[SideAgent], None], deadline_ns: int) -> None:
+        pause = threading.Event()
+        for agent in self.agents:
+            how(agent)
+        while any(agent.running for agent in self.agents) and monotonic_ns() < deadline_ns:
+            pause.wait(_DRAIN_LOOK_S)
+            for agent in self.agents:
+                agent.look(monotonic_ns())
+
+    def _watch(self) -> None:
+        while True:
+            # A watcher that an agent could end would watch no other.
+            try:
+                for agent in self.agents:
+                    agent.look(monotonic_ns())
+                remove_dead_readers(self._directory)
+                self._roster.write(self.entries, realtime_ns())
+            except Exception:
+                traceback.print_exc()
+            if self._ended.wait(_LOOK_S):
+                return
+
+
+def _launcher(factory: AgentFactory, config: FeedConfig, directory: Path) -> Callable[[], SideRun]:
+    run = ProcessRun if config.run.processes == "each" else ThreadRun
+    return lambda: run(factory, config, directory)

@@ -1,0 +1,73 @@
+"""Keep a feed's lines open: what may be started again when they fail, and when."""
+
+from __future__ import annotations
+
+from errno import EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO
+
+import click
+
+from udpfast.agents.backoff import Backoff
+from udpfast.agents.subscriber import Subscriber
+
+__all__ = ["FeedKeeper"]
+
+#: Of lines whose network is gone for now. All else that ends a loop is no matter of patience.
+PASSING = {EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO}
+
+
+class FeedKeeper:
+    """Opens the lines of a subscriber again after a network error on all of them.
+
+    The ring goes on meanwhile: to its readers it is a gap. Any other error may mean memory that is
+    not what it should be; the process ends then, and the next one begins afresh behind a RESTART.
+
+    Parameters
+    ----------
+    subscriber : Subscriber
+    """
+
+    def __init__(self, subscriber: Subscriber) -> None:
+        self._subscriber = subscriber
+        self._settings = subscriber.config.run
+        self._backoff = Backoff(self._settings)
+        self._began_ns = 0
+        self._due_ns: int | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the lines are closed, and will be opened again."""
+        return self._due_ns is not None
+
+    def look(self, now_ns: int) -> BaseException | None:
+        """Open the lines again if they failed and the time has come; return what ends it all."""
+        subscriber = self._subscriber
+        if self._due_ns is None:
+            if not subscriber.ended:
+                return None
+            return self._plan(subscriber.failure or RuntimeError("the feed's loop ended"), now_ns)
+        if now_ns < self._due_ns:
+            return None
+        self._due_ns = None
+        try:
+            subscriber.reopen()
+        except Exception as failure:
+            return self._plan(failure, now_ns)
+        click.echo(f"udpfast: {subscriber.name}: all lines are open again", err=True)
+        self._began_ns = now_ns
+        return None
+
+    def _plan(self, failure: BaseException, now_ns: int) -> BaseException | None:
+        wait_ns = self._backoff.ended(max(0, now_ns - self._began_ns))
+        self._began_ns = now_ns + wait_ns
+        passing = isinstance(failure, OSError) and failure.errno in PASSING
+        again = passing and self._backoff.in_a_row <= self._settings.feed_restarts
+        self._subscriber.note_failure(failure, again)
+        if not again:
+            return failure
+        self._due_ns = now_ns + wait_ns
+        click.echo(
+            f"udpfast: {self._subscriber.name}: {failure}; opens its lines again in "
+            f"{wait_ns / 1e9:g} s",
+            err=True,
+        )
+        return None

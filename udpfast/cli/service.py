@@ -1,0 +1,69 @@
+"""What a service manager is told: `sd_notify` in a few lines, no library needed.
+
+systemd (`Type=notify`) names a datagram socket in NOTIFY_SOCKET and, with `WatchdogSec=`, in
+WATCHDOG_USEC how long it waits for a sign of life. Without them nothing is said, and nothing fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Mapping
+
+__all__ = ["Service"]
+
+
+class Service:
+    """The service manager's ear, if there is one.
+
+    Parameters
+    ----------
+    environment : mapping
+        `os.environ`, or a test's.
+
+    Attributes
+    ----------
+    watchdog_ns : int
+        A sign of life is due at least this often: half of what the manager waits; 0: never.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self._status = ""
+        self.watchdog_ns = 0
+        usec = environment.get("WATCHDOG_USEC", "")
+        meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
+        if self._address and meant and usec.isdecimal():
+            self.watchdog_ns = int(usec) * 1_000 // 2
+
+    def ready(self) -> None:
+        """Say that readers can attach."""
+        self._say(f"READY=1\nMAINPID={os.getpid()}")
+
+    def status(self, text: str) -> None:
+        """Say in one line how it goes; said once, not again and again."""
+        if text != self._status:
+            self._status = text
+            self._say(f"STATUS={text}")
+
+    def alive(self) -> None:
+        """Give a sign of life."""
+        self._say("WATCHDOG=1")
+
+    def stopping(self) -> None:
+        """Say that the end has begun."""
+        self._say("STOPPING=1")
+
+    def _say(self, text: str) -> None:
+        if not self._address:
+            return
+        # A name that begins with "@" is an abstract one: its first byte is 0.
+        address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        # The manager may be gone, or busy for a moment: its ear is not worth a feed.
+        with (
+            contextlib.suppress(OSError),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sock,
+        ):
+            sock.setblocking(False)
+            sock.sendto(text.encode(), address)

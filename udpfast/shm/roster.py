@@ -1,0 +1,170 @@
+"""The roster: which agents an instance runs, and how each of them is, alive or dead.
+
+One row per agent in the region `roster`. Its one writer is the thread that watches the agents,
+some times a second; tools read it. A row that is read while it is written may mix old and new: it
+is for people.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from udpfast.core.layout import layout_hash
+from udpfast.errors import RegionError
+from udpfast.shm.region import Region
+
+__all__ = ["AgentEntry", "AgentState", "Roster", "read_roster"]
+
+_KIND = "ROST"
+_FIRST = 4096
+_ENTRY = np.dtype(
+    [
+        ("name", "S16"),
+        ("state", "<u4"),
+        ("restarts", "<u4"),
+        ("pid", "<i8"),
+        ("changed_ns", "<i8"),
+        ("looked_ns", "<i8"),
+        ("cycles", "<i8"),
+        ("failure", "S200"),
+    ]
+)
+_LAYOUT_HASH = layout_hash(_ENTRY)
+
+
+class AgentState(IntEnum):
+    """What an agent is doing."""
+
+    STARTING = 0
+    RUNNING = 1
+    STUCK = 2  # its thread is there, and has made no turn for seconds
+    WAITING = 3  # it ended with an error, and will be started again
+    FAILED = 4  # it ended with an error, for good
+    ENDED = 5  # it had nothing left to do, or was stopped
+
+
+@dataclass(slots=True)
+class AgentEntry:
+    """One agent of an instance.
+
+    Attributes
+    ----------
+    name : str
+        "feed", or the name of its table in the feed's file.
+    state : AgentState
+    restarts : int
+        How often it was started again.
+    pid : int
+        Of the process that it runs in; 0: none.
+    changed_ns : int
+        Since when the state is what it is, UNIX ns.
+    cycles : int
+        Turns of its loop.
+    failure : str
+        What ended it last; empty: nothing did.
+    looked_ns : int
+        When it was looked at last, UNIX ns.
+    """
+
+    name: str
+    state: AgentState = AgentState.STARTING
+    restarts: int = 0
+    pid: int = 0
+    changed_ns: int = 0
+    cycles: int = 0
+    failure: str = ""
+    looked_ns: int = 0
+
+
+class Roster:
+    """The writing end of a roster, in place of a dead writer's.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the instance.
+    size : int
+        Agents.
+    """
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.region = Region.create(
+            directory / "roster",
+            _KIND,
+            _FIRST + max(size, 1) * _ENTRY.itemsize,
+            _LAYOUT_HASH,
+            replace=True,
+        )
+        self._rows = np.frombuffer(self.region.view(), _ENTRY, size, _FIRST)
+        self.region.mark_ready()
+
+    def write(self, entries: Sequence[AgentEntry], now_ns: int) -> None:
+        """Say how all agents are."""
+        for row, entry in zip(self._rows, entries, strict=True):
+            row["name"] = entry.name.encode()
+            row["state"] = entry.state
+            row["restarts"] = entry.restarts
+            row["pid"] = entry.pid
+            row["changed_ns"] = entry.changed_ns
+            row["cycles"] = entry.cycles
+            row["failure"] = entry.failure.encode()[: _ENTRY["failure"].itemsize]
+            row["looked_ns"] = now_ns
+
+    def close(self) -> None:
+        """Let go of it; the file stays for tools."""
+        self.region.close()
+
+    def __enter__(self) -> Self:
+        """Return the roster itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def read_roster(directory: str | os.PathLike[str]) -> list[AgentEntry]:
+    """Return the agents of an instance as they were when they were looked at last.
+
+    Empty for an instance that nobody watched, such as one of an older version.
+
+    Raises
+    ------
+    RegionError
+        The region is of another version, or not safe to read.
+    """
+    try:
+        region = Region.attach(Path(directory) / "roster", _KIND, _LAYOUT_HASH)
+    except FileNotFoundError:
+        return []
+    with region:
+        if (region.size_bytes - _FIRST) % _ENTRY.itemsize:
+            raise RegionError(f"{region.path}: expected whole rows, found {region.size_bytes}")
+        rows = np.frombuffer(region.view(), _ENTRY, offset=_FIRST).copy()
+    return [
+        AgentEntry(
+            name=row["name"].decode(errors="replace"),
+            state=AgentState(int(row["state"])),
+            restarts=int(row["restarts"]),
+            pid=int(row["pid"]),
+            changed_ns=int(row["changed_ns"]),
+            cycles=int(row["cycles"]),
+            failure=row["failure"].decode(errors="replace"),
+            looked_ns=int(row["looked_ns"]),
+        )
+        for row in rows
+        if row["name"]
+    ]
