@@ -5,7 +5,7 @@
 The sender's core does the kernel's work of delivering too, as always on loopback. The feed proves
 that every message arrived, whole and in order. The floor is a bare `socket.send` of datagrams that
 lie ready: no frame, no fragments, no heartbeats, no lock. "segment" hands fragments to the kernel
-as one train (UDP_SEGMENT).
+as one train (UDP_SEGMENT); "bursts" flushes once per 16 messages.
 
 Usage: udpfast bench run publisher [--quick]
 """
@@ -40,6 +40,8 @@ SIZES = (64, 512, 2048, 65_536)
 #: Datagrams of one trial.
 DATAGRAMS = 20_000
 FRAGMENT_BYTES = 512
+#: Messages between two flushes, where not each leaves at once.
+BURST = 16
 OBJECT = (0, 0)
 TIMEOUT_S = 5.0
 ROUNDS = 5
@@ -54,12 +56,16 @@ def run(settings: Settings) -> Iterator[Row]:
             variants: dict[str, Callable[[], float | Outcome]] = {
                 FLOOR: partial(publish, partner, settings.cores[1], send_bare, size, messages),
                 "udpfast": partial(
-                    publish, partner, settings.cores[1], send_messages, size, messages, False
+                    publish, partner, settings.cores[1], send_messages, size, messages, False, 1
                 ),
             }
             if size > FRAGMENT_BYTES:
                 variants["udpfast, segment"] = partial(
-                    publish, partner, settings.cores[1], send_messages, size, messages, True
+                    publish, partner, settings.cores[1], send_messages, size, messages, True, 1
+                )
+            else:
+                variants["udpfast, bursts"] = partial(
+                    publish, partner, settings.cores[1], send_messages, size, messages, False, BURST
                 )
             trials = interleave(
                 variants, settings, label=f"{size:,} B", rounds=min(settings.rounds, ROUNDS)
@@ -113,15 +119,24 @@ def publish(
 
 
 def send_messages(
-    state: dict[str, Any], address: str, size: int, messages: int, segment: bool
+    state: dict[str, Any], address: str, size: int, messages: int, segment: bool, burst: int
 ) -> int:
-    """Publish at full speed; return the ns it took."""
+    """Publish at full speed, `burst` messages at once; return the ns it took."""
     config = parse_publish({"incremental": [{"address": address}], "segment": segment})
     payload = bytes(size)
     with Publisher(config, encoding=Encoding.NATIVE) as publisher:
+        send = publisher.send
         started_ns = monotonic_ns()
-        for _ in range(messages):
-            publisher.send(payload, *OBJECT)
+        if burst == 1:
+            for _ in range(messages):
+                send(payload, *OBJECT)
+        else:
+            for _ in range(messages // burst):
+                for _ in range(burst):
+                    send(payload, *OBJECT, flush=False)
+                publisher.flush()
+            for _ in range(messages % burst):
+                send(payload, *OBJECT)
         elapsed_ns = monotonic_ns() - started_ns
         if unsent := publisher.counts["incremental"]["unsent"]:
             raise ValueError(f"expected all datagrams to leave, found {unsent} given up")

@@ -1,9 +1,12 @@
 """`udpfast.Publisher` over loopback sockets."""
 
+import os
+import select
 import socket
 import threading
 import time
 
+import numpy as np
 import pytest
 
 from tests.feed.frames_out import Parsed, messages, parse
@@ -103,6 +106,90 @@ def test_publisher_stamps_the_send_time(listeners):
         payload = receive_message(listeners[0]).payload
     assert before <= int.from_bytes(payload[8:16], "little") <= time.time_ns()
     assert payload[:8] == payload[16:] == bytes(8)
+
+
+def silent(listener: socket.socket) -> bool:
+    return not select.select([listener], [], [], 0)[0]
+
+
+def test_publisher_send_without_flush_waits_for_it(listeners):
+    with Publisher(config(listeners)) as publisher:
+        with publisher._lock:  # of which the thread, which would flush, takes part
+            publisher._transmitter.do_work = lambda now_ns: 0
+        assert [publisher.send(b"%d" % i, 1, 1, flush=False) for i in range(3)] == [1, 2, 3]
+        assert silent(listeners[0])
+        publisher.flush()
+        publisher.flush()
+        for listener in listeners[:2]:
+            payloads = [receive_message(listener).payload for _ in range(3)]
+            assert payloads == [b"0", b"1", b"2"]
+            assert silent(listener)
+
+
+def test_publisher_send_that_flushes_takes_along_what_waits(listeners):
+    with Publisher(config(listeners)) as publisher:
+        with publisher._lock:
+            publisher._transmitter.do_work = lambda now_ns: 0
+        publisher.send(b"first", 1, 1, flush=False)
+        publisher.send(b"second", 1, 1)
+        assert [receive_message(listeners[0]).seqno for _ in range(2)] == [1, 2]
+
+
+def test_publisher_without_flush_sends_when_64_datagrams_wait(listeners):
+    with Publisher(config(listeners)) as publisher:
+        with publisher._lock:
+            publisher._transmitter.do_work = lambda now_ns: 0
+        for _ in range(63):
+            publisher.send(b"x", 1, 1, flush=False)
+        assert silent(listeners[0])
+        publisher.send(b"x", 1, 1, flush=False)
+        assert [receive_message(listeners[0]).seqno for _ in range(64)] == list(range(1, 65))
+
+
+def test_publisher_without_flush_is_flushed_by_its_thread_and_by_close(listeners):
+    with Publisher(config(listeners)) as publisher:
+        publisher.send(b"by the thread", 1, 1, flush=False)
+        assert receive_message(listeners[0]).payload == b"by the thread"
+        with publisher._lock:
+            publisher._transmitter.do_work = lambda now_ns: 0
+        publisher.send(b"by close", 1, 1, flush=False)
+    assert receive_message(listeners[0]).payload == b"by close"
+    with pytest.raises(ValueError, match="closed"):
+        publisher.flush()
+
+
+def test_publisher_takes_any_contiguous_bytes(listeners):
+    with Publisher(config(listeners)) as publisher:
+        for payload in (bytearray(b"abcd"), memoryview(b"abcd"), np.array([1, 2], "<u4")):
+            publisher.send(payload, 1, 1)
+            assert receive_message(listeners[0]).payload == bytes(payload)
+        with pytest.raises((ValueError, BufferError), match="contiguous"):
+            publisher.send(memoryview(b"abcd")[::2], 1, 1)
+        with pytest.raises(ValueError, match=r"1..131072 bytes .* had 0"):
+            publisher.send(b"", 1, 1)
+
+
+def test_publisher_line_whose_queue_is_full_gives_up_and_counts(listeners):
+    with Publisher(config(listeners)) as publisher:
+        # A socket pair in place of a line: its queue fills, as a network card's does.
+        near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with near, far:
+            fd = publisher._senders[0].socket.fileno()
+            saved = os.dup(fd)
+            os.dup2(near.fileno(), fd)
+            try:
+                for _ in range(600):
+                    publisher.send(b"x", 1, 1)
+                unsent = publisher.counts["incremental"]["unsent"]
+            finally:
+                os.dup2(saved, fd)
+                os.close(saved)
+            received = 0
+            while not silent(far):
+                far.recv(2048)
+                received += 1
+    assert unsent > 0
+    assert received + unsent == 600
 
 
 def test_publisher_closed_refuses_to_send(listeners):

@@ -29,20 +29,6 @@ cdef extern from *:
 
 cdef enum:
     SNAPSHOT_BIT = 0x10
-    # Room per channel: a flush is due at OUTBOX_FLUSH, so a message of 256 fragments always fits
-    # behind what may wait (63 + 256 < 512).
-    OUTBOX_SLOTS = 512
-    OUTBOX_FLUSH = 64
-
-cdef struct Outbox:
-    # Datagrams of one channel that wait to be sent, in order: sizes[i] bytes at data + i * 528.
-    uint8_t* data
-    int64_t* sizes
-    uint32_t count
-
-
-cdef inline uint8_t* outbox_datagram(Outbox* outbox, uint32_t index) noexcept nogil:
-    return outbox.data + <size_t>index * DATAGRAM_SIZE_MAX
 
 
 cdef inline int64_t _object_key(int object_type, int object_id) noexcept nogil:
@@ -77,25 +63,6 @@ cdef class Publication:
 
     flush_at = OUTBOX_FLUSH
     message_size_max = MESSAGE_SIZE_MAX
-
-    cdef Outbox outboxes[CHANNEL_COUNT]
-    cdef tuple memory                # of the outboxes: (data, offsets, sizes) per channel
-    cdef uint32_t first_seqnos[CHANNEL_COUNT]
-    cdef uint32_t next_seqnos[CHANNEL_COUNT]
-    cdef int64_t last_published_ns[CHANNEL_COUNT]
-    cdef int64_t message_counts[CHANNEL_COUNT]
-    cdef int64_t heartbeat_counts[CHANNEL_COUNT]
-    cdef int64_t datagram_counts[CHANNEL_COUNT]
-    cdef int64_t byte_counts[CHANNEL_COUNT]
-    cdef int64_t heartbeat_interval
-    cdef uint16_t session
-    cdef uint8_t encoding_number
-    cdef bint legacy
-    cdef bint big_endian
-    cdef dict last_seqnos            # (object_type << 16 | object_id) -> last incremental seqno
-    cdef bytes open_payload          # a snapshot whose fragments leave at a pace, its frame,
-    cdef Frame open_frame            # and the next fragment
-    cdef uint32_t open_fragment
 
     def __cinit__(self):
         cdef int channel
@@ -158,13 +125,20 @@ cdef class Publication:
         BufferError
             The outbox has no room: the owner did not empty it.
         """
-        cdef Py_ssize_t size = _checked_size(payload.shape[0], stamp_offset)
+        return self.put(
+            &payload[0] if payload.shape[0] else NULL, payload.shape[0], object_type, object_id,
+            snapshot, now_ns, stamp_offset, stamp_ns)
+
+    cdef uint32_t put(self, const uint8_t* payload, Py_ssize_t payload_size, object object_type,
+                      object object_id, bint snapshot, int64_t now_ns, Py_ssize_t stamp_offset,
+                      int64_t stamp_ns) except? 0:
+        cdef Py_ssize_t size = _checked_size(payload_size, stamp_offset)
         cdef int type_number = _checked("object_type", object_type, 0xFF)
         cdef int64_t key = _object_key(type_number, _checked("object_id", object_id, 0xFFFF))
         cdef uint32_t last_seqno = 0 if type_number == 0 else self.last_seqnos.get(key, 0)
         cdef Frame frame = self._frame(
             CHANNEL_INCREMENTAL, type_number, key & 0xFFFF, snapshot, size, last_seqno)
-        self._emit(CHANNEL_INCREMENTAL, &frame, &payload[0], size,
+        self._emit(CHANNEL_INCREMENTAL, &frame, payload, size,
                    0, <uint32_t>frame.fragment_max + 1, stamp_offset, stamp_ns)
         self.next_seqnos[CHANNEL_INCREMENTAL] = frame.seqno + 1
         self.last_published_ns[CHANNEL_INCREMENTAL] = now_ns

@@ -5,7 +5,7 @@
 #   send_batch_add(&sender.batch, payload, size)   # 0: full
 #   datagram_send(&sender.batch)                   # how many are done with, or -errno
 
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.net.datagram cimport BATCH_MAX, iovec, mmsghdr
 
@@ -51,4 +51,9 @@ cdef class DatagramSender:
     cdef SendBatch batch
     cdef readonly object socket
     cdef readonly object results
+
+    # Sends `count` datagrams, number i of sizes[i] bytes at data + i * stride. A full queue is
+    # asked `attempts` times; returns how many were given up.
+    cdef int64_t send_slots(self, const uint8_t* data, size_t stride, const int64_t* sizes,
+                            uint32_t count, int attempts) except -1
     cdef int _flush(self) except -1

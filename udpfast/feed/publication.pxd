@@ -1,0 +1,56 @@
+# Publication: what a publisher puts on its channels waits in outboxes, in the datagrams' own form.
+#
+#   seqno = publication.put(payload, size, object_type, object_id, snapshot, now_ns, -1, 0)
+#   outbox = &publication.outboxes[CHANNEL_INCREMENTAL]       # send outbox.count datagrams
+#   outbox.count = 0
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+
+from udpfast.core.layout cimport CHANNEL_COUNT, DATAGRAM_SIZE_MAX, Frame
+
+cdef enum:
+    # Room per channel: a flush is due at OUTBOX_FLUSH, so a message of 256 fragments always fits
+    # behind what may wait (63 + 256 < 512).
+    OUTBOX_SLOTS = 512
+    OUTBOX_FLUSH = 64
+
+cdef struct Outbox:
+    # Datagrams of one channel that wait to be sent, in order: sizes[i] bytes at data + i * 528.
+    uint8_t* data
+    int64_t* sizes
+    uint32_t count
+
+
+cdef inline uint8_t* outbox_datagram(Outbox* outbox, uint32_t index) noexcept nogil:
+    return outbox.data + <size_t>index * DATAGRAM_SIZE_MAX
+
+
+cdef class Publication:
+    cdef Outbox outboxes[CHANNEL_COUNT]
+    cdef tuple memory                # of the outboxes: (data, offsets, sizes) per channel
+    cdef uint32_t first_seqnos[CHANNEL_COUNT]
+    cdef uint32_t next_seqnos[CHANNEL_COUNT]
+    cdef int64_t last_published_ns[CHANNEL_COUNT]
+    cdef int64_t message_counts[CHANNEL_COUNT]
+    cdef int64_t heartbeat_counts[CHANNEL_COUNT]
+    cdef int64_t datagram_counts[CHANNEL_COUNT]
+    cdef int64_t byte_counts[CHANNEL_COUNT]
+    cdef int64_t heartbeat_interval
+    cdef uint16_t session
+    cdef uint8_t encoding_number
+    cdef bint legacy
+    cdef bint big_endian
+    cdef dict last_seqnos            # (object_type << 16 | object_id) -> last incremental seqno
+    cdef bytes open_payload          # a snapshot whose fragments leave at a pace, its frame,
+    cdef Frame open_frame            # and the next fragment
+    cdef uint32_t open_fragment
+
+    # As `publish`, which describes it.
+    cdef uint32_t put(self, const uint8_t* payload, Py_ssize_t payload_size, object object_type,
+                      object object_id, bint snapshot, int64_t now_ns, Py_ssize_t stamp_offset,
+                      int64_t stamp_ns) except? 0
+    cdef Frame _frame(self, int channel, uint8_t object_type, uint16_t object_id, bint snapshot,
+                      Py_ssize_t size, uint32_t last_seqno)
+    cdef int _emit(self, int channel, const Frame* frame, const uint8_t* payload, Py_ssize_t size,
+                   uint32_t fragment, uint32_t fragment_stop, Py_ssize_t stamp_offset,
+                   int64_t stamp_ns) except -1
