@@ -128,3 +128,30 @@ def test_paths_agree_on_every_single_byte_changed(seed):
                 paths.decode(at_its_end(payload[:place] + bytes([byte]) + payload[place + 1 :]))
         for size in range(len(payload)):
             paths.decode(at_its_end(payload[:size]))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_paths_agree_on_levels_laid_out_in_any_way(seed):
+    """Offsets that no encoder chose: what is remembered of levels pushes each other out."""
+    rng = random.Random(seed)
+    paths = DecodePaths()
+    sides = {
+        "bids": [(1.0, 2.0), (2.0, 0.0), (3.0, 4.0), (4.0, 0.0)] * 3,
+        "asks": [(5.0, 6.0)] * 20,
+    }
+    payload = bytearray(encode_book("venue", "SYMBOL", **sides))
+    tables = {}
+    for vtable in (b"\x08\0", b"\x06\0"):
+        found = [
+            at
+            for at in range(88, len(payload) - 8, 2)
+            if payload[at : at + 2] == vtable and payload[at + 3] == 0 and payload[at + 4] == 4
+        ]
+        tables[vtable] = found[0]
+    results = []
+    for _ in range(1500):
+        for vtable, at in tables.items():
+            for field in range(len(vtable) // 2 + (vtable[0] == 8)):
+                payload[at + 4 + 2 * field] = rng.choice((0, *range(4, 13)))
+        results.append(paths.decode(at_its_end(bytes(payload))))
+    assert results.count(Kind.BOOK) > 1000, f"seed {seed}"

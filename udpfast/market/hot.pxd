@@ -22,7 +22,7 @@ from udpfast.market.fill cimport fill_name, fill_text_at
 from udpfast.market.flatbuffer cimport load_f64, load_u32
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    Beginning, HotTable, LevelPlan, Places, Plan, PlanSet, Plans, head_find, head_walk, level_odd,
+    Beginning, HotTable, LevelPlan, Places, Plan, PlanSet, Plans, head_find, head_walk, place_learn,
     places_add, places_forget, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16,
     plan_u32, plan_u64,
 )
@@ -112,6 +112,24 @@ cdef inline bint hot_rows(
 
 # --- books ----------------------------------------------------------------------------------------
 
+cdef inline bint hot_level(
+        Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
+    # A level that has more than price and quantity, or no price. Without a plan it is a usual
+    # one, and reaches beyond the buffer.
+    cdef const uint8_t* table = hot.data + at
+    if unlikely(plan == NULL or at + plan.extent > hot.size):
+        return False
+    hot.fields_unknown += plan.fields_unknown
+    into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
+    into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
+    into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
+    into.price_level = plan_u32(plan, table, SLOT_MBP_UPDATE_PRICE_LEVEL)
+    into.number_of_orders = <uint16_t> plan_u16(plan, table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
+    into.update_action = <uint8_t> plan_u8(plan, table, SLOT_MBP_UPDATE_UPDATE_ACTION)
+    into.reserved = 0
+    return True
+
+
 cdef inline bint hot_levels(
         Hot* hot, Plans* plans, Places* places, uint64_t at, uint32_t count,
         Level* into) noexcept nogil:
@@ -128,16 +146,14 @@ cdef inline bint hot_levels(
         if unlikely(places.vtable[i] != vtable):
             i = 0
             if not places_add(places, plans, data, size, vtable):
-                if not level_odd(plans, data, size, table, into, &hot.fields_unknown):
+                if not place_learn(places, plans, data, size, vtable):
                     return False
-                into += 1
-                at += 4
-                continue
         level = places.level[i]
-        if unlikely(table + level.extent > size):
+        if likely(table + level.extent <= size):
+            copy_pair(into, data + table + level.price, data + table + level.quantity, level.mask)
+            memset(<uint8_t*> into + 16, 0, 16)
+        elif not hot_level(hot, places.plan[i], table, into):
             return False
-        copy_pair(into, data + table + level.price, data + table + level.quantity, level.mask)
-        memset(<uint8_t*> into + 16, 0, 16)
         into += 1
         at += 4
     return True

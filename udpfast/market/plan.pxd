@@ -116,13 +116,6 @@ cdef extern from *:
 cdef const Plan* plan_search(
     PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
 
-# Read a level whose vtable is not among plans.level: it is learned, or has more than a price and a
-# quantity. False if it is not sound.
-cdef bint level_odd(
-    Plans* plans, const uint8_t* data, uint64_t size, uint64_t at, Level* into,
-    uint64_t* fields_unknown) noexcept nogil
-
-
 cdef inline uint64_t level_key(const uint8_t* vtable) noexcept nogil:
     # All that a vtable of one or two fields says: its size, 6 or 8, and two offsets. What is not
     # part of it (the table's own size, an offset that is none) is set to ones. Longer ones have a
@@ -195,7 +188,14 @@ cdef inline bint head_find(
 
 cdef struct Places:  # the vtables of levels in one message, the two that came last
     uint64_t vtable[2]
-    const LevelPlan* level[2]
+    const LevelPlan* level[2]    # one that reaches beyond every buffer for an odd vtable
+    const Plan* plan[2]          # of an odd vtable; else NULL
+
+# Put the vtable of levels at that place in front; False if it is not sound. For those that
+# places_add does not know.
+cdef bint place_learn(
+    Places* places, Plans* plans, const uint8_t* data, uint64_t size,
+    uint64_t vtable) noexcept nogil
 
 
 cdef inline void places_forget(Places* places) noexcept nogil:
@@ -203,10 +203,20 @@ cdef inline void places_forget(Places* places) noexcept nogil:
     places.vtable[1] = <uint64_t> 1 << 63
 
 
+cdef inline void places_put(
+        Places* places, uint64_t vtable, const LevelPlan* level, const Plan* plan) noexcept nogil:
+    places.vtable[1] = places.vtable[0]
+    places.level[1] = places.level[0]
+    places.plan[1] = places.plan[0]
+    places.vtable[0] = vtable
+    places.level[0] = level
+    places.plan[0] = plan
+
+
 cdef inline bint places_add(
         Places* places, const Plans* plans, const uint8_t* data, uint64_t size,
         uint64_t vtable) noexcept nogil:
-    # Put one in front; False if it is none of the usual ones, or not known yet.
+    # False if it is none of the usual ones, or not known yet.
     cdef const LevelPlan* level
     cdef uint64_t key
     if unlikely(vtable > size - 8):  # also when it lies before the buffer
@@ -215,10 +225,7 @@ cdef inline bint places_add(
     level = &plans.level[level_way(key)]
     if unlikely(level.key != key):
         return False
-    places.vtable[1] = places.vtable[0]
-    places.level[1] = places.level[0]
-    places.vtable[0] = vtable
-    places.level[0] = level
+    places_put(places, vtable, level, NULL)
     return True
 
 

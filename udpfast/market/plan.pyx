@@ -1,6 +1,5 @@
-"""What plans do seldom: learning a vtable, finding one that was not the last, odd levels."""
+"""What plans do seldom: learning a vtable, finding one that was not the last."""
 
-from libc.math cimport NAN
 from libc.string cimport memset
 
 from udpfast.market.schema cimport *
@@ -10,6 +9,11 @@ __all__ = []
 if sizeof(Plan) != 256 or sizeof(LevelPlan) != 32 or sizeof(Head) != 1024:
     raise ImportError(f"plans have {sizeof(Plan)}, those of levels {sizeof(LevelPlan)}, heads "
                       f"{sizeof(Head)} bytes; expected 256, 32, 1024")
+
+
+cdef LevelPlan LEVEL_ODD
+memset(&LEVEL_ODD, 0, sizeof(LevelPlan))
+LEVEL_ODD.extent = 0xFFFFFFFF
 
 
 cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
@@ -83,27 +87,27 @@ cdef inline void level_learn(
     level.mask[1] = plan.mask[1]
 
 
-cdef bint level_odd(
-        Plans* plans, const uint8_t* data, uint64_t size, uint64_t at, Level* into,
-        uint64_t* fields_unknown) noexcept nogil:
-    cdef const Plan* plan = plan_find(&plans.level_odd, TABLE_MBP_UPDATE, data, size, at)
-    cdef const uint8_t* table = data + at
-    cdef const uint8_t* vtable
-    cdef uint64_t key
+cdef bint place_learn(
+        Places* places, Plans* plans, const uint8_t* data, uint64_t size,
+        uint64_t vtable) noexcept nogil:
+    cdef uint64_t learned = plans.level_odd.learned, key
+    cdef const Plan* plan
+    cdef LevelPlan* level
+    if vtable > size - 6:
+        return False
+    plan = plan_search(&plans.level_odd, TABLE_MBP_UPDATE, data + vtable, size - vtable)
     if plan == NULL:
         return False
-    fields_unknown[0] += plan.fields_unknown
-    into.price = plan_f64(plan, table, SLOT_MBP_UPDATE_PRICE, NAN)
-    into.quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_QUANTITY)
-    into.implied_quantity = plan_f64_or_0(plan, table, SLOT_MBP_UPDATE_IMPLIED_QUANTITY)
-    into.price_level = plan_u32(plan, table, SLOT_MBP_UPDATE_PRICE_LEVEL)
-    into.number_of_orders = <uint16_t> plan_u16(plan, table, SLOT_MBP_UPDATE_NUMBER_OF_ORDERS)
-    into.update_action = <uint8_t> plan_u8(plan, table, SLOT_MBP_UPDATE_UPDATE_ACTION)
-    into.reserved = 0
-    vtable = table - <int32_t> load_u32(table)
-    if plan.vtable_size <= 8 and plan.mask[0] and vtable + 8 <= data + size:
-        key = level_key(vtable)
-        level_learn(&plans.level[level_way(key)], key, plan)
+    if plans.level_odd.learned != learned:  # perhaps over one that a place refers to
+        places_forget(places)
+    if plan.vtable_size <= 8 and plan.mask[0] and vtable <= size - 8:
+        key = level_key(data + vtable)
+        level = &plans.level[level_way(key)]
+        level_learn(level, key, plan)
+        places_forget(places)  # this too
+        places_put(places, vtable, level, NULL)
+    else:
+        places_put(places, vtable, &LEVEL_ODD, plan)
     return True
 
 
