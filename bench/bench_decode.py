@@ -12,22 +12,22 @@ Run it with `udpfast bench run decode`; `python -m bench.micro.instructions` cou
 from __future__ import annotations
 
 import os
-import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from udpfast.core.layout import Kind
 from udpfast.market.decode import Decoder
 from udpfast.market.names import NameTable
-from udpfast.market.updates import LEVEL, UPDATE_DTYPES
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 from udpfast.testing.micro import Loop
 
-from .decode_ways import book_event, decode_loops, deep_book, other_loops
+from .decode_ways import decode_loops, deep_book, hot_payloads, kind_loops, other_loops
 from .peers import flatbuffers_reader as peer
 from .result import Row
 from .trials import Benchmark, Settings, Unavailable, interleave
@@ -36,7 +36,8 @@ __all__ = ["BENCHMARK"]
 
 PEER = "flatbuffers (PyPI)"
 TO_NUMPY = "to numpy"
-HEADER_SIZE = UPDATE_DTYPES[Kind.BOOK].itemsize
+PAIR = ("price", "quantity")
+HEADER_SIZES = {kind: dtype.itemsize for kind, dtype in UPDATE_DTYPES.items()}
 GOALS = {
     "book of 10": "P17: <= 40 ns",
     "book, 10 levels set": "P18: <= 250 ns",
@@ -52,7 +53,7 @@ def run(settings: Settings) -> Iterator[Row]:
     try:
         with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
             yield from loops(settings, "decode", decode_loops(), count, "book of 10, general path")
-            others = other_loops(Path(folder))
+            others = kind_loops() | other_loops(Path(folder))
             yield from loops(settings, "operations", others, count, "")
         yield from top_rows(settings, count // 5)
         yield from peer_rows(settings, count // 250)
@@ -97,36 +98,54 @@ def top_rows(settings: Settings, count: int) -> Iterator[Row]:
 
 
 def peer_rows(settings: Settings, count: int) -> Iterator[Row]:
-    """Compare with the official Python runtime: the same ten levels out of the same bytes."""
-    payload = book_event(random.Random(1), 10)
-    decoder = Decoder(NameTable())
+    """Compare with the official Python runtime: the same numbers out of the same bytes."""
+    yield from peer_row(settings, count, Kind.BOOK, "book of 10", peer.read_book)
+    yield from peer_row(settings, count, Kind.TOP_OF_BOOK, "top of book", peer.read_top_of_book)
+    yield from peer_row(settings, count, Kind.TRADES, "one trade", peer.read_trades)
 
+
+def peer_row(
+    settings: Settings, count: int, kind: Kind, name: str, read: Callable[[bytes], Any]
+) -> Iterator[Row]:
+    """Compare reading one kind of update, called from Python."""
+    payload = bytes(hot_payloads()[name][0])
+    decoder = Decoder(NameTable())
     into = np.zeros(1024, np.uint8)
-    assert decoder.decode_into(payload, into) == Kind.BOOK
-    rows = into[HEADER_SIZE:][: 10 * LEVEL.itemsize].view(LEVEL)
-    wanted = np.column_stack((rows["price"], rows["quantity"])).tolist()
+    assert decoder.decode_into(payload, into) == kind
+    wanted = numbers(kind, into)
 
     def by_peer() -> float:
         try:
-            found = peer.read_book(payload)
+            found = np.array(read(payload))
         except ImportError:
             raise Unavailable("not installed (pip install flatbuffers)") from None
-        assert [list(level) for level in found] == wanted
-        return _per_call(partial(peer.read_book, payload), count)
+        assert found.tolist() == wanted
+        return _per_call(partial(read, payload), count)
 
     call = partial(decoder.decode_into, payload, into)
     variants = {TO_NUMPY: partial(_per_call, call, 50 * count), PEER: by_peer}
-    trials = interleave(variants, settings, label="to numpy", two_cores=False)
+    trials = interleave(variants, settings, label=f"{name} to numpy", two_cores=False)
     yield from trials.rows(
         "decode",
         "ns/call",
-        {"levels": 10},
+        {"payload": name},
         base=TO_NUMPY,
-        goals={PEER: "P17: >= 100"},
+        goals={PEER: "P17: >= 100"} if kind == Kind.BOOK else {},
         verified="both read the same values",
-        versions={PEER: peer.version()} if PEER in trials.variants else {},
+        versions={PEER: peer.version()} if PEER in {t.variant for t in trials.kept} else {},
         less={PEER: peer.LESS},
     )
+
+
+def numbers(kind: Kind, into: np.ndarray[Any, np.dtype[np.uint8]]) -> list[Any]:
+    """Return what the peer reads, out of a decoded update."""
+    header = into[: HEADER_SIZES[kind]].view(UPDATE_DTYPES[kind])[0]
+    if kind == Kind.TOP_OF_BOOK:
+        return [header[f"{side}_{what}"] for side in ("bid", "ask") for what in PAIR]
+    dtype = ROW_DTYPES[kind]
+    start, count = HEADER_SIZES[kind], int(header["row_count"])
+    rows = into[start : start + count * dtype.itemsize].view(dtype)
+    return np.column_stack([rows[what] for what in PAIR]).tolist()
 
 
 BENCHMARK = Benchmark(

@@ -15,7 +15,6 @@ from udpfast.core.layout import Kind
 from udpfast.market.book import OrderBook
 from udpfast.market.decode import Decoder
 from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
-from udpfast.market.event import encode_event
 from udpfast.market.names import NameTable
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.ring import Ring
@@ -29,7 +28,18 @@ from udpfast.testing.micro import (
     WindowLoop,
 )
 
-__all__ = ["OTHER_LOOPS", "book_event", "decode_loops", "deep_book", "other_loops", "updates"]
+from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
+
+__all__ = [
+    "OTHER_LOOPS",
+    "book_event",
+    "decode_loops",
+    "deep_book",
+    "hot_payloads",
+    "kind_loops",
+    "other_loops",
+    "updates",
+]
 
 #: What `other_loops` returns.
 OTHER_LOOPS = (
@@ -42,63 +52,65 @@ OTHER_LOOPS = (
     "encode a book of 10",
 )
 
-TIME = 1_700_000_000_000_000_000
 TICK = 0.5
 
 
-def book_event(rng: random.Random, levels: int, removals: float = 0.0) -> bytes:
+def book_event(
+    rng: random.Random, levels: int, removals: float = 0.0, orders: bool = False
+) -> bytes:
     """Return an incremental MarketByPriceUpdate, half of its levels on each side."""
     sides = {}
     for side, best in ((-1, 100.0), (1, 100.5)):
         sides[side] = [
             {"price": best + side * TICK * rank}
             | ({} if rng.random() < removals else {"quantity": 1.0 + rng.random()})
+            | ({"number_of_orders": 3, "update_action": 2} if orders else {})
             for rank in range(levels // 2)
         ]
-    value = {
-        "stream_id": 1,
-        "exchange": "binance-futures",
-        "symbol": "BTCUSDT",
-        "bids": sides[-1],
-        "asks": sides[1],
-        "update_type": 2,
-        "exchange_time_utc": TIME,
-        "exchange_sequence": 12345,
-        "price_precision": 3,
-        "quantity_precision": 4,
-        "max_depth": 20,
-        "sending_time_utc": TIME,
+    value = {"bids": sides[-1], "asks": sides[1], "update_type": 2, "max_depth": 20}
+    return event("MarketByPriceUpdate", INSTRUMENT | TIMES | PRECISIONS | value)
+
+
+def hot_payloads() -> dict[str, list[bytes]]:
+    """Return payloads of the three kinds that a feed is made of."""
+    rng = random.Random(1)
+    common = {"stream_id": 1, "exchange_time_utc": TIME, "exchange_sequence": 7}
+    ask = {"ask_price": 101.0, "ask_quantity": 3.0}
+    instrument = ("binance-futures", "BTCUSDT")
+    return {
+        "book of 10": [book_event(rng, 10) for _ in range(16)],
+        "top of book": [
+            encode_top_of_book(*instrument, bid_price=1.0 + i, bid_quantity=2.0, **ask, **common)
+            for i in range(16)
+        ],
+        "one trade": [
+            encode_trades(*instrument, [(1, 1.0 + i, 2.0, "123")], **common) for i in range(16)
+        ],
     }
-    source = dict.fromkeys(("send_time_utc", "create_time_utc", "send_time"), TIME)
-    return encode_event(
-        {
-            "value_name": "MarketByPriceUpdate",
-            "value": value,
-            "source_info": source | {"seqno": 7, "create_time": TIME},
-        }
-    )
 
 
 def decode_loops() -> dict[str, Loop]:
     """Return the loops that decode, by what they take; "general" ones by the general path."""
-    rng = random.Random(1)
-    common = {"stream_id": 1, "exchange_time_utc": TIME, "exchange_sequence": 7}
-    instrument = ("binance-futures", "BTCUSDT")
-    books = [book_event(rng, 10) for _ in range(16)]
-    tops = [
-        encode_top_of_book(*instrument, bid_price=1.0 + i, bid_quantity=2.0, **common)
-        for i in range(16)
-    ]
-    trades = [encode_trades(*instrument, [(1, 1.0 + i, 2.0, "123")], **common) for i in range(16)]
+    rng = random.Random(2)
+    hot = hot_payloads()
+    books = hot["book of 10"]
     return {
         "book of 10": DecodeLoop(books),
         "book of 10, general path": DecodeLoop(books, True),
         "book of 10, verified only": VerifyLoop(books),
         "book of 10, 30 % removals": DecodeLoop([book_event(rng, 10, 0.3) for _ in range(64)]),
+        "book of 10, counts of orders": DecodeLoop(
+            [book_event(rng, 10, 0.3, orders=True) for _ in range(64)]
+        ),
         "book of 100": DecodeLoop([book_event(rng, 100) for _ in range(4)]),
-        "top of book": DecodeLoop(tops),
-        "one trade": DecodeLoop(trades),
+        "top of book": DecodeLoop(hot["top of book"]),
+        "one trade": DecodeLoop(hot["one trade"]),
     }
+
+
+def kind_loops() -> dict[str, Loop]:
+    """Return the loops that decode all other kinds."""
+    return {name: DecodeLoop([payload]) for name, payload in kinds().items()}
 
 
 def updates(payloads: list[bytes]) -> list[bytes]:

@@ -32,10 +32,10 @@ TREE = Path(__file__).resolve().parents[2]
 
 def run_operations(chosen: Sequence[str] = ()) -> list[str]:
     """Run some operations, or all, each with both counts; return their names in order."""
-    from ..decode_ways import decode_loops, other_loops
+    from ..decode_ways import decode_loops, kind_loops, other_loops
 
     with tempfile.TemporaryDirectory() as folder:
-        loops = decode_loops() | other_loops(Path(folder))
+        loops = decode_loops() | kind_loops() | other_loops(Path(folder))
         if unknown := set(chosen) - set(loops):
             raise SystemExit(f"expected some of {list(loops)}; found {sorted(unknown)}")
         loops = {name: loop for name, loop in loops.items() if not chosen or name in chosen}

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ..decode_ways import decode_loops
+from ..decode_ways import decode_loops, kind_loops
 
-LOOPS = decode_loops()
+LOOPS = decode_loops() | kind_loops()
 
 
 @pytest.mark.parametrize("name", LOOPS)

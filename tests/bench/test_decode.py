@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from bench import bench_decode
-from bench.decode_ways import OTHER_LOOPS, book_event, decode_loops, other_loops, updates
+from bench.decode_ways import (
+    OTHER_LOOPS,
+    book_event,
+    decode_loops,
+    kind_loops,
+    other_loops,
+    updates,
+)
 from bench.micro import instructions
 from bench.trials import Settings
 from udpfast.core.layout import Kind
@@ -20,9 +27,12 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_run_measures_every_loop_and_says_what_it_checked() -> None:
-    rows = list(bench_decode.run(Settings(quick=True, rounds=1, cores=(0, 0))))
+    failures: list[str] = []
+    settings = Settings(quick=True, rounds=1, cores=(0, 0), fail=failures.append)
+    rows = list(bench_decode.run(settings))
+    assert not failures
     found = {row.variant: row for row in rows}
-    assert {*decode_loops(), *OTHER_LOOPS} <= set(found)
+    assert {*decode_loops(), *kind_loops(), *OTHER_LOOPS} <= set(found)
     for row in rows:
         row.check()
         assert row.verified
