@@ -17,6 +17,7 @@ from udpfast.errors import ConfigError
 from udpfast.settings import Setting, Struct, convert, describe, read_tables
 
 __all__ = [
+    "AccessConfig",
     "ChannelConfig",
     "Destination",
     "FeedConfig",
@@ -479,6 +480,18 @@ class ZmqConfig(SideConfig, frozen=True):
     ] = ""
 
 
+class AccessConfig(Struct, frozen=True):
+    """Who may read an instance. Nobody but its owner can write to it, whatever stands here."""
+
+    group: Annotated[
+        str,
+        Meta(
+            description="name or number of the group whose members may read, and register as "
+            "readers; empty: the owner alone"
+        ),
+    ] = ""
+
+
 class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
@@ -495,6 +508,7 @@ class FeedConfig(Struct, frozen=True):
     agent: AgentConfig = AgentConfig()
     bypass: BypassConfig = BypassConfig()
     run: RunConfig = RunConfig()
+    access: AccessConfig = AccessConfig()
     zmq: ZmqConfig = ZmqConfig()
 
 

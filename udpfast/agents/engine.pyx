@@ -219,7 +219,8 @@ cdef class Engine:
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
         objects_size = objects_memory_size(&objects)
         region = Region.create(self.directory / "slab", SLAB_KIND,
-                               REGION_PAGE + pipeline_size + objects_size, 0, replace=True)
+                               REGION_PAGE + pipeline_size + objects_size, 0, mode=0o600,
+                               replace=True)  # nobody else's business, whoever may read the rest
         self._regions.append(region)
         self._collapse("slab", region)
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,

@@ -25,6 +25,9 @@ _LOOK_S = 0.2
 _DRAIN_LOOK_S = 0.01
 #: A loop that has made no turn for so long hangs: the longest sleep of an idle one is 1 ms.
 STUCK_NS = 5_000_000_000
+#: Entries of dead readers are looked for this often, and for at most this share of the time.
+READERS_NS = 500_000_000
+READERS_SHARE = 20
 
 
 class SideAgent:
@@ -148,6 +151,7 @@ class SideAgents:
         self._directory = directory
         self._feed = feed
         self._roster = Roster(directory, 1 + len(self.agents))
+        self._readers_due_ns = 0
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="udpfast watch", daemon=True)
 
@@ -190,12 +194,18 @@ class SideAgents:
             try:
                 for agent in self.agents:
                     agent.look(monotonic_ns())
-                remove_dead_readers(self._directory)
+                self._free_readers(monotonic_ns())
                 self._roster.write(self.entries, realtime_ns())
             except Exception:
                 traceback.print_exc()
             if self._ended.wait(_LOOK_S):
                 return
+
+    def _free_readers(self, now_ns: int) -> None:
+        if now_ns >= self._readers_due_ns:
+            remove_dead_readers(self._directory)
+            took_ns = monotonic_ns() - now_ns
+            self._readers_due_ns = now_ns + max(READERS_NS, READERS_SHARE * took_ns)
 
 
 def _launcher(factory: AgentFactory, config: FeedConfig, directory: Path) -> Callable[[], SideRun]:

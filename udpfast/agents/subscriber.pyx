@@ -237,7 +237,8 @@ class Subscriber:
             raise TypeError(f"config must be a path, a mapping or a FeedConfig, "
                             f"was {type(config).__name__}")
         self.config = config
-        self.directory = instance_directory(config.name, create=True)
+        self.directory = instance_directory(
+            config.name, create=True, group=config.access.group)
         self._engine = None
         self._loop = None
         self._runner = None

@@ -67,6 +67,9 @@ cdef class LatencyHistogram:
 # The histogram that lies at an offset of a region; it keeps the mapping alive.
 cdef LatencyHistogram histogram_of(Region region, Py_ssize_t offset)
 
+# A copy of what bytes of anybody's hold there; empty if they cannot be counts.
+cdef LatencyHistogram histogram_copied(bytes text, Py_ssize_t offset)
+
 cdef class LatencyBlock:
     cdef readonly Region region
     cdef readonly tuple names

@@ -1,9 +1,16 @@
 """Where an instance (one running feed) keeps its shared memory: `<root>/<name>/`.
 
-    ring  counters  names  latency  slab  readers/<pid>-<n>
+    ring  counters  names  latency  slab  roster  readers/<pid>-<n>
 
 The root is `$UDPFAST_SHM`, or `/dev/shm/udpfast-<uid>`. Both directories belong to one user, and
 nobody else may write in them: who can put files there can feed prices to a strategy.
+
+A group may be let in to read. Its members can then put files into `readers/`, and nowhere else;
+there each can remove and change only what is its own:
+
+    root 0711   instance 2750   regions 0640   slab 0600   readers/ 3770   readers/* 0640
+
+instead of 0700 and 0600 throughout. What a directory is, its regions follow (`shm.region`).
 """
 
 import errno
@@ -13,6 +20,7 @@ import stat
 from pathlib import Path
 
 from udpfast.errors import ConfigError, RegionError
+from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
 __all__ = ["instance_directory", "instance_root"]
 
@@ -25,7 +33,9 @@ def instance_root() -> Path:
     return Path(setting) if setting else Path(f"/dev/shm/udpfast-{os.geteuid()}")
 
 
-def instance_directory(name_or_path: str | os.PathLike[str], create: bool = False) -> Path:
+def instance_directory(
+    name_or_path: str | os.PathLike[str], create: bool = False, group: str = ""
+) -> Path:
     """Return the directory of an instance, after checking that only its owner can write there.
 
     Parameters
@@ -33,12 +43,16 @@ def instance_directory(name_or_path: str | os.PathLike[str], create: bool = Fals
     name_or_path : str or path
         A name (letters, digits, `.`, `_`, `-`) below the root, or, with a slash in it, a path.
     create : bool
-        Make the directory (and the root), readable by its owner alone.
+        Make the directory (and the root), and set who may read it.
+    group : str
+        With `create`: the group that may read, by name or number; empty: the owner alone.
 
     Raises
     ------
     ConfigError
-        The name has other characters.
+        The name has other characters, or there is no such group.
+    PermissionError
+        This user is not in the group.
     FileNotFoundError
         There is no such instance, and `create` is false.
     RegionError
@@ -56,11 +70,29 @@ def instance_directory(name_or_path: str | os.PathLike[str], create: bool = Fals
         if create:
             root.mkdir(mode=0o700, exist_ok=True)
         _check_directory(root)
+        if create and group and root.stat().st_uid == os.geteuid():
+            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # to pass through, not to list
         directory = root / text
     if create:
         directory.mkdir(mode=0o700, exist_ok=True)
     _check_directory(directory)
+    if create:
+        _let_in(directory, group)
     return directory
+
+
+def _let_in(directory: Path, group: str) -> None:
+    readers = directory / "readers"
+    readers.mkdir(mode=0o700, exist_ok=True)
+    if group:
+        # The files of a set-group-id directory belong to its group. In `readers`, the sticky bit
+        # lets members remove only their own.
+        for path, mode in ((readers, 0o3770), (directory, 0o2750)):
+            os.chown(path, -1, find_group(group))
+            path.chmod(mode)
+    elif directory.stat().st_mode & stat.S_ISGID:  # as an earlier run had let a group in
+        directory.chmod(0o700)
+        readers.chmod(0o700)
 
 
 def _check_directory(directory: Path) -> None:
@@ -74,9 +106,10 @@ def _check_directory(directory: Path) -> None:
         raise RegionError(f"{directory}: expected a directory, found a symbolic link")
     if not stat.S_ISDIR(status.st_mode):
         raise RegionError(f"{directory}: expected a directory, found another kind of file")
-    if status.st_uid not in (os.geteuid(), 0):
+    if status.st_uid not in trusted_owners():
         raise RegionError(
-            f"{directory}: expected owner {os.geteuid()} (or root), found {status.st_uid}"
+            f"{directory}: {describe_owners()}, found {status.st_uid}; whom else to trust is said "
+            "by UDPFAST_TRUST"
         )
     if status.st_mode & 0o022:
         raise RegionError(

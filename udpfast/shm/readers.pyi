@@ -8,6 +8,7 @@ from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.region import Region
 
 __all__ = [
+    "READERS_MAX",
     "READER_HOPS",
     "ReaderInfo",
     "ReaderRegistration",
@@ -16,6 +17,7 @@ __all__ = [
     "remove_dead_readers",
 ]
 
+READERS_MAX: int
 READER_HOPS: tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)

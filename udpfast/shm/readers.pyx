@@ -1,20 +1,28 @@
-"""Who reads a ring: each reader keeps one small file, `readers/<pid>-<n>`, for tools to list."""
+"""Who reads a ring: each reader keeps one small file, `readers/<pid>-<n>`, for tools to list.
 
+A file belongs to its reader, which may be another user's, gone mad, or hostile. So nobody maps it
+but the reader itself (a file that is cut short while it is mapped ends the process that mapped it):
+tools read a copy, believe none of it, and look at `READERS_MAX` files at most.
+"""
+
+import contextlib
 import itertools
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from libc.stdint cimport uint8_t
 from libc.string cimport memcpy
 
-from udpfast.core.atomics cimport load_relaxed
 from udpfast.errors import RegionError
 from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.histogram cimport Histogram, histogram_of
-from udpfast.shm.region cimport Region
+from udpfast.shm.histogram cimport Histogram, histogram_copied
+from udpfast.shm.lock import open_existing
+from udpfast.shm.region cimport REGION_VERSION, Region, RegionHeader
+from udpfast.shm.region import process_start
 
 __all__ = [
+    "READERS_MAX",
     "READER_HOPS",
     "ReaderInfo",
     "ReaderRegistration",
@@ -26,8 +34,12 @@ __all__ = [
 #: The hops that a reader measures, as its entry and `udpfast stat` name them.
 READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
 
+#: Entries that are looked at; a host has no use for more, and a flood of them costs no more.
+READERS_MAX = 1024
+
 _KIND = "READ"
 _LAYOUT_HASH = 2  # of ReaderEntry: counts its changes
+_HISTOGRAMS = 256  # where those of an entry begin
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +87,13 @@ cdef class ReaderRegistration:
         cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
         cdef bytes text = name.encode()[:READER_NAME_SIZE]
         folder = Path(directory) / "readers"
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)  # of an instance it is there, with its own mode
         remove_dead_readers(directory)
         for number in itertools.count():
             try:
                 registration.region = Region.create(
-                    folder / f"{os.getpid()}-{number}", _KIND, sizeof(ReaderEntry), _LAYOUT_HASH)
+                    folder / f"{os.getpid()}-{number}", _KIND, sizeof(ReaderEntry), _LAYOUT_HASH,
+                    mode=0o600)
                 break
             except FileExistsError:
                 continue
@@ -89,6 +102,8 @@ cdef class ReaderRegistration:
         memcpy(registration.entry.name, <const char*>text, len(text))
         registration.entry.began_index = registration.entry.index = index
         registration.entry.began_ns = now_ns
+        if folder.stat().st_mode & stat.S_ISGID:  # the feed's owner may be another user
+            registration.region.path.chmod(0o640)
         registration.region.mark_ready()
         return registration
 
@@ -121,7 +136,7 @@ cdef class ReaderRegistration:
 
 def list_readers(directory):
     """Return what the readers of an instance said last, dead ones included, by pid."""
-    return [info for info, _ in reader_histograms(directory)]
+    return [info for info, _ in _read_entries(directory, _HISTOGRAMS)]
 
 
 def reader_histograms(directory):
@@ -130,40 +145,41 @@ def reader_histograms(directory):
     Returns
     -------
     list of (ReaderInfo, dict of str to LatencyHistogram)
-        By pid; dead readers included. The histograms are those of `READER_HOPS`, and go on.
+        By pid; dead readers included. The histograms are copies of those of `READER_HOPS`.
     """
-    readers = []
-    for path in _entries(directory):
-        try:
-            with Region.attach(path, _KIND, _LAYOUT_HASH) as region:
-                readers.append((_info(region), _histograms(region)))
-        except (FileNotFoundError, RegionError):
-            continue  # gone meanwhile, or not ready yet
-    return sorted(readers, key=lambda reader: (reader[0].pid, reader[0].name))
+    return [(info, _histograms(text))
+            for info, text in _read_entries(directory, sizeof(ReaderEntry))]
 
 
 def remove_dead_readers(directory):
-    """Remove the entries of processes that are gone; return how many."""
+    """Remove the entries of processes that are gone; return how many.
+
+    What is no entry goes too, unless the process lives that its name is of. Entries of other users
+    that this one may not remove stay.
+    """
     removed = 0
     for path in _entries(directory):
         try:
-            with Region.attach(path, _KIND, _LAYOUT_HASH) as region:
-                if region.writer_alive():
-                    continue
-        except FileNotFoundError:
-            continue
+            info, _ = _read_entry(path, _HISTOGRAMS)
+            alive = info.alive
         except RegionError:
             # Killed before it was ready: its name still tells whose it was.
-            if _process_exists(path.name):
-                continue
-        path.unlink(missing_ok=True)
-        removed += 1
+            alive = _process_exists(path.name)
+        except OSError:
+            continue
+        if not alive:
+            with contextlib.suppress(OSError):  # another one was faster, or it is not ours
+                path.unlink()
+                removed += 1
     return removed
 
 
 def _entries(directory):
-    folder = Path(directory) / "readers"
-    return list(folder.iterdir()) if folder.is_dir() else []
+    try:
+        with os.scandir(Path(directory) / "readers") as found:
+            return [Path(entry.path) for entry in itertools.islice(found, READERS_MAX)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _process_exists(name):
@@ -171,29 +187,66 @@ def _process_exists(name):
     return pid.isdecimal() and Path(f"/proc/{pid}").exists()
 
 
-cdef _info(Region region):
-    cdef ReaderEntry* entry = <ReaderEntry*>region.pointer
-    name = (<char*>entry.name)[:READER_NAME_SIZE].rstrip(b"\0").decode(errors="replace")
+def _read_entries(directory, size):
+    found = []
+    for path in _entries(directory):
+        with contextlib.suppress(OSError, RegionError):  # gone meanwhile, not ready yet, no entry
+            found.append(_read_entry(path, size))
+    return sorted(found, key=lambda each: (each[0].pid, each[0].name))
+
+
+def _read_entry(path, size):
+    # What an entry says, and its first `size` bytes: a copy, whatever becomes of the file.
+    fd = open_existing(path, os.O_RDONLY)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != sizeof(ReaderEntry):
+            raise RegionError(f"{path}: expected an entry of {sizeof(ReaderEntry)} bytes")
+        text = os.pread(fd, size, 0)
+    finally:
+        os.close(fd)
+    if len(text) != size:
+        raise RegionError(f"{path}: expected {size} bytes, found {len(text)}")
+    return _info(text, path, status.st_uid), text
+
+
+cdef _info(bytes text, path, owner):
+    cdef const ReaderEntry* entry = <const ReaderEntry*><const char*>text
+    cdef const RegionHeader* header = <const RegionHeader*>entry
+    if (header.magic[:8] != b"UDPFAST\0" or header.version != REGION_VERSION
+            or header.kind[:4] != _KIND.encode() or header.layout_hash != _LAYOUT_HASH
+            or header.ready != 1):
+        raise RegionError(f"{path}: expected the entry of a reader")
+    name = (<const char*>entry.name)[:READER_NAME_SIZE].rstrip(b"\0").decode(errors="replace")
     return ReaderInfo(
-        pid=region.writer_pid,
-        name=name,
-        position=load_relaxed(&entry.position),
-        index=load_relaxed(&entry.index),
-        lapped=load_relaxed(&entry.lapped),
-        polled_ns=<int64_t>load_relaxed(<const uint64_t*>&entry.polled_ns),
-        alive=region.writer_alive(),
+        pid=header.writer_pid,
+        # It goes to terminals: nothing in it may steer one.
+        name="".join(each if each.isprintable() else "?" for each in name),
+        position=entry.position,
+        index=entry.index,
+        lapped=entry.lapped,
+        polled_ns=entry.polled_ns,
+        alive=_is_alive(header.writer_pid, header.writer_start, owner),
         began_index=entry.began_index,
-        read=load_relaxed(&entry.read),
+        read=entry.read,
     )
 
 
-cdef _histograms(Region region):
-    cdef ReaderEntry* entry = <ReaderEntry*>region.pointer
-    first = <uint8_t*>&entry.loop_to_strategy - region.pointer
-    return {name: histogram_of(region, first + i * sizeof(Histogram))
+def _is_alive(pid, start, owner):
+    # An entry that names a process of another user is not believed: it would never go.
+    if start == 0 or process_start(pid) != start:
+        return False
+    try:
+        return owner in (0, os.stat(f"/proc/{pid}").st_uid)
+    except OSError:
+        return False
+
+
+def _histograms(text):
+    return {name: histogram_copied(text, _HISTOGRAMS + i * sizeof(Histogram))
             for i, name in enumerate(READER_HOPS)}
 
 
-if sizeof(ReaderEntry) != 256 + 2 * sizeof(Histogram):
+if sizeof(ReaderEntry) != _HISTOGRAMS + 2 * sizeof(Histogram):
     raise ImportError(f"ReaderEntry has {sizeof(ReaderEntry)} bytes, "
-                      f"not {256 + 2 * sizeof(Histogram)}")
+                      f"not {_HISTOGRAMS + 2 * sizeof(Histogram)}")

@@ -40,3 +40,4 @@ cdef class Region:
     cdef Mapping _mapping    # lives as long as any view of it
     cdef object _identity    # (st_dev, st_ino) of the mapped file
     cdef int _fd             # of the writer: carries its lock; -1 otherwise
+    cdef int _guard          # of the writer, where others may read: of the file with its lock

@@ -18,7 +18,7 @@ class Region:
         kind: str,
         size_bytes: int,
         layout_hash: int,
-        mode: int = 0o600,
+        mode: int | None = None,
         replace: bool = False,
     ) -> Region: ...
     @staticmethod

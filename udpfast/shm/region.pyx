@@ -4,11 +4,9 @@ A writer creates a region, fills it and calls `mark_ready`. It holds a lock on t
 long as it lives; the kernel drops the lock when it dies, however it dies. Readers map read-only.
 """
 
-import errno
 import fcntl
 import json
 import os
-import stat
 from pathlib import Path
 
 from libc.string cimport memcpy
@@ -18,7 +16,10 @@ from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.oserr cimport check
 from udpfast.shm.mapping cimport map_file
 
-from udpfast.errors import NotReadyError, RegionError, WriterExistsError
+from udpfast.errors import NotReadyError, RegionError
+from udpfast.shm.lock import (
+    adapt_mode, check_file, lock_existing, lock_file, mode_below, open_existing, open_guard,
+)
 
 __all__ = ["Region", "process_start"]
 
@@ -40,10 +41,10 @@ cdef class Region:
     """
 
     def __cinit__(self):
-        self._fd = -1
+        self._fd = self._guard = -1
 
     @staticmethod
-    def create(path, kind, size_bytes, layout_hash, mode=0o600, replace=False):
+    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False):
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
         Readers are refused until `mark_ready` is called.
@@ -58,8 +59,9 @@ cdef class Region:
             Of the whole file, the 128-byte header included.
         layout_hash : int
             64 bits; readers must bring the same.
-        mode : int
-            Permissions, exactly: the umask is not applied.
+        mode : int, optional
+            Permissions, exactly: the umask is not applied. By default 0600, and 0640 where the
+            directory is of the set-group-id kind that lets a group read (`shm.instance`).
         replace : bool
             Unlink a file that a dead writer left there.
 
@@ -77,18 +79,26 @@ cdef class Region:
         name = _kind_bytes(kind)
         if size_bytes < REGION_HEADER_SIZE:
             raise ValueError(f"size_bytes must be >= {REGION_HEADER_SIZE}, was {size_bytes}")
+        if mode is None:
+            mode = mode_below(path.parent)
         if replace:
             _unlink_dead(path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        guard = fd = -1
         try:
-            _lock(fd, path)
+            if mode & 0o077:
+                guard = open_guard(path)
+            # For the owner alone until it is locked.
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                         mode & 0o700)
+            lock_file(fd, path)
             os.fchmod(fd, mode)
             _reserve(fd, path, size_bytes)
             region = _map(fd, path, size_bytes, True)
         except BaseException:
-            os.close(fd)
+            _close_all(fd, guard)
             raise
         region._fd = fd
+        region._guard = guard
         _write_header(region, name, layout_hash)
         return region
 
@@ -113,7 +123,7 @@ cdef class Region:
             There is no such file, or it cannot be opened.
         """
         path = Path(path)
-        fd = _open_existing(path, os.O_RDWR if writable else os.O_RDONLY)
+        fd = open_existing(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
             return _map_checked(fd, path, kind, layout_hash, writable)
         finally:
@@ -132,14 +142,18 @@ cdef class Region:
         """
         cdef Region region
         path = Path(path)
-        fd = _open_existing(path, os.O_RDWR)
+        fd = open_existing(path, os.O_RDWR)
+        guard = -1
         try:
-            _lock(fd, path)
+            check_file(fd, path)
+            guard = lock_existing(fd, path)
+            guard = adapt_mode(fd, guard, path)
             region = _map_checked(fd, path, kind, layout_hash, True)
         except BaseException:
-            os.close(fd)
+            _close_all(fd, guard)
             raise
         region._fd = fd
+        region._guard = guard
         _write_owner(region)
         return region
 
@@ -240,12 +254,12 @@ cdef class Region:
         cdef bint own = self.pointer != NULL and self.writer_pid == os.getpid()
         self.pointer = NULL
         self._mapping = None
-        if self._fd >= 0:
+        for fd in (self._fd, self._guard):
             # A forked child may hold the descriptor too, and with it the lock: drop it here.
-            if own:
-                fcntl.flock(self._fd, fcntl.LOCK_UN)
-            os.close(self._fd)
-            self._fd = -1
+            if fd >= 0 and own:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        _close_all(self._fd, self._guard)
+        self._fd = self._guard = -1
 
     def __enter__(self):
         return self
@@ -254,8 +268,7 @@ cdef class Region:
         self.close()
 
     def __dealloc__(self):
-        if self._fd >= 0:
-            os.close(self._fd)
+        _close_all(self._fd, self._guard)
 
 
 def process_start(pid):
@@ -302,47 +315,25 @@ def _kind_bytes(kind):
     return name
 
 
-def _open_existing(path, flags):
-    try:
-        # O_NONBLOCK: a pipe that somebody put there must not block us; nothing to regular files.
-        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise RegionError(f"{path}: expected a regular file, found a symbolic link") from None
-        if error.errno == errno.EISDIR:
-            raise RegionError(f"{path}: expected a regular file, found a directory") from None
-        raise
-
-
-def _lock(fd, path):
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        pid = _pid_of(fd)
-        raise WriterExistsError(
-            f"{path}: expected no writer, found process {pid}: one writer per region") from None
-    # Between open and lock, another process may have replaced the file: then we hold nothing.
-    held = os.fstat(fd)
-    try:
-        named = os.lstat(path)
-    except FileNotFoundError:
-        named = None
-    if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
-        raise WriterExistsError(f"{path}: another process replaced it just now")
+cdef _close_all(fd, guard):
+    for descriptor in (fd, guard):
+        if descriptor >= 0:
+            os.close(descriptor)
 
 
 def _unlink_dead(path):
     # Lock before unlinking: a living writer's file must not vanish under it.
     try:
-        fd = _open_existing(path, os.O_RDWR)
+        fd = open_existing(path, os.O_RDWR)
     except FileNotFoundError:
         return
+    guard = -1
     try:
-        _check_file(fd, path)
-        _lock(fd, path)
+        check_file(fd, path)
+        guard = lock_existing(fd, path)
         path.unlink()
     finally:
-        os.close(fd)
+        _close_all(fd, guard)
 
 
 def _reserve(fd, path, size_bytes):
@@ -356,21 +347,8 @@ def _reserve(fd, path, size_bytes):
               str(path))
 
 
-def _check_file(fd, path):
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        raise RegionError(f"{path}: expected a regular file, found mode {status.st_mode:06o}")
-    if status.st_uid not in (os.geteuid(), 0):
-        raise RegionError(f"{path}: expected owner {os.geteuid()} (or root), found {status.st_uid}")
-    if status.st_mode & 0o022:
-        raise RegionError(
-            f"{path}: expected that only its owner may write, "
-            f"found mode {stat.S_IMODE(status.st_mode):04o}")
-    return status.st_size
-
-
 cdef Region _map_checked(fd, path, kind, layout_hash, writable):
-    size = _check_file(fd, path)
+    size = check_file(fd, path)
     if size < REGION_HEADER_SIZE:
         raise NotReadyError(f"{path}: expected at least {REGION_HEADER_SIZE} bytes, found {size}")
     cdef Region region = _map(fd, path, size, writable)
@@ -400,11 +378,3 @@ cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable):
     region.size_bytes = size_bytes
     region.writable = writable
     return region
-
-
-cdef _pid_of(fd):
-    # Of a file that may be too short, and is not mapped: 0 says that its writer has just begun.
-    cdef RegionHeader header
-    cdef bytes text = os.pread(fd, REGION_HEADER_SIZE, 0).ljust(REGION_HEADER_SIZE, b"\0")
-    memcpy(&header, <const char*>text, REGION_HEADER_SIZE)
-    return header.writer_pid

@@ -1,0 +1,152 @@
+"""Who writes a region: locks that the kernel drops when their holder dies, however it dies.
+
+The lock lies on the region's own file. But whoever may read a file may lock it, and keep the next
+writer out. So where a group may read, the lock that decides lies on a guard, `.<name>.lock`, which
+only the owner can open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+import struct
+from pathlib import Path
+
+from udpfast.errors import RegionError, WriterExistsError
+from udpfast.shm.trust import describe_owners, trusted_owners
+
+__all__ = [
+    "adapt_mode",
+    "check_file",
+    "lock_existing",
+    "lock_file",
+    "mode_below",
+    "open_existing",
+    "open_guard",
+]
+
+_PID_OFFSET = 40  # RegionHeader.writer_pid
+_OTHERS = 0o077
+
+
+def open_existing(path: Path, flags: int) -> int:
+    """Open a file that may be anything that somebody put there; no symbolic link, no directory."""
+    try:
+        # O_NONBLOCK: a pipe that somebody put there must not block us; nothing to regular files.
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise RegionError(f"{path}: expected a regular file, found a symbolic link") from None
+        if error.errno == errno.EISDIR:
+            raise RegionError(f"{path}: expected a regular file, found a directory") from None
+        raise
+
+
+def check_file(fd: int, path: Path) -> int:
+    """Return the size of a file that only a trusted owner can write; refuse any other."""
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise RegionError(f"{path}: expected a regular file, found mode {status.st_mode:06o}")
+    if status.st_uid not in trusted_owners():
+        raise RegionError(f"{path}: {describe_owners()}, found {status.st_uid}")
+    if status.st_mode & 0o022:
+        raise RegionError(
+            f"{path}: expected that only its owner may write, "
+            f"found mode {stat.S_IMODE(status.st_mode):04o}"
+        )
+    return status.st_size
+
+
+def mode_below(directory: Path) -> int:
+    """Return the mode of regions in a directory: 0640 where it lets its group in, else 0600."""
+    mode = directory.stat().st_mode
+    return 0o640 if mode & stat.S_ISGID and mode & 0o050 == 0o050 else 0o600
+
+
+def lock_file(fd: int, path: Path) -> None:
+    """Lock a region's own file; raise `WriterExistsError` if another process has it."""
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _exists(path, fd) from None
+    _check_named(fd, path)
+
+
+def open_guard(path: Path) -> int:
+    """Lock the guard of a region that others may read; return its descriptor.
+
+    It is never removed: who unlinks a lock may unlink the one that another has just taken.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    guard = os.open(path.with_name(f".{path.name}.lock"), flags, 0o600)
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(guard)
+        fd = -1
+        with contextlib.suppress(OSError, RegionError):
+            fd = open_existing(path, os.O_RDONLY)
+        try:
+            raise _exists(path, fd) from None
+        finally:
+            if fd >= 0:
+                os.close(fd)
+    return guard
+
+
+def lock_existing(fd: int, path: Path) -> int:
+    """Lock a region that is there by what decides there; return the guard, -1 if it has none."""
+    if not os.fstat(fd).st_mode & _OTHERS:
+        lock_file(fd, path)
+        return -1
+    guard = open_guard(path)
+    try:
+        _check_named(fd, path)
+    except BaseException:
+        os.close(guard)
+        raise
+    return guard
+
+
+def adapt_mode(fd: int, guard: int, path: Path) -> int:
+    """Have a locked region readable by whom its directory lets in by now; return its guard.
+
+    Whoever has it open keeps it.
+    """
+    wanted = mode_below(path.parent)
+    mode = stat.S_IMODE(os.fstat(fd).st_mode)
+    if mode == wanted:
+        return guard
+    if wanted & _OTHERS:
+        guard = open_guard(path) if guard < 0 else guard
+        os.fchown(fd, -1, path.parent.stat().st_gid)
+    else:
+        try:  # both locks: from now on the file's own decides
+            lock_file(fd, path)
+        except WriterExistsError:
+            return guard  # a reader has locked it: it stays as it is, behind its directory
+    os.fchmod(fd, wanted)
+    return guard
+
+
+def _check_named(fd: int, path: Path) -> None:
+    # Between open and lock, another process may have replaced the file: then we hold nothing.
+    held = os.fstat(fd)
+    try:
+        named = os.lstat(path)
+    except FileNotFoundError:
+        named = None
+    if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
+        raise WriterExistsError(f"{path}: another process replaced it just now")
+
+
+def _exists(path: Path, fd: int) -> WriterExistsError:
+    # Its header may not be there yet: 0 says that its writer has just begun.
+    header = os.pread(fd, 8, _PID_OFFSET) if fd >= 0 else b""
+    (pid,) = struct.unpack("<Q", header.ljust(8, b"\0"))
+    return WriterExistsError(
+        f"{path}: expected no writer, found process {pid}: one writer per region"
+    )
