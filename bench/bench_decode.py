@@ -123,7 +123,10 @@ def peer_row(
         return _per_call(partial(read, payload), count)
 
     call = partial(decoder.decode_into, payload, into)
-    variants = {TO_NUMPY: partial(_per_call, call, 50 * count), PEER: by_peer}
+    variants: dict[str, Callable[[], float]] = {
+        TO_NUMPY: partial(_per_call, call, 50 * count),
+        PEER: by_peer,
+    }
     trials = interleave(variants, settings, label=f"{name} to numpy", two_cores=False)
     yield from trials.rows(
         "decode",
@@ -145,7 +148,8 @@ def numbers(kind: Kind, into: np.ndarray[Any, np.dtype[np.uint8]]) -> list[Any]:
     dtype = ROW_DTYPES[kind]
     start, count = HEADER_SIZES[kind], int(header["row_count"])
     rows = into[start : start + count * dtype.itemsize].view(dtype)
-    return np.column_stack([rows[what] for what in PAIR]).tolist()
+    found: list[Any] = np.column_stack([rows[what] for what in PAIR]).tolist()
+    return found
 
 
 BENCHMARK = Benchmark(

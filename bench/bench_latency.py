@@ -193,7 +193,7 @@ def whole_way(case: Case, trials: Trials) -> Iterator[Row]:
             ratios = [sums[n] / floor[n].outcome.value for n in rounds if n in floor]
             beyond = [sums[n] - floor[n].outcome.value for n in rounds if n in floor]
             hops = {"socket to ring": first, "ring to strategy": second}
-            common = {
+            common: dict[str, Any] = {
                 "benchmark": NAME,
                 "parameters": case.parameters,
                 "unit": "ns",

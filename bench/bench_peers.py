@@ -205,7 +205,9 @@ def half_round_trip(settings: Settings, size: int) -> Iterator[Row]:
     def turn() -> Outcome:
         found = sockperf.ping_pong(settings.cores, size)
         seen.append(found)
-        return Outcome(found.latency["p50"], verified=f"{found.count:,} observations, none lost")
+        return Outcome(
+            found.latency["p50"], verified=f"{found.round_trips:,} observations, none lost"
+        )
 
     trials = interleave({"sockperf": turn}, settings, label=f"{size} B", rounds=2)
     for row in trials.rows(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -71,17 +72,16 @@ def book_event(
     return event("MarketByPriceUpdate", INSTRUMENT | TIMES | PRECISIONS | value)
 
 
-def hot_payloads() -> dict[str, list[bytes]]:
+def hot_payloads() -> dict[str, list[bytes | bytearray]]:
     """Return payloads of the three kinds that a feed is made of."""
     rng = random.Random(1)
-    common = {"stream_id": 1, "exchange_time_utc": TIME, "exchange_sequence": 7}
-    ask = {"ask_price": 101.0, "ask_quantity": 3.0}
+    common: dict[str, Any] = {"stream_id": 1, "exchange_time_utc": TIME, "exchange_sequence": 7}
+    top: dict[str, Any] = common | {"bid_quantity": 2.0, "ask_price": 101.0, "ask_quantity": 3.0}
     instrument = ("binance-futures", "BTCUSDT")
     return {
         "book of 10": [book_event(rng, 10) for _ in range(16)],
         "top of book": [
-            encode_top_of_book(*instrument, bid_price=1.0 + i, bid_quantity=2.0, **ask, **common)
-            for i in range(16)
+            encode_top_of_book(*instrument, bid_price=1.0 + i, **top) for i in range(16)
         ],
         "one trade": [
             encode_trades(*instrument, [(1, 1.0 + i, 2.0, "123")], **common) for i in range(16)

@@ -81,25 +81,25 @@ def capture_schedule(path: Path, pause_max_ns: int, messages_max: int) -> Schedu
     """
     times: list[int] = []
     lines: list[int] = []
-    places: dict[tuple[str, int], int] = {}
+    indexes: dict[tuple[str, int], int] = {}
     with CaptureReader(path) as capture:
         for datagram in capture:
             times.append(datagram.timestamp_ns)
-            lines.append(places.setdefault(datagram.destination, len(places)))
+            lines.append(indexes.setdefault(datagram.destination, len(indexes)))
     line = np.array(lines, np.uint8)
     counts = np.bincount(line)
     if len(set(counts.tolist())) != 1:
         raise ValueError(f"{path}: expected lines of equal length, found {counts.tolist()}")
     numbers = np.zeros(len(line), np.uint32)
-    for place in range(len(counts)):
-        numbers[line == place] = np.arange(counts[place], dtype=np.uint32)
+    for index, count in enumerate(counts):
+        numbers[line == index] = np.arange(count, dtype=np.uint32)
     # Several cards stamped it: entries are not quite in order of time.
     order = np.argsort(times, kind="stable")
     clock = np.array(times, np.int64)[order]
     pauses = np.minimum(np.diff(clock, prepend=clock[0]), pause_max_ns)
     due_ns = np.cumsum(pauses)
     kept = numbers[order] < messages_max
-    due_ns, number, place = due_ns[kept], numbers[order][kept], line[order][kept]
+    due_ns, number, line = due_ns[kept], numbers[order][kept], line[order][kept]
     first = np.full(int(number.max()) + 1, np.iinfo(np.int64).max)
     np.minimum.at(first, number, due_ns)
-    return Schedule(due_ns, first[number], (number + FIRST_SEQNO).astype(np.uint32), place)
+    return Schedule(due_ns, first[number], (number + FIRST_SEQNO).astype(np.uint32), line)

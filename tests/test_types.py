@@ -1,4 +1,4 @@
-"""Types: mypy --strict over udpfast, and stubtest of every .pyi against its compiled module."""
+"""Types: mypy --strict over udpfast and bench, stubtest of every .pyi against its module."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_mypy_strict_finds_nothing() -> None:
-    result = run("mypy", "--strict", "udpfast")
+    result = run("mypy", "--strict", "udpfast", "bench")
     assert result.returncode == 0, result.stdout + result.stderr
 
 

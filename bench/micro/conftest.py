@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+
+from udpfast.testing.micro import Loop
 
 pytest.importorskip("pytest_benchmark")
 
@@ -12,10 +15,10 @@ COUNT = 2_000
 
 
 @pytest.fixture
-def measure(benchmark) -> Callable[..., None]:
+def measure(benchmark: Any) -> Callable[[Loop], None]:
     """Time a loop; the figure for one operation is in `extra_info`, in ns."""
 
-    def run(loop) -> None:
+    def run(loop: Loop) -> None:
         loop.run(COUNT)
         benchmark.pedantic(loop.run, args=(COUNT,), rounds=50)
         benchmark.extra_info["ns_per_operation"] = benchmark.stats.stats.median * 1e9 / COUNT

@@ -62,14 +62,15 @@ def count_instructions(chosen: Sequence[str] = ()) -> dict[str, float]:
         command += [sys.executable, "-m", __spec__.name, "--run", *chosen]
         done = subprocess.run(command, capture_output=True, text=True, cwd=TREE, check=False)
         names = done.stdout.splitlines()
-        totals = [_total(Path(f"{out}.{i + 1}")) for i in range(3 * len(names))]
-    if done.returncode or not names or None in totals:
+        found = [_total(Path(f"{out}.{i + 1}")) for i in range(3 * len(names))]
+    totals = [total for total in found if total is not None]
+    if done.returncode or not names or len(totals) < len(found):
         raise RuntimeError(f"valgrind did not count every operation: {done.stderr[-500:]}")
-    found = {}
+    counted = {}
     for i, name in enumerate(names):
         few, many = totals[3 * i + 1 : 3 * i + 3]
-        found[name] = (many - few) / (COUNTS[1] - COUNTS[0])
-    return found
+        counted[name] = (many - few) / (COUNTS[1] - COUNTS[0])
+    return counted
 
 
 def _total(path: Path) -> int | None:

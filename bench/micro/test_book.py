@@ -1,6 +1,11 @@
 """Apply updates to a book of 1,000 levels."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+
+from udpfast.testing.micro import Loop
 
 from ..decode_ways import OTHER_LOOPS, other_loops
 
@@ -8,5 +13,5 @@ NAMES = [name for name in OTHER_LOOPS if name.startswith("book")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_book(measure, tmp_path, name):
+def test_book(measure: Callable[[Loop], None], tmp_path: Path, name: str) -> None:
     measure(other_loops(tmp_path)[name])

@@ -1,6 +1,10 @@
 """Decoding event payloads: verified, filled in, names interned."""
 
+from collections.abc import Callable
+
 import pytest
+
+from udpfast.testing.micro import Loop
 
 from ..decode_ways import decode_loops, kind_loops
 
@@ -8,5 +12,5 @@ LOOPS = decode_loops() | kind_loops()
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_decode(measure, name):
+def test_decode(measure: Callable[[Loop], None], name: str) -> None:
     measure(LOOPS[name])

@@ -1,6 +1,11 @@
 """Encode a book of ten levels."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
+
+from udpfast.testing.micro import Loop
 
 from ..decode_ways import OTHER_LOOPS, other_loops
 
@@ -8,5 +13,5 @@ NAMES = [name for name in OTHER_LOOPS if name.startswith("encode")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_encode(measure, tmp_path, name):
+def test_encode(measure: Callable[[Loop], None], tmp_path: Path, name: str) -> None:
     measure(other_loops(tmp_path)[name])

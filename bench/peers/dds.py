@@ -25,9 +25,12 @@ class End:
         from cyclonedds.topic import Topic
         from cyclonedds.util import duration
 
-        # Annotations that are objects, not strings: the library reads them.
+        # Annotations that are objects, not strings: the library reads them. To a type checker its
+        # `sequence` is a plain class.
+        octets: Any = sequence
+
         def fields(namespace: dict[str, Any]) -> None:
-            namespace["__annotations__"] = {"content": sequence[uint8]}
+            namespace["__annotations__"] = {"content": octets[uint8]}
 
         self.message: Any = dataclass(
             types.new_class("Message", (IdlStruct,), {"typename": "Message"}, fields)

@@ -26,7 +26,7 @@ class PingPong(NamedTuple):
     """What sockperf printed: ns as in `Row.latency`, and how many round trips it timed."""
 
     latency: dict[str, float]
-    count: int
+    round_trips: int
 
 
 def version() -> str:

@@ -119,7 +119,7 @@ def test_compare_each_goal_against_its_own_base() -> None:
 
 def test_sockperf_what_it_prints_is_read_in_ns() -> None:
     found = sockperf.parse(SHOWN)
-    assert found.count == 4444
+    assert found.round_trips == 4444
     assert found.latency == {
         "p50": 3229.0,
         "p90": 3430.0,

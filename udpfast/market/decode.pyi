@@ -1,6 +1,8 @@
 import enum
 from typing import NamedTuple, Self, final
 
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind, RecordFlag
@@ -31,7 +33,7 @@ class Decoded(NamedTuple):
 class Decoder:
     def __new__(cls, names: NameTable, *, support_mask: int = 255) -> Self: ...
     def decode(self, payload: Buffer, *, room: int | None = None) -> Decoded: ...
-    def decode_into(self, payload: Buffer, into: Buffer) -> int: ...
+    def decode_into(self, payload: Buffer, into: Buffer | NDArray[np.uint8]) -> int: ...
 
 def decode(
     payload: Buffer, names: NameTable, *, support_mask: int = 255, room: int | None = None

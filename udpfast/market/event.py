@@ -11,7 +11,7 @@ import math
 import struct
 from typing import TYPE_CHECKING, Any
 
-import flatbuffers  # type: ignore[import-untyped]
+import flatbuffers
 import numpy as np
 
 from udpfast.core.layout import Kind
