@@ -22,6 +22,7 @@ LAYERS = {
     "market": 2,
     "bus": 2,
     "settings": 0,
+    "tables": 1,
     "config": 2,
     "agents": 3,
     "client": 3,
@@ -39,7 +40,8 @@ ONLY = {
     "market": {"core", "errors"},
     "bus": {"core", "shm", "errors"},
     "settings": {"errors"},
-    "config": {"core", "errors", "settings"},
+    "tables": {"settings"},
+    "config": {"core", "errors", "settings", "tables"},
 }
 
 #: Folders that see more: `udpfast demo` and `bench` play the network of `testing`.

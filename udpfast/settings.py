@@ -1,6 +1,6 @@
 """Settings as frozen structs: read from TOML, checked, and each key listed with its reason.
 
-Which keys there are is `config`'s business. A struct's field says its type, its limits and, in
+Which keys there are is in `tables`. A struct's field says its type, its limits and, in
 the description, its unit and why one would set it.
 """
 
