@@ -8,8 +8,7 @@ import json
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -19,7 +18,7 @@ from udpfast.agents.market_event import MarketSource
 from udpfast.agents.market_gateway import MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.send_options import EXAMPLES, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.feed.transmitter import Transmitter
 from udpfast.net.sender import DatagramSender
@@ -35,192 +34,9 @@ PAUSE_MAX_NS = 200_000
 #: A sleep takes about 60 us longer than asked: shorter waits are not worth one.
 PAUSE_MIN_NS = 50_000
 
-_EXAMPLE = """\b
-Examples:
-  udpfast send --simulate --seconds 5
-  udpfast send --simulate --loss 0.01 --skew-us 200 --seed 7 --restart-at 2 --json \\
-      --incremental 127.0.0.1:9001,127.0.0.1:9101 --snapshot 127.0.0.1:9002 --seconds 5
-  udpfast send --rate 100000 --size 64 --count 500000
-"""
 
-
-def _addresses(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    return [address.strip() for address in value.split(",") if address.strip()]
-
-
-_OPTIONS: Sequence[Callable[[Any], Any]] = (
-    click.option(
-        "--market",
-        metavar="PREFIX",
-        help="Recorded market: PREFIX_l2.parquet, _trades and _quotes.",
-    ),
-    click.option("--simulate", is_flag=True, help="A simulated market, from --seed."),
-    click.option(
-        "--incremental",
-        metavar="ADDRESSES",
-        default="127.0.0.1:9001",
-        callback=_addresses,
-        show_default=True,
-        help="ip:port of each line, with commas between.",
-    ),
-    click.option(
-        "--snapshot",
-        metavar="ADDRESSES",
-        default="127.0.0.1:9002",
-        callback=_addresses,
-        show_default=True,
-        help='The same; "" for none.',
-    ),
-    click.option("--interface", default="", help="For multicast: name or address."),
-    click.option(
-        "--ttl",
-        type=click.IntRange(0, 255),
-        default=1,
-        show_default=True,
-        help="Hops that multicast may take.",
-    ),
-    click.option("--no-loop", is_flag=True, help="Do not let this host hear its own multicast."),
-    click.option(
-        "--segment", is_flag=True, help="Hand bursts to the kernel as trains (UDP_SEGMENT)."
-    ),
-    click.option(
-        "--speed",
-        type=FiniteRange(min=0),
-        default=1.0,
-        show_default=True,
-        help="Times the recorded pace; 0: as fast as it goes.",
-    ),
-    click.option(
-        "--rate",
-        type=FiniteRange(min=0, min_open=True),
-        help="Events (without a market: datagrams) per second, at equal distances.",
-    ),
-    click.option(
-        "--size",
-        type=click.IntRange(8, 512),
-        default=64,
-        show_default=True,
-        help="Raw load: payload bytes per datagram.",
-    ),
-    click.option(
-        "--count",
-        type=click.IntRange(min=0),
-        default=0,
-        help="End after so many events or datagrams; 0: no limit.",
-    ),
-    click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="End after so long."),
-    click.option(
-        "--linger",
-        type=FiniteRange(min=0),
-        default=2.5,
-        show_default=True,
-        help="Seconds of snapshots and heartbeats behind the last event, faults off.",
-    ),
-    click.option(
-        "--seed",
-        type=int,
-        default=1,
-        show_default=True,
-        help="Decides the faults and the simulated market.",
-    ),
-    click.option(
-        "--loss",
-        type=FiniteRange(0, 1),
-        default=0.0,
-        help="Part of each line's datagrams to lose (0.01: one in a hundred).",
-    ),
-    click.option(
-        "--burst",
-        type=FiniteRange(min=0),
-        default=0.0,
-        help="Mean number lost in a row; 0: each by itself.",
-    ),
-    click.option("--duplicate", type=FiniteRange(0, 1), default=0.0, help="Part to send twice."),
-    click.option(
-        "--reorder", type=FiniteRange(0, 1), default=0.0, help="Part to send 0.3 ms late."
-    ),
-    click.option(
-        "--skew-us",
-        type=FiniteRange(min=0),
-        default=0.0,
-        help="Delay of each line behind the one before it.",
-    ),
-    click.option(
-        "--restart-at",
-        type=FiniteRange(min=0),
-        metavar="SECONDS",
-        help="Restart as a new session, by the market's time.",
-    ),
-    click.option(
-        "--price-band",
-        type=FiniteRange(min=0),
-        default=0.01,
-        show_default=True,
-        help="Book levels further from the starting mid are left out; 0: none are.",
-    ),
-    click.option(
-        "--heartbeat-ms",
-        type=click.IntRange(min=1),
-        default=1000,
-        show_default=True,
-        help="Silence of a channel before a heartbeat.",
-    ),
-    click.option(
-        "--snapshot-ms",
-        type=click.IntRange(min=1),
-        default=1000,
-        show_default=True,
-        help="Between the beginnings of two snapshot rounds.",
-    ),
-    click.option(
-        "--snapshot-rate",
-        type=click.IntRange(min=1),
-        default=50_000,
-        show_default=True,
-        help="Snapshot datagrams per second at most.",
-    ),
-    click.option("--session-id", type=click.IntRange(0, 65_535), help="Default: random."),
-    click.option(
-        "--first-seqno",
-        type=click.IntRange(0, 2**32 - 1),
-        default=1,
-        show_default=True,
-        help="Of both channels.",
-    ),
-    click.option(
-        "--revision",
-        type=click.Choice(["current", "legacy"]),
-        default="current",
-        show_default=True,
-        help="Of the header.",
-    ),
-    click.option(
-        "--byteorder",
-        type=click.Choice(["little", "big"]),
-        default="little",
-        show_default=True,
-        help="Of the header's integers.",
-    ),
-    click.option(
-        "--books",
-        type=click.Path(dir_okay=False, path_type=Path),
-        metavar="FILE",
-        help="Write the final books, as published, as JSON.",
-    ),
-    click.option(
-        "--json", "as_json", is_flag=True, help="Nothing but the summary, as one JSON line."
-    ),
-)
-
-
-def _with_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
-
-
-@click.command(epilog=_EXAMPLE)
-@_with_options
+@click.command(epilog=EXAMPLES)
+@with_options
 def send(**options: Any) -> None:
     """Publish market data over UDP: recorded (--market), --simulate, or raw load (--rate).
 
