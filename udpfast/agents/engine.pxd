@@ -10,7 +10,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message
 from udpfast.feed.objects cimport Objects
-from udpfast.feed.pipeline cimport Pipeline
+from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.names cimport Names
 from udpfast.shm.histogram cimport Histogram

@@ -45,14 +45,16 @@ from udpfast.feed.objects cimport (
     objects_take,
 )
 from udpfast.feed.pipeline cimport (
-    PipelineSettings,
     pipeline_accept,
     pipeline_expire,
     pipeline_finish,
+    pipeline_take,
+)
+from udpfast.feed.pipeline_state cimport (
+    PipelineSettings,
     pipeline_init,
     pipeline_memory_size,
     pipeline_settings_default,
-    pipeline_take,
 )
 from udpfast.market.decode cimport (
     DECODE_OPAQUE,

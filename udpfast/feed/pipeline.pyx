@@ -5,13 +5,20 @@ code behind Python objects, one datagram per call.
 """
 
 cimport cython
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free
 from posix.stdlib cimport posix_memalign
 
 from typing import NamedTuple
 
-from udpfast.core.counter cimport CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT
+from udpfast.core.counter cimport (
+    CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT, Counters,
+)
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
 from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY
+from udpfast.feed.pipeline_state cimport (
+    PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
+)
 
 from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import Kind

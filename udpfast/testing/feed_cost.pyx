@@ -17,9 +17,9 @@ from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport (
     KIND_MESSAGE, LINES_MAX, Datagram, Frame, Message,
 )
-from udpfast.feed.pipeline cimport (
-    Pipeline, PipelineSettings, pipeline_accept, pipeline_init, pipeline_memory_size,
-    pipeline_settings_default, pipeline_take,
+from udpfast.feed.pipeline cimport pipeline_accept, pipeline_take
+from udpfast.feed.pipeline_state cimport (
+    Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
 
 import statistics

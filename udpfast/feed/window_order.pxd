@@ -1,0 +1,391 @@
+# What waits in a window until it is its turn: early messages in cells, fragments until they are
+# complete, which holes in front of them are given up, and what is then handed out, in order.
+#
+# A HOLE is a run of seqnos that are not whole. It is first seen when something behind it arrives;
+# an incomplete message with nothing behind it is a hole since its latest fragment. Holes are
+# declared lost by two criteria, whichever is met first (seed 003):
+#   time    lost_packet_wait has passed since the hole was first seen. Each hole for itself: that
+#           one is lost says nothing about the next, which another line may be about to fill.
+#   count   an arriving seqno exceeds last accepted + interval, on every live line. Then every hole
+#           is lost that all live lines have passed. A line that brought nothing for line_dead_ns
+#           is not waited for: else one dead line would switch this criterion off.
+# A jump that the window cannot span, or a slab without a free cell, forces the oldest hole
+# (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
+
+from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy, memset
+
+from udpfast.core.atomics cimport counter_add
+from udpfast.core.check cimport unlikely
+from udpfast.core.counter cimport (
+    CHANNEL_DISREGARDED, CHANNEL_FRAGMENTED, CHANNEL_GAPS, CHANNEL_GAPS_BY_COUNT,
+    CHANNEL_GAPS_BY_TIME, CHANNEL_GAPS_WINDOW_FULL, CHANNEL_HEARTBEATS, CHANNEL_INCOMPLETE,
+    CHANNEL_LOST, CHANNEL_MESSAGES, LINE_WINS, VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED,
+    VERDICT_HELD, VERDICT_SESSION_RETIRED, VERDICT_SLAB_FULL,
+)
+from udpfast.core.layout cimport (
+    DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, FRAME_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL,
+    KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
+    Message,
+)
+from udpfast.feed.frame cimport FRAME_SNAPSHOT
+from udpfast.feed.line cimport line_reset
+from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
+from udpfast.feed.window cimport (
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, Early, Fragment,
+    FragmentRun, Slot, Window, window_copy, window_early, window_is_whole, window_judge,
+    window_judge_all, window_passed, window_remember_start, window_slot,
+)
+
+cdef enum:
+    WINDOW_PARK = -1             # window_hold: no cell; take first, then try again
+
+
+# --- what waits ---------------------------------------------------------------------------------
+
+cdef inline uint32_t window_run_take(Window* w, uint32_t count, int64_t key) noexcept nogil:
+    # Room for the fragments of one message, in order of arrival in a ring. What is overwritten
+    # belongs to messages that were delivered (their copies are then no longer compared) or lost;
+    # a message that still waits is never overwritten: FRAGMENTS_NONE.
+    cdef uint32_t need = count + 1
+    cdef uint32_t start = <uint32_t>(w.fragments_head % w.fragments_capacity)
+    cdef uint32_t rest = w.fragments_capacity - start
+    cdef uint32_t padding = rest if rest < need else 0
+    cdef FragmentRun* run
+    cdef Slot* slot
+    while w.fragments_head + padding + need - w.fragments_tail > w.fragments_capacity:
+        run = <FragmentRun*>&w.fragments[w.fragments_tail % w.fragments_capacity]
+        if run.key != 0:
+            slot = window_slot(w, run.key)
+            if slot.key == run.key:
+                if slot.state == SLOT_PARTIAL or slot.state == SLOT_WHOLE:
+                    return FRAGMENTS_NONE
+                slot.fragments = FRAGMENTS_NONE
+        w.fragments_tail += run.count + 1
+    if padding:
+        run = <FragmentRun*>&w.fragments[start]
+        run.key = 0
+        run.count = padding - 1
+        w.fragments_head += padding
+        start = 0
+    run = <FragmentRun*>&w.fragments[start]
+    run.key = key
+    run.count = count
+    memset(&w.fragments[start + 1], 0, count * sizeof(Fragment))
+    w.fragments_head += need
+    return start + 1
+
+
+cdef inline bint window_claim(
+    Window* w, const Datagram* d, const Frame* frame, int64_t at, int64_t now_ns,
+) noexcept nogil:
+    # A slot for the first datagram of a message that must wait; False without room.
+    cdef Slot* slot = window_slot(w, at)
+    cdef Early* early = window_early(w, at)
+    cdef uint32_t run = FRAGMENTS_NONE
+    if frame.fragment_max:
+        run = window_run_take(w, <uint32_t>frame.fragment_max + 1, at)
+        if run == FRAGMENTS_NONE:
+            return False
+    if w.several:
+        window_judge(w, slot, False)
+    slot.key = at
+    slot.received_ns = d.received_ns
+    slot.hash = 0
+    slot.fragments = run
+    slot.cell = CELL_NONE
+    slot.state = SLOT_PARTIAL
+    slot.fragment_max = frame.fragment_max
+    slot.line = d.line
+    slot.lines = 0
+    early.last_seqno = frame.last_seqno
+    early.object_id = frame.object_id
+    early.object_type = frame.object_type
+    early.control = frame.control
+    early.flags = RECORD_NO_TIMESTAMP if d.flags & DATAGRAM_NO_TIMESTAMP else 0
+    early.final_size = 0
+    early.arrived = 0
+    early.frontier = w.pending == 0 or at > w.highest
+    early.frontier_ns = now_ns
+    early.seen_ns = now_ns               # without a cell it has to wait for: not long ago
+    if early.frontier:
+        w.highest = at
+    w.pending += 1
+    return True
+
+
+cdef inline int window_store(
+    Window* w, Slot* slot, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash,
+    int64_t now_ns,
+) noexcept nogil:
+    # The bytes of a fragment that is not there yet. The message at `next` is put together in its
+    # final place; all others wait in cells.
+    cdef Early* early = window_early(w, at)
+    cdef Fragment* fragment
+    cdef uint32_t size = d.size - FRAME_SIZE
+    cdef uint32_t cell = CELL_NONE
+    if at == w.next:
+        cell = CELL_SCRATCH
+        memcpy(w.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
+    elif size:
+        cell = slab_take(&w.slab)
+        if cell == CELL_NONE:
+            return WINDOW_PARK
+        memcpy(slab_cell(&w.slab, cell), d.data + FRAME_SIZE, size)
+    slot.lines |= <uint8_t>(1 << d.line)
+    slot.line = d.line
+    early.seen_ns = now_ns
+    early.arrived += 1
+    if frame.fragment == frame.fragment_max:
+        early.final_size = <uint16_t>size
+    if frame.fragment == 0:
+        window_remember_start(w, at, hash)
+    if frame.fragment_max == 0:
+        slot.hash = hash
+        slot.cell = cell
+    else:
+        fragment = &w.fragments[slot.fragments + frame.fragment]
+        fragment.present = 1
+        fragment.hash = hash
+        fragment.cell = cell
+        fragment.line = d.line
+        fragment.lines = <uint8_t>(1 << d.line)
+        fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
+    if early.arrived > frame.fragment_max:
+        slot.state = SLOT_WHOLE
+    counter_add(&w.line[d.line].counters[LINE_WINS], 1)
+    return VERDICT_HELD
+
+
+cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
+    if delay_ns > INT32_MAX:
+        return INT32_MAX
+    if delay_ns < -INT32_MAX:
+        return -INT32_MAX
+    return <int32_t>delay_ns
+
+
+cdef inline int window_hold(
+    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int64_t now_ns,
+) noexcept nogil:
+    # A datagram of [next, next + size): the verdict, or WINDOW_PARK.
+    cdef Slot* slot = window_slot(w, at)
+    cdef bint present
+    if slot.key != at:
+        if unlikely(now_ns < w.previous_until_ns):
+            if slot.key < w.base and <uint32_t>slot.key == frame.seqno and slot.hash == hash:
+                return VERDICT_SESSION_RETIRED   # of the numbering before the restart
+        if unlikely(not window_claim(w, d, frame, at, now_ns)):
+            window_force(w, at if at > w.next else w.next + 1)
+            return VERDICT_SLAB_FULL
+    elif unlikely(slot.fragment_max != frame.fragment_max):
+        return VERDICT_FRAGMENT_MAX_CHANGED
+    else:
+        if frame.fragment_max == 0:
+            present = slot.state == SLOT_WHOLE
+        else:
+            present = w.fragments[slot.fragments + frame.fragment].present
+        if present:
+            window_copy(w, slot, d, frame, hash)
+            return VERDICT_DUPLICATE
+    return window_store(w, slot, d, frame, at, hash, now_ns)
+
+
+cdef inline void window_drop(Window* w, Slot* slot) noexcept nogil:
+    # A message that waited is lost; its cells are free again.
+    cdef uint32_t i
+    cdef Fragment* fragment
+    if slot.fragment_max == 0:
+        slab_give(&w.slab, slot.cell)
+    else:
+        for i in range(<uint32_t>slot.fragment_max + 1):
+            fragment = &w.fragments[slot.fragments + i]
+            if fragment.present:
+                slab_give(&w.slab, fragment.cell)
+    slot.state = SLOT_LOST
+    w.pending -= 1
+
+
+cdef inline void window_reset(Window* w) noexcept nogil:
+    # Another numbering begins: forget what waits and how far the lines came.
+    cdef uint32_t i
+    window_judge_all(w, True)
+    slab_reset(&w.slab)
+    w.fragments_tail = w.fragments_head
+    w.pending = 0
+    w.suspects = 0
+    w.started = False
+    for i in range(w.lines):
+        line_reset(&w.line[i])
+
+
+# --- decisions ----------------------------------------------------------------------------------
+
+cdef inline int64_t window_hole_seen(Window* w, int64_t at) noexcept nogil:
+    # When the hole at `at` <= highest was first seen: when the first seqno behind it arrived,
+    # which is the next one that was the furthest when it came. Keys of one numbering only grow,
+    # and so do those that are asked for: the search goes over each seqno once.
+    if at == w.highest:
+        return window_early(w, at).seen_ns
+    if w.frontier <= at:
+        w.frontier = at + 1
+        while w.frontier < w.highest:
+            if window_slot(w, w.frontier).key == w.frontier:
+                if window_early(w, w.frontier).frontier:
+                    break
+            w.frontier += 1
+    return window_early(w, w.frontier).frontier_ns
+
+
+cdef inline int64_t window_hole_end(Window* w) noexcept nogil:
+    # The first seqno behind `next` that is whole, or the first behind all that waits.
+    cdef int64_t end = w.next
+    while end <= w.highest and not window_is_whole(w, end):
+        end += 1
+    return end
+
+
+cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
+    # Holes before `until` are lost. With on_gap = latest_run, so is all but the most recent run of
+    # whole messages: the gap then reaches up to where that begins.
+    cdef int64_t run = w.highest
+    if w.latest_run and not w.finishing and w.pending:
+        while run > w.next and not window_is_whole(w, run):
+            run -= 1
+        if run > w.next:
+            while window_is_whole(w, run - 1) and run - 1 > w.next:
+                run -= 1
+            until = run
+    if until > w.decided:
+        w.decided = until
+        w.decided_reason = reason
+
+
+cdef inline void window_force(Window* w, int64_t limit) noexcept nogil:
+    # No room: give up the oldest hole, or what of it lies before `limit`.
+    cdef int64_t end = window_hole_end(w)
+    window_decide_until(w, end if end < limit else limit, GAP_WINDOW_FULL)
+
+
+cdef inline bint window_decide(Window* w, int64_t now_ns) noexcept nogil:
+    # Something waits behind a hole at `next`: is the hole lost?
+    cdef int64_t until = w.next
+    cdef int64_t passed
+    if w.highest - w.next >= w.interval:
+        passed = window_passed(w, now_ns)
+        if passed - w.next >= w.interval:    # passed > last accepted + interval
+            window_decide_until(w, passed, GAP_COUNT)
+            return True
+    while until <= w.highest and not window_is_whole(w, until):
+        if now_ns - window_hole_seen(w, until) < w.wait_ns:
+            break
+        until += 1
+    if until == w.next:
+        return False
+    window_decide_until(w, until, GAP_TIME)
+    return True
+
+
+cdef inline void window_jump(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+    # A datagram beyond the window: make room for it. What still fits with it is kept open, for
+    # the lines that have not come so far.
+    cdef int64_t passed = window_passed(w, now_ns)
+    cdef int64_t until = at - w.size + 1
+    cdef uint32_t reason = GAP_WINDOW_FULL
+    if passed - w.next >= w.interval and passed >= until:
+        until = passed
+        reason = GAP_COUNT
+    if until > w.decided:
+        w.decided = until
+        w.decided_reason = reason
+
+
+# --- taking -------------------------------------------------------------------------------------
+
+cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
+    # Give up [next, the first that is delivered or still open).
+    cdef int64_t first = w.next
+    cdef int64_t end = first
+    cdef bint discard = w.latest_run and not w.finishing
+    cdef Slot* slot
+    gap.waited_ns = 0
+    if w.pending and first <= w.highest:
+        gap.waited_ns = now_ns - window_hole_seen(w, first)
+    while end < w.decided and w.pending:
+        slot = window_slot(w, end)
+        if slot.key == end:
+            if slot.state == SLOT_WHOLE:
+                if not discard:
+                    break
+                counter_add(&w.counters[CHANNEL_DISREGARDED], 1)
+            else:
+                counter_add(&w.counters[CHANNEL_INCOMPLETE], 1)
+            window_drop(w, slot)
+        end += 1
+    if w.pending == 0:
+        end = w.decided
+    gap.first = <uint32_t>first
+    gap.last = <uint32_t>(end - 1)
+    gap.count = <uint32_t>(end - first)
+    gap.reason = w.decided_reason
+    w.next = end
+    counter_add(&w.counters[CHANNEL_GAPS], 1)
+    counter_add(&w.counters[CHANNEL_LOST], end - first)
+    if gap.reason == GAP_COUNT:
+        counter_add(&w.counters[CHANNEL_GAPS_BY_COUNT], 1)
+    elif gap.reason == GAP_TIME:
+        counter_add(&w.counters[CHANNEL_GAPS_BY_TIME], 1)
+    elif gap.reason == GAP_WINDOW_FULL:
+        counter_add(&w.counters[CHANNEL_GAPS_WINDOW_FULL], 1)
+
+
+cdef inline void window_gather(Window* w, Slot* slot, uint32_t final_size) noexcept nogil:
+    # The fragments that waited in cells, to their place in the scratch.
+    cdef uint32_t i, size
+    cdef Fragment* fragment
+    for i in range(<uint32_t>slot.fragment_max + 1):
+        fragment = &w.fragments[slot.fragments + i]
+        if fragment.cell < w.slab.capacity:
+            size = final_size if i == slot.fragment_max else FRAGMENT_SIZE
+            memcpy(w.scratch + <size_t>i * FRAGMENT_SIZE, slab_cell(&w.slab, fragment.cell), size)
+            slab_give(&w.slab, fragment.cell)
+
+
+cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noexcept nogil:
+    # The whole message at `next`. Its cell is free at once: cells are only given out again by the
+    # next accept, and until then the payload stays valid.
+    cdef Slot* slot = window_slot(w, w.next)
+    cdef Early* early = window_early(w, w.next)
+    m.payload = w.scratch
+    m.size = <uint32_t>slot.fragment_max * FRAGMENT_SIZE + early.final_size
+    if slot.fragment_max:
+        window_gather(w, slot, early.final_size)
+        counter_add(&w.counters[CHANNEL_FRAGMENTED], 1)
+    elif slot.cell < w.slab.capacity:
+        m.payload = slab_cell(&w.slab, slot.cell)
+        slab_give(&w.slab, slot.cell)
+    m.kind = KIND_MESSAGE
+    m.flags = early.flags
+    if w.reader.traits[early.control] & FRAME_SNAPSHOT:
+        m.flags |= RECORD_SNAPSHOT
+    if m.size == 0:
+        m.flags |= RECORD_HEARTBEAT
+        counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
+    m.received_ns = slot.received_ns
+    m.frame.control = early.control
+    m.frame.fragment = 0
+    m.frame.fragment_max = slot.fragment_max
+    m.frame.object_type = early.object_type
+    m.frame.object_id = early.object_id
+    m.frame.session_id = session_id
+    m.frame.seqno = <uint32_t>w.next
+    m.frame.last_seqno = early.last_seqno
+    m.channel = w.channel
+    m.line = slot.line
+    m.fragments = <uint16_t>(slot.fragment_max + 1)
+    m.tag = 0
+    slot.state = SLOT_DELIVERED
+    w.pending -= 1
+    w.next += 1
+    counter_add(&w.counters[CHANNEL_MESSAGES], 1)
