@@ -11,10 +11,13 @@ if TYPE_CHECKING:
     from .agents.subscriber import Subscriber
     from .client.batch import Batch
     from .client.books import Books
+    from .client.callbacks import Callbacks
+    from .client.conflate import Latest
     from .client.counters import counters
     from .client.latency import latency
     from .client.publisher import Publisher
-    from .client.reader import Reader, ReadRecord
+    from .client.reader import Reader
+    from .client.record import ReadRecord
     from .core.layout import Kind, RecordFlag
     from .errors import (
         ConfigError,
@@ -31,9 +34,11 @@ __version__ = "0.1.0"
 __all__ = [
     "Batch",
     "Books",
+    "Callbacks",
     "ConfigError",
     "FormatError",
     "Kind",
+    "Latest",
     "OrderBook",
     "Publisher",
     "ReadRecord",
@@ -52,12 +57,14 @@ __all__ = [
 _HOMES = {
     "Batch": "client.batch",
     "Books": "client.books",
+    "Callbacks": "client.callbacks",
     "ConfigError": "errors",
     "FormatError": "errors",
     "Kind": "core.layout",
+    "Latest": "client.conflate",
     "OrderBook": "market.book",
     "Publisher": "client.publisher",
-    "ReadRecord": "client.reader",
+    "ReadRecord": "client.record",
     "Reader": "client.reader",
     "RecordFlag": "core.layout",
     "RegionError": "errors",

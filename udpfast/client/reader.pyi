@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, final
@@ -5,8 +6,9 @@ from typing import Literal, Self, final
 from udpfast.client.batch import Batch
 from udpfast.client.record import NameCache, ReadRecord
 from udpfast.core.idle import IdleStrategy
+from udpfast.core.layout import Kind
 
-__all__ = ["ReadRecord", "Reader"]
+__all__ = ["Reader"]
 
 @final
 class Reader:
@@ -24,9 +26,13 @@ class Reader:
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,
         name: str = "",
+        kinds: Kind | Iterable[Kind] | None = None,
+        exchanges: str | Iterable[str] | None = None,
+        symbols: str | Iterable[str] | None = None,
     ) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> ReadRecord: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
     def poll(self, limit: int | None = None, timeout: float | None = None) -> Batch: ...
     @property
     def names(self) -> NameCache: ...

@@ -3,25 +3,25 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from libc.errno cimport EPIPE
+from libc.stdint cimport int64_t, uint16_t, uint64_t
 
 from udpfast.client.batch cimport Batch, batch_of
-from udpfast.client.record cimport record_copy, record_lapped
+from udpfast.client.filter cimport Filter
+from udpfast.client.record cimport ReadRecord, record_copy, record_lapped
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset
-from udpfast.core.layout cimport KIND_RESTART
+from udpfast.core.layout cimport KIND_LAPPED, KIND_RESTART
 from udpfast.shm.readers cimport reader_time, reader_time_all
 
-from udpfast.client.record import ReadRecord
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
 from udpfast.errors import ConfigError
 
-__all__ = ["ReadRecord", "Reader"]
+__all__ = ["Reader"]
 
 cdef enum:
     SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
     SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
-    CLOSED = -1                  # _fill: the writer closed the ring, and all was read
 
 cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
@@ -54,6 +54,11 @@ cdef class Reader:
         Seconds to wait until the ring exists; None: for ever.
     name : str
         What `udpfast stat` calls this reader; by default the name of the program.
+    kinds : Kind, or iterable of Kind, optional
+        Updates and messages of these kinds only. Doubts (GAP, SESSION, RESTART, LAPPED, STALE,
+        RECOVERED, CONNECTION, DISAGREEMENT) always come: see `client.filter.Filter`.
+    exchanges, symbols : str, or iterable of str, optional
+        Updates of these names only, and doubts. What does not pass costs no Python object.
 
     Raises
     ------
@@ -69,13 +74,15 @@ cdef class Reader:
 
     def __init__(
             self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
-            timeout=0.0, name=""):
+            timeout=0.0, name="", kinds=None, exchanges=None, symbols=None):
         if start not in ("tail", "begin"):
             raise ConfigError(f"start must be 'tail' or 'begin', was {start!r}")
         if not 1 <= batch <= 1 << 20:
             raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
+        if kinds is not None or exchanges is not None or symbols is not None:
+            self._filter = Filter(kinds=kinds, exchanges=exchanges, symbols=symbols)
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
-        _deadline(timeout)  # refused here if it means nothing
+        reader_deadline(timeout)  # refused here if it means nothing
         self._source = open_source(
             address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
             name=name)
@@ -99,25 +106,30 @@ cdef class Reader:
         RingClosedError
             Another file took the ring's place: open a new reader.
         """
-        cdef int64_t i
-        cdef uint64_t missed
-        if self._next == self._count and self._fill(self._batch, FOREVER) == CLOSED:
+        if self.ahead(self._batch, FOREVER) == READER_CLOSED:
             raise StopIteration
-        i = self._next
-        if self._missed:
-            missed = self._missed
-            self._missed = 0
-            return record_lapped(self._memory.headers[i].index - missed,
-                                 self._memory.headers[i].position, missed, self._source.names)
-        self._next += 1
-        self._read += 1
-        if i % SAMPLE == 0 and self._source.entry != NULL:
-            reader_time(self._source.entry, self._memory.headers + i, clock_realtime_ns(),
-                        min(self._count - i, <int64_t>SAMPLE))
-        if self._memory.headers[i].kind == KIND_RESTART:
-            self._source.renew_names()
-        return record_copy(self._memory.headers + i,
-                           self._memory.payloads + self._memory.offsets[i], self._source.names)
+        return self.take()
+
+    def wait(self, timeout=None) -> bool:
+        """Wait until there is something to read, as `idle` says; take nothing.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; 0: not at all. None: for ever.
+
+        Returns
+        -------
+        bool
+            False if the time is over, or if nothing will ever come: the ring, or the reader, is
+            closed.
+
+        Raises
+        ------
+        RingClosedError
+            Another file took the ring's place: open a new reader.
+        """
+        return self.ahead(self._batch, reader_deadline(timeout)) > 0
 
     def poll(self, limit=None, timeout=None) -> Batch:
         """Return what is there as one batch; wait for its first record as `idle` says.
@@ -141,28 +153,14 @@ cdef class Reader:
             All was read, and the writer closed the ring; or another file took its place.
         """
         cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
-        cdef int64_t first, count
-        cdef uint64_t missed
         if most < 1:
             raise ValueError(f"limit must be 1 or more records, was {limit}")
         self._check_open()
-        if self._next == self._count:
-            count = self._fill(most, _deadline(timeout))
-            if count == CLOSED:
-                self._check_open()
-                self._source.fail(-EPIPE)
-        else:
-            self._memory.polls += 1
-        first = self._next
-        count = _run_before_restart(self, min(most, self._count - first))
-        missed = self._missed
-        self._missed = 0
-        self._next += count
-        self._read += count
-        if count and self._source.entry != NULL:
-            reader_time_all(
-                self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
-        return batch_of(self._memory, first, count, missed, self._source.names)
+        if self.ahead(most, reader_deadline(timeout)) == READER_CLOSED:
+            self._check_open()
+            self._source.fail(-EPIPE)
+        self._memory.polls += 1  # batches of before are gone, even those of this run
+        return self.take_batch(most)
 
     @property
     def directory(self):
@@ -189,7 +187,11 @@ cdef class Reader:
     @property
     def index(self) -> int:
         """Index of the next record to be handed out."""
-        return self._source.next_index() - (self._count - self._next)
+        if self._next < self._count:
+            return self._memory.headers[self._next].index
+        if self._rest < self._end:
+            return self._memory.headers[self._rest].index
+        return self._source.next_index()
 
     @property
     def epoch(self) -> int:
@@ -222,11 +224,60 @@ cdef class Reader:
         state = "closed" if self.closed else f"index={self.index} lapped={self.lapped}"
         return f"<Reader {self.address} {state}>"
 
+    cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2:
+        if self._next < self._count or self._missed:
+            return 1
+        return self._fill(limit, deadline_ns)
+
+    cdef uint16_t kind_ahead(self) noexcept:
+        return KIND_LAPPED if self._missed else self._memory.headers[self._next].kind
+
+    cdef ReadRecord take(self):
+        cdef int64_t i = self._next
+        cdef uint64_t missed = self._missed
+        if missed:
+            self._missed = 0
+            return record_lapped(
+                self._missed_index - missed, self._missed_position, missed, self._source.names)
+        self._next += 1
+        self._read += 1
+        if i % SAMPLE == 0 and self._source.entry != NULL:
+            reader_time(self._source.entry, self._memory.headers + i, clock_realtime_ns(),
+                        min(self._count - i, <int64_t>SAMPLE))
+        if self._memory.headers[i].kind == KIND_RESTART:
+            self._source.renew_names()
+        return record_copy(self._memory.headers + i,
+                           self._memory.payloads + self._memory.offsets[i], self._source.names)
+
+    cdef int skip(self) except -1:
+        if self._missed:
+            self._missed = 0
+            return 0
+        if self._memory.headers[self._next].kind == KIND_RESTART:
+            self._source.renew_names()
+        self._next += 1
+        self._read += 1
+        return 0
+
+    cdef Batch take_batch(self, int64_t most):
+        cdef int64_t first = self._next
+        cdef int64_t count = _run_before_restart(self, min(most, self._count - first))
+        cdef uint64_t missed = self._missed
+        self._missed = 0
+        self._next += count
+        self._read += count
+        if count and self._source.entry != NULL:
+            reader_time_all(
+                self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
+        return batch_of(self._memory, first, count, missed, self._source.names)
+
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
-        # Have a run of records in memory: its count, 0 if the deadline passed, or CLOSED.
         cdef int64_t count, now_ns
         self._memory.polls += 1
         self._next = self._count = 0
+        while self._rest < self._end:
+            if self._select():
+                return 1
         while not self._closed():
             self._source.report(self._read)  # everything before the cursor is handed out by now
             self._waiting = True  # without a line between: another thread may close the reader
@@ -234,17 +285,10 @@ cdef class Reader:
                 count = self._source.wait(
                     limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
             self._waiting = False
-            if count > 0:
-                self._count = count
-                self._missed = self._source.missed
-                # A RESTART may be among the records missed, and with it a new table.
-                if self._source.names_missing() or self._missed and not _restart_ahead(self):
-                    self._source.renew_names()
-                if self._source.closing:
-                    self._source.detach()  # the last poll: what is in memory is still good
-                return count
+            if count > 0 and self._brought(count):
+                return 1
             if count == -EPIPE:
-                return CLOSED
+                return READER_CLOSED
             if count < 0:
                 self._source.fail(count)
             PyErr_CheckSignals()
@@ -255,7 +299,44 @@ cdef class Reader:
             if now_ns >= deadline_ns:
                 return 0
         self._source.detach()
-        return CLOSED
+        return READER_CLOSED
+
+    cdef bint _brought(self, int64_t count) except -1:
+        # A run is in memory: whether there is anything in it to be handed out.
+        self._count = count
+        self._missed = self._source.missed
+        if self._missed:
+            self._missed_index = self._memory.headers[0].index
+            self._missed_position = self._memory.headers[0].position
+        # A RESTART may be among the records missed, and with it a new table.
+        if self._source.names_missing() or self._missed and not _restart_ahead(self):
+            self._source.renew_names()
+        if self._source.closing:
+            self._source.detach()  # the last poll: what is in memory is still good
+        if self._filter is None:
+            return True
+        self._rest = 0
+        self._end = count
+        self._next = self._count = 0
+        while self._rest < self._end:
+            if self._select():
+                return True
+        return self._missed != 0
+
+    cdef bint _select(self) except -1:
+        # Let the filter look at what the run holds up to its next RESTART.
+        cdef int64_t first = self._rest, end = first + 1
+        if self._memory.headers[first].kind == KIND_RESTART:
+            self._source.renew_names()
+        while end < self._end and self._memory.headers[end].kind != KIND_RESTART:
+            end += 1
+        self._rest = end
+        self._next = first
+        self._count = first + self._filter.select(
+            self._memory.headers, self._memory.offsets, self._memory.payloads, first, end,
+            self._source.names)
+        self._read += end - self._count
+        return self._next < self._count
 
     cdef bint _closed(self):
         return self._source.closing or self._source.detached()
@@ -285,7 +366,7 @@ cdef bint _restart_ahead(Reader self):
     return False
 
 
-cdef int64_t _deadline(timeout) except -1:
+cdef int64_t reader_deadline(timeout) except -1:
     if timeout is None or timeout == float("inf"):
         return FOREVER
     if not timeout >= 0:

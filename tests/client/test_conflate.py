@@ -1,0 +1,128 @@
+"""Conflation: the newest of each object, all doubts, and books of everything."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import Books, ConfigError, Kind, Latest, Reader, RingClosedError
+from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.market.updates import TRADES
+
+GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
+
+
+def test_only_the_newest_of_each_object_is_handed_out(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        latest = Latest(reader)
+        assert latest.poll(timeout=0) == []
+        for number in range(5):
+            instance.top(float(number), 9.0, "BTC")
+            instance.top(float(number), 9.0, "ETH")
+        instance.book([(1.0, 1.0)], [], "BTC", snapshot=True)
+        found = latest.poll()
+        assert [(r.kind, r.symbol, r.index) for r in found] == [
+            (Kind.TOP_OF_BOOK, "BTC", 8),
+            (Kind.TOP_OF_BOOK, "ETH", 9),
+            (Kind.BOOK, "BTC", 10),
+        ]
+        assert latest.superseded == 8
+        assert latest.poll(timeout=0) == []
+        instance.ring.close()
+        with pytest.raises(RingClosedError):
+            latest.poll()
+
+
+def test_doubts_and_kept_kinds_stay_in_their_place(instance: Instance) -> None:
+    trade = instance.update(TRADES, "binance-usdm", "BTC").tobytes()
+    with Reader(instance.address, start="begin", batch=2) as reader:  # over several runs
+        instance.top(1.0, 2.0, "BTC")
+        instance.append(Kind.TRADES, trade)
+        instance.append(Kind.GAP, GAP)
+        instance.top(3.0, 4.0, "BTC")
+        instance.append(Kind.TRADES, trade)
+        instance.append(Kind.TOP_OF_BOOK, bytes(400))  # names nobody
+        instance.append(Kind.TOP_OF_BOOK, bytes(400))
+        instance.ring.flush()
+        assert [record.index for record in Latest(reader).poll()] == [1, 2, 3, 4, 5, 6]
+    with Reader(instance.address, start="begin", batch=2) as reader:
+        assert [record.index for record in Latest(reader, keep=()).poll()] == [2, 3, 4, 5, 6]
+        instance.ring.close()
+
+
+def test_books_are_those_of_every_record(instance: Instance) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    books = Books()
+    with (
+        Reader(instance.address, start="begin", batch=16) as reader,
+        Reader(instance.address, start="begin") as every,
+    ):
+        latest = Latest(reader)
+        for symbol in ("BTC", "ETH"):
+            instance.book([(1.0, 1.0)], [(2.0, 1.0)], symbol, snapshot=True, object_id=len(symbol))
+        for _ in range(50):
+            for _ in range(chance.randrange(40)):
+                instance.book([(chance.randrange(9) / 4, float(chance.randrange(3)))], [], "BTC")
+            instance.ring.flush()
+            found = latest.poll(timeout=0)
+            assert len(found) <= 2, f"seed {seed}"
+            books.apply_batch(every.poll(timeout=0))
+            for key in books:
+                assert latest.books[key].best() == books[key].best(), f"seed {seed}"
+
+
+def test_iteration_ends_with_the_ring(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        for number in range(100):
+            instance.top(float(number), 9.0)
+        instance.ring.close()
+        assert [record.index for record in Latest(reader)] == [99]
+
+
+def test_many_objects_are_told_apart(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=1 << 20)
+    with Reader(instance.address, start="begin", batch=256) as reader:
+        latest = Latest(reader)
+        update = instance.update(TRADES, "binance-usdm", "BTC")
+        for lap in range(2):
+            for number in range(1, 1001):
+                update["symbol_id"] = number
+                instance.append(Kind.TRADES, update.tobytes())
+            instance.ring.flush()
+            assert len(latest.poll()) == 1000, lap
+            assert latest.superseded == 0
+    instance.close()
+
+
+def test_laps_are_said(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=1 << 16)
+    with Reader(instance.address, start="begin") as reader:
+        for number in range(1000):
+            instance.top(float(number), 9.0)
+        instance.ring.close()
+        found = list(Latest(reader))
+        assert found[0].kind is Kind.LAPPED
+        assert found[0].lapped == reader.lapped > 0
+        assert found[-1].index == 999
+        assert len(found) == 2
+    instance.close()
+
+
+def test_restart_begins_names_anew(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        instance.top(1.0, 2.0)
+        instance.ring.announce_restart(0)
+        instance.top(3.0, 4.0)
+        instance.ring.close()
+        assert [record.kind for record in Latest(reader)] == [
+            Kind.TOP_OF_BOOK,
+            Kind.RESTART,
+            Kind.TOP_OF_BOOK,
+        ]
+
+
+def test_kept_kind_that_is_no_update_is_refused(instance: Instance) -> None:
+    with Reader(instance.address) as reader, pytest.raises(ConfigError, match="keep"):
+        Latest(reader, keep=[Kind.GAP])

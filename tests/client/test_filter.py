@@ -1,0 +1,197 @@
+"""Filters: what passes them, and that nothing that does not is unaccounted."""
+
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import ConfigError, Kind, Reader
+from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.market.updates import TOP_OF_BOOK
+from udpfast.shm.readers import list_readers
+from udpfast.shm.ring import Ring
+
+GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
+
+
+def mixed(instance: Instance) -> None:
+    """Append updates of two symbols and kinds, with a doubt and a raw message between."""
+    instance.top(1.0, 2.0, "BTC")
+    instance.book([(1.0, 1.0)], [], "BTC", snapshot=True)
+    instance.append(Kind.GAP, GAP)
+    instance.top(3.0, 4.0, "ETH")
+    instance.append(Kind.MESSAGE, b"raw")
+    instance.book([(3.0, 1.0)], [], "ETH", snapshot=True)
+    instance.ring.close()
+
+
+TOP, BOOK, DOUBT = Kind.TOP_OF_BOOK, Kind.BOOK, Kind.GAP
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"kinds": TOP}, [TOP, DOUBT, TOP]),
+        ({"kinds": [BOOK, Kind.MESSAGE]}, [BOOK, DOUBT, Kind.MESSAGE, BOOK]),
+        ({"symbols": "ETH"}, [DOUBT, TOP, BOOK]),
+        ({"symbols": {"BTC", "ETH"}}, [TOP, BOOK, DOUBT, TOP, BOOK]),
+        ({"exchanges": "binance-usdm"}, [TOP, BOOK, DOUBT, TOP, BOOK]),
+        ({"exchanges": "another"}, [DOUBT]),
+        ({"kinds": (TOP,), "symbols": ["BTC"]}, [TOP, DOUBT]),
+    ],
+)
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_filter_passes_what_is_wanted_and_every_doubt(
+    instance: Instance, options: dict[str, object], expected: list[Kind], by_batch: bool
+) -> None:
+    with Reader(instance.address, start="begin", **options) as reader:  # type: ignore[arg-type]
+        mixed(instance)
+        if by_batch:
+            batch = reader.poll()
+            kinds = [Kind(kind) for kind in batch.headers["kind"]]
+            assert all(batch.payload(i) == batch.copy().payload(i) for i in range(len(batch)))
+        else:
+            kinds = [record.kind for record in reader]
+        assert kinds == expected
+
+
+def test_filter_counts_as_read_what_it_holds_back(instance: Instance) -> None:
+    with Reader(instance.address, start="begin", kinds=Kind.TRADES) as reader:
+        for number in range(10):
+            instance.top(float(number), number + 1.0)
+        instance.ring.flush()
+        assert len(reader.poll(timeout=0)) == 0
+        assert (reader.index, reader.lag) == (10, 0)
+        assert len(reader.poll(timeout=0)) == 0  # reports what the poll before did
+        info = list_readers(instance.directory)[0]
+        assert (info.index, info.read, info.lapped) == (10, 10, 0)
+
+
+def test_filter_passes_the_doubts_of_wanted_and_unnamed_objects(instance: Instance) -> None:
+    for symbol in ("BTC", "ETH", ""):
+        state = instance.update(CONTROL_DTYPES[Kind.STALE], "binance-usdm", symbol or "unnamed")
+        if not symbol:
+            state["symbol_id"] = 0
+        instance.append(Kind.STALE, state.tobytes(), object_id=len(symbol))
+    instance.ring.close()
+    with Reader(instance.address, start="begin", symbols="ETH") as reader:
+        assert [record.symbol for record in reader] == ["ETH", None]
+
+
+def test_filter_follows_names_through_a_restart(instance: Instance, tmp_path: Path) -> None:
+    instance.top(1.0, 2.0, "BTC")  # id 2 of the first table
+    instance.top(1.0, 2.0, "ETH")
+    other = Instance(tmp_path / "other")
+    with Reader(instance.address, start="begin", symbols="ETH") as reader:
+        instance.ring.announce_restart(0)
+        (tmp_path / "other" / "names").replace(instance.directory / "names")
+        for symbol in ("ETH", "BTC"):  # id 2 is ETH now
+            update = other.update(TOP_OF_BOOK, "binance-usdm", symbol)
+            instance.append(Kind.TOP_OF_BOOK, update.tobytes())
+        instance.ring.close()
+        found = [(record.kind, record.symbol, record.index) for record in reader]
+    other.close()
+    assert found == [(TOP, "ETH", 1), (Kind.RESTART, None, 2), (TOP, "ETH", 3)]
+
+
+def test_filter_says_at_once_how_many_were_missed(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=1 << 16)
+    with Reader(instance.address, start="begin", kinds=Kind.TRADES, batch=16) as reader:
+        for number in range(1000):
+            instance.top(float(number), 0.0)
+        record = next(reader)
+        assert record.kind is Kind.LAPPED
+        assert 0 < record.lapped < 1000 and record.index == 0
+    with Reader(instance.address, kinds=Kind.TRADES, batch=16) as reader:
+        for number in range(1000):
+            instance.top(float(number), 0.0)
+        batch = reader.poll(timeout=0)
+        assert len(batch) == 0 and batch.lapped > 0
+        assert batch.lapped == reader.lapped
+    instance.close()
+
+
+def test_filter_and_none_agree_on_random_streams(tmp_path: Path) -> None:
+    seed = random.randrange(1 << 32)
+    chance = random.Random(seed)
+    instance = Instance(tmp_path / "feed")
+    wanted = {"S1", "S3"}
+    with (
+        Reader(instance.address, start="begin") as every,
+        Reader(instance.address, start="begin", kinds=TOP, symbols=wanted, batch=7) as some,
+    ):
+        found = []
+        for _ in range(300):
+            for _ in range(chance.randrange(5)):
+                symbol = f"S{chance.randrange(5)}"
+                chance.choice(
+                    [
+                        lambda s=symbol: instance.top(chance.random(), 1.0, s),
+                        lambda s=symbol: instance.book([(1.0, 1.0)], [], s),
+                        lambda: instance.append(Kind.GAP, GAP),
+                    ]
+                )()
+            found += some.poll(timeout=0).headers["index"].tolist()
+        while len(batch := some.poll(timeout=0)):
+            found += batch.headers["index"].tolist()
+        instance.ring.close()
+        expected = [
+            record.index
+            for record in every
+            if record.kind is DOUBT or (record.kind is TOP and record.symbol in wanted)
+        ]
+    assert found == expected, f"seed {seed}"
+    instance.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kinds": [Kind.PAD]}, "kinds must be"),
+        ({"kinds": ["book"]}, "kinds must be"),
+        ({"symbols": []}, "must be names"),
+        ({"exchanges": [1]}, "must be names"),
+    ],
+)
+def test_filter_of_what_can_never_pass_is_refused(
+    instance: Instance, options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Reader(instance.address, **options)  # type: ignore[arg-type]
+
+
+def test_wait_says_whether_there_is_something_and_takes_nothing(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        assert not reader.wait(timeout=0)
+        instance.top(1.0, 2.0)
+        assert reader.wait() and reader.wait(timeout=0)
+        assert len(reader.poll(timeout=0)) == 1
+        assert not reader.wait(timeout=0.001)
+        threading.Timer(0.02, lambda: instance.top(2.0, 3.0)).start()
+        assert reader.wait(timeout=30)
+        assert next(reader).data["bid_price"] == 2.0
+        instance.ring.close()
+        assert not reader.wait()
+    assert not reader.wait()
+
+
+def test_wait_with_a_filter_ends_in_time_while_nothing_passes(instance: Instance) -> None:
+    def feed(ring: Ring, until: threading.Event) -> None:
+        while not until.is_set():
+            ring.append(Kind.MESSAGE, b"x")
+
+    stop = threading.Event()
+    writer = threading.Thread(target=feed, args=(instance.ring, stop))
+    with Reader(instance.address, kinds=Kind.TRADES) as reader:
+        writer.start()
+        started = time.monotonic()
+        try:
+            while reader.wait(timeout=0.02):  # lapped, perhaps: then it says so
+                assert reader.poll(timeout=0).lapped
+        finally:
+            stop.set()
+            writer.join()
+        assert time.monotonic() - started < 30

@@ -1,0 +1,122 @@
+"""Which records a strategy gets to see: by kind, by exchange, by symbol."""
+
+cimport cython
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.string cimport memset
+
+from udpfast.core.layout cimport (
+    KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_STALE, ObjectState,
+    RECORD_SIZE)
+from udpfast.market.updates cimport UpdateHeader
+
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
+
+__all__ = ["Filter", "NameFilter"]
+
+
+@cython.final
+cdef class NameFilter:
+    """Names that pass; what an id means is looked up once.
+
+    Parameters
+    ----------
+    wanted : str, or iterable of str, or None
+        None: any.
+    """
+
+    def __init__(self, wanted=None):
+        if wanted is not None:
+            wanted = frozenset([wanted] if isinstance(wanted, str) else wanted)
+            if not wanted or not all(isinstance(name, str) for name in wanted):
+                raise ConfigError(
+                    f"exchanges and symbols must be names, at least one, was {set(wanted) or '{}'}")
+        self._wanted = wanted
+        self.forget()
+
+    cdef forget(self):
+        # The ids mean other names from now on.
+        self._states = bytearray()
+        self._known_size = 0
+
+    cdef bint passes(self, uint32_t name_id, NameCache names) except -1:
+        if self._wanted is None:
+            return True
+        if name_id < self._known_size and self._known[name_id] != NAME_UNKNOWN:
+            return self._known[name_id] == NAME_WANTED
+        name = names.name(name_id)
+        if name is None:  # absent, or not there yet: asked for again
+            return False
+        wanted = name in self._wanted
+        if name_id >= self._known_size:
+            self._states.extend(bytes(max(64, name_id + 1)))
+            self._known = <uint8_t*> PyByteArray_AS_STRING(self._states)
+            self._known_size = len(self._states)
+        self._known[name_id] = NAME_WANTED if wanted else NAME_UNWANTED
+        return wanted
+
+
+@cython.final
+cdef class Filter:
+    """Records that pass: updates and messages that are wanted, and every doubt about them.
+
+    GAP, SESSION, RESTART, LAPPED, CONNECTION and DISAGREEMENT always pass; STALE and RECOVERED do
+    unless they are of an exchange or symbol that is not wanted.
+
+    Parameters
+    ----------
+    kinds : Kind, or iterable of Kind, or None
+        None: any.
+    exchanges, symbols : str, or iterable of str, or None
+        None: any. An update without a name passes no filter by names.
+    """
+
+    def __init__(self, *, kinds=None, exchanges=None, symbols=None):
+        if kinds is not None and not hasattr(kinds, "__iter__"):
+            kinds = [kinds]
+        memset(self._kinds, kinds is None, sizeof(self._kinds))
+        for kind in kinds or ():
+            if kind not in list(Kind) or kind == Kind.PAD:
+                raise ConfigError(f"kinds must be members of Kind, was {kind!r}")
+            self._kinds[<int> int(kind)] = True
+        for kind in range(KIND_GAP, KIND_LAPPED + 1):
+            self._kinds[<int> kind] = True
+        self._exchanges = NameFilter(exchanges)
+        self._symbols = NameFilter(symbols)
+
+    cdef int64_t select(
+            self, Record* headers, uint64_t* offsets, const uint8_t* payloads, int64_t first,
+            int64_t end, NameCache names) except -1:
+        cdef int64_t i, kept = first
+        if names is not self._names:
+            self._exchanges.forget()
+            self._symbols.forget()
+            self._names = names
+        for i in range(first, end):
+            if self._passes(headers + i, payloads + offsets[i]):
+                if kept != i:
+                    headers[kept] = headers[i]
+                    offsets[kept] = offsets[i]
+                kept += 1
+        return kept - first
+
+    cdef bint _passes(self, const Record* header, const uint8_t* payload) except -1:
+        # Both payload structs are packed: any alignment will do.
+        cdef uint32_t exchange_id = 0, symbol_id = 0
+        cdef uint32_t size = <uint32_t> header.length - RECORD_SIZE
+        if header.kind >= FILTER_KINDS or not self._kinds[header.kind]:
+            return False
+        if header.kind >= KIND_BOOK:
+            if size >= sizeof(UpdateHeader):
+                exchange_id = (<const UpdateHeader*> payload).exchange_id
+                symbol_id = (<const UpdateHeader*> payload).symbol_id
+        elif header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
+            if size >= sizeof(ObjectState):
+                exchange_id = (<const ObjectState*> payload).exchange_id
+                symbol_id = (<const ObjectState*> payload).symbol_id
+            if exchange_id == 0 or symbol_id == 0:
+                return True  # of an object that nobody named yet
+        elif header.kind != KIND_MESSAGE:
+            return True
+        return (self._exchanges.passes(exchange_id, self._names)
+                and self._symbols.passes(symbol_id, self._names))
