@@ -13,7 +13,6 @@ class NameFilter:
 class Filter:
     def __init__(
         self,
-        *,
         kinds: Kind | Iterable[Kind] | None = None,
         exchanges: str | Iterable[str] | None = None,
         symbols: str | Iterable[str] | None = None,

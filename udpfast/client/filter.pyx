@@ -71,7 +71,7 @@ cdef class Filter:
         None: any. An update without a name passes no filter by names.
     """
 
-    def __init__(self, *, kinds=None, exchanges=None, symbols=None):
+    def __init__(self, kinds=None, exchanges=None, symbols=None):
         if kinds is not None and not hasattr(kinds, "__iter__"):
             kinds = [kinds]
         memset(self._kinds, kinds is None, sizeof(self._kinds))

@@ -27,6 +27,7 @@ cdef extern from *:
     }
     static inline void udpfast_fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
     static inline void udpfast_fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+    static inline void udpfast_fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
     /* A counter has one writer: a relaxed load and store are enough, and cost what += costs. */
     static inline void udpfast_counter_add(int64_t *p, int64_t n) {
         __atomic_store_n(p, __atomic_load_n(p, __ATOMIC_RELAXED) + n, __ATOMIC_RELAXED);
@@ -55,6 +56,7 @@ cdef extern from *:
     void store_release_32 "udpfast_store_release_32" (uint32_t* p, uint32_t value) noexcept nogil
     void fence_acquire "udpfast_fence_acquire" () noexcept nogil
     void fence_release "udpfast_fence_release" () noexcept nogil
+    void fence_full "udpfast_fence_full" () noexcept nogil
     void counter_add "udpfast_counter_add" (int64_t* p, int64_t n) noexcept nogil
     void cpu_relax "udpfast_relax" () noexcept nogil
     void prefetch_read "udpfast_prefetch_read" (const void* p) noexcept nogil
