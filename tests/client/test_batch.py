@@ -36,6 +36,20 @@ def test_payloads_of_a_batch_are_read_only_and_exact(instance: Instance) -> None
                 batch.payload(i)
 
 
+def test_bytes_of_a_batch_are_those_of_its_records(instance: Instance) -> None:
+    for number in range(30):
+        instance.append(Kind.MESSAGE, bytes([number]) * number)
+    with Reader(instance.address, start="begin") as reader:
+        expected = b"".join(bytes(next(reader)) for _ in range(30))
+    with Reader(instance.address, start="begin") as reader:
+        first = bytes(reader.poll(7))
+        batch = reader.poll()
+        assert first + bytes(batch) == expected
+        assert bytes(reader.poll(timeout=0)) == b""
+        with pytest.raises(ValueError, match="gone"):
+            bytes(batch)
+
+
 def test_select_gathers_one_kind_in_order(instance: Instance) -> None:
     for number in range(10):
         instance.top(float(number), number + 1.0)

@@ -25,10 +25,13 @@ from udpfast.net.pcap import CaptureBatch, CaptureReader
 
 __all__ = ["replay"]
 
-# Datagrams between two readings of the ring: what they can set free must fit into it.
-STEP = 64
+# Datagrams between two readings of the ring: what they can set free must fit into it. 16 KiB for
+# each are enough for a message that its last fragment completes once per eight datagrams.
+STEP_MIN, STEP_MAX = 64, 1024
+STEP_BYTES = 1 << 14
 SNAPSHOT_BIT = 0x10
 FRAME_SIZE = 16
+ENDPOINT = np.dtype([("destination", "u1", 16), ("destination_port", "<u2")])
 
 
 class Flow(NamedTuple):
@@ -53,7 +56,7 @@ class Output:
         self.reader = reader
         self.books = Books(reader)
         self.hash = hashlib.sha256()
-        self.kinds: Counter[str] = Counter()
+        self._counts = np.zeros(max(Kind) + 1, np.int64)
         self.gaps: list[dict[str, Any]] = []
         self.sessions: list[dict[str, Any]] = []
 
@@ -72,14 +75,21 @@ class Output:
                     "were overwritten; raise ring.capacity_bytes"
                 )
             self.books.apply_batch(batch)
-            for i, header in enumerate(batch.headers):
-                payload = batch.payload(i)
-                self.hash.update(header.tobytes())
-                self.hash.update(payload)
-                self._note(Kind(header["kind"]), header, payload)
+            self.hash.update(bytes(batch))
+            kinds = batch.headers["kind"]
+            self._counts += np.bincount(kinds, minlength=len(self._counts))
+            for i in np.flatnonzero((kinds == Kind.GAP) | (kinds == Kind.SESSION)).tolist():
+                self._note(Kind(kinds[i]), batch.headers[i], batch.payload(i))
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many records of each kind, by its name."""
+        return {
+            Kind(kind).name: int(self._counts[kind])
+            for kind in np.flatnonzero(self._counts).tolist()
+        }
 
     def _note(self, kind: Kind, header: Any, payload: memoryview) -> None:
-        self.kinds[kind.name] += 1
         channel = Channel(header["channel"]).name.lower()
         if kind is Kind.GAP:
             gap = np.frombuffer(payload, GAP, count=1)[0]
@@ -204,6 +214,7 @@ def run_replay(
 ) -> dict[str, Any]:
     """Replay a capture; return ledger, gaps, sessions, counters, books and the records' hash."""
     others = 0
+    step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
     root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root) as directory:
         replayer = Replayer(config, Path(directory))
@@ -214,18 +225,19 @@ def run_replay(
             ):
                 output = Output(reader)
                 while (batch := source.read_batch()) is not None:
-                    others += _replay_batch(replayer, output, batch, channels)
+                    others += _replay_batch(replayer, output, batch, channels, step)
                 replayer.finish()
                 output.read()
                 frames, damage = source.counts, source.damage
             counters = replayer.counters()
         finally:
             replayer.close()
+    kinds = output.kinds
     return {
         "capture": {"frames": frames, "other_datagrams": others, "damage": damage},
         "ledger": ledger_sums(counters),
-        "records": sum(output.kinds.values()),
-        "kinds": dict(sorted(output.kinds.items())),
+        "records": sum(kinds.values()),
+        "kinds": dict(sorted(kinds.items())),
         "gaps": [gap for gap in output.gaps if gap["channel"] == "incremental"],
         "snapshot_gaps": [gap for gap in output.gaps if gap["channel"] == "snapshot"],
         "sessions": output.sessions,
@@ -241,12 +253,20 @@ def guess_channels(capture: Path) -> dict[str, list[Flow]]:
     seen: dict[Flow, list[int]] = {}
     with CaptureReader(capture) as source:
         while (batch := source.read_batch()) is not None:
-            for i, header in enumerate(batch.headers):
-                if header["size"] > FRAME_SIZE:
-                    flow = Flow(header["destination"].tobytes(), int(header["destination_port"]))
-                    counts = seen.setdefault(flow, [0, 0])
-                    counts[0] += 1
-                    counts[1] += bool(batch.payload(i)[0] & SNAPSHOT_BIT)
+            headers = batch.headers[batch.headers["size"] > FRAME_SIZE]
+            bits = np.frombuffer(batch.buffer, "u1")[headers["offset"]] & SNAPSHOT_BIT != 0
+            keys = np.zeros(len(headers), ENDPOINT)
+            for name in ("destination", "destination_port"):
+                keys[name] = headers[name]
+            _, firsts, which = np.unique(
+                keys.view(f"V{ENDPOINT.itemsize}"), return_index=True, return_inverse=True
+            )
+            for number in np.argsort(firsts).tolist():  # in order of appearance
+                first = headers[firsts[number]]
+                flow = Flow(first["destination"].tobytes(), int(first["destination_port"]))
+                counts = seen.setdefault(flow, [0, 0])
+                counts[0] += int(np.count_nonzero(which == number))
+                counts[1] += int(np.count_nonzero(bits[which == number]))
     channels: dict[str, list[Flow]] = {"incremental": [], "snapshot": []}
     for flow, (messages, snapshots) in seen.items():
         channels["snapshot" if 2 * snapshots > messages else "incremental"].append(flow)
@@ -263,6 +283,7 @@ def _replay_batch(
     output: Output,
     batch: CaptureBatch,
     channels: dict[str, list[Flow]],
+    step: int,
 ) -> int:
     # Returns how many datagrams belong to no line; they are left out.
     headers = batch.headers
@@ -277,8 +298,8 @@ def _replay_batch(
     known = channel != 255
     kept = CaptureBatch(np.ascontiguousarray(headers[known]), batch.buffer)
     channel, line = channel[known], line[known]
-    for start in range(0, len(channel), STEP):
-        replayer.replay(kept, channel, line, start, min(start + STEP, len(channel)))
+    for start in range(0, len(channel), step):
+        replayer.replay(kept, channel, line, start, min(start + step, len(channel)))
         output.read()
     return int(np.count_nonzero(~known))
 

@@ -1,6 +1,7 @@
 """A run of records as numpy: columns of headers, updates gathered by kind, payloads in place."""
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy
 
 from udpfast.core.layout cimport RECORD_SIZE
@@ -149,6 +150,23 @@ cdef class Batch:
             payloads = self.memory.payloads_array[start:start + size].copy()
         return batch_of(BatchMemory(headers, offsets, payloads), 0, self.count, self.lapped,
                         self.names)
+
+    def __bytes__(self) -> bytes:
+        """Return the records' own bytes, header and payload, one behind the other."""
+        cdef int64_t i, size = 0
+        cdef bytes joined
+        cdef char* target
+        self.check()
+        for i in range(self.count):
+            size += batch_header(self, i).length
+        joined = PyBytes_FromStringAndSize(NULL, size)
+        target = PyBytes_AS_STRING(joined)
+        for i in range(self.count):
+            memcpy(target, batch_header(self, i), RECORD_SIZE)
+            memcpy(target + RECORD_SIZE, batch_payload(self, i),
+                   batch_header(self, i).length - RECORD_SIZE)
+            target += batch_header(self, i).length
+        return joined
 
     def __repr__(self) -> str:
         lapped = f", {self.lapped} missed before" if self.lapped else ""

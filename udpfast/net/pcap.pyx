@@ -453,14 +453,20 @@ cdef class CaptureReader:
         rest = self.window[self.position:]
         self.window_start += self.position
         self.position = 0
-        try:
-            # read1: what was decompressed before damage is not lost to the exception.
-            more = self.file.read1(self.chunk_bytes)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            more = b""
-            self._note_damage(f"gzip: {error}")
-        self.ended = self.ended or not more
-        self.window = rest + more
+        cdef Py_ssize_t size = 0
+        parts = [rest]
+        while size < self.chunk_bytes and not self.ended:
+            try:
+                # read1: what was decompressed before damage is not lost to the exception. Of a
+                # gzip file it returns 30 to 50 KiB at once.
+                more = self.file.read1(self.chunk_bytes - size)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                more = b""
+                self._note_damage(f"gzip: {error}")
+            self.ended = self.ended or not more
+            size += len(more)
+            parts.append(more)
+        self.window = b"".join(parts)
 
     cdef _cut_off(self):
         # The last record has begun, and the file ends: a frame that is counted, not read.
