@@ -54,7 +54,7 @@ class AgentFactory:
 
 
 #: Every agent that `udpfast run` and `Subscriber` may start beside the feed.
-AGENTS: tuple[AgentFactory, ...] = ()
+AGENTS: tuple[AgentFactory, ...] = (AgentFactory("zmq", "udpfast.agents.zmq_fanout"),)
 
 
 def wanted_agents(config: FeedConfig) -> list[AgentFactory]:

@@ -11,6 +11,7 @@ __all__ = ["Source", "open_source"]
 #: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
 _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
+    "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
 

@@ -1,0 +1,64 @@
+"""Which records a subscription asks for."""
+
+import pytest
+
+from udpfast.agents.topics import parse_topic
+from udpfast.errors import ConfigError
+
+BTC = ("BOOK", "deribit", "BTC-PERPETUAL")
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        (b"", True),
+        (b"~", True),
+        (b"BO", True),
+        (b"BOOK", True),
+        (b"BOOK/", True),
+        (b"BOOK/deri", True),
+        (b"BOOK/deribit/", True),
+        (b"BOOK/deribit/BTC", True),
+        (b"~BOOK/deribit/BTC-PERPETUAL/", True),
+        (b"*/deribit/BTC", True),
+        (b"BOOK/*/BTC", True),
+        (b"*/*/BTC", True),
+        (b"TRADES/|BOOK/", True),
+        (b"BOOK/|", True),
+        (b"TRADES/", False),
+        (b"BOOK/deribit/BTC-PERP/", False),
+        (b"BOOK/binance/", False),
+        (b"BOOK/d/", False),
+        (b"*/*/ETH", False),
+        (b"TRADES/|STATISTICS/", False),
+    ],
+)
+def test_matches_is_a_prefix_of_kind_exchange_symbol(text: bytes, matches: bool) -> None:
+    assert parse_topic(text).matches(*BTC) is matches
+
+
+def test_matches_symbol_with_slashes_is_one_symbol() -> None:
+    topic = parse_topic(b"BOOK/kraken/BTC/USDT/")
+    assert topic.matches("BOOK", "kraken", "BTC/USDT")
+    assert not topic.matches("BOOK", "kraken", "BTC")
+
+
+def test_parse_topic_tilde_asks_for_no_last_values() -> None:
+    assert parse_topic(b"BOOK/").last_values
+    assert not parse_topic(b"~BOOK/").last_values
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"book/", "begin with a kind"),
+        (b"BOO/", "begin with a kind"),
+        (b"BOOK/|rubbish", "begin with a kind"),
+        (b"BOOK/\x00", "printable"),
+        (b"BOOK/\xff", "UTF-8"),
+        (b"BOOK/" + 1000 * b"x", "at most 1000"),
+    ],
+)
+def test_parse_topic_what_would_be_silence_is_refused(text: bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_topic(text)

@@ -1,0 +1,160 @@
+"""Sockets of the ZeroMQ fan-out: XPUB, bounded queues, CURVE where it is configured.
+
+Unix sockets and TCP are two outlets: CURVE is for TCP, a Unix socket is guarded by file modes.
+"""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+from udpfast.config import ZmqConfig
+from udpfast.errors import ConfigError
+from udpfast.net.envelope import TOPIC_SIZE_MAX
+
+__all__ = ["Outlets"]
+
+#: ms that what was sent last may still take to leave when the fan-out ends.
+LINGER_MS = 500
+
+
+class Outlets:
+    """The sockets that a fan-out sends on.
+
+    Parameters
+    ----------
+    config : ZmqConfig
+    directory : Path
+        The instance's: where "ipc" is bound.
+
+    Attributes
+    ----------
+    sockets : list of zmq.Socket
+    addresses : list of str
+        Where they are bound: with the port that "tcp://...:*" got.
+
+    Raises
+    ------
+    ConfigError
+        An address cannot be bound, or a key cannot be used.
+    """
+
+    def __init__(self, config: ZmqConfig, directory: Path) -> None:
+        import zmq
+
+        self.sockets: list[Any] = []
+        self.addresses: list[str] = []
+        self._authenticator: Any = None
+        # Of its own, with one thread of its own: nothing else in this process waits for it.
+        self._context = zmq.Context(1)
+        self._ipc: list[Path] = []
+        try:
+            self._open(config, directory)
+        except BaseException:
+            self.close(linger_ms=0)
+            raise
+
+    def _open(self, config: ZmqConfig, directory: Path) -> None:
+        local = [f"ipc://{directory}/zmq" if a == "ipc" else a for a in config.addresses]
+        for scheme in ("ipc", "tcp"):
+            addresses = [a for a in local if a.startswith(f"{scheme}://")]
+            if not addresses:
+                continue
+            socket = self._socket(config)
+            if scheme == "tcp" and config.curve_key:
+                self._guard(socket, config)
+            for address in addresses:
+                self._bind(socket, address)
+
+    def _socket(self, config: ZmqConfig) -> Any:
+        import zmq
+
+        socket = self._context.socket(zmq.XPUB)
+        self.sockets.append(socket)
+        # What waits for a subscriber that does not read: so many messages, then it misses some.
+        socket.setsockopt(zmq.SNDHWM, max(2, config.queue_bytes // config.batch_bytes))
+        socket.setsockopt(zmq.XPUB_MANUAL, 1)
+        # What a subscriber says is a topic; whoever says more is disconnected.
+        socket.setsockopt(zmq.MAXMSGSIZE, TOPIC_SIZE_MAX + 64)
+        socket.setsockopt(zmq.LINGER, LINGER_MS)
+        socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        # A peer that is gone without a word is forgotten, and what waits for it.
+        socket.setsockopt(zmq.HEARTBEAT_IVL, 5_000)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
+        return socket
+
+    def _bind(self, socket: Any, address: str) -> None:
+        import zmq
+
+        try:
+            socket.bind(address)
+        except zmq.ZMQError as error:
+            raise ConfigError(
+                f"zmq.addresses: expected an address that can be bound, {address!r} cannot: "
+                f"{error.strerror}"
+            ) from None
+        bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        self.addresses.append(bound)
+        if bound.startswith("ipc://"):
+            path = Path(bound.removeprefix("ipc://"))
+            path.chmod(0o600)  # connecting to a Unix socket takes the right to write
+            self._ipc.append(path)
+
+    def _guard(self, socket: Any, config: ZmqConfig) -> None:
+        # Who may connect is decided by a thread of pyzmq, by the clients' keys in a directory.
+        import zmq
+        from zmq.auth.thread import ThreadAuthenticator
+
+        public, secret = load_secret(config.curve_key, "zmq.curve_key")
+        socket.setsockopt(zmq.CURVE_SECRETKEY, secret)
+        socket.setsockopt(zmq.CURVE_PUBLICKEY, public)
+        socket.setsockopt(zmq.CURVE_SERVER, 1)
+        self._authenticator = ThreadAuthenticator(self._context)
+        self._authenticator.start()
+        allowed: str = zmq.auth.CURVE_ALLOW_ANY
+        if config.curve_clients:
+            if not Path(config.curve_clients).is_dir():
+                raise ConfigError(
+                    "zmq.curve_clients: expected a directory of public keys, found "
+                    f"{config.curve_clients!r}"
+                )
+            allowed = config.curve_clients
+        self._authenticator.configure_curve(domain="*", location=allowed)
+
+    def close(self, linger_ms: int = LINGER_MS) -> None:
+        """Close all sockets; what was sent last may take `linger_ms` to leave. Idempotent."""
+        for socket in self.sockets:
+            socket.close(linger=linger_ms)
+        self.sockets = []
+        if self._authenticator is not None:
+            self._authenticator.stop()
+            self._authenticator = None
+        self._context.term()
+        for path in self._ipc:
+            path.unlink(missing_ok=True)
+        self._ipc = []
+
+
+def load_secret(path: str, key: str) -> tuple[bytes, bytes]:
+    """Return public and secret key of a certificate file, as `zmq.auth.create_certificates` makes.
+
+    Raises
+    ------
+    ConfigError
+        There is no secret key in it, or others may read it.
+    """
+    import zmq.auth
+
+    try:
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+        public, secret = zmq.auth.load_certificate(path)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{key}: expected a CURVE key file, {path!r}: {error}") from None
+    if secret is None:
+        raise ConfigError(f"{key}: expected a file with a secret key, {path!r} has none")
+    if mode & 0o077:
+        raise ConfigError(
+            f"{key}: expected that only its owner may read {path!r}, found mode {mode:04o}"
+        )
+    return public, secret

@@ -1,0 +1,45 @@
+# ZmqSource: the Source of "zmq:...": messages of a fan-out, on this host or another.
+
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from udpfast.client.source cimport Source
+from udpfast.net.envelope cimport Envelope, RecordWalk
+
+cdef class ZmqSource(Source):
+    cdef object context
+    cdef object socket
+    cdef object receive          # of the socket
+    cdef object none_came        # zmq.Again
+    cdef object failure          # what `wait` met, for `fail` to raise
+    cdef bytes topic
+    cdef bytes message           # whose records are being handed out
+    cdef RecordWalk walk
+    cdef Envelope envelope       # of that message
+    cdef bint last               # these are last values
+    cdef bint begun              # the numbers below are known
+    cdef bint ended
+    cdef uint64_t room
+    cdef uint64_t ring
+    cdef uint64_t epoch
+    cdef uint64_t stream
+    cdef uint64_t expected       # sequence of the next message of the stream
+    cdef uint64_t unseen
+    cdef uint64_t looked         # index up to which the fan-out had looked
+    cdef uint64_t seen           # index behind the last record handed out
+    cdef uint64_t tail
+    cdef uint64_t pending        # records missed, not said yet
+    cdef uint64_t lapped
+    cdef object name_list        # of `names`
+    cdef uint32_t table
+    cdef int64_t asked_ns        # when names were asked for last
+    cdef bytes asked
+
+    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1
+    cdef bint _receive(self, int64_t until_ns) except -1
+    cdef int64_t _hand_out(self, int64_t limit) except -1
+    cdef int64_t _hand_out_doubt(self) except -1
+    cdef _settle(self)
+    cdef bint _take(self, bytes message) except -1
+    cdef _account(self)
+    cdef _take_names(self, bytes body)
+    cdef _ask_names(self)

@@ -1,0 +1,391 @@
+"""Records that come by ZeroMQ: what `Reader("zmq:ipc://...")` and `Reader("zmq:tcp://...")` read.
+
+The fan-out numbers all that it sends, so what a subscriber did not take in time is known to the
+record. Nothing that arrives is believed before it is checked (docs/zmq.md, `net/envelope`).
+"""
+
+cimport cython
+from libc.errno cimport EBADMSG, EPIPE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memset
+
+from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport Source
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport Idle
+from udpfast.core.layout cimport KIND_LAPPED, RECORD_SIZE, RECORD_SNAPSHOT, Record
+from udpfast.net.envelope cimport (
+    ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
+    ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
+    envelope_read, envelope_take)
+
+import stat
+import urllib.parse
+from pathlib import Path
+
+import numpy as np
+
+from udpfast.client.record import NameCache
+from udpfast.core.layout import RECORD
+from udpfast.errors import ConfigError, FormatError, RingClosedError
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.net.envelope import TOPIC_SIZE_MAX, unpack_names
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.ring import RING_LAYOUT
+
+__all__ = ["ZmqSource", "open_source"]
+
+cdef enum:
+    SLICE_MS = 20                # no call of the library waits longer: closing is looked at
+    ASK_NS = 1_000_000_000       # names that were missed are asked for this often
+    NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
+    NAMES_MAX = 1 << 24
+    QUEUE_MESSAGES = 1_000       # at our end; more wait at the fan-out's, and then are missed
+
+cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
+
+#: Who is there answers within a round trip; who is not may be starting.
+_ANSWER_S = 2.0
+
+
+class _Names:
+    """Names as they came: what NameCache asks for a table."""
+
+    def __init__(self):
+        self.texts = []
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, name_id):
+        return self.texts[name_id - 1].decode("utf-8", "replace")
+
+
+@cython.final
+cdef class ZmqSource(Source):
+    """A subscription to a fan-out.
+
+    Parameters
+    ----------
+    endpoint : str
+        Of ZeroMQ: "ipc://path" or "tcp://host:port".
+    topic : bytes
+        What to subscribe to: `agents/topics.py`.
+    keys : tuple of bytes, optional
+        CURVE: our public and secret key, and the server's public key.
+    batch : int
+        Records of one `wait`, at most.
+    buffer_bytes : int, optional
+        Of payloads of one `wait`.
+    """
+
+    def __init__(self, endpoint, topic, keys, batch, buffer_bytes):
+        import zmq
+        self.topic = topic
+        self.none_came = zmq.Again
+        self.name_list = _Names()
+        self.names = NameCache()
+        # The largest record must fit; of what is never written no memory is taken.
+        self.room = max(256 * batch if buffer_bytes is None else buffer_bytes, LARGEST_MESSAGE)
+        self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
+                        np.zeros(self.room, np.uint8))
+        self.context = zmq.Context()
+        self.socket = self.context.socket(zmq.SUB)
+        try:
+            self._set_up(endpoint, keys)
+        except zmq.ZMQError as error:
+            self.detach()
+            raise ConfigError(f"zmq:{endpoint}: expected an endpoint of ZeroMQ, found: "
+                              f"{error.strerror}") from None
+
+    def _set_up(self, endpoint, keys):
+        import zmq
+        socket = self.socket
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, QUEUE_MESSAGES)
+        socket.setsockopt(zmq.RCVTIMEO, SLICE_MS)
+        socket.setsockopt(zmq.MAXMSGSIZE, LARGEST_MESSAGE)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, 5_000)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, 30_000)
+        if keys is not None:
+            socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = keys
+        socket.connect(endpoint)
+        socket.subscribe(self.topic)
+        self.receive = socket.recv
+
+    def await_answer(self, timeout):
+        """Wait until the fan-out has answered the subscription: seconds, or None."""
+        deadline_ns = 1 << 62
+        if timeout is not None:
+            deadline_ns = clock_monotonic_ns() + int(max(timeout, _ANSWER_S) * 1e9)
+        while not self.begun and not self.walk.size and not self.ended:
+            if not self._receive(deadline_ns) and clock_monotonic_ns() >= deadline_ns:
+                raise TimeoutError(
+                    f"{self.socket.getsockopt_string(32)}: no fan-out answers; is it running, "
+                    "and do the keys fit?")
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        # The library waits, not we: a thread that spins takes turns with the library's own.
+        with gil:
+            try:
+                return self._wait(limit, until_ns)
+            except BaseException as failure:
+                self.failure = failure
+                return -EBADMSG
+
+    cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1:
+        cdef int64_t count
+        while True:
+            while self.walk.at < self.walk.size:
+                count = self._hand_out(limit)
+                if count:
+                    return count
+            if self.ended:
+                return self._hand_out_doubt() if self.pending else -EPIPE
+            if self.closing or not self._receive(until_ns):
+                return 0
+
+    cdef bint _receive(self, int64_t until_ns) except -1:
+        # Take one message; False: none came in time.
+        cdef int64_t left_ns = until_ns - clock_monotonic_ns()
+        try:
+            if left_ns >= SLICE_MS * 1_000_000:
+                message = self.receive()
+            elif left_ns < 1_000_000 or self.socket.poll(left_ns // 1_000_000):
+                message = self.receive(1)  # zmq.NOBLOCK
+            else:
+                return False
+        except self.none_came:
+            return False
+        self._take(message)
+        return True
+
+    cdef int64_t _hand_out(self, int64_t limit) except -1:
+        # Copy records of the message into the arrays; 0: all of them had been seen before.
+        cdef int64_t count = 0, size
+        cdef uint64_t used = 0
+        cdef Record* header
+        while count < limit and self.walk.at < self.walk.size:
+            header = self.headers + count
+            size = envelope_take(&self.walk, header, self.payloads + used, self.room - used)
+            if size < 0:
+                if count:
+                    break  # met again, first, by the next call
+                raise FormatError(f"{self._where()}: expected a record, found none among "
+                                  f"{self.walk.size} bytes at {self.walk.at}")
+            if self.last:
+                header.flags |= RECORD_SNAPSHOT
+            elif header.index < self.seen:
+                continue  # of a fan-out that began again further back
+            else:
+                self.seen = header.index + 1
+            self.offsets[count] = used
+            used += size
+            count += 1
+        if count:
+            self._settle()
+        return count
+
+    cdef int64_t _hand_out_doubt(self) except -1:
+        # What was missed behind the last record is told before one more, as always: here one that
+        # no ring carries and that stands for nothing.
+        memset(self.headers, 0, RECORD_SIZE)
+        memset(self.payloads, 0, sizeof(uint64_t))
+        self.headers.length = RECORD_SIZE + sizeof(uint64_t)
+        self.headers.kind = KIND_LAPPED
+        self.headers.index = self.looked
+        self.offsets[0] = 0
+        self._settle()
+        return 1
+
+    cdef _settle(self):
+        self.missed = self.pending
+        self.lapped += self.pending
+        self.pending = 0
+
+    # --- messages --------------------------------------------------------------------------------
+
+    cdef bint _take(self, bytes message) except -1:
+        cdef const uint8_t* data = message
+        cdef size_t size = len(message)
+        cdef size_t topic_size = len(self.topic)
+        cdef size_t body_at
+        cdef Envelope* envelope = &self.envelope
+        if self.asked is not None and message.startswith(self.asked):
+            topic_size = len(self.asked)
+        elif size <= topic_size or memcmp(data, <const char*>self.topic, topic_size) != 0:
+            return False
+        if size <= topic_size or data[topic_size] > TOPIC_ANSWER:
+            return False  # of a longer topic, by a proxy that knows no better
+        if envelope_read(data, size, topic_size, envelope) < 0:
+            raise FormatError(
+                f"{self._where()}: expected a message of a fan-out, version {ENVELOPE_VERSION}, "
+                f"found {size} bytes with magic {envelope.magic:08x}, version {envelope.version}")
+        if envelope.layout != LAYOUT:
+            raise FormatError(f"{self._where()}: expected layout hash {LAYOUT:016x}, found "
+                              f"{envelope.layout:016x}: its fan-out is of another version")
+        if envelope.ring:  # 0: the fan-out waits for one
+            if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
+                raise RingClosedError(f"{self._where()}: another ring took its place: open a new "
+                                      "reader")
+            self.ring = envelope.ring
+            self.epoch = envelope.epoch
+        body_at = topic_size + 1 + ENVELOPE_SIZE
+        self.tail = max(self.tail, envelope.tail)
+        if envelope.type == ENVELOPE_NAMES:
+            self._take_names(message[body_at:])
+        elif envelope.type == ENVELOPE_REFUSED:
+            raise ConfigError(f"{self._where()}: {message[body_at:].decode('utf-8', 'replace')}")
+        elif envelope.type == ENVELOPE_RECORDS or envelope.type == ENVELOPE_LAST:
+            self.last = envelope.type == ENVELOPE_LAST
+            if not self.last:
+                self._account()
+            self.message = message
+            self.walk.body = data + body_at
+            self.walk.size = size - body_at
+            self.walk.at = 0
+        elif envelope.type in (ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END):
+            self._account()
+            self.ended = envelope.type == ENVELOPE_END
+        else:
+            raise FormatError(f"{self._where()}: expected a message of type {ENVELOPE_RECORDS} to "
+                              f"{ENVELOPE_REFUSED}, found {envelope.type}")
+        if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
+            self._ask_names()
+        return True
+
+    cdef _account(self):
+        # What was missed before this message. Within one life of a stream its own numbers say it;
+        # between two (the fan-out began anew) the ring's index does: exactly if the topic is
+        # everything, and as the most that it can be otherwise.
+        cdef Envelope* envelope = &self.envelope
+        cdef uint32_t count = envelope.count if envelope.type == ENVELOPE_RECORDS else 0
+        if not self.begun:
+            self.begun = True
+            self.seen = envelope.index - count
+        elif envelope.stream == self.stream:
+            if envelope.sequence > self.expected:
+                self.pending += envelope.sequence - self.expected
+            if envelope.unseen > self.unseen:
+                self.pending += envelope.unseen - self.unseen
+        elif envelope.index > self.looked + count:
+            self.pending += envelope.index - self.looked - count
+        self.stream = envelope.stream
+        self.expected = envelope.sequence + count
+        self.unseen = envelope.unseen
+        self.looked = max(self.looked, envelope.index)
+
+    cdef _take_names(self, bytes body):
+        first_id, texts = unpack_names(body, self.envelope.count)
+        if any(len(text) > NAME_BYTES_MAX for text in texts) or first_id + len(texts) > NAMES_MAX:
+            raise FormatError(f"{self._where()}: expected names of at most {NAME_BYTES_MAX} bytes, "
+                              f"{NAMES_MAX} in all")
+        if self.envelope.table != self.table and first_id == 1:
+            self.table = self.envelope.table
+            self.name_list = _Names()
+            self.names = NameCache(self.name_list)
+        if self.envelope.table == self.table and first_id <= len(self.name_list) + 1:
+            self.name_list.texts.extend(texts[len(self.name_list) + 1 - first_id:])
+
+    cdef _ask_names(self):
+        # A message with names was missed: ask for the rest, or for those of the other table.
+        if clock_monotonic_ns() - self.asked_ns < ASK_NS:
+            return
+        self.asked_ns = clock_monotonic_ns()
+        if self.asked is not None:
+            self.socket.unsubscribe(self.asked)
+        first = len(self.name_list) + 1 if self.table == self.envelope.table else 1
+        self.asked = b"@names/%d" % first
+        self.socket.subscribe(self.asked)
+
+    def _where(self):
+        return "zmq" if self.socket is None else f"zmq:{self.socket.getsockopt_string(32)}"
+
+    # --- what a Reader asks ----------------------------------------------------------------------
+
+    cdef fail(self, int64_t code):
+        failure = self.failure
+        if failure is not None:
+            self.failure = None
+            raise failure
+        raise RingClosedError(f"{self._where()}: its writer closed the ring after {self.seen} "
+                              "records")
+
+    cdef uint64_t next_index(self):
+        return self.seen
+
+    cdef uint64_t missed_total(self):
+        return self.lapped + self.pending
+
+    cdef uint64_t written(self):
+        return self.tail
+
+    cdef uint64_t writer_epoch(self):
+        return self.epoch
+
+    cdef bint detached(self):
+        return self.socket is None
+
+    cdef detach(self):
+        if self.socket is not None:
+            self.socket.close()
+            self.context.term()
+            self.socket = None
+
+
+def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> ZmqSource:
+    """Subscribe to a fan-out, and wait for its answer.
+
+    Parameters
+    ----------
+    target : str
+        "ipc://path", "tcp://host:port", or the name of an instance on this host; then, each if
+        wanted, "?key=FILE&server=FILE" (CURVE: our secret key, the server's public key) and
+        "#TOPIC".
+    start, batch, buffer_bytes, timeout, name
+        As `Reader` has them. A fan-out keeps nothing: `start` must be "tail".
+    """
+    if start != "tail":
+        raise ConfigError(f"start of zmq:{target} must be 'tail', was {start!r}")
+    endpoint, _, topic = target.partition("#")
+    endpoint, _, query = endpoint.partition("?")
+    if "://" not in endpoint:
+        endpoint = f"ipc://{instance_directory(endpoint)}/zmq"
+    topic = f"~{topic}".encode()
+    if len(topic) > TOPIC_SIZE_MAX:
+        raise ConfigError(f"a topic has at most {TOPIC_SIZE_MAX} bytes, was {len(topic)}")
+    source = ZmqSource(endpoint, topic, _keys(query, target), batch, buffer_bytes)
+    try:
+        source.await_answer(timeout)
+    except BaseException:
+        _close(source)
+        raise
+    return source
+
+
+def _close(ZmqSource source):
+    source.detach()
+
+
+def _keys(query, target):
+    # The keys lie in files, as zmq.auth.create_certificates makes them; None without a query.
+    if not query:
+        return None
+    files = dict(urllib.parse.parse_qsl(query))
+    if set(files) != {"key", "server"}:
+        raise ConfigError(f"zmq:{target}: expected ?key=FILE&server=FILE, found ?{query}")
+    return *_load(files["key"], secret=True), _load(files["server"], secret=False)[0]
+
+
+def _load(path, secret):
+    import zmq.auth
+    try:
+        found = zmq.auth.load_certificate(path)
+        mode = stat.S_IMODE(Path(path).stat().st_mode)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"expected a CURVE key file, {path!r}: {error}") from None
+    if secret and found[1] is None:
+        raise ConfigError(f"expected a file with a secret key, {path!r} has none")
+    if secret and mode & 0o077:
+        raise ConfigError(f"expected that only its owner may read {path!r}, found mode {mode:04o}")
+    return found

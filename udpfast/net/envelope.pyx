@@ -1,0 +1,125 @@
+"""Messages of the ZeroMQ fan-out, as Python sees them: for tools, tests and other subscribers.
+
+The layout is in `envelope.pxd`, and told byte by byte in docs/zmq.md.
+"""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+import numpy as np
+
+from udpfast.errors import FormatError
+
+__all__ = [
+    "ENVELOPE_DTYPE", "MESSAGE_BYTES_MAX", "TOPIC_SIZE_MAX", "EnvelopeType", "Message",
+    "pack_names", "unpack", "unpack_names",
+]
+
+if sizeof(Envelope) != ENVELOPE_SIZE:
+    raise ImportError(f"Envelope has {sizeof(Envelope)} bytes, not {ENVELOPE_SIZE}")
+
+#: The envelope as a numpy dtype.
+ENVELOPE_DTYPE = np.dtype([
+    ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("reserved", "<u2"), ("layout", "<u8"),
+    ("ring", "<u8"), ("epoch", "<u8"), ("stream", "<u8"), ("sequence", "<u8"), ("unseen", "<u8"),
+    ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"), ("table", "<u4"), ("names", "<u4"),
+    ("reserved2", "<u4"),
+])
+
+#: Bytes that a topic may have, and that a message may have.
+TOPIC_SIZE_MAX = LONGEST_TOPIC
+MESSAGE_BYTES_MAX = LARGEST_MESSAGE
+
+_NAME_SIZE = struct.Struct("<H")
+_FIRST_ID = struct.Struct("<I")
+
+
+class EnvelopeType(IntEnum):
+    """What a message of the fan-out is."""
+
+    RECORDS = ENVELOPE_RECORDS
+    LAST = ENVELOPE_LAST
+    NAMES = ENVELOPE_NAMES
+    BEGIN = ENVELOPE_BEGIN
+    ALIVE = ENVELOPE_ALIVE
+    END = ENVELOPE_END
+    REFUSED = ENVELOPE_REFUSED
+
+
+class Message(NamedTuple):
+    """A message taken apart.
+
+    Attributes
+    ----------
+    topic : bytes
+        The subscription that it belongs to.
+    answer : bool
+        For one subscriber alone, or for all of that topic.
+    envelope : numpy.void
+        dtype `ENVELOPE_DTYPE`
+    body : bytes
+    """
+
+    topic: bytes
+    answer: bool
+    envelope: np.void
+    body: bytes
+
+
+def unpack(message) -> Message:
+    """Take a message of the fan-out apart.
+
+    Raises
+    ------
+    FormatError
+        It is none, or one of another version: what was expected, and what was found.
+    """
+    data = bytes(message)
+    end = next((i for i, byte in enumerate(data) if byte <= TOPIC_ANSWER), len(data))
+    cdef Envelope envelope
+    cdef const uint8_t[::1] view = data or b"\0"
+    if envelope_read(&view[0], len(data), end, &envelope) < 0:
+        raise FormatError(
+            f"expected a message of the fan-out (magic {ENVELOPE_MAGIC:08x}, version "
+            f"{ENVELOPE_VERSION}), found {len(data)} bytes with magic {envelope.magic:08x}, "
+            f"version {envelope.version}")
+    start = end + 1
+    return Message(
+        data[:end], data[end] == TOPIC_ANSWER,
+        np.frombuffer(data, ENVELOPE_DTYPE, 1, start)[0], data[start + ENVELOPE_SIZE:])
+
+
+def pack_names(first_id, names) -> bytes:
+    """Return the body of a NAMES message: names (bytes) whose ids count up from `first_id`."""
+    return _FIRST_ID.pack(first_id) + b"".join(_NAME_SIZE.pack(len(n)) + n for n in names)
+
+
+def unpack_names(body, count):
+    """Take the body of a NAMES message apart.
+
+    Returns
+    -------
+    tuple of (int, list of bytes)
+        The first id, and `count` names from it on.
+
+    Raises
+    ------
+    FormatError
+        The body is shorter or longer than its names are.
+    """
+    names = []
+    at = _FIRST_ID.size
+    try:
+        first_id, = _FIRST_ID.unpack_from(body)
+        for _ in range(count):
+            size, = _NAME_SIZE.unpack_from(body, at)
+            at += _NAME_SIZE.size
+            names.append(bytes(body[at:at + size]))
+            at += size
+    except struct.error:
+        at = len(body) + 1
+    if at != len(body):
+        raise FormatError(f"expected {count} names, found {len(body)} bytes that hold "
+                          f"{'fewer' if at > len(body) else 'more'}")
+    return first_id, names
