@@ -22,8 +22,12 @@ class Publisher:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.PUB)
         self.socket.set_hwm(0)
-        self.socket.bind(f"ipc://{place.directory}/zmq")
+        self.socket.bind(self.address(place))
         self.send = self.socket.send
+
+    def address(self, place: Place) -> str:
+        """Return where it is bound."""
+        return f"ipc://{place.directory}/zmq"
 
     def close(self) -> None:
         """Close socket and context."""
@@ -43,9 +47,13 @@ class Subscriber:
         self.socket = self.context.socket(zmq.SUB)
         self.socket.set_hwm(0)
         self.socket.rcvtimeo = WAIT_MS
-        self.socket.connect(f"ipc://{place.directory}/zmq")
+        self.socket.connect(self.address(place))
         self.socket.subscribe(b"")
         self.nothing = zmq.Again
+
+    def address(self, place: Place) -> str:
+        """Return where it connects."""
+        return f"ipc://{place.directory}/zmq"
 
     def step(self) -> None:
         """Take one message."""

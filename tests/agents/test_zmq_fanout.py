@@ -262,6 +262,12 @@ def test_a_socket_is_its_owners_alone_and_gone_at_the_end(instance: Instance) ->
     assert not path.exists()
 
 
+def test_a_socket_in_an_instance_for_a_group_is_the_groups_too(instance: Instance) -> None:
+    instance.directory.chmod(0o2750)
+    with running(instance.directory, addresses=("ipc",)):
+        assert (instance.directory / "zmq").stat().st_mode & 0o777 == 0o660
+
+
 def test_an_address_that_cannot_be_bound_is_refused(instance: Instance) -> None:
     with (
         pytest.raises(ConfigError, match=r"zmq\.addresses.*'ipc:///nowhere/at/all'"),

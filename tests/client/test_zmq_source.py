@@ -244,6 +244,13 @@ def test_a_restarted_writer_says_so(instance: Instance) -> None:
 # --- opening, closing -------------------------------------------------------------------------
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do not wait long for an answer that does not come."""
+    monkeypatch.setattr("udpfast.client.zmq_source._ANSWER_S", 0.3)
+
+
+@pytest.mark.usefixtures("impatient")
 def test_nobody_there_is_told_in_time(tmp_path: Path) -> None:
     with pytest.raises(TimeoutError, match="no fan-out answers"):
         Reader(f"zmq:ipc://{tmp_path}/nobody")
@@ -315,12 +322,15 @@ def guarded(keys: Path) -> dict[str, object]:
     }
 
 
-def test_curve_lets_the_right_key_in_and_no_other(instance: Instance, keys: Path) -> None:
+def test_curve_lets_the_right_key_in_and_no_other(
+    instance: Instance, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with running(instance.directory, **guarded(keys)) as fanout:
         ipc, tcp = (f"zmq:{address}" for address in fanout.addresses)
         with Reader(tcp + query(keys, "client")) as reader, Reader(ipc) as local:
             instance.top(1, 2)
             assert bytes(next(reader)) == bytes(next(local))
+        monkeypatch.setattr("udpfast.client.zmq_source._ANSWER_S", 0.3)
         for wrong in ("", query(keys, "stranger"), query(keys, "client", "stranger")):
             with pytest.raises(TimeoutError, match="do the keys fit"):
                 Reader(tcp + wrong)

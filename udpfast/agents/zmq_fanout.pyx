@@ -132,6 +132,7 @@ cdef class ZmqFanout(Agent):
     cdef int64_t due_ns          # when what is there is sent; 0: nothing is there
     cdef int64_t chores_ns
     cdef int64_t look_ns
+    cdef int64_t names_look_ns   # a ring that its owner gave no names never has any
     cdef int64_t end_ns          # the ring was closed: what is left of it is told until then
     cdef uint64_t unseen
     cdef uint64_t read
@@ -195,6 +196,13 @@ cdef class ZmqFanout(Agent):
             "subscribers": sum((<Stream>stream).subscribers for stream in self.live),
             "requests": self.requests, "refused": self.refused,
         }
+
+    def work(self, int64_t now_ns) -> int:
+        """Do one turn, as a runner does: for who takes turns with it on one thread."""
+        done = self.do_work(now_ns)
+        if self.failure is not None:
+            raise self.failure
+        return done
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         # Without the GIL as long as there is nothing to send: most turns of a quiet feed.
@@ -560,6 +568,9 @@ cdef class ZmqFanout(Agent):
     cdef _learn_names(self):
         # After records were read: the names that they carry were published before them.
         if self.table is None:
+            if clock_monotonic_ns() < self.names_look_ns:
+                return
+            self.names_look_ns = clock_monotonic_ns() + LOOK_NS
             self._attach_names()
             if self.table is None:
                 return

@@ -98,7 +98,9 @@ class Outlets:
         self.addresses.append(bound)
         if bound.startswith("ipc://"):
             path = Path(bound.removeprefix("ipc://"))
-            path.chmod(0o600)  # connecting to a Unix socket takes the right to write
+            # Connecting takes the right to write. Who may read the instance may connect.
+            shared = path.parent.stat().st_mode & stat.S_ISGID
+            path.chmod(0o660 if shared else 0o600)
             self._ipc.append(path)
 
     def _guard(self, socket: Any, config: ZmqConfig) -> None:
