@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .errors import (
         ConfigError,
         FormatError,
+        ImageError,
         RegionError,
         RingClosedError,
         UdpfastError,
@@ -37,6 +38,7 @@ __all__ = [
     "Callbacks",
     "ConfigError",
     "FormatError",
+    "ImageError",
     "Kind",
     "Latest",
     "OrderBook",
@@ -60,6 +62,7 @@ _HOMES = {
     "Callbacks": "client.callbacks",
     "ConfigError": "errors",
     "FormatError": "errors",
+    "ImageError": "errors",
     "Kind": "core.layout",
     "Latest": "client.conflate",
     "OrderBook": "market.book",

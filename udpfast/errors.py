@@ -3,6 +3,7 @@
 __all__ = [
     "ConfigError",
     "FormatError",
+    "ImageError",
     "NotReadyError",
     "RegionError",
     "RingClosedError",
@@ -32,6 +33,10 @@ class RegionError(FormatError):
 
 class NotReadyError(RegionError):
     """Its writer has not finished creating a shared-memory file: try again in a moment."""
+
+
+class ImageError(UdpfastError):
+    """There is no image that a late reader could begin with; says why."""
 
 
 class RingClosedError(UdpfastError):

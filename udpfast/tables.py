@@ -19,6 +19,7 @@ __all__ = [
     "ChannelConfig",
     "Destination",
     "FeedConfig",
+    "ImageConfig",
     "LineConfig",
     "ObjectsConfig",
     "PublishConfig",
@@ -413,6 +414,44 @@ class RunConfig(Struct, frozen=True):
     ] = 5_000
 
 
+class ImageConfig(SideConfig, frozen=True):
+    """The last value of every object, for readers that come late."""
+
+    idle: Annotated[Idle, Meta(description="what it does when nothing came")] = "sleep"
+    capacity_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 16,
+            le=1 << 40,
+            description="bytes for all objects together; each takes twice its size, rounded up "
+            "to a power of two",
+        ),
+    ] = 1 << 26
+    objects: Annotated[
+        int,
+        Meta(ge=16, le=1 << 23, description="objects of one session; further ones are not kept"),
+    ] = 65_536
+    depth: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=1 << 20,
+            description="book levels per side; 0: all. With fewer, a book that begins with the "
+            "image has a hole where levels from behind move up",
+        ),
+    ] = 0
+    interval_ms: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=60_000,
+            description="ms between two times that what changed is written, at least; longer "
+            "if the writing takes more than a tenth of it. A reader that joins reads what lies "
+            "between in the ring",
+        ),
+    ] = 10
+
+
 class ZmqConfig(SideConfig, frozen=True):
     """What leaves by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
 
@@ -508,6 +547,7 @@ class FeedConfig(Struct, frozen=True):
     bypass: BypassConfig = BypassConfig()
     run: RunConfig = RunConfig()
     access: AccessConfig = AccessConfig()
+    image: ImageConfig = ImageConfig()
     zmq: ZmqConfig = ZmqConfig()
 
 

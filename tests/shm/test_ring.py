@@ -186,8 +186,39 @@ def test_start_begin_overwritten_is_refused(ring):
         RingCursor.attach(ring.region.path, start="begin")
 
 
+def test_start_writer_begins_where_the_present_writer_did(tmp_path):
+    with Ring.create(tmp_path / "ring", CAPACITY) as first:
+        append_many(first, 0, 300)
+        with RingCursor.attach(tmp_path / "ring", start="latest") as cursor:
+            with pytest.raises(FormatError, match="expected its beginning, found it overwritten"):
+                RingCursor.attach(tmp_path / "ring", start="writer")
+            first.flush()
+            first.region.close()  # as if it had died
+            with Ring.create(tmp_path / "ring", CAPACITY) as second:
+                append_many(second, 300, 3)
+                with RingCursor.attach(tmp_path / "ring", start="writer") as late:
+                    assert late.index == 300
+                    assert late.poll() == 3
+            assert cursor.epoch == 2
+
+
+def test_seek_goes_on_where_another_cursor_stands(ring):
+    append_many(ring, 0, 10)
+    with RingCursor.attach(ring.region.path, start="begin") as one:
+        one.poll(4)
+        with RingCursor.attach(ring.region.path) as other:
+            other.seek(one.position, one.index)
+            assert other.poll() == 6
+            assert other.headers["index"][0] == 4
+            other.seek(one.position + 8, one.index)
+            with pytest.raises(FormatError, match="found none that is valid"):
+                other.poll()
+            with pytest.raises(ValueError, match="multiple of 8"):
+                other.seek(one.position + 1, one.index)
+
+
 def test_start_unknown_is_refused(ring):
-    with pytest.raises(ValueError, match="start must be one of tail, latest, begin, was 'end'"):
+    with pytest.raises(ValueError, match="one of tail, latest, begin, writer, was 'end'"):
         RingCursor.attach(ring.region.path, start="end")
 
 

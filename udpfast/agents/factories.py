@@ -54,7 +54,10 @@ class AgentFactory:
 
 
 #: Every agent that `udpfast run` and `Subscriber` may start beside the feed.
-AGENTS: tuple[AgentFactory, ...] = (AgentFactory("zmq", "udpfast.agents.zmq_fanout"),)
+AGENTS: tuple[AgentFactory, ...] = (
+    AgentFactory("image", "udpfast.agents.image_keeper"),
+    AgentFactory("zmq", "udpfast.agents.zmq_fanout"),
+)
 
 
 def wanted_agents(config: FeedConfig) -> list[AgentFactory]:

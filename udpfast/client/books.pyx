@@ -12,7 +12,8 @@ from udpfast.client.track cimport (
     tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
-    KIND_RESTART, KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
+    KIND_RESTART, KIND_SESSION, KIND_STALE, OBJECT_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
+    RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
 from udpfast.market.updates cimport UpdateHeader
@@ -150,7 +151,7 @@ cdef class Books:
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
             track = _track(self, header)
             if kind == KIND_STALE:
-                track_stale(track)
+                track_stale(track, _doubt(header, payload))
             else:
                 track_recovered(track, header)
             self._mark(track)
@@ -254,6 +255,14 @@ cdef class Books:
         cdef uint32_t index
         for index in range(self._tracks.count):
             self._mark(self._tracks.tracks + index)
+
+
+cdef uint8_t _doubt(const Record* header, const uint8_t* payload):
+    # A ring's STALE says the same each time; that of an image tells whose doubt it is.
+    if not header.flags & RECORD_SNAPSHOT or (
+            header.length < <int64_t> (RECORD_SIZE + sizeof(ObjectState))):
+        return OBJECT_STALE
+    return (<const ObjectState*> payload).status
 
 
 cdef Track* _track(Books books, const Record* header) except NULL:

@@ -59,6 +59,9 @@ cdef class Reader:
         RECOVERED, CONNECTION, DISAGREEMENT) always come: see `client.filter.Filter`.
     exchanges, symbols : str, or iterable of str, optional
         Updates of these names only, and doubts. What does not pass costs no Python object.
+    image : bool
+        Begin with the complete state, whatever `start` says: each object's last values as records
+        flagged `SNAPSHOT`, then the ring from exactly there on. Needs `[image]` in the feed's file.
 
     Raises
     ------
@@ -70,11 +73,14 @@ cdef class Reader:
         It is not safe to read, or of another version: what was expected, and what was found.
     FormatError
         `start` is "begin", and the beginning was overwritten.
+    ImageError
+        There is no image to begin with; says why.
     """
 
     def __init__(
             self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
-            timeout=0.0, name="", kinds=None, exchanges=None, symbols=None):
+            timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
+            image=False):
         if start not in ("tail", "begin"):
             raise ConfigError(f"start must be 'tail' or 'begin', was {start!r}")
         if not 1 <= batch <= 1 << 20:
@@ -85,7 +91,7 @@ cdef class Reader:
         reader_deadline(timeout)  # refused here if it means nothing
         self._source = open_source(
             address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
-            name=name)
+            name=name, image=image)
         self.address = address
         self._batch = batch
         self._memory = BatchMemory(
@@ -186,12 +192,20 @@ cdef class Reader:
 
     @property
     def index(self) -> int:
-        """Index of the next record to be handed out."""
+        """Index of the next record to be handed out, those of an image (`joining`) apart."""
+        if self._source.from_image:
+            return self._source.next_index()
         if self._next < self._count:
             return self._memory.headers[self._next].index
         if self._rest < self._end:
             return self._memory.headers[self._rest].index
         return self._source.next_index()
+
+    @property
+    def joining(self) -> bool:
+        """Whether records of the image are still to come: what was handed out is no whole state."""
+        return self._source.joining() or self._source.from_image and (
+            self._next < self._count or self._rest < self._end)
 
     @property
     def epoch(self) -> int:

@@ -1,6 +1,7 @@
 from pathlib import Path
 from typing import Literal, final
 
+from udpfast.client.image_join import ImageJoin
 from udpfast.client.source import Source
 from udpfast.shm.cursor import RingCursor
 
@@ -8,7 +9,9 @@ __all__ = ["RingSource", "open_source"]
 
 @final
 class RingSource(Source):
-    def __init__(self, directory: Path, cursor: RingCursor, name: str) -> None: ...
+    def __init__(
+        self, directory: Path, cursor: RingCursor, name: str, join: ImageJoin | None = None
+    ) -> None: ...
 
 def open_source(
     target: str,
@@ -18,4 +21,5 @@ def open_source(
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
+    image: bool = False,
 ) -> RingSource: ...

@@ -3,9 +3,11 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
+from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
 from udpfast.core.atomics cimport store_relaxed
+from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.shm.cursor cimport RingCursor
@@ -19,6 +21,7 @@ import sys
 import time
 from pathlib import Path
 
+from udpfast.client.image_join import ImageJoin
 from udpfast.errors import NotReadyError, RegionError, RingClosedError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
@@ -35,6 +38,9 @@ cdef enum:
 
 _ATTACH_PAUSE_S = 0.01
 
+# A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
+_PATIENCE_S = 1.0
+
 
 @cython.final
 cdef class RingSource(Source):
@@ -47,9 +53,11 @@ cdef class RingSource(Source):
     cursor : RingCursor
     name : str
         What tools call this reader.
+    join : ImageJoin, optional
+        Records that come before those of the ring.
     """
 
-    def __init__(self, directory, RingCursor cursor not None, name):
+    def __init__(self, directory, RingCursor cursor not None, name, ImageJoin join=None):
         self.directory = directory
         self.cursor = cursor
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
@@ -59,12 +67,22 @@ cdef class RingSource(Source):
         self.registration = ReaderRegistration.create(
             directory, name, cursor.index, clock_realtime_ns())
         self.entry = self.registration.entry
+        self.join = join
+        self.join_left = 0 if join is None else join.left
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef RingReader* ring = &self.cursor.reader
         cdef uint64_t turns = 0
         cdef bint look = True
         cdef int64_t count
+        self.from_image = self.join_left > 0
+        if unlikely(self.from_image):
+            count = self.join.take(
+                self.headers, self.offsets, self.payloads, self.cursor._room, limit)
+            self.join_left -= count
+            self.join_taken += count
+            self.missed = 0
+            return count
         ring.waiting = False  # not yet: a poll returns what is there
         while True:
             # A look at the commit word alone (ring_ready) sees neither laps nor the end.
@@ -110,11 +128,14 @@ cdef class RingSource(Source):
         return True
 
     cdef report(self, uint64_t read):
-        store_relaxed(&self.entry.read, read)
+        store_relaxed(&self.entry.read, max(read, self.join_taken) - self.join_taken)
         reader_report(self.entry, &self.cursor.reader, clock_realtime_ns())
 
     cdef uint64_t next_index(self):
         return self.cursor.reader.index
+
+    cdef bint joining(self):
+        return self.join_left > 0
 
     cdef uint64_t missed_total(self):
         return self.cursor.reader.lapped
@@ -130,20 +151,24 @@ cdef class RingSource(Source):
 
     cdef detach(self):
         self.entry = NULL  # what is in memory is handed out still, untimed
+        self.join = None
+        self.join_left = 0
         self.registration.close()
         self.cursor.close()
 
 
-def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> RingSource:
+def open_source(
+        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> RingSource:
     """Attach to the ring of an instance, which may take a while to appear.
 
     Parameters
     ----------
     target : str
         The instance's name, or its directory.
-    start, batch, buffer_bytes, timeout, name
+    start, batch, buffer_bytes, timeout, name, image
         As `Reader` has them.
     """
+    cdef RingCursor cursor
     deadline_s = float("inf") if timeout is None else time.monotonic() + timeout
     while True:
         try:
@@ -159,4 +184,9 @@ def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> RingSou
             if time.monotonic() >= deadline_s:
                 raise
         time.sleep(_ATTACH_PAUSE_S)
-    return RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python")
+    join = None
+    if image:
+        join = ImageJoin(directory, cursor, max(_PATIENCE_S, deadline_s - time.monotonic()))
+        if join.payload_max > cursor._room:
+            cursor._allocate(batch, join.payload_max)
+    return RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)

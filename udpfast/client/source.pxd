@@ -24,6 +24,7 @@ cdef class Source:
     cdef NameCache names             # for the ids of the records in memory; never None
     cdef ReaderEntry* entry          # where tools see this reader; NULL: none do, or detached
     cdef uint64_t missed             # by the last wait: records before the first that it brought
+    cdef bint from_image             # the last wait brought records of an image, not of the log
     cdef bint closing                # another thread asks for the end: `wait` returns within 20 ms
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil
@@ -33,6 +34,7 @@ cdef class Source:
     cdef bint names_missing(self)
     cdef report(self, uint64_t read)
     cdef uint64_t next_index(self)
+    cdef bint joining(self)
     cdef uint64_t missed_total(self)
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)

@@ -24,4 +24,5 @@ def open_source(
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
+    image: bool = False,
 ) -> Source: ...

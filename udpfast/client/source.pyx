@@ -59,6 +59,10 @@ cdef class Source:
         # Of the first record that the next `wait` may bring.
         return 0
 
+    cdef bint joining(self):
+        # Whether the next `wait` brings records of an image, which no index counts.
+        return False
+
     cdef uint64_t missed_total(self):
         return 0
 
@@ -86,18 +90,22 @@ cdef class Source:
         self.payloads = <uint8_t*> <size_t> payloads.ctypes.data
 
 
-def open_source(address, *, start, batch, buffer_bytes, timeout, name) -> Source:
+def open_source(address, *, start, batch, buffer_bytes, timeout, name, image=False) -> Source:
     """Open what an address names; the parameters are those of `Reader`.
 
     Raises
     ------
     ConfigError
-        No source is called by that prefix.
+        No source is called by that prefix, or it has no image.
     """
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
         raise ConfigError(f"address must be {forms}, was {address!r}")
+    options = {"image": True} if image else {}
+    if image and prefix != "ring":
+        raise ConfigError(f"image must be False unless the address is 'ring:...', was {address!r}")
     module = import_module(_SOURCES[prefix][0])
     return module.open_source(
-        target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name)
+        target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,
+        **options)

@@ -19,7 +19,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from udpfast.core.check cimport likely
-from udpfast.core.layout cimport CHANNEL_INCREMENTAL, Record
+from udpfast.core.layout cimport CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAITING, Record
 
 cdef enum:
     TRACK_SLOTS_MIN = 64
@@ -138,10 +138,12 @@ cdef inline void tracks_lapped(Tracks* tracks) noexcept nogil:
     tracks.complete = False
 
 
-cdef inline void track_stale(Track* track) noexcept nogil:
-    # The feed holds back what comes, until a snapshot.
-    track.doubted = True
-    track.missing = True
+cdef inline void track_stale(Track* track, int status) noexcept nogil:
+    # STALE: the feed holds back what comes, until a snapshot. In the records of an image also
+    # UNKNOWN, what we hold is all there is unless the feed finds otherwise, and WAITING, the feed
+    # is sure and we have nothing to build on.
+    track.doubted = status != OBJECT_WAITING
+    track.missing = track.missing or status != OBJECT_UNKNOWN
 
 
 cdef inline void track_recovered(Track* track, const Record* header) noexcept nogil:

@@ -12,6 +12,7 @@ from udpfast.shm.ring cimport (
     RING_CAPACITY_MIN,
     RING_CLOSED,
     RING_DATA,
+    RingHeader,
     ring_poll,
     ring_reader_init,
     ring_ready,
@@ -21,7 +22,7 @@ from udpfast.shm.ring import RING_KIND, RING_LAYOUT, ring_path
 
 __all__ = ["RingCursor"]
 
-_STARTS = ("tail", "latest", "begin")
+_STARTS = ("tail", "latest", "begin", "writer")
 
 # A writer that overwrites the newest flushed record while it is looked at, this often in a row,
 # is not a fast one.
@@ -52,9 +53,10 @@ cdef class RingCursor:
         ----------
         path : str or path
             Of the file, or of an instance's directory (then its file `ring`).
-        start : {"tail", "latest", "begin"}
+        start : {"tail", "latest", "begin", "writer"}
             With the next record to be written; with the newest one that was flushed; with the
-            very first, which must not have been overwritten yet.
+            very first, or the first of the present writer, which must not have been overwritten
+            yet.
         limit : int
             Records per `poll`, at most.
         room_bytes : int, optional
@@ -68,7 +70,7 @@ cdef class RingCursor:
         RegionError
             The file is no ring, or not of this layout.
         FormatError
-            `start` is "begin", and the beginning has been overwritten.
+            `start` is "begin" or "writer", and that beginning has been overwritten.
         """
         if start not in _STARTS:
             raise ValueError(f"start must be one of {', '.join(_STARTS)}, was {start!r}")
@@ -114,6 +116,23 @@ cdef class RingCursor:
         if count < 0:
             self._raise(count)
         return count
+
+    def seek(self, position, index):
+        """Go on with the record at a position that somebody else has read up to.
+
+        If it was overwritten, or is none, the next `poll` finds that out.
+
+        Parameters
+        ----------
+        position, index : int
+            Of that record.
+        """
+        if position & 7:
+            raise ValueError(f"position must be a multiple of 8, was {position}")
+        self._check_open()
+        ring_reader_init(&self.reader, self.region.pointer, self.region.size_bytes)
+        self.reader.cursor = position
+        self.reader.index = index
 
     def payload(self, i):
         """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
@@ -207,10 +226,16 @@ cdef _check_capacity(Region region):
 
 cdef _seek(RingCursor cursor, start):
     cdef uint64_t last = 0
-    if start == "begin":
-        if load_acquire(&cursor.reader.header.intent) > cursor.reader.capacity:
+    cdef const RingHeader* header = cursor.reader.header
+    if start in ("begin", "writer"):
+        # Acquire: `began` is of this epoch's writer, or of a later one, which is as good.
+        if start == "writer" and load_acquire(&header.epoch):
+            cursor.reader.index = load_relaxed(&header.began_index)
+            cursor.reader.cursor = load_relaxed(&header.began) & ~<uint64_t>7
+        if load_acquire(&header.intent) > cursor.reader.cursor + cursor.reader.capacity:
             raise FormatError(
-                f"{cursor.region.path}: expected its beginning, found it overwritten: "
+                f"{cursor.region.path}: expected its beginning, found it overwritten: record "
+                f"{cursor.reader.index} at position {cursor.reader.cursor}; "
                 f"{cursor.tail_index} records written, capacity {cursor.capacity_bytes} bytes")
         return
     for _ in range(_SEEK_ATTEMPTS):

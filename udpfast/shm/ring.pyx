@@ -214,7 +214,10 @@ cdef Ring _take_over(path, capacity_bytes, hash_):
             ring.writer.index = reader.index
             # The dead writer may have touched all that its intent says: it must not shrink.
             ring.writer.intent = ring.writer.header.intent
-            ring.writer.header.epoch += 1
+            ring.writer.header.began = reader.cursor
+            ring.writer.header.began_index = reader.index
+            # Orders where this writer begins before its number; read by _seek.
+            store_release(&ring.writer.header.epoch, ring.writer.header.epoch + 1)
             ring.restarted = True
             return ring
     # Its readers learn that it ends here; their next attach finds the new one.

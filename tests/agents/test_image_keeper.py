@@ -1,0 +1,348 @@
+"""The image keeper: what it keeps, what it says when it missed something, and how it ends."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
+from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.client.image_join import ImageJoin
+from udpfast.config import ImageConfig
+from udpfast.core.agent import AgentRunner
+from udpfast.core.layout import CONNECTION, GAP, OBJECT_STATE, SESSION, ObjectStatus
+from udpfast.errors import UdpfastError
+from udpfast.market.updates import (
+    GATEWAY_STATUS,
+    MARKET_STATUS,
+    PAYLOAD_HASH,
+    STATISTIC,
+    STATISTICS,
+    TRADE,
+    TRADES,
+)
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.ring import Ring
+
+ALWAYS = 1 << 62
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    instance = Instance(tmp_path / "feed")
+    yield instance
+    instance.close()
+
+
+def keep(instance: Instance, **settings: Any) -> ImageKeeper:
+    """Return a keeper that has read everything and written its image."""
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=64, **settings), instance.directory)
+    keeper.on_start()
+    catch_up(keeper)
+    return keeper
+
+
+def catch_up(keeper: ImageKeeper) -> None:
+    while keeper.work(ALWAYS):
+        pass
+    keeper.publish()
+
+
+def session(instance: Instance, session_id: int = 1) -> None:
+    payload = np.zeros((), SESSION)
+    payload["new_id"] = session_id
+    instance.append(Kind.SESSION, payload.tobytes(), session_id=session_id)
+
+
+def state(instance: Instance, kind: Kind, **fields: int) -> None:
+    payload = np.zeros((), OBJECT_STATE)
+    payload["status"] = ObjectStatus.LIVE if kind is Kind.RECOVERED else ObjectStatus.STALE
+    instance.append(kind, payload.tobytes(), object_type=3, object_id=7, session_id=1, **fields)
+
+
+def gap(instance: Instance) -> None:
+    instance.append(Kind.GAP, np.zeros((), GAP).tobytes())
+
+
+def live_book(instance: Instance) -> None:
+    """Append what a feed says of an object that it sees from the session's beginning."""
+    session(instance)
+    state(instance, Kind.RECOVERED)
+    instance.book([(10, 1), (9, 2)], [(11, 3)], snapshot=True, seqno=100)
+    instance.ring.flush()
+
+
+def image_of(instance: Instance) -> list[ReadRecord]:
+    """Return what a late reader is given before the ring."""
+    records = []
+    with Reader(instance.address, image=True) as reader:
+        while reader.joining:
+            records.append(next(reader))
+    assert all(RecordFlag.SNAPSHOT in record.flags for record in records)
+    return records
+
+
+def kinds(records: list[ReadRecord]) -> list[Kind]:
+    return [record.kind for record in records]
+
+
+def test_image_holds_the_last_value_of_every_kind(instance: Instance) -> None:
+    live_book(instance)
+    instance.append(Kind.CONNECTION, np.array([(5, 0, 9)], CONNECTION).tobytes())
+    for price in (20.0, 21.0):
+        trades = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=1)
+        row = np.zeros(1, TRADE)
+        row["price"] = price
+        instance.append(
+            Kind.TRADES, trades.tobytes() + row.tobytes(), 32, object_type=4, session_id=1
+        )
+    status = instance.update(MARKET_STATUS, "binance-usdm", "BTCUSDT", trading_status=7)
+    instance.append(Kind.MARKET_STATUS, status.tobytes(), object_type=5, session_id=1)
+    for account in (b"one", b"two", b"one"):
+        gateway = np.zeros((), GATEWAY_STATUS)
+        gateway["account"], gateway["supported"] = account, len(account) + instance.seqno
+        instance.append(Kind.GATEWAY_STATUS, gateway.tobytes(), 32, session_id=1)
+    instance.top(1.0, 2.0, object_type=6, session_id=1)
+    instance.top(1.5, 2.5, object_type=6, session_id=1)
+    instance.ring.flush()
+    keeper = keep(instance)
+    records = image_of(instance)
+    found = kinds(records)
+    assert found[:2] == [Kind.SESSION, Kind.CONNECTION]
+    by_kind = {record.kind: record for record in records}
+    assert by_kind[Kind.TRADES].rows["price"].tolist() == [21.0]
+    assert by_kind[Kind.TOP_OF_BOOK].data["bid_price"] == 1.5
+    assert by_kind[Kind.MARKET_STATUS].data["trading_status"] == 7
+    assert by_kind[Kind.BOOK].bids["price"].tolist() == [10, 9]
+    assert by_kind[Kind.BOOK].symbol == "BTCUSDT"
+    assert (by_kind[Kind.BOOK].channel, by_kind[Kind.BOOK].last_seqno) == (1, 100)
+    assert found.count(Kind.GATEWAY_STATUS) == 2
+    keeper.on_stop()
+
+
+def test_rows_of_statistics_are_merged_by_type(instance: Instance) -> None:
+    session(instance)
+    for rows in ([(1, 10.0), (2, 20.0)], [(2, 21.0), (3, 30.0)], [(1, 11.0)]):
+        update = instance.update(
+            STATISTICS, "x", "y", row_count=len(rows), update_type=2, present=2
+        )
+        values = np.zeros(len(rows), STATISTIC)
+        values["type"], values["value"] = zip(*rows, strict=True)
+        instance.append(
+            Kind.STATISTICS, update.tobytes() + values.tobytes(), 32, object_type=4, session_id=1
+        )
+    instance.ring.flush()
+    keeper = keep(instance)
+    (record,) = [record for record in image_of(instance) if record.kind is Kind.STATISTICS]
+    assert dict(zip(record.rows["type"].tolist(), record.rows["value"].tolist(), strict=True)) == {
+        1: 11.0,
+        2: 21.0,
+        3: 30.0,
+    }
+    assert record.data["update_type"] == 1
+    keeper.on_stop()
+
+
+def test_stale_object_and_doubted_object_are_said_to_be_so(instance: Instance) -> None:
+    live_book(instance)
+    gap(instance)
+    instance.ring.flush()
+    keeper = keep(instance)
+    record = image_of(instance)[-1]
+    assert (record.kind, record.data["status"]) == (Kind.STALE, ObjectStatus.UNKNOWN)
+    state(instance, Kind.STALE, seqno=102, last_seqno=101)
+    instance.ring.flush()
+    record = image_of(instance)[-1]
+    assert (record.kind, record.data["status"]) == (Kind.STALE, ObjectStatus.STALE)
+    keeper.on_stop()
+
+
+def test_book_in_doubt_is_sound_once_the_feed_is_sure(instance: Instance) -> None:
+    live_book(instance)
+    gap(instance)
+    instance.ring.flush()
+    keeper = keep(instance)
+    with Reader(instance.address, image=True) as reader:
+        books = Books(reader)
+        books.poll(timeout=0)
+        (book,) = books.values()
+        assert book.stale
+        state(instance, Kind.RECOVERED, seqno=105, last_seqno=100)
+        instance.book([(10, 5)], [], seqno=105, last_seqno=100)
+        books.poll(timeout=0)
+        assert not book.stale
+        assert book.bids().tolist() == [[10, 5], [9, 2]]
+    keeper.on_stop()
+
+
+def test_reader_that_joins_between_recovered_and_its_snapshot_gets_a_sound_book(
+    instance: Instance,
+) -> None:
+    session(instance)
+    state(instance, Kind.RECOVERED)
+    instance.ring.flush()
+    keeper = keep(instance)
+    with Reader(instance.address, image=True) as reader:
+        books = Books(reader)
+        books.poll(timeout=0)
+        instance.book([(10, 1)], [(11, 3)], snapshot=True, seqno=100)
+        books.poll(timeout=0)
+        (book,) = books.values()
+        assert not book.stale
+    keeper.on_stop()
+
+
+def test_image_of_a_new_session_knows_nothing_of_the_old_one(instance: Instance) -> None:
+    live_book(instance)
+    keeper = keep(instance)
+    session(instance, 2)
+    instance.book([(5, 1)], [], "ETHUSDT", snapshot=True, session_id=2)
+    instance.ring.flush()
+    for _ in range(2):  # from the image of the old session, and from that of the new one
+        records = image_of(instance)
+        assert [record.symbol for record in records if record.kind is Kind.BOOK] == ["ETHUSDT"]
+        catch_up(keeper)
+    keeper.on_stop()
+
+
+def test_depth_cuts_books_and_says_so(instance: Instance) -> None:
+    live_book(instance)
+    keeper = keep(instance, depth=1)
+    (record,) = [record for record in image_of(instance) if record.kind is Kind.BOOK]
+    assert record.bids["price"].tolist() == [10]
+    assert RecordFlag.TRUNCATED in record.flags
+    keeper.on_stop()
+
+
+def test_keeper_that_was_lapped_says_so_until_a_snapshot_comes(instance: Instance) -> None:
+    live_book(instance)
+    keeper = keep(instance)
+    for i in range(20_000):
+        instance.book([(10, i + 1)], [], seqno=101 + i, last_seqno=100 + i)
+    instance.ring.flush()
+    with pytest.raises(ImageError, match=r"overwritten what follows position \d+"):
+        Reader(instance.address, image=True)
+    catch_up(keeper)
+    assert keeper.lapped > 0
+    records = image_of(instance)
+    assert kinds(records) == [Kind.BOOK, Kind.STALE]
+    assert records[1].data["status"] == ObjectStatus.WAITING
+    instance.book([(7, 7)], [], snapshot=True, seqno=90_000, last_seqno=89_999)
+    instance.ring.flush()
+    assert kinds(image_of(instance)) == [Kind.RECOVERED, Kind.BOOK]
+    keeper.on_stop()
+
+
+def test_image_of_a_keeper_that_stopped_serves_as_long_as_the_ring_holds_the_rest(
+    instance: Instance,
+) -> None:
+    live_book(instance)
+    keep(instance).on_stop()
+    instance.book([(10, 5)], [], seqno=101, last_seqno=100)
+    instance.ring.flush()
+    (record,) = [record for record in image_of(instance) if record.kind is Kind.BOOK]
+    assert record.bids["quantity"].tolist() == [5, 2]
+    assert record.last_seqno == 101
+
+
+def test_keeper_goes_on_with_the_image_that_another_left(instance: Instance) -> None:
+    live_book(instance)
+    for i in range(8_000):  # the session's beginning is overwritten
+        instance.top(i, i + 1, object_type=6, session_id=1)
+        if i == 10:
+            keeper = keep(instance)
+        if i > 10:
+            catch_up(keeper)
+    keeper.on_stop()
+    instance.ring.flush()
+    other = keep(instance)
+    assert other.lapped == 0
+    assert Kind.RECOVERED in kinds(image_of(instance))
+    other.on_stop()
+    (instance.directory / "image").unlink()
+    third = keep(instance)
+    assert third.lapped > 0
+    assert Kind.RECOVERED not in kinds(image_of(instance))
+    third.on_stop()
+
+
+def test_writer_that_takes_over_begins_an_image_anew(instance: Instance) -> None:
+    live_book(instance)
+    keeper = keep(instance)
+    instance.ring.region.close()  # as if it had died
+    instance.ring = Ring.create(instance.directory, 1 << 20, PAYLOAD_HASH)
+    with pytest.raises(ImageError, match="that of one before it"):
+        Reader(instance.address, image=True)
+    keeper.publish()
+    with pytest.raises(ImageError, match="has not said yet that it took over"):
+        Reader(instance.address, image=True)
+    instance.ring.announce_restart(1)
+    instance.ring.flush()
+    assert image_of(instance) == []
+    live_book(instance)
+    assert kinds(image_of(instance)) == [Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
+    keeper.on_stop()
+    late = keep(instance)  # begins where the present writer began
+    assert late.lapped == 0
+    late.on_stop()
+
+
+def test_objects_without_room_are_waiting(instance: Instance) -> None:
+    session(instance)
+    for number in range(100):
+        rows = [(i + 1.0, 1.0) for i in range(50)]
+        frame = {"object_id": number, "object_type": 3, "session_id": 1}
+        instance.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **frame)
+        instance.book(rows[::-1], [], snapshot=True, **frame)
+    instance.ring.flush()
+    keeper = keep(instance, capacity_bytes=1 << 16)
+    found = kinds(image_of(instance))
+    assert 0 < found.count(Kind.BOOK) == found.count(Kind.RECOVERED) < 64
+    assert found.count(Kind.STALE) > 0
+    assert len(found) < 2 * 64 + 1
+    keeper.on_stop()
+
+
+def test_keeper_runs_as_an_agent_and_ends_with_its_ring(instance: Instance) -> None:
+    live_book(instance)
+    runner = AgentRunner(ImageKeeper(ImageConfig(objects=64), instance.directory), idle="sleep")
+    runner.start()
+    instance.ring.close()
+    assert runner.join(10)
+    assert kinds(image_of(instance)) == [Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
+
+
+def test_reader_without_an_image_is_told_what_to_do(instance: Instance) -> None:
+    with pytest.raises(ImageError, match=r"there is none; .* \[image\] enabled = true"):
+        Reader(instance.address, image=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_image_never_crashes_who_joins(instance: Instance, seed: int) -> None:
+    live_book(instance)
+    keeper = keep(instance, capacity_bytes=1 << 16)
+    rng = np.random.default_rng(seed)
+    path = instance.directory / "image"
+    sound = np.frombuffer(path.read_bytes(), np.uint8)
+    places = np.flatnonzero(sound)
+    places = np.concatenate((places[places > 128], np.arange(4096, 4300)))
+    outcomes = {True: 0, False: 0}
+    memory = np.memmap(path, np.uint8, "r+")
+    for _ in range(500):
+        memory[:] = sound
+        for place in rng.choice(places, rng.integers(1, 4)):
+            memory[place] = rng.integers(256)
+        with RingCursor.attach(instance.directory, payload_hash=PAYLOAD_HASH) as cursor:
+            try:
+                join = ImageJoin(instance.directory, cursor, 0.0)
+            except UdpfastError:
+                outcomes[False] += 1
+            else:
+                assert join.payload_max < 1 << 20
+                outcomes[True] += 1
+    memory[:] = sound
+    assert min(outcomes.values()) > 20
+    keeper.on_stop()

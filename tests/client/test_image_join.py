@@ -1,0 +1,119 @@
+"""Readers that come late: state first, then the ring, equal to one that was there all the time."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.shared import shared
+from udpfast import Books, Reader, RecordFlag
+from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.agents.replayer import Replayer
+from udpfast.config import ImageConfig, parse_feed
+from udpfast.net.pcap import CaptureReader
+
+#: UDP port -> (channel, line), as the capture's description says.
+LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
+
+#: Times at which a keeper does not write its image yet, and at which it does.
+NEVER, ALWAYS = 0, 1 << 62
+
+Content = dict[tuple[str, str], tuple[bytes, bytes]]
+
+
+def content(books: Books) -> Content:
+    """Return the sound books by name; one that is not there is as good as a stale one."""
+    return {
+        key: (book.bids().tobytes(), book.asks().tobytes())
+        for key, book in books.items()
+        if not book.stale
+    }
+
+
+class Strategy:
+    """A reader with books; checks that its records follow each other without hole or repetition."""
+
+    def __init__(self, directory: Path, **options: object) -> None:
+        self.reader = Reader(f"ring:{directory}", **options)  # type: ignore[arg-type]
+        self.books = Books(self.reader)
+        self.snapshots = 0
+        self.expected: int | None = None
+
+    def follow(self) -> None:
+        while True:
+            joining = self.reader.joining
+            batch = self.books.poll(timeout=0)
+            if len(batch) == 0:
+                return
+            assert not batch.lapped
+            indices = batch.headers["index"]
+            if joining:
+                assert (batch.headers["flags"] & RecordFlag.SNAPSHOT).all()
+                assert (indices < self.reader.index).all()
+                self.snapshots += len(batch)
+                continue
+            if self.expected is not None:
+                assert indices[0] == self.expected
+            assert (np.diff(indices) == 1).all()
+            self.expected = int(indices[-1]) + 1
+
+
+def feed(directory: Path, capture: Path, capacity_bytes: int = 1 << 22):
+    """Yield after each step of a capture's replay into a ring."""
+    lines = [{"name": name, "address": "127.0.0.1:0"} for name in "AB"]
+    config = parse_feed(
+        {
+            "name": "capture",
+            "incremental": {"lines": lines},
+            "snapshot": {"lines": lines[:1]},
+            "ring": {"capacity_bytes": capacity_bytes},
+        }
+    )
+    replayer = Replayer(config, directory)
+    yield
+    with CaptureReader(capture) as captured:
+        while (batch := captured.read_batch()) is not None:
+            ports = batch.headers["destination_port"]
+            channels = np.array([LINES[port][0] for port in ports], np.uint8)
+            lines = np.array([LINES[port][1] for port in ports], np.uint8)
+            for start in range(0, len(ports), 200):
+                replayer.replay(batch, channels, lines, start, min(start + 200, len(ports)))
+                yield
+    replayer.finish()
+    yield
+    replayer.close()
+
+
+@pytest.mark.parametrize("variant", ["clean", "rough"])
+def test_reader_that_joins_at_any_moment_has_the_books_of_one_that_was_there(
+    variant: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "feed"
+    directory.mkdir(mode=0o700)
+    rng = random.Random(17)
+    capture = shared("wire", "capture", f"roq_udp_{variant}.pcap.gz")
+    steps = feed(directory, capture)
+    next(steps)
+    keeper = ImageKeeper(ImageConfig(interval_ms=0), directory)
+    keeper.on_start()
+    always = Strategy(directory, start="begin")
+    joined: list[Strategy] = []
+    joins = stale = 0
+    for step, _ in enumerate(steps):
+        for _ in range(rng.choice([0, 1, 1, 1, 2])):
+            keeper.work(rng.choice([NEVER, ALWAYS]))
+        always.follow()
+        if rng.random() < 0.5:
+            joined.append(Strategy(directory, image=True))
+            joins += 1
+        expected = content(always.books)
+        stale += len(always.books) - len(expected)
+        for strategy in joined:
+            strategy.follow()
+            assert content(strategy.books) == expected, (step, keeper.index)
+            assert strategy.reader.index == always.reader.index
+        if len(joined) > 4:
+            joined.pop(rng.randrange(len(joined))).reader.close()
+    assert joins > 100
+    assert stale > (20 if variant == "rough" else 0)

@@ -1,0 +1,231 @@
+"""The image keeper: reads a ring as any strategy does, and keeps what is true for those to come.
+
+It applies every record to a state of its own, and writes what changed into the image from time to
+time: objects first, then up to which position all of them are true. Who joins copies the image
+and reads the ring from there on, so it does not matter how far behind the image is as long as the
+ring still holds what follows.
+"""
+
+from pathlib import Path
+
+import cython
+
+from libc.errno cimport EPIPE
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.agent cimport AGENT_DONE, Agent
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.layout cimport Record
+from udpfast.market.state cimport (
+    State, StateMark, state_apply, state_begin, state_forget_changes, state_free, state_init,
+    state_lapped)
+from udpfast.market.state_bytes cimport entry_copy, entry_size, entry_write, state_read
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.image cimport Image, ImageView, image_begin, image_copy, image_end, image_reserve
+from udpfast.shm.region cimport RegionHeader
+from udpfast.shm.ring cimport ring_poll
+
+from udpfast.config import FeedConfig, ImageConfig
+from udpfast.errors import ConfigError, FormatError
+from udpfast.market.state_bytes import ENTRY_HASH
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.image import Image, ImageView
+
+__all__ = ["ImageKeeper", "build"]
+
+cdef enum:
+    BATCH = 1024                 # records of one turn
+    DUTY = 10                    # writing takes at most one part of so many of the time
+
+
+@cython.final
+cdef class ImageKeeper(Agent):
+    """Keep the image of an instance.
+
+    Parameters
+    ----------
+    config : ImageConfig
+    directory : Path
+        The instance's.
+    """
+
+    cdef object _config
+    cdef object _directory
+    cdef RingCursor _cursor
+    cdef Image _image
+    cdef State _state
+    cdef uint32_t _depth
+    cdef int64_t _interval_ns
+    cdef int64_t _publish_at_ns
+    cdef uint64_t _published     # position that the image has
+
+    def __init__(self, config: ImageConfig, directory: Path):
+        super().__init__("udpfast image")
+        self._config = config
+        self._directory = Path(directory)
+        self._depth = config.depth
+        self._interval_ns = config.interval_ms * 1_000_000
+        state_init(&self._state, config.objects)
+
+    def __dealloc__(self):
+        state_free(&self._state)
+
+    def on_start(self) -> None:
+        """Attach to the ring, where the image before this one ends if there is such."""
+        self._cursor = RingCursor.attach(
+            self._directory, "tail", BATCH, payload_hash=PAYLOAD_HASH)
+        try:
+            if not self._resume():
+                self._begin()
+            self._image = Image.create(
+                self._directory, self._config.objects + 1, self._config.capacity_bytes,
+                ENTRY_HASH)
+            if not image_reserve(&self._image.writer, 0, sizeof(StateMark)):
+                raise ConfigError("image.capacity_bytes: expected room for one entry, found "
+                                  f"{self._config.capacity_bytes}")
+            self._publish()
+        except BaseException:
+            self._cursor.close()
+            if self._image is not None:
+                self._image.close()
+            raise
+
+    def on_stop(self) -> None:
+        """Write what is known, and let go of ring and image; the image stays for its readers."""
+        self._publish()
+        self._image.close()
+        self._cursor.close()
+
+    @property
+    def position(self) -> int:
+        """Position of the next record to read."""
+        return self._state.mark.position
+
+    @property
+    def index(self) -> int:
+        """Index of the next record to read."""
+        return self._state.mark.index
+
+    @property
+    def lapped(self) -> int:
+        """Records missed, those from before this keeper included."""
+        return self._state.mark.lapped
+
+    @property
+    def objects(self) -> int:
+        """Objects known in this session."""
+        return self._state.mark.objects
+
+    def work(self, int64_t now_ns) -> int:
+        """Do one turn, as a runner does; for tests."""
+        return self.do_work(now_ns)
+
+    def publish(self) -> None:
+        """Write what changed now; for tests."""
+        self._publish()
+
+    cdef int do_work(self, int64_t now_ns) noexcept nogil:
+        cdef const Record* headers = self._cursor._headers
+        cdef uint64_t lapped = 0
+        cdef int64_t i, count
+        cdef int rc
+        self._cursor.reader.waiting = False  # all that is there
+        count = ring_poll(&self._cursor.reader, self._cursor._headers, self._cursor._offsets,
+                          self._cursor._payloads, self._cursor._room, BATCH, &lapped)
+        if count < 0:
+            return AGENT_DONE if count == -EPIPE else <int>count
+        if lapped:
+            self._note_lapped(lapped)
+        for i in range(count):
+            rc = state_apply(&self._state, headers + i,
+                             self._cursor._payloads + self._cursor._offsets[i])
+            if rc < 0:
+                return rc
+        if self._state.mark.position != self._published and now_ns >= self._publish_at_ns:
+            self._publish()
+        return <int>count
+
+    cdef void _note_lapped(self, uint64_t count) noexcept nogil:
+        # A RESTART may have been among what was missed, and ids may mean other names since.
+        cdef uint64_t epoch = load_acquire(&self._cursor.reader.header.epoch)
+        if epoch != self._state.mark.epoch:
+            state_begin(&self._state, False)
+            self._state.mark.epoch = epoch
+        state_lapped(&self._state, count)
+
+    cdef void _publish(self) noexcept nogil:
+        # What changed, object by object, and then how far all of it is true.
+        cdef State* state = &self._state
+        cdef int64_t began_ns = clock_monotonic_ns(), ended_ns
+        cdef uint8_t* place
+        cdef uint32_t i
+        for i in range(state.changed_count):
+            self._publish_object(state.changed[i])
+        state_forget_changes(state)
+        state.mark.ring_created_ns = (
+            <const RegionHeader*>self._cursor.region.pointer).created_ns
+        place = image_begin(&self._image.writer, 0, sizeof(StateMark))
+        memcpy(place, &state.mark, sizeof(StateMark))
+        image_end(&self._image.writer, 0)
+        self._published = state.mark.position
+        ended_ns = clock_monotonic_ns()
+        self._publish_at_ns = ended_ns + max(self._interval_ns, DUTY * (ended_ns - began_ns))
+
+    cdef void _publish_object(self, uint32_t object) noexcept nogil:
+        # An object for whose values there is no room is said to have none: a reader waits for
+        # them. If there is none for that either, it does not know of the object: as well.
+        cdef uint64_t size = entry_size(&self._state, object, self._depth, False)
+        cdef uint8_t* place = image_begin(&self._image.writer, 1 + object, size)
+        cdef bint bare = place == NULL
+        if bare:
+            size = entry_size(&self._state, object, self._depth, True)
+            place = image_begin(&self._image.writer, 1 + object, size)
+        if place != NULL:
+            entry_write(&self._state, object, self._depth, bare, place)
+            image_end(&self._image.writer, 1 + object)
+
+    def _begin(self):
+        # Nothing is known. With the writer's first record that does not matter.
+        cdef StateMark* mark = &self._state.mark
+        try:
+            self._cursor.close()
+            self._cursor = RingCursor.attach(
+                self._directory, "writer", BATCH, payload_hash=PAYLOAD_HASH)
+            missed = 0
+        except FormatError:
+            self._cursor = RingCursor.attach(
+                self._directory, "tail", BATCH, payload_hash=PAYLOAD_HASH)
+            missed = self._cursor.index
+        mark.epoch = self._cursor.epoch
+        mark.position = self._cursor.position
+        mark.index = self._cursor.index
+        mark.ring_inode = self._cursor.region._identity[1]
+        if missed:
+            state_lapped(&self._state, missed)
+
+    def _resume(self):
+        # Go on with the image that the keeper before left of this very ring. What follows it may
+        # be overwritten by now: then this keeper is lapped, like any reader, and says so.
+        cdef ImageView view
+        cdef int rc
+        try:
+            view = ImageView.attach(self._directory, ENTRY_HASH)
+        except (FileNotFoundError, FormatError):
+            return False
+        with view:
+            rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
+                            min(view.slots, self._config.objects + 1))
+        if (rc < 0 or self._state.mark.ring_inode != self._cursor.region._identity[1]
+                or self._state.mark.position > self._cursor.position):
+            state_free(&self._state)
+            return False
+        self._cursor.seek(self._state.mark.position, self._state.mark.index)
+        return True
+
+
+def build(config: FeedConfig, directory: Path) -> ImageKeeper:
+    """Return the keeper that a feed's file asks for, for the instance in `directory`."""
+    return ImageKeeper(config.image, directory)

@@ -1,0 +1,24 @@
+# ImageJoin: the state that an image and the ring behind it say, as records for a reader that comes
+# late; handed out as a source hands out its own.
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from udpfast.core.layout cimport Record
+from udpfast.market.state cimport State
+from udpfast.market.state_bytes cimport StateOutput
+from udpfast.shm.cursor cimport RingCursor
+
+cdef class ImageJoin:
+    cdef State _state
+    cdef StateOutput _output
+    cdef uint64_t _at            # bytes of the output that are handed out
+    cdef readonly int64_t left   # records that are not
+
+    # Up to `limit` of the records, as far as their payloads fit in `room`; the count.
+    cdef int64_t take(
+        self, Record* headers, uint64_t* offsets, uint8_t* payloads, uint64_t room,
+        int64_t limit) noexcept nogil
+    cdef _forget(self)
+    cdef str _try(self, directory, RingCursor cursor)
+    cdef str _catch_up(self, RingCursor cursor, uint64_t target, keeper)
+    cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil

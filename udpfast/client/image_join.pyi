@@ -1,0 +1,14 @@
+from pathlib import Path
+from typing import final
+
+from udpfast.shm.cursor import RingCursor
+
+__all__ = ["ImageJoin"]
+
+@final
+class ImageJoin:
+    @property
+    def left(self) -> int: ...
+    def __init__(self, directory: Path, cursor: RingCursor, patience_s: float) -> None: ...
+    @property
+    def payload_max(self) -> int: ...

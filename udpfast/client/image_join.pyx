@@ -1,0 +1,187 @@
+"""How a late reader joins: the image first, then what the ring holds behind it.
+
+Objects are copied out of the image one by one while its keeper goes on, so some are newer than
+others. The ring's records from the oldest of them on are applied to the copy, each to the objects
+that do not contain it yet, up to the ring's end as it was at the beginning. Then the copy is true
+at one position, and the reader's cursor stands there: what follows, it gets from the ring, whole.
+"""
+
+import time
+from pathlib import Path
+
+import cython
+
+from libc.errno cimport EAGAIN, EBADMSG, ENOMEM, EPIPE
+from libc.stdlib cimport free
+from libc.string cimport memcpy, memset
+
+from udpfast.core.atomics cimport load_acquire, load_relaxed
+from udpfast.core.layout cimport RECORD_SIZE
+from udpfast.market.state cimport state_apply, state_free, state_init
+from udpfast.market.state_bytes cimport entry_copy, state_read, state_records
+from udpfast.shm.image cimport ImageView, image_copy
+from udpfast.shm.region cimport RegionHeader
+from udpfast.shm.ring cimport ring_poll
+
+from udpfast.errors import FormatError, ImageError
+from udpfast.market.state_bytes import ENTRY_HASH
+from udpfast.shm.image import ImageView
+
+__all__ = ["ImageJoin"]
+
+_PAUSE_S = 0.001
+
+
+@cython.final
+cdef class ImageJoin:
+    """What is true where a cursor stands, as records.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the instance.
+    cursor : RingCursor
+        In its ring; it is moved to where the records end.
+    patience_s : float
+        How long to try: a keeper that was just started, or is behind, needs a moment.
+
+    Raises
+    ------
+    ImageError
+        There is no image to begin with; the message says why.
+    """
+
+    def __init__(self, directory, RingCursor cursor not None, patience_s):
+        deadline_s = time.monotonic() + patience_s
+        while True:
+            reason = self._try(Path(directory), cursor)
+            if reason is None:
+                return
+            if time.monotonic() >= deadline_s:
+                raise ImageError(f"{Path(directory) / 'image'}: {reason}")
+            time.sleep(_PAUSE_S)
+
+    def __dealloc__(self):
+        state_free(&self._state)
+        free(self._output.bytes)
+
+    @property
+    def payload_max(self) -> int:
+        """Bytes of the largest payload among the records."""
+        cdef uint64_t at = self._at
+        cdef uint64_t largest = 0
+        cdef uint64_t length
+        while at < self._output.used:
+            length = (<const Record*>(self._output.bytes + at)).length
+            largest = max(largest, length - RECORD_SIZE)
+            at += (length + 7) & ~<uint64_t>7
+        return largest
+
+    cdef int64_t take(
+            self, Record* headers, uint64_t* offsets, uint8_t* payloads, uint64_t room,
+            int64_t limit) noexcept nogil:
+        cdef const Record* record
+        cdef uint64_t size, used = 0
+        cdef int64_t count = 0
+        while count < limit and self.left > 0:
+            record = <const Record*>(self._output.bytes + self._at)
+            size = (<uint64_t>record.length + 7) & ~<uint64_t>7
+            if used + size - RECORD_SIZE > room:
+                break
+            memcpy(headers + count, record, RECORD_SIZE)
+            memcpy(payloads + used, <const uint8_t*>record + RECORD_SIZE, size - RECORD_SIZE)
+            offsets[count] = used
+            used += size - RECORD_SIZE
+            self._at += size
+            self.left -= 1
+            count += 1
+        return count
+
+    cdef _forget(self):
+        state_free(&self._state)
+        free(self._output.bytes)
+        memset(&self._output, 0, sizeof(self._output))
+
+    cdef str _try(self, directory, RingCursor cursor):
+        # None: done. Otherwise why not.
+        cdef ImageView view
+        cdef uint64_t tail = 0
+        cdef int rc = 0
+        self._forget()
+        try:
+            view = ImageView.attach(directory, ENTRY_HASH)
+        except FileNotFoundError:
+            return "there is none; its feed's file needs [image] enabled = true"
+        except FormatError as error:
+            return str(error)
+        with view:
+            alive = view.region.writer_alive()
+            keeper = (f"its keeper (pid {view.region.writer_pid}) "
+                      f"{'lives' if alive else 'is dead'}")
+            if view.slots == 0:
+                return "expected slots, found none"
+            state_init(&self._state, <unsigned int>(view.slots - 1))
+            # Before the image is read: it ends there or later.
+            tail = load_acquire(&cursor.reader.header.tail)
+            with nogil:
+                rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
+                                view.reader.slots_count)
+        if rc == -EAGAIN:
+            return f"expected a state, found one that is being written; {keeper}"
+        if rc == -EBADMSG:
+            return f"expected a state, found damage; {keeper}"
+        if rc == -ENOMEM:
+            raise MemoryError("no room for the state of an image")
+        return self._catch_up(cursor, tail, keeper)
+
+    cdef str _catch_up(self, RingCursor cursor, uint64_t target, keeper):
+        # From where the image ends to the ring's tail; None, or why not.
+        cdef int rc
+        cdef const RegionHeader* ring = <const RegionHeader*>cursor.region.pointer
+        mark = self._state.mark.position
+        if (self._state.mark.ring_inode != cursor.region._identity[1]
+                or self._state.mark.ring_created_ns != ring.created_ns):
+            return f"expected the image of this ring, found that of one before it; {keeper}"
+        if mark > load_relaxed(&cursor.reader.header.tail):
+            return (f"expected a position up to the ring's end {cursor.tail_position}, "
+                    f"found {mark}; {keeper}")
+        cursor.seek(mark, self._state.mark.index)
+        with nogil:
+            rc = self._follow(cursor, target)
+        if rc == -EAGAIN:
+            return (f"the ring has overwritten what follows position {mark}, where the image "
+                    f"ends; {keeper}")
+        if rc == -ENOMEM:
+            raise MemoryError("no room for the state of an image")
+        if rc < 0:
+            return f"expected a record of the ring at position {cursor.position}, found none"
+        if cursor.epoch != self._state.mark.epoch:
+            return f"the ring's writer {cursor.epoch} has not said yet that it took over"
+        if state_records(&self._state, &self._output) < 0:
+            raise MemoryError("no room for the records of an image")
+        state_free(&self._state)
+        self._at = 0
+        self.left = self._output.count
+        return None
+
+    cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil:
+        # Apply what the ring holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.
+        cdef uint64_t lapped = 0
+        cdef int64_t count, i
+        cdef int rc
+        while cursor.reader.cursor < target:
+            cursor.reader.waiting = False
+            count = ring_poll(&cursor.reader, cursor._headers, cursor._offsets,
+                              cursor._payloads, cursor._room, cursor._limit, &lapped)
+            if lapped or (count == 0 and cursor.reader.jumped):
+                return -EAGAIN
+            if count == 0 or count == -EPIPE:
+                break
+            if count < 0:
+                return <int>count
+            for i in range(count):
+                rc = state_apply(&self._state, cursor._headers + i,
+                                 cursor._payloads + cursor._offsets[i])
+                if rc < 0:
+                    return rc
+        return 0

@@ -1,0 +1,127 @@
+# State: what a ring says is true at one position of it: the last value of every object, and which
+# of them are in doubt. It grows by records in ring order (state_apply) and knows no ring, no region
+# and no clock; whoever has the state as of a position and all records behind it has the state now.
+#
+#    State --> objects (key) --> values (kind, tag, text): header of the last record it contains,
+#                                payload; of a book all levels of both sides
+#
+# Two doubts are kept apart, as in client/track, and end as they do there:
+#
+#   doubted   by the feed: `stale`, or a gap since the feed was last `sure` (gaps are counted, so
+#             that one gap costs nothing per object)
+#   missing   by us: a value which is not the one that updates build on
+#
+# An object remembers the position up to which it contains everything (`until`): a record below it
+# is passed over. So objects may be ahead of the state's own position, which is what a copy made
+# while its writer went on looks like; the records in between make them all alike.
+#
+# Kept are all decoded kinds but ORDERS. Objects that carry those are known as `unkept`.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.core.layout cimport CHANNEL_COUNT, Connection, Frame, Record, Session
+from udpfast.market.ladder cimport Ladder
+
+cdef enum:
+    STATE_UNGATED = 1 << 24      # in StateObject.key
+    STATE_SLOTS_MIN = 64
+    STATE_LOCAL = -1             # session_id: none seen yet
+
+cdef struct StateValue:
+    Record record                # header of the last record that it contains
+    uint64_t tag                 # (exchange_id << 32) | symbol_id
+    uint64_t text                # hash of what else tells values of one kind apart: account, label
+    uint8_t* payload             # the fixed part, and rows that are no levels
+    uint32_t size                # 0: nothing yet
+    uint32_t room
+    uint32_t next                # value of the same object, index + 1; 0: the last one
+    uint8_t missing
+    uint8_t cut                  # a book of which only the best levels were handed on
+    uint8_t reserved[2]
+    Ladder bids
+    Ladder asks
+
+cdef struct StateObject:
+    uint64_t key                 # (object_type << 16) | object_id, ungated: | STATE_UNGATED
+    uint64_t tag                 # ungated: a part of the key
+    uint64_t until               # contains all records of it below this position
+    uint64_t index               # of the last of them
+    uint32_t applied             # last incremental seqno contained
+    uint32_t sure                # gaps counted when the feed was last sure of it
+    uint32_t values              # the first, index + 1
+    uint32_t values_count
+    uint16_t session_id
+    uint8_t begun                # applied means something
+    uint8_t stale                # the feed holds back what comes, until a snapshot
+    uint8_t unkept               # it carries what no value is kept of
+    uint8_t changed              # is in the list of changed ones
+    uint8_t reserved[2]
+
+cdef packed struct StateMark:    # what is not of an object; the same bytes in an image
+    uint64_t position            # everything below is contained
+    uint64_t index               # of the record there
+    uint64_t epoch               # of the ring's writer
+    uint64_t ring_inode          # which ring: who keeps the state says so, nobody here asks
+    int64_t ring_created_ns
+    uint64_t lapped              # records missed, ever
+    uint32_t generation          # of sessions: objects of another one are gone
+    uint32_t gaps
+    uint32_t objects             # how many there are
+    uint32_t refused             # of this session, for which there was no room
+    int32_t session_id           # STATE_LOCAL: none seen yet
+    uint8_t complete             # the session was seen from its SESSION record on
+    uint8_t has_session
+    uint8_t has_connection[CHANNEL_COUNT]
+    Record session_record
+    Session session
+    Record connection_record[CHANNEL_COUNT]
+    Connection connection[CHANNEL_COUNT]
+
+cdef struct State:
+    StateMark mark
+    uint32_t objects_max
+    uint32_t* slots              # index of an object + 1, 0: empty; at most half full
+    uint32_t slots_mask
+    StateObject* objects
+    uint32_t objects_room
+    StateValue* values
+    uint32_t values_count
+    uint32_t values_room
+    uint32_t* changed            # objects that changed since state_forget_changes
+    uint32_t changed_count
+
+
+cdef inline uint64_t state_tag(uint32_t exchange_id, uint32_t symbol_id) noexcept nogil:
+    return (<uint64_t>exchange_id << 32) | symbol_id
+
+
+cdef inline uint64_t state_key(const Frame* frame) noexcept nogil:
+    return (<uint64_t>frame.object_type << 16) | frame.object_id
+
+
+cdef inline bint state_doubted(const State* state, const StateObject* object) noexcept nogil:
+    return object.stale or object.sure != state.mark.gaps
+
+
+# All zeros is a state without memory: state_init makes it one that may hold `objects_max` objects.
+cdef void state_init(State* state, uint32_t objects_max) noexcept nogil
+cdef void state_free(State* state) noexcept nogil
+# Forget every object: a session begins, or (not complete) its beginning was missed.
+cdef void state_begin(State* state, bint complete) noexcept nogil
+# Take the next record. 0, or -ENOMEM. Damaged payloads leave their value missing.
+cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil
+# Records were missed: no value is what updates build on, until its next snapshot.
+cdef void state_lapped(State* state, uint64_t count) noexcept nogil
+cdef void state_forget_changes(State* state) noexcept nogil
+
+# For state_bytes: an object that is not there yet (NULL: no memory), and a value of one.
+cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil
+cdef void state_changed(State* state, StateObject* object) noexcept nogil
+cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil
+cdef StateValue* state_value(
+    State* state, StateObject* object, uint16_t kind, uint64_t tag, uint64_t text) noexcept nogil
+cdef StateValue* state_value_add(
+    State* state, StateObject* object, uint16_t kind, uint64_t tag, uint64_t text) noexcept nogil
+cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) noexcept nogil
+# Bytes of a kind's fixed part and of one of its rows; 0: the kind is not kept.
+cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil

@@ -1,0 +1,494 @@
+"""What a ring says is true at one position of it. The rules are in `state.pxd`; C face only."""
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy, memset
+
+from udpfast.core.check cimport likely
+from udpfast.core.layout cimport (
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS,
+    KIND_EXTERNAL_LATENCY, KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS,
+    KIND_MARKET_STATUS, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA,
+    KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES,
+    ObjectState, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED, Restart)
+from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
+from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
+from udpfast.market.updates cimport (
+    Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
+    Measurement, ReferenceData, SIZE_ACCOUNT, Statistic, Statistics, TickSizeStep, TopOfBook,
+    Trade, Trades, UpdateHeader)
+
+__all__ = []
+
+if sizeof(StateMark) % 8:
+    raise ImportError(f"StateMark has {sizeof(StateMark)} bytes, not a multiple of 8")
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+cdef void state_init(State* state, uint32_t objects_max) noexcept nogil:
+    memset(state, 0, sizeof(State))
+    state.objects_max = objects_max
+    state.mark.session_id = STATE_LOCAL
+
+
+cdef void state_free(State* state) noexcept nogil:
+    state_drop_objects(state)
+    free(state.slots)
+    free(state.objects)
+    free(state.values)
+    free(state.changed)
+    state_init(state, state.objects_max)
+
+
+cdef void state_drop_objects(State* state) noexcept nogil:
+    cdef uint32_t i
+    for i in range(state.values_count):
+        free(state.values[i].payload)
+        ladder_free(&state.values[i].bids)
+        ladder_free(&state.values[i].asks)
+    state.values_count = 0
+    state.changed_count = 0
+    state.mark.objects = 0
+    state.mark.refused = 0
+    if state.slots != NULL:
+        memset(state.slots, 0, (state.slots_mask + 1) * sizeof(uint32_t))
+
+
+cdef void state_begin(State* state, bint complete) noexcept nogil:
+    state_drop_objects(state)
+    state.mark.generation += 1
+    state.mark.session_id = STATE_LOCAL
+    state.mark.complete = complete
+    state.mark.has_session = False
+
+
+cdef void state_lapped(State* state, uint64_t count) noexcept nogil:
+    cdef uint32_t i
+    state.mark.lapped += count
+    state.mark.complete = False
+    for i in range(state.values_count):
+        state.values[i].missing = True
+    for i in range(state.mark.objects):
+        state.objects[i].stale = False
+        state.objects[i].sure = state.mark.gaps
+        state.objects[i].begun = False
+        state_changed(state, state.objects + i)
+
+
+cdef void state_forget_changes(State* state) noexcept nogil:
+    cdef uint32_t i
+    for i in range(state.changed_count):
+        state.objects[state.changed[i]].changed = False
+    state.changed_count = 0
+
+
+cdef void state_changed(State* state, StateObject* object) noexcept nogil:
+    if not object.changed:
+        object.changed = True
+        state.changed[state.changed_count] = <uint32_t>(object - state.objects)
+        state.changed_count += 1
+
+
+# --- objects and their values -------------------------------------------------------------------
+
+cdef uint32_t state_place(uint64_t key, uint64_t tag) noexcept nogil:
+    cdef uint64_t hash_ = key ^ (tag * <uint64_t>0x9E3779B97F4A7C15)
+    return <uint32_t>((hash_ * <uint64_t>0xA0761D6478BD642F) >> 32)
+
+
+cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil:
+    # `tag` is part of the key of ungated objects alone. NULL: no such object.
+    cdef uint32_t place, index
+    cdef StateObject* object
+    tag = tag if key & STATE_UNGATED else 0
+    if state.slots == NULL:
+        return NULL
+    place = state_place(key, tag)
+    while True:
+        place &= state.slots_mask
+        index = state.slots[place]
+        if index == 0:
+            return NULL
+        object = state.objects + index - 1
+        if likely(object.key == key and (not key & STATE_UNGATED or object.tag == tag)):
+            return object
+        place += 1
+
+
+cdef void state_enter(State* state, uint32_t index) noexcept nogil:
+    cdef const StateObject* object = state.objects + index
+    cdef uint32_t place = state_place(object.key, object.tag if object.key & STATE_UNGATED else 0)
+    while state.slots[place & state.slots_mask]:
+        place += 1
+    state.slots[place & state.slots_mask] = index + 1
+
+
+cdef bint state_grow(State* state) noexcept nogil:
+    cdef uint32_t slots = 2 * (state.slots_mask + 1) if state.slots != NULL else STATE_SLOTS_MIN
+    cdef uint32_t room = slots // 2, index
+    cdef void* memory = realloc(state.objects, room * sizeof(StateObject))
+    if memory == NULL:
+        return False
+    state.objects = <StateObject*>memory
+    memory = realloc(state.changed, room * sizeof(uint32_t))
+    if memory == NULL:
+        return False
+    state.changed = <uint32_t*>memory
+    memory = calloc(slots, sizeof(uint32_t))
+    if memory == NULL:
+        return False
+    free(state.slots)
+    state.slots = <uint32_t*>memory
+    state.slots_mask = slots - 1
+    state.objects_room = room
+    for index in range(state.mark.objects):
+        state_enter(state, index)
+    return True
+
+
+cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil:
+    cdef StateObject* object
+    if state.mark.objects == state.objects_room and not state_grow(state):
+        return NULL
+    object = state.objects + state.mark.objects
+    memset(object, 0, sizeof(StateObject))
+    object.key = key
+    object.tag = tag
+    # Of a session seen from its beginning every object's state is known: one of which the feed
+    # said nothing is in doubt.
+    object.sure = state.mark.gaps
+    if state.mark.complete and not key & STATE_UNGATED:
+        object.sure -= 1
+    state_enter(state, state.mark.objects)
+    state.mark.objects += 1
+    return object
+
+
+cdef StateValue* state_value(
+        State* state, StateObject* object, uint16_t kind, uint64_t tag,
+        uint64_t text) noexcept nogil:
+    cdef uint32_t index = object.values
+    cdef StateValue* value
+    while index:
+        value = state.values + index - 1
+        if value.record.kind == kind and value.tag == tag and value.text == text:
+            return value
+        index = value.next
+    return NULL
+
+
+cdef StateValue* state_value_add(
+        State* state, StateObject* object, uint16_t kind, uint64_t tag,
+        uint64_t text) noexcept nogil:
+    cdef uint32_t room = max(2 * state.values_room, <uint32_t>STATE_SLOTS_MIN)
+    cdef void* memory
+    cdef StateValue* value
+    if state.values_count == state.values_room:
+        memory = realloc(state.values, room * sizeof(StateValue))
+        if memory == NULL:
+            return NULL
+        state.values = <StateValue*>memory
+        state.values_room = room
+    value = state.values + state.values_count
+    memset(value, 0, sizeof(StateValue))
+    value.record.kind = kind
+    value.tag = tag
+    value.text = text
+    value.missing = True
+    value.bids.sign = 1
+    value.asks.sign = -1
+    value.next = object.values
+    state.values_count += 1
+    object.values = state.values_count
+    object.values_count += 1
+    return value
+
+
+cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) noexcept nogil:
+    # The value's payload is this one. False: out of memory.
+    cdef void* memory
+    if size > value.room:
+        memory = realloc(value.payload, size)
+        if memory == NULL:
+            return False
+        value.payload = <uint8_t*>memory
+        value.room = size
+    memcpy(value.payload, payload, size)
+    value.size = size
+    return True
+
+
+cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil:
+    row[0] = 0
+    if kind == KIND_BOOK:
+        row[0] = sizeof(Level)
+        return sizeof(Book)
+    if kind == KIND_TOP_OF_BOOK:
+        return sizeof(TopOfBook)
+    if kind == KIND_TRADES:
+        row[0] = sizeof(Trade)
+        return sizeof(Trades)
+    if kind == KIND_STATISTICS:
+        row[0] = sizeof(Statistic)
+        return sizeof(Statistics)
+    if kind == KIND_REFERENCE_DATA:
+        row[0] = sizeof(TickSizeStep)
+        return sizeof(ReferenceData)
+    if kind == KIND_MARKET_STATUS:
+        return sizeof(MarketStatus)
+    if kind == KIND_GATEWAY_STATUS:
+        return sizeof(GatewayStatus)
+    if kind == KIND_GATEWAY_SETTINGS:
+        return sizeof(GatewaySettings)
+    if kind == KIND_EXTERNAL_LATENCY:
+        return sizeof(ExternalLatency)
+    if kind == KIND_CUSTOM_METRICS:
+        row[0] = sizeof(Measurement)
+        return sizeof(CustomMetrics)
+    return 0
+
+
+# --- records ------------------------------------------------------------------------------------
+
+cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil:
+    cdef uint64_t size = header.length - RECORD_SIZE
+    cdef Restart restart
+    cdef int rc = 0
+    if header.kind >= KIND_BOOK:
+        rc = state_update(state, header, payload, size)
+    elif header.kind == KIND_MESSAGE:
+        state_chain(state, header)
+    elif header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
+        if size >= sizeof(ObjectState):
+            rc = state_gate(state, header, payload)
+    elif header.kind == KIND_GAP:
+        state.mark.gaps += header.channel == CHANNEL_INCREMENTAL
+    elif header.kind == KIND_SESSION and size >= sizeof(Session):
+        state_begin(state, True)
+        state.mark.has_session = True
+        state.mark.session_record = header[0]
+        memcpy(&state.mark.session, payload, sizeof(Session))
+    elif header.kind == KIND_RESTART and size >= sizeof(Restart):
+        state_begin(state, False)
+        memset(state.mark.has_connection, 0, CHANNEL_COUNT)
+        memcpy(&restart, payload, sizeof(Restart))
+        state.mark.epoch = restart.epoch
+    elif (header.kind == KIND_CONNECTION and size >= sizeof(Connection)
+            and header.channel < CHANNEL_COUNT):
+        state.mark.has_connection[header.channel] = True
+        state.mark.connection_record[header.channel] = header[0]
+        memcpy(&state.mark.connection[header.channel], payload, sizeof(Connection))
+    state.mark.position = header.position + ((header.length + 7) & ~7)
+    state.mark.index = header.index + 1
+    return rc
+
+
+cdef StateObject* state_object(
+        State* state, const Record* header, uint64_t key, uint64_t tag, int* rc) noexcept nogil:
+    # The object of a record, new or known. NULL: the record is no news, or (*rc) has no room.
+    cdef StateObject* object = state_find(state, key, tag)
+    if object != NULL:
+        return object if object.until <= header.position else NULL
+    if state.mark.objects == state.objects_max:
+        state.mark.refused += 1
+        return NULL
+    object = state_add(state, key, tag)
+    if object == NULL:
+        rc[0] = -ENOMEM
+        return NULL
+    object.session_id = header.frame.session_id
+    return object
+
+
+cdef void state_touch(State* state, StateObject* object, const Record* header) noexcept nogil:
+    object.until = header.position + 1
+    object.index = header.index
+    state_changed(state, object)
+
+
+cdef void state_applied(State* state, StateObject* object, const Record* header) noexcept nogil:
+    object.begun = True
+    object.applied = (header.frame.seqno if header.channel == CHANNEL_INCREMENTAL
+                      else header.frame.last_seqno)
+    state_touch(state, object, header)
+
+
+cdef void state_chain(State* state, const Record* header) noexcept nogil:
+    # An object may carry more than what is kept of it: its chain goes through all its messages.
+    cdef StateObject* object = state_find(state, state_key(&header.frame), 0)
+    if object != NULL and object.until <= header.position:
+        state_applied(state, object, header)
+
+
+cdef int state_gate(State* state, const Record* header, const uint8_t* payload) noexcept nogil:
+    # STALE and RECOVERED, as track_stale and track_recovered.
+    cdef ObjectState said
+    cdef StateObject* object
+    cdef uint32_t index
+    cdef bint missing = True
+    cdef int rc = 0
+    memcpy(&said, payload, sizeof(said))
+    object = state_object(state, header, state_key(&header.frame), 0, &rc)
+    if object == NULL:
+        return rc
+    if said.symbol_id:
+        object.tag = state_tag(said.exchange_id, said.symbol_id)
+    object.stale = header.kind == KIND_STALE
+    if header.kind == KIND_RECOVERED:
+        object.sure = state.mark.gaps
+        missing = not object.begun or header.frame.last_seqno != object.applied
+    index = object.values
+    while missing and index:
+        state.values[index - 1].missing = True
+        index = state.values[index - 1].next
+    state_touch(state, object, header)
+    return 0
+
+
+cdef int state_update(
+        State* state, const Record* header, const uint8_t* payload, uint64_t size) noexcept nogil:
+    cdef UpdateHeader update
+    cdef StateObject* object
+    cdef StateValue* value
+    cdef uint64_t tag, text, key = state_key(&header.frame)
+    cdef int rc = 0
+    if size < sizeof(UpdateHeader):
+        return 0
+    memcpy(&update, payload, sizeof(update))
+    if header.frame.session_id != state.mark.session_id:
+        if state.mark.session_id != STATE_LOCAL:  # its SESSION record was among those missed
+            state_begin(state, False)
+        state.mark.session_id = header.frame.session_id
+    tag = state_tag(update.exchange_id, update.symbol_id)
+    if header.flags & RECORD_UNGATED:
+        state_chain(state, header)
+        key |= STATE_UNGATED
+    object = state_object(state, header, key, tag, &rc)
+    if object == NULL:
+        return rc
+    if not key & STATE_UNGATED:
+        object.tag = tag
+    if header.kind == KIND_ORDERS or header.kind > KIND_CUSTOM_METRICS:
+        object.unkept = True
+        state_applied(state, object, header)
+        return 0
+    text = state_text(header.kind, &update, payload, size)
+    value = state_value(state, object, header.kind, tag, text)
+    if value == NULL:
+        value = state_value_add(state, object, header.kind, tag, text)
+        if value == NULL:
+            return -ENOMEM
+    return state_take(state, object, value, header, payload, size)
+
+
+cdef int state_take(
+        State* state, StateObject* object, StateValue* value, const Record* header,
+        const uint8_t* payload, uint64_t size) noexcept nogil:
+    # One update of one value.
+    cdef const UpdateHeader* update = <const UpdateHeader*>payload
+    cdef uint32_t row
+    cdef uint64_t fixed = state_fixed(header.kind, &row)
+    cdef bint parts = header.kind in (KIND_BOOK, KIND_STATISTICS, KIND_CUSTOM_METRICS)
+    cdef bint snapshot = (header.flags & RECORD_SNAPSHOT) or (
+        update.update_type == UPDATE_TYPE_SNAPSHOT)
+    cdef bint first = value.missing and not object.begun and state.mark.complete and (
+        header.channel == CHANNEL_INCREMENTAL and header.frame.last_seqno == 0)
+    if size < fixed or size - fixed < <uint64_t>update.row_count * row or (
+            header.kind == KIND_BOOK and book_room(payload, size) < 0):
+        value.missing = True
+        state_touch(state, object, header)
+        return 0
+    if object.key & STATE_UNGATED and (snapshot or not parts):
+        object.sure = state.mark.gaps  # nobody watches over it: what is complete ends all doubt
+    if snapshot or not parts:
+        value.missing = False
+    elif first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
+        snapshot = True
+        value.missing = False
+    if header.kind != KIND_BOOK:
+        state_applied(state, object, header)
+        value.record = header[0]
+        if parts and not snapshot and value.size:
+            return state_merge(value, payload, <uint32_t>fixed, row)
+        return 0 if state_keep(
+            value, payload, <uint32_t>(fixed + <uint64_t>update.row_count * row)) else -ENOMEM
+    if value.missing:
+        return 0
+    state_applied(state, object, header)
+    value.record = header[0]
+    return state_take_book(value, payload, snapshot)
+
+
+cdef int state_take_book(
+        StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
+    cdef const Book* update = <const Book*>payload
+    cdef const Level* rows = <const Level*>(payload + sizeof(Book))
+    cdef uint64_t bids = update.bid_count, asks = update.ask_count
+    cdef bint sound
+    if not (ladder_reserve(&value.bids, bids) and ladder_reserve(&value.asks, asks)
+            and state_keep(value, payload, sizeof(Book))):
+        return -ENOMEM
+    value.cut = value.cut and not snapshot
+    sound = ladder_apply(&value.bids, rows, update.bid_count, snapshot)
+    sound = ladder_apply(&value.asks, rows + bids, update.ask_count, snapshot) and sound
+    # The origin itself is in doubt, or the book does not hold what the origin holds.
+    if update.header.update_type == UPDATE_TYPE_STALE or not sound:
+        value.missing = True
+    return 0
+
+
+cdef int state_merge(
+        StateValue* value, const uint8_t* payload, uint32_t fixed, uint32_t row) noexcept nogil:
+    # The rows of an update replace those of the same type or name; others stay.
+    cdef const UpdateHeader* update = <const UpdateHeader*>payload
+    cdef uint32_t count = (<const UpdateHeader*>value.payload).row_count, i, at
+    cdef uint64_t size = fixed + (<uint64_t>count + update.row_count) * row
+    cdef const uint8_t* added
+    cdef void* memory
+    if size > value.room:
+        memory = realloc(value.payload, size)
+        if memory == NULL:
+            return -ENOMEM
+        value.payload = <uint8_t*>memory
+        value.room = <uint32_t>size
+    memcpy(value.payload, payload, fixed)
+    for i in range(update.row_count):
+        added = payload + fixed + <uint64_t>i * row
+        at = 0
+        while at < count and not state_same_row(
+                value.record.kind, value.payload + fixed + <uint64_t>at * row, added):
+            at += 1
+        memcpy(value.payload + fixed + <uint64_t>at * row, added, row)
+        count = max(count, at + 1)
+    (<UpdateHeader*>value.payload).row_count = count
+    value.size = <uint32_t>(fixed + <uint64_t>count * row)
+    return 0
+
+
+cdef bint state_same_row(uint16_t kind, const uint8_t* one, const uint8_t* other) noexcept nogil:
+    if kind == KIND_STATISTICS:
+        return (<const Statistic*>one).type == (<const Statistic*>other).type
+    return memcmp((<const Measurement*>one).name, (<const Measurement*>other).name,
+                  sizeof((<const Measurement*>one).name)) == 0
+
+
+cdef uint64_t state_text(
+        uint16_t kind, const UpdateHeader* update, const uint8_t* payload,
+        uint64_t size) noexcept nogil:
+    # What tells values of one kind and symbol apart: account, label, stream. A hash of it (FNV-1a).
+    cdef uint64_t hash_ = <uint64_t>0xCBF29CE484222325 ^ update.stream_id
+    cdef uint64_t begin = 0, end = 0
+    if kind == KIND_GATEWAY_STATUS and size >= sizeof(GatewayStatus):
+        begin, end = sizeof(GatewayStatus) - SIZE_ACCOUNT, sizeof(GatewayStatus)
+    elif kind == KIND_EXTERNAL_LATENCY and size >= sizeof(ExternalLatency):
+        begin, end = sizeof(ExternalLatency) - SIZE_ACCOUNT, sizeof(ExternalLatency)
+    elif kind == KIND_CUSTOM_METRICS and size >= sizeof(CustomMetrics):
+        begin, end = sizeof(UpdateHeader), sizeof(CustomMetrics)
+    else:
+        return 0
+    while begin < end:
+        hash_ = (hash_ ^ payload[begin]) * <uint64_t>0x100000001B3
+        begin += 1
+    return hash_

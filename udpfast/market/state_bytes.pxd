@@ -1,0 +1,70 @@
+# A state as bytes. Two forms:
+#
+#   an entry    one object with all its values, to be taken in again (entry_read) by who goes on
+#               from there: what an image holds
+#   records     the whole state as a late joiner shall see it: SESSION, CONNECTION, then object by
+#               object its values, each flagged SNAPSHOT, and what the feed says of it
+#
+#     0            56                  144
+#     +------------+-------------------+---------+-------------------+---------+ ...
+#     | StateEntry | StateEntryValue   | payload | StateEntryValue   | payload |
+#     +------------+-------------------+---------+-------------------+---------+ ...
+#
+# Payloads are padded to 8. Entries may come from anybody's memory: entry_read believes no number.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.core.layout cimport Record
+from udpfast.market.state cimport State
+
+cdef packed struct StateEntry:   # 56 bytes; fields as in StateObject
+    uint64_t key
+    uint64_t tag
+    uint64_t until
+    uint64_t index
+    uint32_t applied
+    uint32_t sure
+    uint32_t generation          # of the session, StateMark.generation
+    uint32_t values              # how many follow
+    uint16_t session_id
+    uint8_t begun
+    uint8_t stale
+    uint8_t unkept
+    uint8_t reserved[3]
+
+cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
+    uint64_t tag
+    uint64_t text
+    uint32_t size                # of the payload, without padding
+    uint8_t missing
+    uint8_t cut
+    uint8_t reserved[2]
+    Record record
+
+cdef struct StateOutput:         # records behind each other, each aligned to 8; memory is ours
+    uint8_t* bytes
+    uint64_t used
+    uint64_t room
+    int64_t count
+
+# Copies entry i to `out`; its size, 0: there is none. -EMSGSIZE: room (8 bytes at least) is too
+# small, *out holds the size; -EAGAIN, -EBADMSG as below.
+ctypedef int64_t (*entry_copy)(
+    const void* source, uint32_t i, uint8_t* out, uint64_t room) noexcept nogil
+
+
+# Bytes that the entry of an object takes. depth: book levels per side, 0: all.
+# bare: without values, which then count as missing.
+cdef uint64_t entry_size(
+    const State* state, uint32_t object, uint32_t depth, bint bare) noexcept nogil
+cdef void entry_write(
+    const State* state, uint32_t object, uint32_t depth, bint bare, uint8_t* out) noexcept nogil
+# Take an entry into a state: 0; -EBADMSG: it is damaged; -EAGAIN: of another session; -ENOMEM.
+cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil
+# Take a whole state, which must be empty, from a source whose entry 0 is its StateMark and entry
+# 1 .. its objects, at most `entries` in all: 0; -EAGAIN: try again from the beginning (the source
+# changed meanwhile, or holds nothing yet); -EBADMSG: it is damaged; -ENOMEM.
+cdef int state_read(
+    State* state, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
+# The state as records. 0 or -ENOMEM. The output is freed with free(output.bytes).
+cdef int state_records(const State* state, StateOutput* output) noexcept nogil

@@ -1,0 +1,3 @@
+__all__ = ["ENTRY_HASH"]
+
+ENTRY_HASH: int

@@ -1,0 +1,406 @@
+"""A state as entries of an image, and as the records of a late joiner: for callers in Cython."""
+
+from libc.errno cimport EAGAIN, EBADMSG, EMSGSIZE, ENOMEM
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memcpy, memset
+
+from udpfast.core.layout cimport (
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, Connection, KIND_BOOK,
+    KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, OBJECT_LIVE, OBJECT_STALE,
+    OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT,
+    RECORD_TRUNCATED, Session)
+from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
+from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
+from udpfast.market.state cimport (
+    STATE_UNGATED, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
+    state_find, state_fixed, state_keep, state_value, state_value_add)
+from udpfast.market.updates cimport (
+    Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
+
+from udpfast.core.layout import CONNECTION, RECORD, SESSION, layout_hash
+from udpfast.market.updates import PAYLOAD_HASH
+
+__all__ = ["ENTRY_HASH"]
+
+_LAYOUT = 1  # of StateMark, StateEntry and StateEntryValue: counts their changes
+
+#: Of the layouts that entries have.
+ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
+
+if sizeof(StateEntry) != 56 or sizeof(StateEntryValue) != 88:
+    raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 56; "
+                      f"StateEntryValue {sizeof(StateEntryValue)}, not 88")
+
+
+cdef uint64_t padded(uint64_t size) noexcept nogil:
+    return (size + 7) & ~<uint64_t>7
+
+
+# --- values -------------------------------------------------------------------------------------
+
+cdef uint64_t value_size(const StateValue* value, uint32_t depth) noexcept nogil:
+    # Bytes of its payload as an update; 0: there is none yet.
+    if value.size == 0 or value.record.kind != KIND_BOOK:
+        return value.size
+    return sizeof(Book) + sizeof(Level) * (
+        <uint64_t>ladder_depth(&value.bids, depth) + ladder_depth(&value.asks, depth))
+
+
+cdef void value_write(const StateValue* value, uint32_t depth, uint8_t* out) noexcept nogil:
+    # Its payload as an update that says all.
+    cdef Book* book = <Book*>out
+    cdef Level* rows = <Level*>(out + sizeof(Book))
+    cdef UpdateHeader* update = <UpdateHeader*>out
+    memcpy(out, value.payload, value.size)
+    if value.size == 0:
+        return
+    if value.record.kind == KIND_BOOK:
+        book.bid_count = ladder_copy(&value.bids, depth, rows)
+        book.ask_count = ladder_copy(&value.asks, depth, rows + book.bid_count)
+        update.row_count = book.bid_count + book.ask_count
+        update.present |= PRESENT_ROWS | PRESENT_ASKS
+    elif value.record.kind != KIND_STATISTICS and value.record.kind != KIND_CUSTOM_METRICS:
+        return
+    if update.update_type != UPDATE_TYPE_STALE:
+        update.update_type = UPDATE_TYPE_SNAPSHOT
+
+
+cdef bint value_cut(const StateValue* value, uint32_t depth) noexcept nogil:
+    return value.cut or ladder_depth(&value.bids, depth) < value.bids.count or (
+        ladder_depth(&value.asks, depth) < value.asks.count)
+
+
+# --- entries ------------------------------------------------------------------------------------
+
+cdef uint64_t entry_size(
+        const State* state, uint32_t object, uint32_t depth, bint bare) noexcept nogil:
+    cdef uint64_t size = sizeof(StateEntry)
+    cdef uint32_t index = 0 if bare else state.objects[object].values
+    while index:
+        size += sizeof(StateEntryValue) + padded(value_size(state.values + index - 1, depth))
+        index = state.values[index - 1].next
+    return size
+
+
+cdef void entry_write(
+        const State* state, uint32_t object, uint32_t depth, bint bare,
+        uint8_t* out) noexcept nogil:
+    cdef const StateObject* of = state.objects + object
+    cdef StateEntry* entry = <StateEntry*>out
+    cdef StateEntryValue* written
+    cdef const StateValue* value
+    cdef uint32_t index = 0 if bare else of.values
+    memset(entry, 0, sizeof(StateEntry))
+    entry.key = of.key
+    entry.tag = of.tag
+    entry.until = of.until
+    entry.index = of.index
+    entry.applied = of.applied
+    entry.sure = of.sure
+    entry.generation = state.mark.generation
+    entry.values = 0 if bare else of.values_count
+    entry.session_id = of.session_id
+    entry.begun = of.begun
+    entry.stale = of.stale
+    entry.unkept = of.unkept or bare
+    out += sizeof(StateEntry)
+    while index:
+        value = state.values + index - 1
+        written = <StateEntryValue*>out
+        memset(written, 0, sizeof(StateEntryValue))
+        written.tag = value.tag
+        written.text = value.text
+        written.size = <uint32_t>value_size(value, depth)
+        written.missing = value.missing
+        written.cut = value_cut(value, depth)
+        written.record = value.record
+        value_write(value, depth, out + sizeof(StateEntryValue))
+        out += sizeof(StateEntryValue) + padded(written.size)
+        index = value.next
+
+
+cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil:
+    cdef StateEntry head
+    cdef StateObject* object
+    cdef uint64_t at = sizeof(StateEntry)
+    cdef uint32_t _value
+    cdef int rc
+    if size < sizeof(StateEntry):
+        return -EBADMSG
+    memcpy(&head, entry, sizeof(head))
+    if head.generation != state.mark.generation:
+        # An older one: its place is another object's now, for which there was no room.
+        return -EAGAIN if <int>(head.generation - state.mark.generation) > 0 else 0
+    if state.mark.objects >= state.objects_max or state_find(state, head.key, head.tag) != NULL:
+        return -EBADMSG
+    object = state_add(state, head.key, head.tag)
+    if object == NULL:
+        return -ENOMEM
+    object.until = head.until
+    object.index = head.index
+    object.applied = head.applied
+    object.sure = head.sure
+    object.session_id = head.session_id
+    object.begun = head.begun
+    object.stale = head.stale
+    object.unkept = head.unkept
+    state_changed(state, object)
+    for _value in range(head.values):
+        rc = entry_read_value(state, object, entry, size, &at)
+        if rc < 0:
+            return rc
+    return 0
+
+
+cdef int64_t copy_whole(
+        entry_copy copy, const void* source, uint32_t i, uint8_t** memory,
+        uint64_t* room) noexcept nogil:
+    # As `copy`, into memory that grows as it must.
+    cdef int64_t size = copy(source, i, memory[0], room[0])
+    cdef uint64_t wanted
+    cdef void* grown
+    while size == -EMSGSIZE:
+        memcpy(&wanted, memory[0], 8)
+        grown = realloc(memory[0], wanted)
+        if grown == NULL:
+            return -ENOMEM
+        memory[0] = <uint8_t*>grown
+        room[0] = wanted
+        size = copy(source, i, memory[0], room[0])
+    return size
+
+
+cdef int state_read(
+        State* state, entry_copy copy, const void* source, uint64_t entries) noexcept nogil:
+    cdef uint64_t room = 1 << 16
+    cdef uint8_t* memory = <uint8_t*>malloc(room)
+    cdef int rc = -ENOMEM
+    if memory != NULL:
+        rc = read_all(state, copy, source, entries, &memory, &room)
+    free(memory)
+    return rc
+
+
+cdef int read_all(
+        State* state, entry_copy copy, const void* source, uint64_t entries, uint8_t** memory,
+        uint64_t* room) noexcept nogil:
+    cdef StateMark mark
+    cdef int64_t size = copy_whole(copy, source, 0, memory, room)
+    cdef uint32_t i
+    cdef int rc
+    if size <= 0:
+        return <int>size if size < 0 else -EAGAIN
+    if size != sizeof(StateMark):
+        return -EBADMSG
+    memcpy(&mark, memory[0], sizeof(mark))
+    if mark.objects >= entries or mark.position & 7:
+        return -EBADMSG
+    state.mark = mark
+    state.mark.objects = 0  # they count themselves
+    for i in range(mark.objects):
+        size = copy_whole(copy, source, 1 + i, memory, room)
+        if size == 0:
+            continue  # there was no room for it
+        rc = <int>size if size < 0 else entry_read(state, memory[0], <uint64_t>size)
+        if rc < 0:
+            return rc
+    return 0
+
+
+cdef int entry_read_value(
+        State* state, StateObject* object, const uint8_t* entry, uint64_t size,
+        uint64_t* at) noexcept nogil:
+    cdef StateEntryValue head
+    cdef UpdateHeader update
+    cdef StateValue* value
+    cdef const uint8_t* payload
+    cdef uint32_t row = 0
+    cdef uint64_t fixed
+    if size - at[0] < sizeof(StateEntryValue):
+        return -EBADMSG
+    memcpy(&head, entry + at[0], sizeof(head))
+    at[0] += sizeof(StateEntryValue)
+    payload = entry + at[0]
+    fixed = state_fixed(head.record.kind, &row)
+    if fixed == 0 or size - at[0] < padded(head.size) or (
+            state_value(state, object, head.record.kind, head.tag, head.text) != NULL):
+        return -EBADMSG
+    at[0] += padded(head.size)
+    value = state_value_add(state, object, head.record.kind, head.tag, head.text)
+    if value == NULL:
+        return -ENOMEM
+    value.record = head.record
+    value.missing = head.missing != 0
+    value.cut = head.cut != 0
+    if head.size == 0:
+        return 0
+    if head.size < fixed:
+        return -EBADMSG
+    memcpy(&update, payload, sizeof(update))
+    if head.record.kind == KIND_BOOK:
+        return entry_read_book(value, payload, head.size)
+    if head.size != fixed + <uint64_t>update.row_count * row:
+        return -EBADMSG
+    return 0 if state_keep(value, payload, head.size) else -ENOMEM
+
+
+cdef int entry_read_book(
+        StateValue* value, const uint8_t* payload, uint64_t size) noexcept nogil:
+    cdef const Book* book = <const Book*>payload
+    cdef const Level* rows = <const Level*>(payload + sizeof(Book))
+    cdef uint64_t bids = book.bid_count, asks = book.ask_count
+    if book_room(payload, size) < 0:
+        return -EBADMSG
+    if not (ladder_reserve(&value.bids, bids) and ladder_reserve(&value.asks, asks)
+            and state_keep(value, payload, sizeof(Book))):
+        return -ENOMEM
+    if not (ladder_apply(&value.bids, rows, book.bid_count, True)
+            and ladder_apply(&value.asks, rows + bids, book.ask_count, True)):
+        return -EBADMSG
+    return 0
+
+
+# --- records ------------------------------------------------------------------------------------
+
+cdef Record* output_claim(
+        StateOutput* output, const Record* like, uint64_t payload_size) noexcept nogil:
+    # Room for one more record, its header as `like` and its payload zeros. NULL: out of memory.
+    cdef uint64_t size = padded(RECORD_SIZE + payload_size)
+    cdef uint64_t room = max(2 * output.room, output.used + size, <uint64_t>4096)
+    cdef Record* record
+    cdef void* memory
+    if output.used + size > output.room:
+        memory = realloc(output.bytes, room)
+        if memory == NULL:
+            return NULL
+        output.bytes = <uint8_t*>memory
+        output.room = room
+    record = <Record*>(output.bytes + output.used)
+    memset(record, 0, size)
+    memcpy(record, like, RECORD_SIZE)
+    record.length = <int>(RECORD_SIZE + payload_size)
+    record.flags = (like.flags & ~RECORD_RELEASED) | RECORD_SNAPSHOT
+    record.checksum = 0
+    output.used += size
+    output.count += 1
+    return record
+
+
+cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
+    # A reader that follows them is where one is that followed the ring all the time. SESSION is
+    # said only if it was seen: who joins without it must not take silence for knowledge.
+    cdef const StateMark* mark = &state.mark
+    cdef Record* record
+    cdef uint32_t i
+    cdef int rc = 0, gated
+    if mark.has_session and mark.complete:
+        record = output_claim(output, &mark.session_record, sizeof(Session))
+        if record == NULL:
+            return -ENOMEM
+        memcpy(<uint8_t*>record + RECORD_SIZE, &mark.session, sizeof(Session))
+    for i in range(CHANNEL_COUNT):
+        if mark.has_connection[i]:
+            record = output_claim(output, &mark.connection_record[i], sizeof(Connection))
+            if record == NULL:
+                return -ENOMEM
+            memcpy(<uint8_t*>record + RECORD_SIZE, &mark.connection[i], sizeof(Connection))
+    # One object may be both: what its gate says shall be the last word on it.
+    for gated in range(2):
+        for i in range(mark.objects):
+            if gated == (state.objects[i].key & STATE_UNGATED == 0) and rc == 0:
+                rc = object_records(state, state.objects + i, output)
+    return rc
+
+
+cdef int object_records(
+        const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
+    # RECOVERED comes before the values that it speaks of, as in a ring; a doubt behind them:
+    # UNKNOWN the feed's, WAITING ours, STALE both.
+    cdef bint doubted = state_doubted(state, object)
+    cdef bint missing = object_misses(state, object)
+    cdef int rc = 0
+    if not doubted and not missing and object.key & STATE_UNGATED == 0:
+        rc = output_state(object, KIND_RECOVERED, OBJECT_LIVE, output)
+    if rc == 0:
+        rc = object_values(state, object, output)
+    if rc == 0 and (doubted or missing):
+        rc = output_state(
+            object, KIND_STALE,
+            OBJECT_WAITING if not doubted else OBJECT_STALE if missing else OBJECT_UNKNOWN, output)
+    return rc
+
+
+cdef bint object_misses(const State* state, const StateObject* object) noexcept nogil:
+    # Whether a value is missing which updates build on: the book, if there is one.
+    cdef const StateValue* value
+    cdef uint32_t index = object.values
+    cdef bint book = False, missing = index == 0
+    while index:
+        value = state.values + index - 1
+        index = value.next
+        if value.record.kind == KIND_BOOK and not book:
+            book, missing = True, value.missing
+        elif value.record.kind == KIND_BOOK or not book:
+            missing = missing or value.missing
+    return missing or object.unkept
+
+
+cdef int object_values(
+        const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
+    # What is missing is handed on as far as it is a book: the last that was known of it.
+    cdef const StateValue* value
+    cdef Record* record
+    cdef uint32_t index = object.values
+    while index:
+        value = state.values + index - 1
+        index = value.next
+        if value.size == 0 or (value.missing and value.record.kind != KIND_BOOK):
+            continue
+        record = output_claim(output, &value.record, value_size(value, 0))
+        if record == NULL:
+            return -ENOMEM
+        value_write(value, 0, <uint8_t*>record + RECORD_SIZE)
+        if value.cut:
+            record.flags |= RECORD_TRUNCATED
+        output_channel(record, object.applied if object.begun else record_applied(&value.record))
+    return 0
+
+
+cdef int output_state(
+        const StateObject* object, int kind, int status, StateOutput* output) noexcept nogil:
+    cdef ObjectState said
+    cdef Record like
+    cdef Record* record
+    memset(&like, 0, sizeof(like))
+    like.kind = <uint16_t>kind
+    like.position = object.until - 1
+    like.index = object.index
+    like.frame.object_type = <uint8_t>(object.key >> 16)
+    like.frame.object_id = <uint16_t>object.key
+    like.frame.session_id = object.session_id
+    record = output_claim(output, &like, sizeof(ObjectState))
+    if record == NULL:
+        return -ENOMEM
+    output_channel(record, object.applied)
+    memset(&said, 0, sizeof(said))
+    said.object_type = record.frame.object_type
+    said.object_id = record.frame.object_id
+    said.status = <uint8_t>status
+    said.applied_seqno = object.applied
+    said.exchange_id = <uint32_t>(object.tag >> 32)
+    said.symbol_id = <uint32_t>object.tag
+    memcpy(<uint8_t*>record + RECORD_SIZE, &said, sizeof(said))
+    return 0
+
+
+cdef uint32_t record_applied(const Record* record) noexcept nogil:
+    return (record.frame.seqno if record.channel == CHANNEL_INCREMENTAL
+            else record.frame.last_seqno)
+
+
+cdef void output_channel(Record* record, uint32_t applied) noexcept nogil:
+    # As a message of the snapshot channel would say it: the state as of that incremental seqno.
+    record.channel = CHANNEL_SNAPSHOT
+    record.line = 0
+    record.frame.seqno = 0
+    record.frame.last_seqno = applied

@@ -1,0 +1,177 @@
+"""The image's region as Python sees it. The protocol is in `image.pxd`."""
+
+from pathlib import Path
+
+from udpfast.errors import RegionError
+
+__all__ = ["IMAGE_KIND", "Image", "ImageView", "image_path"]
+
+#: Kind of an image's region.
+IMAGE_KIND = "IMAG"
+
+_LAYOUT = 1  # of ImageHeader and ImageSlot: counts their changes
+
+if sizeof(ImageSlot) != IMAGE_SLOT_SIZE:
+    raise ImportError(f"ImageSlot has {sizeof(ImageSlot)} bytes, not {IMAGE_SLOT_SIZE}")
+
+
+cdef class Image:
+    """The writing end of an image. One process, one thread.
+
+    Attributes
+    ----------
+    region : Region
+    """
+
+    @staticmethod
+    def create(path, slots, size_bytes, entry_hash):
+        """Create an empty image, in place of a dead writer's.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, or of an instance's directory (then its file `image`).
+        slots : int
+            How many entries there may be.
+        size_bytes : int
+            For the entries, each of which is kept twice.
+        entry_hash : int
+            Hash of the layouts that entries have; readers must bring the same.
+
+        Raises
+        ------
+        WriterExistsError
+            A living process writes it.
+        """
+        if not 1 <= slots <= IMAGE_SLOTS_MAX:
+            raise ValueError(f"slots must be 1 to {IMAGE_SLOTS_MAX}, was {slots}")
+        cdef Image image = Image.__new__(Image)
+        cdef Py_ssize_t begin = IMAGE_SLOTS + slots * IMAGE_SLOT_SIZE
+        cdef Region region = Region.create(
+            image_path(path), IMAGE_KIND, begin + size_bytes, _LAYOUT ^ entry_hash, replace=True)
+        image.region = region
+        image.writer.memory = region.pointer
+        image.writer.slots = <ImageSlot*>(region.pointer + IMAGE_SLOTS)
+        image.writer.slots_count = slots
+        image.writer.next = begin
+        image.writer.end = region.size_bytes
+        (<ImageHeader*>region.pointer).slots = slots
+        region.mark_ready()
+        return image
+
+    def put(self, slot, entry):
+        """Replace one entry; return whether there was room. For tests: agents use C."""
+        cdef const uint8_t[::1] view = entry
+        cdef uint8_t* place
+        if self.region.pointer == NULL:
+            raise ValueError(f"image {self.region.path} is closed")
+        if not 0 <= slot < self.writer.slots_count:
+            raise IndexError(f"this image has {self.writer.slots_count} slots, was asked for "
+                             f"number {slot}")
+        place = image_begin(&self.writer, slot, view.shape[0])
+        if place == NULL:
+            return False
+        if view.shape[0]:
+            memcpy(place, &view[0], view.shape[0])
+        image_end(&self.writer, slot)
+        return True
+
+    def close(self):
+        """Let go of the region; its entries stay. Idempotent."""
+        self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+cdef class ImageView:
+    """The reading end of an image: maps it read-only.
+
+    Attributes
+    ----------
+    region : Region
+    """
+
+    @staticmethod
+    def attach(path, entry_hash):
+        """Attach to an image.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, or of an instance's directory (then its file `image`).
+        entry_hash : int
+            As given to `Image.create`.
+
+        Raises
+        ------
+        RegionError
+            The file is no image, or not of this layout.
+        """
+        cdef ImageView view = ImageView.__new__(ImageView)
+        cdef Region region = Region.attach(image_path(path), IMAGE_KIND, _LAYOUT ^ entry_hash)
+        cdef uint64_t slots
+        view.region = region
+        if region.size_bytes < IMAGE_SLOTS:
+            raise RegionError(f"{region.path}: expected {IMAGE_SLOTS} bytes or more, "
+                              f"found {region.size_bytes}")
+        slots = (<ImageHeader*>region.pointer).slots
+        if slots > (<uint64_t>region.size_bytes - IMAGE_SLOTS) // IMAGE_SLOT_SIZE:
+            raise RegionError(f"{region.path}: expected slots that fit {region.size_bytes} bytes, "
+                              f"found {slots}")
+        view.reader.memory = region.pointer
+        view.reader.slots = <const ImageSlot*>(region.pointer + IMAGE_SLOTS)
+        view.reader.slots_count = slots
+        view.reader.size = region.size_bytes
+        return view
+
+    @property
+    def slots(self):
+        """How many entries there may be."""
+        return self.reader.slots_count
+
+    def entry(self, slot):
+        """Return a copy of one entry; None if it was never written.
+
+        Raises
+        ------
+        RegionError
+            The slot holds no entry of any writer, or was never whole while it was copied.
+        """
+        cdef int64_t size
+        if self.region.pointer == NULL:
+            raise ValueError(f"image {self.region.path} is closed")
+        if not 0 <= slot < self.reader.slots_count:
+            raise IndexError(f"this image has {self.reader.slots_count} slots, was asked for "
+                             f"number {slot}")
+        room = bytearray(4096)
+        cdef uint8_t[::1] out = room
+        while True:
+            size = image_copy(&self.reader, slot, &out[0], out.shape[0])
+            if size != -EMSGSIZE:
+                break
+            room = bytearray(int.from_bytes(room[:8], "little"))
+            out = room
+        if size < 0:
+            raise RegionError(f"{self.region.path}: expected an entry in slot {slot}, found none "
+                              "that is whole")
+        return bytes(room[:size]) if size else None
+
+    def close(self):
+        """Detach. Idempotent."""
+        self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+def image_path(path):
+    """Return the path of an image's file; of an instance's directory, its file `image`."""
+    path = Path(path)
+    return path / "image" if path.is_dir() else path
