@@ -72,6 +72,9 @@ PACKED = {
         },
     ),
     "Restart": (16, {"epoch": 0, "restarted_ns": 8}),
+    "Lapped": (16, {"missed": 0, "reason": 8, "reserved": 12}),
+    "Capture": (16, {"now_ns": 0, "flags": 8, "reserved": 12}),
+    "Clock": (16, {"now_ns": 0, "reason": 8, "reserved": 12}),
 }
 
 #: Handed over inside one process, by pointer: aligned, not packed.
@@ -106,6 +109,9 @@ DTYPES = {
     "Connection": layout.CONNECTION,
     "Disagreement": layout.DISAGREEMENT,
     "Restart": layout.RESTART,
+    "Lapped": layout.LAPPED,
+    "Capture": layout.CAPTURE,
+    "Clock": layout.CLOCK,
 }
 
 SIZES = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "int64_t": 8}
@@ -199,6 +205,6 @@ def test_layout_hash_depends_on_order() -> None:
 
 
 def test_control_kinds_below_16_have_a_payload_or_none() -> None:
-    without = {layout.Kind.PAD, layout.Kind.MESSAGE, layout.Kind.LAPPED}
+    without = {layout.Kind.PAD, layout.Kind.MESSAGE}
     below = {kind for kind in layout.Kind if kind < 16}
     assert set(layout.CONTROL_DTYPES) | without == below

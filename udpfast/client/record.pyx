@@ -5,7 +5,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE)
+    KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState, RECORD_SIZE)
 from udpfast.market.updates cimport UpdateHeader
 
 import numpy as np
@@ -151,10 +151,11 @@ cdef class ReadRecord:
     @property
     def lapped(self) -> int:
         """How many records the reader missed here; 0 unless the kind is LAPPED."""
-        cdef uint64_t count = 0
+        cdef Lapped lapped
+        lapped.missed = 0
         if self._record.kind == KIND_LAPPED:
-            memcpy(&count, record_payload(self), sizeof(count))
-        return count
+            memcpy(&lapped, record_payload(self), sizeof(lapped))
+        return lapped.missed
 
     @property
     def payload(self) -> memoryview:
@@ -166,7 +167,7 @@ cdef class ReadRecord:
         """The payload's fixed part as a numpy scalar: `record.data["bid_price"]`.
 
         Its dtype is `UPDATE_DTYPES[kind]` or `CONTROL_DTYPES[kind]`. None for kinds without one
-        (MESSAGE, LAPPED).
+        (MESSAGE).
         """
         dtype = _DTYPES.get(self._record.kind)
         return None if dtype is None else np.frombuffer(self._bytes, dtype, 1, RECORD_SIZE)[0]
@@ -239,9 +240,12 @@ cdef ReadRecord record_lapped(
         uint64_t index, uint64_t position, uint64_t count, NameCache names):
     # The record that no ring carries: what the reader missed, where it missed it.
     cdef Record header
+    cdef Lapped lapped
     memset(&header, 0, sizeof(header))
-    header.length = RECORD_SIZE + sizeof(count)
+    memset(&lapped, 0, sizeof(lapped))
+    lapped.missed = count
+    header.length = RECORD_SIZE + sizeof(lapped)
     header.kind = KIND_LAPPED
     header.position = position
     header.index = index
-    return record_copy(&header, <const uint8_t*> &count, names)
+    return record_copy(&header, <const uint8_t*> &lapped, names)

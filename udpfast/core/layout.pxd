@@ -73,7 +73,9 @@ cdef enum:  # Kind
     KIND_CONNECTION = 7      # Connection: a channel fell silent, or spoke again
     KIND_DISAGREEMENT = 8    # Disagreement: two lines brought different bytes for one fragment
     KIND_RESTART = 9         # Restart: the ring has a new writer; treat as a new session
-    KIND_LAPPED = 10         # made by the reader: it missed records; never in a ring
+    KIND_LAPPED = 10         # Lapped: records are missing here; made by who reads a ring
+    KIND_DATAGRAM = 11       # Capture, then a datagram as received: raw capture
+    KIND_CLOCK = 12          # Clock: time passed in the loop, and it mattered: raw capture
     KIND_BOOK = 16           # MarketByPriceUpdate
     KIND_ORDERS = 17         # MarketByOrderUpdate
     KIND_TOP_OF_BOOK = 18
@@ -197,3 +199,34 @@ cdef packed struct Disagreement:  # 16 bytes
 cdef packed struct Restart:  # 16 bytes
     uint64_t epoch           # of the new writer; grows by 1 with each
     int64_t restarted_ns     # UNIX ns
+
+cdef enum:  # LappedReason
+    LAPPED_READER = 0        # the ring was overwritten before it was read
+    LAPPED_DISK = 1          # a recorder could not write them: the disk was full or failed
+    LAPPED_DAMAGE = 2        # a journal's bytes are not what was written
+
+cdef packed struct Lapped:   # 16 bytes
+    uint64_t missed          # records
+    uint32_t reason          # LappedReason
+    uint32_t reserved
+
+# --- raw capture: what the loop was given, before anything judged it ---------------------------
+#
+# The records of a raw capture hold all that the loop's records depend on: replayed in their order,
+# with their clocks, they make the same records again. received_ns and published_ns are the
+# datagram's receive stamp and the loop's clock, channel and line where it came from, and the
+# frame is its first 16 bytes (zeros if it has fewer).
+
+cdef packed struct Capture:  # 16 bytes, before the datagram
+    int64_t now_ns           # the loop's monotonic clock, which timers go by
+    uint32_t flags           # DatagramFlag
+    uint32_t reserved
+
+cdef enum:  # ClockReason
+    CLOCK_EXPIRE = 1         # pipeline_expire at this time changed something
+    CLOCK_FINISH = 2         # the input ended at this time
+
+cdef packed struct Clock:    # 16 bytes
+    int64_t now_ns           # as in Capture
+    uint32_t reason          # ClockReason
+    uint32_t reserved

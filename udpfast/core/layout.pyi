@@ -4,20 +4,25 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "CAPTURE",
+    "CLOCK",
     "CONNECTION",
     "CONTROL_DTYPES",
     "DISAGREEMENT",
     "FRAME",
     "GAP",
+    "LAPPED",
     "OBJECT_STATE",
     "RECORD",
     "RESTART",
     "SESSION",
     "Channel",
+    "ClockReason",
     "ConnectionStatus",
     "Encoding",
     "GapReason",
     "Kind",
+    "LappedReason",
     "ObjectStatus",
     "RecordFlag",
     "SessionReason",
@@ -43,6 +48,8 @@ class Kind(enum.IntEnum):
     DISAGREEMENT = 8
     RESTART = 9
     LAPPED = 10
+    DATAGRAM = 11
+    CLOCK = 12
     BOOK = 16
     ORDERS = 17
     TOP_OF_BOOK = 18
@@ -69,6 +76,15 @@ class GapReason(enum.IntEnum):
     WINDOW_FULL = 3
     FINISH = 4
 
+class LappedReason(enum.IntEnum):
+    READER = 0
+    DISK = 1
+    DAMAGE = 2
+
+class ClockReason(enum.IntEnum):
+    EXPIRE = 1
+    FINISH = 2
+
 class SessionReason(enum.IntEnum):
     FIRST = 1
     NEW_ID = 2
@@ -92,6 +108,9 @@ OBJECT_STATE: np.dtype[np.void]
 CONNECTION: np.dtype[np.void]
 DISAGREEMENT: np.dtype[np.void]
 RESTART: np.dtype[np.void]
+LAPPED: np.dtype[np.void]
+CAPTURE: np.dtype[np.void]
+CLOCK: np.dtype[np.void]
 CONTROL_DTYPES: dict[Kind, np.dtype[np.void]]
 
 def layout_hash(*dtypes: np.dtype[Any]) -> int: ...

@@ -7,20 +7,25 @@ import sys
 import numpy as np
 
 __all__ = [
+    "CAPTURE",
+    "CLOCK",
     "CONNECTION",
     "CONTROL_DTYPES",
     "DISAGREEMENT",
     "FRAME",
     "GAP",
+    "LAPPED",
     "OBJECT_STATE",
     "RECORD",
     "RESTART",
     "SESSION",
     "Channel",
+    "ClockReason",
     "ConnectionStatus",
     "Encoding",
     "GapReason",
     "Kind",
+    "LappedReason",
     "ObjectStatus",
     "RecordFlag",
     "SessionReason",
@@ -58,6 +63,8 @@ class Kind(enum.IntEnum):
     DISAGREEMENT = KIND_DISAGREEMENT
     RESTART = KIND_RESTART
     LAPPED = KIND_LAPPED
+    DATAGRAM = KIND_DATAGRAM
+    CLOCK = KIND_CLOCK
     BOOK = KIND_BOOK
     ORDERS = KIND_ORDERS
     TOP_OF_BOOK = KIND_TOP_OF_BOOK
@@ -89,6 +96,21 @@ class GapReason(enum.IntEnum):
     TIME = GAP_TIME
     WINDOW_FULL = GAP_WINDOW_FULL
     FINISH = GAP_FINISH
+
+
+class LappedReason(enum.IntEnum):
+    """Why records are missing where a LAPPED stands."""
+
+    READER = LAPPED_READER
+    DISK = LAPPED_DISK
+    DAMAGE = LAPPED_DAMAGE
+
+
+class ClockReason(enum.IntEnum):
+    """What the loop did at the time of a CLOCK."""
+
+    EXPIRE = CLOCK_EXPIRE
+    FINISH = CLOCK_FINISH
 
 
 class SessionReason(enum.IntEnum):
@@ -158,7 +180,16 @@ DISAGREEMENT = np.dtype([
 #: Payload of `Kind.RESTART`.
 RESTART = np.dtype([("epoch", "<u8"), ("restarted_ns", "<i8")])
 
-#: The payload dtype of each kind below 16 that has one.
+#: Payload of `Kind.LAPPED`.
+LAPPED = np.dtype([("missed", "<u8"), ("reason", "<u4"), ("reserved", "<u4")])
+
+#: What stands before the datagram in the payload of `Kind.DATAGRAM`.
+CAPTURE = np.dtype([("now_ns", "<i8"), ("flags", "<u4"), ("reserved", "<u4")])
+
+#: Payload of `Kind.CLOCK`.
+CLOCK = np.dtype([("now_ns", "<i8"), ("reason", "<u4"), ("reserved", "<u4")])
+
+#: The payload dtype (of DATAGRAM, what its payload begins with) of each kind below 16 that has one.
 CONTROL_DTYPES = {
     Kind.GAP: GAP,
     Kind.SESSION: SESSION,
@@ -167,6 +198,9 @@ CONTROL_DTYPES = {
     Kind.CONNECTION: CONNECTION,
     Kind.DISAGREEMENT: DISAGREEMENT,
     Kind.RESTART: RESTART,
+    Kind.LAPPED: LAPPED,
+    Kind.DATAGRAM: CAPTURE,
+    Kind.CLOCK: CLOCK,
 }
 
 _STRUCT_SIZES = {
@@ -178,6 +212,9 @@ _STRUCT_SIZES = {
     "Connection": (sizeof(Connection), CONNECTION),
     "Disagreement": (sizeof(Disagreement), DISAGREEMENT),
     "Restart": (sizeof(Restart), RESTART),
+    "Lapped": (sizeof(Lapped), LAPPED),
+    "Capture": (sizeof(Capture), CAPTURE),
+    "Clock": (sizeof(Clock), CLOCK),
 }
 for _name, (_size, _dtype) in _STRUCT_SIZES.items():
     if _size != _dtype.itemsize:

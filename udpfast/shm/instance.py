@@ -22,7 +22,7 @@ from pathlib import Path
 from udpfast.errors import ConfigError, RegionError
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
-__all__ = ["instance_directory", "instance_root"]
+__all__ = ["instance_directory", "instance_root", "journal_directory"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -95,13 +95,48 @@ def _let_in(directory: Path, group: str) -> None:
         readers.chmod(0o700)
 
 
-def _check_directory(directory: Path) -> None:
+def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False) -> Path:
+    """Return the directory of a journal, after checking that only its owner can write there.
+
+    Parameters
+    ----------
+    name_or_path : str or path
+        A name below `$UDPFAST_JOURNALS` (`/var/lib/udpfast` for root, else
+        `~/.local/share/udpfast`), or, with a slash in it, a path.
+    create : bool
+        Make it and what is above it, readable by its owner alone.
+
+    Raises
+    ------
+    ConfigError
+        The name has other characters than an instance's may have.
+    FileNotFoundError
+        There is no such journal, and `create` is false.
+    RegionError
+        As for `instance_directory`.
+    """
+    text = os.fspath(name_or_path)
+    directory = Path(text)
+    if "/" not in text:
+        if not _NAME.fullmatch(text) or text in (".", ".."):
+            raise ConfigError(
+                f"a journal's name has letters, digits, '.', '_' and '-' only, was {text!r}"
+            )
+        setting = os.environ.get("UDPFAST_JOURNALS")
+        own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
+        directory = (Path(setting) if setting else own / "udpfast") / text
+    if create and not directory.is_dir():
+        directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700, exist_ok=True)
+    _check_directory(directory, "journal; was it recorded?")
+    return directory
+
+
+def _check_directory(directory: Path, what: str = "instance; is its subscriber running?") -> None:
     try:
         status = os.lstat(directory)
     except FileNotFoundError:
-        raise FileNotFoundError(
-            errno.ENOENT, "no such instance; is its subscriber running?", str(directory)
-        ) from None
+        raise FileNotFoundError(errno.ENOENT, f"no such {what}", str(directory)) from None
     if stat.S_ISLNK(status.st_mode):
         raise RegionError(f"{directory}: expected a directory, found a symbolic link")
     if not stat.S_ISDIR(status.st_mode):

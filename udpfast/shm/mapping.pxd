@@ -7,5 +7,6 @@ cdef class Mapping:
     cdef readonly Py_ssize_t size_bytes
     cdef readonly bint writable
 
-# Maps a whole file, shared, every page of it touched. The descriptor may be closed afterwards.
-cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable)
+# Maps a whole file, shared, every page of it touched (populate). The descriptor may be closed
+# afterwards.
+cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populate=*)

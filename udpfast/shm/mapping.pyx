@@ -73,7 +73,7 @@ cdef class Mapping:
             munmap(self.pointer, self.size_bytes)
 
 
-cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable):
+cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable, bint populate=True):
     cdef Mapping mapping = Mapping.__new__(Mapping)
     cdef int protection = PROT_READ | (PROT_WRITE if writable else 0)
     # More than is needed, so that an aligned place lies in it; what is left over is given back.
@@ -87,8 +87,8 @@ cdef Mapping map_file(int fd, Py_ssize_t size_bytes, bint writable):
     place = (<uintptr_t>start + HUGE_PAGE - 1) & ~<uintptr_t>(HUGE_PAGE - 1)
     # MAP_POPULATE: the page faults (0.1 to 0.25 us per page, 8 x the cost of a store) come now.
     with nogil:
-        mapped = mmap(<void*>place, size_bytes, protection, MAP_SHARED | MAP_POPULATE | MAP_FIXED,
-                      fd, 0)
+        mapped = mmap(<void*>place, size_bytes, protection,
+                      MAP_SHARED | MAP_FIXED | (MAP_POPULATE if populate else 0), fd, 0)
     if mapped == MAP_FAILED:
         error = errno
         munmap(start, reserved)

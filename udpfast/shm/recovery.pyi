@@ -1,0 +1,12 @@
+from dataclasses import dataclass
+
+__all__ = ["Recovery"]
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    position: int
+    index: int
+    segments: int
+    cut_bytes: int
+    cut_segments: int
+    notes: tuple[str, ...]

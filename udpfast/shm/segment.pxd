@@ -1,0 +1,230 @@
+# Segment: one file of a journal: a header, a sparse index by time, and records behind each other.
+#
+#   0        512    4096            first_byte
+#   +--------+------+---------------+------------------------------------------------------+
+#   | header | seal | index entries | record, record, ..., END, zeros (a hole in the file) |
+#   +--------+------+---------------+------------------------------------------------------+
+#
+# The protocol, in five rules:
+#
+#   1. The record of position p lies at first_byte + (p - header.position). Records follow each
+#      other without a hole, position and index count on from one segment to the next.
+#   2. A record's commit word is stored last, with release; 0 means "not there yet". Nothing that
+#      is committed ever changes. Each record's checksum is the CRC32C of all its bytes, padding
+#      included, with the checksum itself taken as 0.
+#   3. Behind a segment's last record stands END, a commit word of its own; the next record is the
+#      next segment's first. END takes no position.
+#   4. The seal says where the segment ends. It is written when nothing more comes and, if the
+#      journal is synced at all, when all before it is on the disk (SEAL_DURABLE).
+#   5. Header, seal and index entries have checksums of their own. An entry is a hint, checked
+#      against the record that it names.
+#
+# So what is valid is a function of the files: recovery (shm/recovery) needs nothing else.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.crc32c cimport CRC32C_BEGIN, crc32c_words
+from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
+from udpfast.shm.mapping cimport Mapping
+
+cdef enum:
+    SEGMENT_VERSION = 1
+    SEGMENT_PAGE = 4096
+    SEGMENT_SEAL = 512           # a disk's sector of its own, so that it is written whole
+    SEGMENT_STRIDE = 65536       # bytes of records per index entry: 10 us of reading
+    SEGMENT_END_SIZE = 8         # of END
+    SEGMENT_BYTES_MIN = 1 << 18  # holds the largest message
+    SEGMENT_BYTES_MAX = 1 << 30  # what the i32 of a record's length can walk over
+    SEGMENT_NAME_SIZE = 64
+
+cdef enum:  # SealFlag
+    SEAL_DURABLE = 1             # the disk had all of it before the seal was written
+
+cdef packed struct SegmentHeader:  # 176 bytes
+    char magic[8]                # "UDPFSEG\0"
+    uint32_t version
+    uint32_t names               # number of the file of names that its records go by; 0: none
+    uint64_t layout_hash         # of records and payloads
+    uint64_t number              # of the segment, from 1: its file's name
+    uint64_t position            # of its first record
+    uint64_t index               # of its first record
+    uint64_t capacity            # bytes for records and END
+    uint64_t first_byte          # of the records, in the file: a multiple of SEGMENT_PAGE
+    int64_t opened_ns            # UNIX ns
+    uint64_t epoch               # of the journal's writer
+    char name[64]                # of the instance, UTF-8, filled up with zeros
+    uint8_t reserved[28]
+    uint32_t checksum            # CRC32C of all before it
+
+cdef packed struct SegmentSeal:  # 56 bytes
+    uint64_t position            # behind its last record
+    uint64_t index
+    int64_t first_ns             # the earliest published_ns; INT64_MAX if it is empty
+    int64_t last_ns              # the latest published_ns; INT64_MIN if it is empty
+    int64_t sealed_ns            # UNIX ns
+    uint64_t flags               # SealFlag
+    uint32_t reserved
+    uint32_t checksum            # CRC32C of all before it
+
+cdef packed struct SegmentEntry:  # 32 bytes
+    uint64_t position            # of a record
+    uint64_t index               # of that record
+    int64_t before_ns            # the latest published_ns in this segment before it
+    uint32_t reserved
+    uint32_t checksum            # CRC32C of all before it
+
+cdef enum:  # what record_look finds, where there is no record
+    LOOK_NONE = 0                # not there yet
+    LOOK_END = -1                # the segment ends here
+    LOOK_INVALID = -2            # bytes that nobody wrote there
+
+
+cdef inline uint64_t segment_end_word() noexcept nogil:
+    return SEGMENT_END_SIZE | (<uint64_t>KIND_PAD << 32)
+
+
+cdef inline uint32_t checksum_of(const void* at, uint64_t size) noexcept nogil:
+    # Of a struct that ends with its checksum: a multiple of 8 bytes, the last 4 as 0.
+    cdef uint64_t word = 0
+    cdef uint32_t state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>at, size - 8)
+    memcpy(&word, <const uint8_t*>at + size - 8, 4)
+    return ~crc32c_words(state, <const uint8_t*>&word, 8)
+
+
+cdef inline uint64_t record_size(uint64_t length) noexcept nogil:
+    return (length + 7) & ~<uint64_t>7
+
+
+cdef inline uint32_t record_checksum(const Record* record, const uint8_t* payload) noexcept nogil:
+    # Of a record whose payload may lie elsewhere, padded with zeros to a multiple of 8.
+    cdef Record header
+    cdef uint32_t state
+    memcpy(&header, record, RECORD_SIZE)
+    header.checksum = 0
+    state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>&header, RECORD_SIZE)
+    return ~crc32c_words(state, payload, record_size(<uint64_t>header.length) - RECORD_SIZE)
+
+
+cdef inline int64_t record_look(
+        const uint8_t* at, uint64_t room, uint64_t position, uint64_t index) noexcept nogil:
+    # The size of the record at `at`, whose position and index must be these, checked in full; or
+    # LOOK_*. room: bytes of the segment from here on.
+    cdef const Record* record = <const Record*>at
+    cdef uint64_t word, length, size
+    if room < SEGMENT_END_SIZE:
+        return LOOK_INVALID
+    # Acquire: the record's bytes are read after its commit word (segment_append).
+    word = load_acquire(<const uint64_t*>at)
+    if word == 0:
+        return LOOK_NONE
+    if word == segment_end_word():
+        return LOOK_END
+    length = <uint32_t>word
+    size = record_size(length)
+    if length < RECORD_SIZE or size > room:
+        return LOOK_INVALID
+    if record.position != position or record.index != index:
+        return LOOK_INVALID
+    if record_checksum(record, at + RECORD_SIZE) != record.checksum:
+        return LOOK_INVALID
+    return <int64_t>size
+
+# --- writing ----------------------------------------------------------------------------------
+
+cdef struct SegmentWriter:
+    uint8_t* place               # of the next record
+    uint64_t room                # bytes for records from there on, without END
+    uint64_t position            # of the next record
+    uint64_t index
+    uint64_t entry_due           # position from which on the next index entry is due
+    SegmentEntry* entry          # the next index entry
+    SegmentEntry* entries_end
+    int64_t first_ns
+    int64_t last_ns
+
+
+cdef inline void segment_enter(SegmentWriter* w) noexcept nogil:
+    # Note the next record in the index.
+    cdef SegmentEntry entry
+    if w.entry == w.entries_end:
+        return
+    entry.position = w.position
+    entry.index = w.index
+    entry.before_ns = w.last_ns
+    entry.reserved = 0
+    entry.checksum = checksum_of(&entry, sizeof(entry))
+    memcpy(w.entry, &entry, sizeof(entry))
+    w.entry += 1
+    w.entry_due += SEGMENT_STRIDE
+
+
+cdef inline bint segment_append(
+        SegmentWriter* w, const Record* header, const uint8_t* payload) noexcept nogil:
+    # Append a copy of a record, with a position, an index and a checksum of this journal. False: it
+    # does not fit, nothing was done.
+    cdef Record* record = <Record*>w.place
+    cdef uint64_t length = <uint32_t>header.length
+    cdef uint64_t size = record_size(length)
+    cdef uint64_t word
+    cdef Record copy
+    if size > w.room:
+        return False
+    if w.position >= w.entry_due:
+        segment_enter(w)
+    memcpy(&copy, header, RECORD_SIZE)
+    copy.position = w.position
+    copy.index = w.index
+    if length != size:           # the padding may hold anything where the payload comes from
+        (<uint64_t*>(w.place + size - 8))[0] = 0
+    memcpy(w.place + RECORD_SIZE, payload, length - RECORD_SIZE)
+    copy.checksum = record_checksum(&copy, w.place + RECORD_SIZE)
+    memcpy(&word, &copy, 8)
+    memcpy(<uint8_t*>record + 8, <uint8_t*>&copy + 8, RECORD_SIZE - 8)
+    # Orders the whole record before its commit word; read by record_look in any process.
+    store_release(<uint64_t*>w.place, word)
+    w.first_ns = min(w.first_ns, copy.published_ns)
+    w.last_ns = max(w.last_ns, copy.published_ns)
+    w.place += size
+    w.room -= size
+    w.position += size
+    w.index += 1
+    return True
+
+
+cdef inline void segment_end(SegmentWriter* w) noexcept nogil:
+    # Say that the next record is the next segment's first. There is always room for it.
+    # Release: who reads END has read, or can read, every record before it.
+    store_release(<uint64_t*>w.place, segment_end_word())
+
+# --- the mapped file ---------------------------------------------------------------------------
+
+cdef class Segment:
+    cdef Mapping mapping
+    cdef uint8_t* pointer        # the header; NULL once closed
+    cdef SegmentHeader* header
+    cdef SegmentSeal* seal
+    cdef SegmentEntry* entries
+    cdef uint64_t entry_count    # that there is room for
+    cdef uint8_t* records        # of position header.position
+    cdef uint64_t limit          # bytes of records that the file has; less than capacity if cut
+    cdef uint64_t populated      # bytes of the file that were touched for writing
+    cdef int fd                  # of a writer; -1 otherwise
+    cdef readonly object path
+    cdef SegmentHeader* _open_header(self) except NULL
+    cdef begin(self, SegmentHeader* header)
+    cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil
+    cdef int scan(self, SegmentWriter* w) noexcept nogil
+    cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil
+    cdef void write_seal(
+        self, const SegmentWriter* w, int64_t now_ns, uint64_t flags) noexcept nogil
+    cdef void release_rest(self, uint64_t used) noexcept nogil
+    cdef int sync(self) noexcept nogil
+    cdef int populate(self, uint64_t until) noexcept nogil
+    cdef bint sealed(self) noexcept nogil
+    cdef bint find_behind(self, uint64_t after, uint64_t* position, uint64_t* index) noexcept nogil
+    cdef void find_start(
+        self, uint64_t position, int64_t published_ns, uint64_t* found,
+        uint64_t* index) noexcept nogil
+    cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil

@@ -1,0 +1,45 @@
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["SEGMENT_ENTRY", "Segment", "SegmentInfo", "list_segments", "segment_path"]
+
+SEGMENT_ENTRY: np.dtype[np.void]
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    path: Path
+    number: int
+    position: int
+    index: int
+    end_position: int | None
+    end_index: int | None
+    first_ns: int
+    last_ns: int
+    durable: bool
+    names: int
+    opened_ns: int
+    epoch: int
+    name: str
+    capacity_bytes: int
+
+def segment_path(directory: str | os.PathLike[str], number: int) -> Path: ...
+def list_segments(directory: str | os.PathLike[str]) -> list[int]: ...
+
+class Segment:
+    @property
+    def path(self) -> Path: ...
+    @staticmethod
+    def prepare(path: str | os.PathLike[str], capacity_bytes: int) -> Segment: ...
+    @staticmethod
+    def open(
+        path: str | os.PathLike[str], writable: bool = False, layout_hash: int | None = None
+    ) -> Segment: ...
+    def info(self) -> SegmentInfo: ...
+    def index(self) -> npt.NDArray[Any]: ...
+    def view(self) -> memoryview: ...
+    def close(self) -> None: ...

@@ -1,0 +1,441 @@
+"""One file of a journal: made ahead of its use, filled once, kept. The protocol: `segment.pxd`."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from libc.errno cimport EINVAL, errno
+from libc.stdint cimport INT64_MAX, INT64_MIN
+from libc.string cimport memcpy, memset
+
+from udpfast.core.oserr cimport check
+from udpfast.shm.mapping cimport map_file
+
+from udpfast.errors import RegionError
+from udpfast.shm.lock import check_file, mode_below, open_existing
+
+__all__ = ["SEGMENT_ENTRY", "Segment", "SegmentInfo", "list_segments", "segment_path"]
+
+cdef bytes _MAGIC = b"UDPFSEG\0"
+_NAME = re.compile(r"([0-9]{8,19})\.segment")
+
+#: One entry of a segment's index by time.
+SEGMENT_ENTRY = np.dtype([
+    ("position", "<u8"), ("index", "<u8"), ("before_ns", "<i8"), ("reserved", "<u4"),
+    ("checksum", "<u4"),
+])
+
+cdef extern from "<fcntl.h>" nogil:
+    enum:
+        FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE
+    int fallocate(int fd, int mode, long offset, long length)
+
+cdef extern from "<unistd.h>" nogil:
+    int fdatasync(int fd)
+
+cdef extern from "<sys/mman.h>" nogil:
+    int madvise(void* address, size_t size, int advice)
+
+cdef enum:
+    MADV_POPULATE_WRITE = 23     # Linux 5.14; newer than many a libc's headers
+
+for _what, _size, _expected in (
+    ("SegmentHeader", sizeof(SegmentHeader), 176),
+    ("SegmentSeal", sizeof(SegmentSeal), 56),
+    ("SegmentEntry", sizeof(SegmentEntry), SEGMENT_ENTRY.itemsize),
+):
+    if _size != _expected:
+        raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """What one segment says of itself.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    number : int
+        From 1; its file's name.
+    position, index : int
+        Of its first record.
+    end_position, end_index : int or None
+        Behind its last record; None while it is not sealed.
+    first_ns, last_ns : int
+        Earliest and latest `published_ns`, UNIX ns; 0 if it is empty or not sealed.
+    durable : bool
+        The disk had all of it when it was sealed.
+    names : int
+        Number of the file of names that its records go by; 0: none.
+    opened_ns : int
+        UNIX ns.
+    epoch : int
+        Of the journal's writer.
+    name : str
+        Of the instance.
+    capacity_bytes : int
+        That it has for records.
+    """
+
+    path: Path
+    number: int
+    position: int
+    index: int
+    end_position: int | None
+    end_index: int | None
+    first_ns: int
+    last_ns: int
+    durable: bool
+    names: int
+    opened_ns: int
+    epoch: int
+    name: str
+    capacity_bytes: int
+
+
+def segment_path(directory, number) -> Path:
+    """Return the path of a segment's file."""
+    return Path(directory) / f"{number:08}.segment"
+
+
+def list_segments(directory) -> list[int]:
+    """Return the numbers of a journal's segments, in their order."""
+    found = (_NAME.fullmatch(name) for name in os.listdir(directory))
+    return sorted(int(match[1]) for match in found if match)
+
+
+cdef class Segment:
+    """A segment's file, mapped. Made by `prepare` or `open`.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    """
+
+    def __cinit__(self):
+        self.fd = -1
+
+    @staticmethod
+    def prepare(path, capacity_bytes):
+        """Make the file of a segment that is not used yet: all its space on the disk is taken.
+
+        Raises
+        ------
+        OSError
+            ENOSPC: the file system cannot hold it; the message names need and free space.
+        """
+        cdef Segment segment = Segment.__new__(Segment)
+        cdef uint64_t first_byte = _first_byte(capacity_bytes)
+        cdef Py_ssize_t size = first_byte + <uint64_t>capacity_bytes
+        path = Path(path)
+        path.unlink(missing_ok=True)
+        mode = mode_below(path.parent)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+                     mode & 0o700)
+        segment.fd = fd
+        segment.path = path
+        try:
+            os.fchmod(fd, mode)
+            # A page that the disk has no place for would be a bus error in the writer.
+            _reserve(fd, path, size)
+            segment._map(size, True)
+        except BaseException:
+            segment.close()
+            path.unlink(missing_ok=True)
+            raise
+        segment._place(first_byte, capacity_bytes)
+        return segment
+
+    @staticmethod
+    def open(path, writable=False, layout_hash=None):
+        """Map an existing segment, after comparing all that its header says.
+
+        Parameters
+        ----------
+        path : str or path
+        writable : bool
+        layout_hash : int, optional
+            That it must have.
+
+        Raises
+        ------
+        RegionError
+            Anything is not as expected; the message says what was, and what was found.
+        """
+        cdef Segment segment = Segment.__new__(Segment)
+        cdef uint64_t first_byte, capacity
+        path = Path(path)
+        segment.path = path
+        segment.fd = open_existing(path, os.O_RDWR if writable else os.O_RDONLY)
+        try:
+            size = check_file(segment.fd, path)
+            if size < SEGMENT_PAGE:
+                raise RegionError(f"{path}: expected at least {SEGMENT_PAGE} bytes, found {size}")
+            segment._map(size, writable)
+            segment._check(layout_hash)
+            first_byte, capacity = segment.header.first_byte, segment.header.capacity
+            if writable and <uint64_t>size < first_byte + capacity:
+                # Cut by a crash of the file system: what is missing comes back as zeros.
+                size = first_byte + capacity
+                _reserve(segment.fd, path, size)
+                segment._map(size, True)
+            segment._place(first_byte, capacity)
+            segment.limit = min(capacity, max(<uint64_t>size, first_byte) - first_byte)
+            if not writable:
+                os.close(segment.fd)
+                segment.fd = -1
+        except BaseException:
+            segment.close()
+            raise
+        return segment
+
+    def _map(self, Py_ssize_t size, bint writable):
+        self.mapping = map_file(self.fd, size, writable, False)
+        self.pointer = self.mapping.pointer
+        self.header = <SegmentHeader*>self.pointer
+        self.seal = <SegmentSeal*>(self.pointer + SEGMENT_SEAL)
+        self.entries = <SegmentEntry*>(self.pointer + SEGMENT_PAGE)
+
+    def _place(self, uint64_t first_byte, uint64_t capacity):
+        self.records = self.pointer + first_byte
+        self.entry_count = capacity // SEGMENT_STRIDE + 1
+        self.limit = capacity
+        # Of a file that was cut inside the index.
+        if <uint64_t>self.mapping.size_bytes < first_byte:
+            self.entry_count = (self.mapping.size_bytes - SEGMENT_PAGE) // sizeof(SegmentEntry)
+
+    def _check(self, layout_hash):
+        cdef SegmentHeader* header = self.header
+        match = _NAME.fullmatch(self.path.name)
+        number = int(match[1]) if match else header.number
+        for what, expected, found in (
+            ("magic", _MAGIC, header.magic[:8]),
+            ("version", SEGMENT_VERSION, header.version),
+            ("checksum", f"{checksum_of(header, sizeof(SegmentHeader)):08x}",
+             f"{header.checksum:08x}"),
+            ("number", number, header.number),
+            ("first byte", _first_byte(header.capacity), header.first_byte),
+        ):
+            if expected != found:
+                raise RegionError(f"{self.path}: expected {what} {expected!r}, found {found!r}")
+        if layout_hash is not None and header.layout_hash != layout_hash:
+            raise RegionError(f"{self.path}: expected layout hash {layout_hash:016x}, "
+                              f"found {header.layout_hash:016x}")
+
+    def info(self) -> SegmentInfo:
+        """Return what the segment says of itself."""
+        cdef SegmentHeader* header = self._open_header()
+        cdef SegmentSeal* seal = self.seal
+        cdef bint sealed = self.sealed()
+        cdef bint filled = sealed and seal.index > header.index
+        return SegmentInfo(
+            path=self.path, number=header.number, position=header.position, index=header.index,
+            end_position=seal.position if sealed else None,
+            end_index=seal.index if sealed else None,
+            first_ns=seal.first_ns if filled else 0, last_ns=seal.last_ns if filled else 0,
+            durable=sealed and seal.flags & SEAL_DURABLE != 0, names=header.names,
+            opened_ns=header.opened_ns, epoch=header.epoch,
+            name=header.name[:SEGMENT_NAME_SIZE].rstrip(b"\0").decode(errors="replace"),
+            capacity_bytes=header.capacity)
+
+    def index(self):
+        """Return the valid entries of the index by time, an array of dtype `SEGMENT_ENTRY`."""
+        cdef uint64_t i, count = 0
+        self._open_header()
+        found = np.zeros(self.entry_count, SEGMENT_ENTRY)
+        cdef SegmentEntry* target = <SegmentEntry*><size_t>found.ctypes.data
+        for i in range(self.entry_count):
+            if _valid(self.entries + i):
+                memcpy(target + count, self.entries + i, sizeof(SegmentEntry))
+                count += 1
+        return found[:count]
+
+    def view(self):
+        """Return a memoryview of the whole file. It keeps the mapping alive after `close`."""
+        self._open_header()
+        return memoryview(self.mapping)
+
+    def close(self):
+        """Let go of the file. Views stay valid. Idempotent."""
+        self.pointer = NULL
+        self.mapping = None
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def __dealloc__(self):
+        if self.fd >= 0:
+            os.close(self.fd)
+
+    cdef SegmentHeader* _open_header(self) except NULL:
+        if self.pointer == NULL:
+            raise ValueError(f"segment {self.path} is closed")
+        return self.header
+
+    # --- for whoever fills it: a journal's writer, and recovery ---------------------------------
+
+    cdef begin(self, SegmentHeader* header):
+        # Become a segment of a journal. The rest of `header` is the caller's business.
+        memcpy(header.magic, <const char*>_MAGIC, 8)
+        header.version = SEGMENT_VERSION
+        header.capacity = self.limit
+        header.first_byte = self.records - self.pointer
+        header.checksum = checksum_of(header, sizeof(SegmentHeader))
+        memcpy(self.header, header, sizeof(SegmentHeader))
+
+    cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil:
+        # Stand before the first record; enter: (re)write the index on the way.
+        w.place = self.records
+        w.room = self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
+        w.position = self.header.position
+        w.index = self.header.index
+        w.entry_due = w.position
+        w.entry = self.entries if enter else NULL
+        w.entries_end = self.entries + self.entry_count if enter else NULL
+        w.first_ns = INT64_MAX
+        w.last_ns = INT64_MIN
+
+    cdef int scan(self, SegmentWriter* w) noexcept nogil:
+        # Walk over the valid records from where `w` stands. Returns why it ended: LOOK_*.
+        cdef int64_t size
+        cdef const Record* record
+        while True:
+            size = record_look(
+                w.place, self.limit - <uint64_t>(w.place - self.records), w.position, w.index)
+            if size <= 0:
+                return <int>size
+            record = <const Record*>w.place
+            if w.position >= w.entry_due:
+                segment_enter(w)
+            w.first_ns = min(w.first_ns, record.published_ns)
+            w.last_ns = max(w.last_ns, record.published_ns)
+            w.place += size
+            w.room -= size
+            w.position += size
+            w.index += 1
+
+    cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil:
+        # Make zeros of all that is behind the writer: records, index, seal. Returns how many
+        # bytes behind the last valid record had been written.
+        cdef uint8_t* end = self.records + self.limit
+        cdef uint64_t size
+        while end > w.place and (end - 1)[0] == 0:
+            end -= 1
+        size = end - w.place
+        memset(w.place, 0, size)
+        if w.entry != NULL:
+            memset(w.entry, 0, <uint8_t*>w.entries_end - <uint8_t*>w.entry)
+        memset(self.seal, 0, sizeof(SegmentSeal))
+        return size
+
+    cdef void write_seal(
+            self, const SegmentWriter* w, int64_t now_ns, uint64_t flags) noexcept nogil:
+        cdef SegmentSeal seal
+        memset(&seal, 0, sizeof(seal))
+        seal.position = w.position
+        seal.index = w.index
+        seal.first_ns = w.first_ns
+        seal.last_ns = w.last_ns
+        seal.sealed_ns = now_ns
+        seal.flags = flags
+        seal.checksum = checksum_of(&seal, sizeof(seal))
+        memcpy(self.seal, &seal, sizeof(seal))
+
+    cdef void release_rest(self, uint64_t used) noexcept nogil:
+        # Give the space behind `used` bytes of records (and END) back to the disk. The file keeps
+        # its size, so that nobody who maps it meets the end of it. Some file systems cannot.
+        cdef uint64_t first = self.records - self.pointer + used + SEGMENT_END_SIZE
+        first = (first + SEGMENT_PAGE - 1) & ~<uint64_t>(SEGMENT_PAGE - 1)
+        if first < <uint64_t>self.mapping.size_bytes:
+            fallocate(self.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, <long>first,
+                      <long>(self.mapping.size_bytes - first))
+
+    cdef int sync(self) noexcept nogil:
+        # Returns 0 when the disk has all that was written before the call, or -errno.
+        return -errno if fdatasync(self.fd) != 0 else 0
+
+    cdef int populate(self, uint64_t until) noexcept nogil:
+        # Touch the pages of the file's first `until` bytes: 8 x the cost of a store, out of the
+        # writer's way. 0 or -errno.
+        cdef uint64_t page = SEGMENT_PAGE
+        until = min((until + page - 1) & ~(page - 1), <uint64_t>self.mapping.size_bytes)
+        if until <= self.populated:
+            return 0
+        if madvise(self.pointer + self.populated, until - self.populated, MADV_POPULATE_WRITE):
+            if errno != EINVAL:  # an older kernel: the writer's stores touch them
+                return -errno
+        self.populated = until
+        return 0
+
+    # --- for readers ----------------------------------------------------------------------------
+
+    cdef bint sealed(self) noexcept nogil:
+        # Whether the segment says where it ends. (A seal is not there until its checksum is.)
+        cdef SegmentSeal* seal = self.seal
+        return (seal.checksum == checksum_of(seal, sizeof(SegmentSeal)) and seal.sealed_ns != 0
+                and seal.position >= self.header.position
+                and seal.position - self.header.position <= self.header.capacity)
+
+    cdef bint find_behind(
+            self, uint64_t after, uint64_t* position, uint64_t* index) noexcept nogil:
+        # The first valid record behind position `after` that the index knows: how to go on behind
+        # bytes that are damaged. False: there is none.
+        cdef uint64_t i
+        cdef SegmentEntry* entry
+        for i in range(self.entry_count):
+            entry = self.entries + i
+            if _valid(entry) and entry.position > after and self._holds(entry):
+                position[0] = entry.position
+                index[0] = entry.index
+                return True
+        return False
+
+    cdef void find_start(
+            self, uint64_t position, int64_t published_ns, uint64_t* found,
+            uint64_t* index) noexcept nogil:
+        # A record from which to read on, so that none is missed of those at `position` and behind
+        # that were published at published_ns or later.
+        cdef uint64_t i
+        cdef SegmentEntry* entry
+        found[0] = self.header.position
+        index[0] = self.header.index
+        for i in range(self.entry_count):
+            entry = self.entries + i
+            if entry.checksum == 0 and entry.before_ns == 0:
+                break
+            if not _valid(entry):
+                continue
+            if entry.position > position and entry.before_ns >= published_ns:
+                break
+            if ((entry.position <= position or entry.before_ns < published_ns)
+                    and self._holds(entry)):
+                found[0] = entry.position
+                index[0] = entry.index
+
+    cdef bint _holds(self, const SegmentEntry* entry) noexcept nogil:
+        cdef uint64_t offset = entry.position - self.header.position
+        return (entry.position >= self.header.position and offset < self.limit
+                and offset % 8 == 0
+                and record_look(self.records + offset, self.limit - offset, entry.position,
+                                entry.index) > 0)
+
+
+cdef bint _valid(const SegmentEntry* entry) noexcept nogil:
+    return entry.checksum == checksum_of(entry, sizeof(SegmentEntry))
+
+
+cdef uint64_t _first_byte(uint64_t capacity):
+    cdef uint64_t size = SEGMENT_PAGE + (capacity // SEGMENT_STRIDE + 1) * sizeof(SegmentEntry)
+    return (size + SEGMENT_PAGE - 1) & ~<uint64_t>(SEGMENT_PAGE - 1)
+
+
+def _reserve(fd, path, size):
+    try:
+        os.posix_fallocate(fd, 0, size)
+    except OSError as error:
+        space = os.statvfs(path.parent)
+        check(-error.errno, f"reserve {size} bytes ({space.f_bavail * space.f_frsize} free)",
+              str(path))
