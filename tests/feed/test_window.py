@@ -152,6 +152,21 @@ def test_window_of_latest_run_disregards_what_lies_before_it() -> None:
     driver.finish()
 
 
+def test_window_of_latest_run_hands_out_the_newest_run_before_what_is_incomplete() -> None:
+    driver = Driver(lines_incremental=1, on_gap="latest_run")
+    for seqno in (1, 3, 4, 6, 7):
+        driver.send(datagram(seqno))
+    driver.send(fragments(9, 2)[0], at_ns=9_000_000)
+    driver.expire(10_000_000)
+    assert driver.story()[1:] == ["1", "gap 2-5", "6", "7"]
+    driver.send(fragments(11, 2)[0], at_ns=10_000_000)  # nothing whole waits any more
+    driver.expire(20_000_000)
+    assert driver.story()[5:] == ["gap 8-11"]
+    driver.send(datagram(13), at_ns=20_000_000)
+    driver.finish()
+    assert driver.story()[6:] == ["gap 12-12", "13"]
+
+
 @pytest.mark.parametrize("share", [0.01, 0.1, 0.5])
 def test_window_with_immediate_duplicates_delivers_once(share: float) -> None:
     rng = random.Random(share)
@@ -332,6 +347,33 @@ def test_window_with_claims_of_256_fragments_stays_within_its_memory() -> None:
         driver.send(datagram(seqno))
     driver.finish()
     assert driver.seqnos()[-100:] == list(range(200, 300))
+
+
+def test_window_without_room_for_fragments_gives_up_one_seqno_at_a_time() -> None:
+    # Far ahead, four halves of the largest message hold all memory of fragments.
+    driver = Driver(lines_incremental=1, slab_cells=64, lost_packet_wait_ns=1 << 50)
+    driver.send(datagram(0))
+    for seqno in range(8_000, 8_004):
+        assert driver.send(fragments(seqno, 256)[0]) == "held"
+    for seqno in range(1, 3_000):
+        assert driver.send(fragments(seqno, 256)[0]) == "slab_full"
+    assert driver.gaps() == [(seqno, seqno) for seqno in range(1, 3_000)]
+    driver.finish()
+    assert driver.gaps()[2_999:] == [(3_000, 8_003)]
+
+
+@pytest.mark.parametrize("on_gap", ["keep_all", "latest_run"])
+def test_window_without_free_cells_and_a_hole_before_each_gives_up_each(on_gap: str) -> None:
+    # Far ahead, halves of messages hold all cells; what comes is whole, but never next.
+    driver = Driver(lines_incremental=1, slab_cells=64, on_gap=on_gap, lost_packet_wait_ns=1 << 50)
+    driver.send(datagram(0))
+    for seqno in range(8_000, 8_064):
+        assert driver.send(fragments(seqno, 2)[0]) == "held"
+    for seqno in range(2, 6_000, 2):
+        assert driver.send(datagram(seqno)) == "held"
+    assert driver.gaps() == [(seqno, seqno) for seqno in range(1, 5_998, 2)]
+    assert driver.seqnos() == list(range(0, 6_000, 2))
+    driver.finish()
 
 
 @pytest.mark.parametrize("jump", [8_192, 8_193, 20_000, 1 << 20, (1 << 30) - 3])

@@ -238,17 +238,11 @@ cdef inline int64_t window_hole_seen(Window* w, int64_t at) noexcept nogil:
     return window_early(w, w.frontier).frontier_ns
 
 
-cdef inline int64_t window_hole_end(Window* w) noexcept nogil:
-    # The first seqno behind `next` that is whole, or the first behind all that waits.
-    cdef int64_t end = w.next
-    while end <= w.highest and not window_is_whole(w, end):
-        end += 1
-    return end
-
-
 cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
     # Holes before `until` are lost. With on_gap = latest_run, so is all but the most recent run of
-    # whole messages: the gap then reaches up to where that begins.
+    # whole messages: the gap then reaches up to where that begins. What is incomplete behind that
+    # run is walked over for every hole, at most a window of it. (Remembering the furthest whole
+    # one instead made the compiler lay out the common path 1.5 ns slower: 17.2 to 18.7 ns.)
     cdef int64_t run = w.highest
     if w.latest_run and not w.finishing and w.pending:
         while run > w.next and not window_is_whole(w, run):
@@ -263,9 +257,14 @@ cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) 
 
 
 cdef inline void window_force(Window* w, int64_t limit) noexcept nogil:
-    # No room: give up the oldest hole, or what of it lies before `limit`.
-    cdef int64_t end = window_hole_end(w)
-    window_decide_until(w, end if end < limit else limit, GAP_WINDOW_FULL)
+    # No room: give up the oldest hole, or what of it lies before `limit`. A sender can make every
+    # datagram come here, so the search ends where the hole does that is given up: each seqno is
+    # looked at once. Only pipeline_replay comes again before anything is taken, as often as
+    # datagrams were held.
+    cdef int64_t end = w.next
+    while end < limit and end <= w.highest and not window_is_whole(w, end):
+        end += 1
+    window_decide_until(w, end, GAP_WINDOW_FULL)
 
 
 cdef inline bint window_decide(Window* w, int64_t now_ns) noexcept nogil:
