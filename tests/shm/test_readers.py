@@ -1,16 +1,22 @@
 """The registry of readers: what they say of themselves, and that the dead leave no trace."""
 
 import os
+import random
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from udpfast.core.layout import Kind
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.histogram import VALUE_MAX
 from udpfast.shm.readers import (
+    READERS_MAX,
     ReaderInfo,
     ReaderRegistration,
     list_readers,
+    reader_histograms,
     remove_dead_readers,
 )
 from udpfast.shm.ring import Ring
@@ -104,3 +110,126 @@ def test_close_in_a_forked_child_leaves_the_entry(tmp_path):
             os._exit(0)
         assert os.waitpid(child, 0) == (child, 0)
         assert [reader.name for reader in list_readers(tmp_path)] == ["strategy"]
+
+
+# --- entries that are no good ------------------------------------------------------------------
+
+
+def entry_of(registration):
+    """Return the path of a reader's own entry."""
+    return registration.region.path
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, 4096, 541_183, 541_185, 1 << 40])
+def test_entry_of_another_size_is_passed_over(tmp_path, size):
+    with (
+        ReaderRegistration.create(tmp_path, "good"),
+        ReaderRegistration.create(tmp_path, "bad") as bad,
+    ):
+        path = entry_of(bad)
+        bad.region.close()
+        os.truncate(path, size)
+        assert [info.name for info in list_readers(tmp_path)] == ["good"]
+        assert [info.name for info, _ in reader_histograms(tmp_path)] == ["good"]
+        assert remove_dead_readers(tmp_path) == 0  # its process lives, by the entry's name
+
+
+def test_entry_with_garbage_fails_no_tool(tmp_path):
+    rng = random.Random(7)
+    with Ring.create(tmp_path, 4096), ReaderRegistration.create(tmp_path, "bad") as bad:
+        fd = os.open(entry_of(bad), os.O_RDWR)
+        header = os.pread(fd, 128, 0)
+        for n in range(300):
+            start = rng.choice((0, 8, 12, 16, 24, 40, 48, 56, 128, 192, 256, 384))
+            os.pwrite(fd, rng.randbytes(rng.choice((1, 8, 64, 4096))), start)
+            if n % 3:
+                os.pwrite(fd, header, 0)  # so that it is believed to be an entry
+            for info, histograms in reader_histograms(tmp_path):
+                assert info.name.isprintable()
+                for histogram in histograms.values():
+                    assert 0 <= histogram.percentile(99) <= VALUE_MAX + 1
+            list_readers(tmp_path)
+        os.close(fd)
+
+
+def test_entry_counts_that_cannot_be_are_shown_as_none(tmp_path):
+    with ReaderRegistration.create(tmp_path, "bad") as bad:
+        with entry_of(bad).open("r+b") as file:
+            file.seek(256 + 128 + 8 * 100)
+            file.write((-5).to_bytes(8, "little", signed=True))
+            file.write((1 << 62).to_bytes(8, "little"))
+        ((_, histograms),) = reader_histograms(tmp_path)
+        assert histograms["loop_to_strategy"].total == 0
+
+
+def test_entry_names_nothing_that_steers_a_terminal(tmp_path):
+    with ReaderRegistration.create(tmp_path, "\x1b[2J\nok\u202e"):
+        assert list_readers(tmp_path)[0].name == "?[2J?ok?"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda path: path.symlink_to("/etc/passwd"),
+        lambda path: path.symlink_to(path),
+        os.mkfifo,
+        Path.touch,
+    ],
+    ids=["link", "loop", "pipe", "empty"],
+)
+def test_entry_that_is_no_file_blocks_nobody_and_goes(tmp_path, make):
+    (tmp_path / "readers").mkdir()
+    make(tmp_path / "readers" / "99999999-0")
+    assert list_readers(tmp_path) == []
+    with ReaderRegistration.create(tmp_path, "next"):
+        assert [path.name for path in (tmp_path / "readers").iterdir()] == [f"{os.getpid()}-0"]
+    assert Path("/etc/passwd").exists()
+
+
+def test_entry_that_is_a_directory_stays_and_disturbs_nobody(tmp_path):
+    (tmp_path / "readers" / "99999999-0").mkdir(parents=True)
+    with ReaderRegistration.create(tmp_path, "next"):
+        assert [info.name for info in list_readers(tmp_path)] == ["next"]
+
+
+def test_entries_in_a_flood_are_looked_at_in_portions_and_all_go():
+    with tempfile.TemporaryDirectory(prefix="udpfast-test-", dir="/dev/shm") as directory:
+        readers = Path(directory) / "readers"
+        readers.mkdir()
+        for number in range(10_000):
+            os.mknod(readers / f"99999999-{number}")
+        assert remove_dead_readers(directory) == READERS_MAX
+        with ReaderRegistration.create(directory, "next"):
+            while remove_dead_readers(directory):
+                pass
+            assert [info.name for info in list_readers(directory)] == ["next"]
+
+
+def test_entry_of_a_dead_reader_whose_child_lives_goes(tmp_path):
+    """A fork holds the descriptor, and with it the lock, of an entry that is not its own."""
+    read_end, write_end = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        held = ReaderRegistration.create(tmp_path, "parent")
+        child = os.fork()
+        if child == 0:
+            os.close(write_end)
+            signal.pause()
+        os.write(write_end, child.to_bytes(8, "little"))
+        assert held
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+    child = int.from_bytes(os.read(read_end, 8), "little")
+    try:
+        assert remove_dead_readers(tmp_path) == 1
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_entry_that_names_a_process_of_another_user_is_dead(tmp_path):
+    if os.geteuid() != 0:
+        pytest.skip("needs root to give an entry away")
+    with ReaderRegistration.create(tmp_path, "liar") as liar:
+        assert list_readers(tmp_path)[0].alive
+        os.chown(entry_of(liar), 12_345, -1)
+        assert not list_readers(tmp_path)[0].alive

@@ -25,7 +25,17 @@ from udpfast.shm.readers import ReaderRegistration, list_readers
 from udpfast.shm.ring import Ring
 from udpfast.testing.ringload import LoadResult, read_load, write_load
 
-__all__ = ["Report", "check_load", "check_reader_kills", "check_writer_kills", "main"]
+__all__ = [
+    "Child",
+    "Report",
+    "check_load",
+    "check_reader_kills",
+    "check_writer_kills",
+    "find_faults",
+    "main",
+    "read_all",
+    "write_until_told",
+]
 
 #: A victim lives between 0 and this long; long enough for some hundred thousand records.
 LIFE_MAX_NS = 6_000_000
@@ -89,7 +99,7 @@ def check_load(
     directory.mkdir()
     cores = sorted(os.sched_getaffinity(0))
     with Ring.create(directory, capacity_bytes) as ring:
-        reader = _Child(lambda child: _read_all(directory, child, cores[-1]))
+        reader = Child(lambda child: read_all(directory, child, cores[-1]))
         reader.wait_started()
         os.sched_setaffinity(0, cores[:1])
         write_ns = write_load(ring, records, size_min, size_max)
@@ -97,7 +107,7 @@ def check_load(
         written = ring.index
     result = LoadResult(**reader.answer())
     name = f"load {capacity_bytes >> 10} KiB ring, payloads {size_min}-{size_max}"
-    return Report(name, written, result, write_ns, tuple(_faults(result, written)))
+    return Report(name, written, result, write_ns, tuple(find_faults(result, written)))
 
 
 def check_writer_kills(
@@ -117,11 +127,11 @@ def check_writer_kills(
     faults = []
     directory.mkdir()
     first = Ring.create(directory, capacity_bytes)
-    reader = _Child(lambda child: _read_all(directory, child))
+    reader = Child(lambda child: read_all(directory, child))
     reader.wait_started()
     first.region.close()  # as a kill does: nothing is said to the readers
     for _ in range(kills):
-        writer = _Child(lambda child: _write_forever(directory, capacity_bytes, child))
+        writer = Child(lambda child: _write_forever(directory, capacity_bytes, child))
         if rng.random() < 0.5:  # the other half may be hit while it takes the ring over
             writer.wait_started()
         writer.kill_within(rng.randrange(LIFE_MAX_NS))
@@ -135,7 +145,7 @@ def check_writer_kills(
     if not 1 < epoch <= kills + 2:
         faults.append(f"expected 2 to {kills + 2} writers, found {epoch}")
     name = f"{kills} writers killed, seed {seed}, {epoch - 2} had taken over"
-    return Report(name, written, result, 0, (*faults, *_faults(result, written)))
+    return Report(name, written, result, 0, (*faults, *find_faults(result, written)))
 
 
 def check_reader_kills(
@@ -153,12 +163,12 @@ def check_reader_kills(
     rng = random.Random(seed)
     faults = []
     directory.mkdir()
-    writer = _Child(lambda child: _write_until_told(directory, capacity_bytes, child))
+    writer = Child(lambda child: write_until_told(directory, capacity_bytes, child))
     writer.wait_started()
-    survivor = _Child(lambda child: _read_all(directory, child))
+    survivor = Child(lambda child: read_all(directory, child))
     survivor.wait_started()
     for _ in range(kills):
-        reader = _Child(lambda child: _read_all(directory, child))
+        reader = Child(lambda child: read_all(directory, child))
         if rng.random() < 0.5:
             reader.wait_started()
         reader.kill_within(rng.randrange(LIFE_MAX_NS))
@@ -170,11 +180,12 @@ def check_reader_kills(
     written = writer.answer()["written"]
     result = LoadResult(**survivor.answer())
     written -= result.first
-    faults += _faults(result, written)
+    faults += find_faults(result, written)
     return Report(f"{kills} readers killed, seed {seed}", written, result, 0, tuple(faults))
 
 
-def _faults(result: LoadResult, written: int) -> list[str]:
+def find_faults(result: LoadResult, written: int) -> list[str]:
+    """Return what is wrong with what a reader saw of so many records, one sentence each."""
     faults = [
         f"{getattr(result, what)} records {what}"
         for what in ("torn", "repeated", "skipped")
@@ -189,10 +200,16 @@ def _faults(result: LoadResult, written: int) -> list[str]:
     return faults
 
 
-class _Child:
-    """A forked process that says when it has begun, and answers with one JSON object."""
+class Child:
+    """A forked process that says when it has begun, and answers with one JSON object.
 
-    def __init__(self, run: Callable[["_Child"], dict[str, Any]]) -> None:
+    Parameters
+    ----------
+    run : callable
+        What it does; is given the child itself, and returns the answer.
+    """
+
+    def __init__(self, run: Callable[["Child"], dict[str, Any]]) -> None:
         self._from_child, self._to_parent = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
@@ -206,12 +223,15 @@ class _Child:
         os.close(self._to_parent)
 
     def started(self) -> None:
+        """Say, in the child, that it has begun."""
         os.write(self._to_parent, b"\n")
 
     def wait_started(self) -> None:
+        """Wait until it has said so, or is gone."""
         os.read(self._from_child, 1)
 
     def kill_within(self, life_ns: int) -> None:
+        """Kill it after so many ns."""
         end = time.monotonic_ns() + life_ns
         while time.monotonic_ns() < end:
             pass
@@ -220,6 +240,7 @@ class _Child:
         os.close(self._from_child)
 
     def answer(self) -> dict[str, Any]:
+        """Wait for its end; return its answer."""
         with open(self._from_child, "rb") as pipe:  # noqa: PTH123 (a descriptor)
             text = pipe.read()
         os.waitpid(self.pid, 0)
@@ -229,7 +250,8 @@ class _Child:
         return answer
 
 
-def _read_all(directory: Path, child: _Child, core: int | None = None) -> dict[str, Any]:
+def read_all(directory: Path, child: Child, core: int | None = None) -> dict[str, Any]:
+    """Read and check, in a child, until the writer closes the ring."""
     result = LoadResult()
     if core is not None:
         os.sched_setaffinity(0, {core})
@@ -246,7 +268,7 @@ def _read_all(directory: Path, child: _Child, core: int | None = None) -> dict[s
     return asdict(result)
 
 
-def _write_forever(directory: Path, capacity_bytes: int, child: _Child) -> dict[str, Any]:
+def _write_forever(directory: Path, capacity_bytes: int, child: Child) -> dict[str, Any]:
     ring = Ring.create(directory, capacity_bytes)
     if ring.restarted:
         ring.announce_restart(realtime_ns())
@@ -255,7 +277,8 @@ def _write_forever(directory: Path, capacity_bytes: int, child: _Child) -> dict[
         write_load(ring, 1000, 0, 200)
 
 
-def _write_until_told(directory: Path, capacity_bytes: int, child: _Child) -> dict[str, Any]:
+def write_until_told(directory: Path, capacity_bytes: int, child: Child) -> dict[str, Any]:
+    """Write, in a child, until SIGTERM."""
     told: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, frame: told.append(number))
     with Ring.create(directory, capacity_bytes) as ring:
