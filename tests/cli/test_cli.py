@@ -1,6 +1,8 @@
 """The command line: help that works, errors of one line, exit codes, machine-readable output."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 
@@ -13,6 +15,9 @@ from udpfast.cli.demo import account_for_missing, compare_books
 from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.counter import VERDICTS
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.ring import Ring
 
 
 def run(*arguments):
@@ -156,3 +161,35 @@ def test_missing_messages_must_lie_in_reported_gaps(lost, unreported):
         "sessions": [1],
     }
     assert account_for_missing(values, published)["unreported"] == unreported
+
+
+def dead_ring(directory, records):
+    """Leave the ring of a writer that was killed."""
+    directory.mkdir(mode=0o700)
+    pid = os.fork()
+    if pid == 0:
+        ring = Ring.create(directory, 1 << 14, PAYLOAD_HASH)
+        for _ in range(records):
+            ring.append(Kind.MESSAGE, b"x" * 100)
+        ring.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.mark.parametrize("records", [3, 1000])
+def test_tail_of_a_dead_instance_prints_what_it_left_and_ends(tmp_path, records):
+    dead_ring(tmp_path / "feed", records)
+    result = CliRunner().invoke(cli, ["tail", str(tmp_path / "feed"), "--begin", "--json"])
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.output.splitlines() if line.startswith("{")]
+    shown = [json.loads(line)["index"] for line in lines]
+    assert shown == list(range(records - len(shown), records))
+    assert len(shown) == min(records, len(shown)) >= min(records, 80)
+    assert "is dead" in result.output
+
+
+def test_tail_of_a_dead_instance_does_not_wait_for_more(tmp_path):
+    dead_ring(tmp_path / "feed", 3)
+    result = CliRunner().invoke(cli, ["tail", str(tmp_path / "feed")])
+    assert result.exit_code == 0
+    assert "0 records to show" in result.output

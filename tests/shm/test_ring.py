@@ -2,6 +2,7 @@
 
 import os
 import random
+import threading
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from udpfast.shm.cursor import RingCursor
 from udpfast.shm.region import Region
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT, Ring
 from udpfast.testing.ring_hop import look
+from udpfast.testing.ringload import LoadResult, read_load, write_load
 
 CAPACITY = 4096
 
@@ -218,7 +220,7 @@ def test_seek_goes_on_where_another_cursor_stands(ring):
 
 
 def test_start_unknown_is_refused(ring):
-    with pytest.raises(ValueError, match="one of tail, latest, begin, writer, was 'end'"):
+    with pytest.raises(ValueError, match="start must be one of tail, latest, begin, writer, oldest"):
         RingCursor.attach(ring.region.path, start="end")
 
 
@@ -363,3 +365,54 @@ def test_close_in_a_forked_child_leaves_the_writer_its_ring(ring, cursor):
         Ring.create(ring.region.path, CAPACITY)
     ring.append(Kind.MESSAGE, b"still its own")
     assert cursor.poll() == 1
+
+
+@pytest.mark.parametrize("size", [0, 8, 100, 448])
+@pytest.mark.parametrize("records", [0, 1, 5, 100, 1000, 1001, 1002])
+def test_cursor_at_the_oldest_reads_all_that_is_left_in_order(tmp_path, size, records):
+    with Ring.create(tmp_path, 4096) as ring:
+        for number in range(records):
+            ring.append(Kind.MESSAGE, number.to_bytes(8, "little") * (size // 8))
+        ring.flush()
+        with RingCursor.attach(tmp_path, "oldest") as cursor:
+            first = cursor.index
+            count = cursor.poll()
+            assert cursor.headers["index"][:count].tolist() == list(range(first, records))
+            # All but a chunk of the ring, the largest record's worth and a PAD.
+            held = 4096 - 4096 // 16 - 2 * (64 + size) - 8
+            assert count >= min(records, held // (64 + size + 8))
+            assert cursor.lapped == 0
+
+
+def test_cursor_at_the_oldest_is_not_taken_in_by_a_payload_that_looks_like_a_record(tmp_path):
+    """Where the search begins, a payload of the publisher's may lie."""
+    with Ring.create(tmp_path, 4096) as ring:
+        for _ in range(200):
+            # Each 8 bytes: a commit word of 64 bytes, kind MESSAGE, then a position, an index.
+            at = (ring.position + 64) + 8 * np.arange(48)
+            fake = np.tile(np.array([64 | int(Kind.MESSAGE) << 32, 0, 0, 0, 0, 0, 0, 0], "<u8"), 6)
+            fake[1::8] = at[0::8]
+            ring.append(Kind.MESSAGE, fake.tobytes())
+        ring.flush()
+        with RingCursor.attach(tmp_path, "oldest") as cursor:
+            count = cursor.poll()
+            assert count > 0
+            assert cursor.headers["index"][:count].tolist() == list(range(200 - count, 200))
+            assert set(cursor.headers["length"][:count].tolist()) == {64 + 384}
+
+
+def test_cursor_at_the_oldest_beside_a_writer_reads_on(tmp_path):
+    with Ring.create(tmp_path, 1 << 14) as ring:
+        thread = threading.Thread(
+            target=lambda: [write_load(ring, 20_000, 0, 100) for _ in range(20)]
+        )
+        thread.start()
+        attached = 0
+        while thread.is_alive():
+            with RingCursor.attach(tmp_path, "oldest") as cursor:
+                result = LoadResult()
+                read_load(cursor, result, idle_polls_max=100)
+                assert (result.torn, result.skipped, result.repeated) == (0, 0, 0)
+                attached += 1
+        thread.join()
+        assert attached > 0

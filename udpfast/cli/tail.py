@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,6 +13,8 @@ import numpy as np
 
 from udpfast.client.reader import Reader
 from udpfast.core.layout import CONTROL_DTYPES, Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
 
 __all__ = ["tail"]
 
@@ -26,7 +30,7 @@ __all__ = ["tail"]
 )
 @click.option("--symbol", "symbols", multiple=True, help="Only records of this symbol.")
 @click.option("--count", type=click.IntRange(min=1), help="End after this many records.")
-@click.option("--begin", is_flag=True, help="Begin with the oldest record, not with the next.")
+@click.option("--begin", is_flag=True, help="Begin with the oldest record there is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 def tail(
     name: str,
@@ -36,14 +40,18 @@ def tail(
     begin: bool,
     as_json: bool,
 ) -> None:
-    """Print the records of instance NAME as they come, until SIGINT or the ring is closed."""
+    """Print the records of instance NAME as they come, until SIGINT or the ring is closed.
+
+    NAME is a name, or a path with a slash. The instance may be dead: then what it left is printed
+    (with --begin), and that is all.
+    """
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
     shown = 0
     with (
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end
-        Reader(f"ring:{name}", start="begin" if begin else "tail", name="tail") as reader,
+        Reader(f"ring:{name}", start="oldest" if begin else "tail", name="tail") as reader,
     ):
-        for record in reader:
+        for record in _records(reader):
             if record.kind not in wanted or (symbols and record.symbol not in symbols):
                 continue
             fields = describe_record(record)
@@ -51,6 +59,18 @@ def tail(
             shown += 1
             if shown == count:
                 return
+
+
+def _records(reader: Reader) -> Iterator[Any]:
+    # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
+    with RingCursor.attach(reader.directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
+        alive, pid = cursor.region.writer_alive(), cursor.region.writer_pid
+    if alive:
+        yield from reader
+        return
+    left = reader.lag
+    click.echo(f"udpfast: writer {pid} is dead; {left:,} records to show", err=True)
+    yield from itertools.islice(reader, left)
 
 
 def describe_record(record: Any) -> dict[str, Any]:

@@ -21,7 +21,7 @@ class Reader:
         address: str,
         *,
         idle: str | IdleStrategy = "backoff",
-        start: Literal["tail", "begin"] = "tail",
+        start: Literal["tail", "begin", "oldest"] = "tail",
         batch: int = 4096,
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,

@@ -43,8 +43,9 @@ cdef class Reader:
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
         sleeps for up to 1 ms.
-    start : {"tail", "begin"}
-        With the next record to be written, or with the very first (refused if it was overwritten).
+    start : {"tail", "begin", "oldest"}
+        With the next record to be written; with the very first (refused if it was overwritten); with
+        the oldest that the ring still holds.
     batch : int
         Records that one poll may take.
     buffer_bytes : int, optional
@@ -81,8 +82,8 @@ cdef class Reader:
             self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
             timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
             image=False):
-        if start not in ("tail", "begin"):
-            raise ConfigError(f"start must be 'tail' or 'begin', was {start!r}")
+        if start not in ("tail", "begin", "oldest"):
+            raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {start!r}")
         if not 1 <= batch <= 1 << 20:
             raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
         if kinds is not None or exchanges is not None or symbols is not None:

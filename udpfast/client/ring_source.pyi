@@ -16,7 +16,7 @@ class RingSource(Source):
 def open_source(
     target: str,
     *,
-    start: Literal["tail", "begin"],
+    start: Literal["tail", "begin", "oldest"],
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,

@@ -19,7 +19,7 @@ class Source:
 def open_source(
     address: str,
     *,
-    start: Literal["tail", "begin"],
+    start: Literal["tail", "begin", "oldest"],
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,

@@ -23,7 +23,7 @@ class RingCursor:
     @staticmethod
     def attach(
         path: str | os.PathLike[str],
-        start: Literal["tail", "latest", "begin", "writer"] = "tail",
+        start: Literal["tail", "latest", "begin", "writer", "oldest"] = "tail",
         limit: int = 1024,
         room_bytes: int | None = None,
         payload_hash: int = 0,

@@ -3,9 +3,10 @@
 import numpy as np
 
 from libc.errno cimport EPIPE
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
 
-from udpfast.core.atomics cimport load_acquire, load_relaxed
-from udpfast.core.layout cimport RECORD_SIZE
+from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
+from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError, RingClosedError
 from udpfast.shm.ring cimport (
@@ -13,6 +14,8 @@ from udpfast.shm.ring cimport (
     RING_CLOSED,
     RING_DATA,
     RingHeader,
+    RingReader,
+    ring_aligned,
     ring_poll,
     ring_reader_init,
     ring_ready,
@@ -22,11 +25,14 @@ from udpfast.shm.ring import RING_KIND, RING_LAYOUT, ring_path
 
 __all__ = ["RingCursor"]
 
-_STARTS = ("tail", "latest", "begin", "writer")
+_STARTS = ("tail", "latest", "begin", "writer", "oldest")
 
 # A writer that overwrites the newest flushed record while it is looked at, this often in a row,
 # is not a fast one.
 _SEEK_ATTEMPTS = 1000
+
+cdef enum:
+    CHAIN = 64
 
 
 cdef class RingCursor:
@@ -53,10 +59,10 @@ cdef class RingCursor:
         ----------
         path : str or path
             Of the file, or of an instance's directory (then its file `ring`).
-        start : {"tail", "latest", "begin", "writer"}
+        start : {"tail", "latest", "begin", "writer", "oldest"}
             With the next record to be written; with the newest one that was flushed; with the
             very first, or the first of the present writer, which must not have been overwritten
-            yet.
+            yet; with the oldest that was not.
         limit : int
             Records per `poll`, at most.
         room_bytes : int, optional
@@ -238,8 +244,58 @@ cdef _seek(RingCursor cursor, start):
                 f"{cursor.reader.index} at position {cursor.reader.cursor}; "
                 f"{cursor.tail_index} records written, capacity {cursor.capacity_bytes} bytes")
         return
+    if start == "oldest" and _seek_oldest(&cursor.reader):
+        return
     for _ in range(_SEEK_ATTEMPTS):
-        if ring_walk(&cursor.reader, start == "tail", &last):
+        if ring_walk(&cursor.reader, start != "latest", &last):
             return
     raise FormatError(f"{cursor.region.path}: expected a valid record at position {last}, "
                       f"found none")
+
+
+cdef bint _seek_oldest(RingReader* r) noexcept:
+    # Look for the first record behind what may be overwritten: it knows its own position, and so
+    # do those that follow it. A payload may look like one record; not like a chain of them. False:
+    # there is none, or the writer came round while it was looked for.
+    cdef uint64_t position = load_acquire(&r.header.intent)
+    cdef uint64_t tail = load_acquire(&r.header.tail)
+    cdef int attempt
+    for attempt in range(_SEEK_ATTEMPTS):
+        position = load_acquire(&r.header.intent)
+        # A writer at work moves it on by a chunk at a time: begin behind the next one.
+        position = 0 if position <= r.capacity else position - r.capacity + attempt * r.chunk
+        while position < tail and not _chain_at(r, position, tail):
+            position += 8
+        if position >= tail:
+            return False
+        r.cursor = position
+        r.index = (<const Record*>(r.data + (position & r.mask))).index
+        fence_acquire()
+        if load_relaxed(&r.header.intent) <= position + r.capacity:
+            return True
+    return False
+
+
+cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexcept:
+    # Whether a record lies there, and valid ones behind it, CHAIN of them or up to the tail.
+    cdef uint64_t word, length, offset, index = 0
+    cdef const Record* record
+    cdef int count = 0
+    while count < CHAIN and position < tail:
+        offset = position & r.mask
+        word = load_relaxed(<const uint64_t*>(r.data + offset))
+        length = <uint32_t>word
+        if <uint16_t>(word >> 32) == KIND_PAD:
+            if count == 0 or length != r.capacity - offset:
+                return False
+            position += length
+            continue
+        record = <const Record*>(r.data + offset)
+        if (length < RECORD_SIZE or ring_aligned(length) > r.record_max
+                or offset + ring_aligned(length) > r.capacity
+                or record.position != position or (count > 0 and record.index != index)):
+            return False
+        index = record.index + 1
+        position += ring_aligned(length)
+        count += 1
+    return position <= tail
