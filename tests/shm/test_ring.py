@@ -220,7 +220,9 @@ def test_seek_goes_on_where_another_cursor_stands(ring):
 
 
 def test_start_unknown_is_refused(ring):
-    with pytest.raises(ValueError, match="start must be one of tail, latest, begin, writer, oldest"):
+    with pytest.raises(
+        ValueError, match="start must be one of tail, latest, begin, writer, oldest"
+    ):
         RingCursor.attach(ring.region.path, start="end")
 
 

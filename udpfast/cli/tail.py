@@ -63,7 +63,9 @@ def tail(
 
 def _records(reader: Reader) -> Iterator[Any]:
     # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
-    with RingCursor.attach(reader.directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
+    directory = reader.directory
+    assert directory is not None  # of a ring there is one
+    with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
         alive, pid = cursor.region.writer_alive(), cursor.region.writer_pid
     if alive:
         yield from reader

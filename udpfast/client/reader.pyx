@@ -44,8 +44,8 @@ cdef class Reader:
         How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
         sleeps for up to 1 ms.
     start : {"tail", "begin", "oldest"}
-        With the next record to be written; with the very first (refused if it was overwritten); with
-        the oldest that the ring still holds.
+        With the next record to be written; with the very first (refused if it was overwritten);
+        with the oldest that the ring still holds.
     batch : int
         Records that one poll may take.
     buffer_bytes : int, optional
