@@ -14,6 +14,7 @@ from bench import (
     bench_fanout,
     bench_ladder,
     bench_latency,
+    bench_neighbours,
     bench_publisher,
     bench_replay,
     bench_ring,
@@ -280,3 +281,18 @@ def test_histogram_of_a_trial_is_its_own(partner: Partner) -> None:
     second = ring_latency(partner, 0, "Cython cursor", 50_000.0, 200, 64)
     assert isinstance(first.histogram, LatencyHistogram)
     assert first.histogram.total == second.histogram.total == 190  # type: ignore[union-attr]
+
+
+def test_neighbours_benchmark_accounts_for_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_neighbours, "NEIGHBOURS", 2)
+    monkeypatch.setattr(bench_neighbours, "RATE", 20_000)
+    monkeypatch.setattr(bench_neighbours, "FAST_RECORDS", 200_000)
+    found = {(row.variant, row.parameters["measure"]): row for row in rows_of(bench_neighbours.run)}
+    for measure in ("p99", "throughput"):
+        for variant, said in (
+            ("alone", "read in order"),
+            ("7 stopped", "told exactly what they missed"),
+            ("7 at 1 %", "told to be missed"),
+            ("7 killed", "killed"),
+        ):
+            assert said in found[variant, measure].verified
