@@ -36,7 +36,7 @@ from udpfast.shm.ring import RING_LAYOUT
 __all__ = ["ZmqSource", "open_source"]
 
 cdef enum:
-    SLICE_MS = 20                # no call of the library waits longer: closing is looked at
+    SLICE_MS = 10                # no call of the library waits longer; a Reader waits for 20 at once
     ASK_NS = 1_000_000_000       # names that were missed are asked for this often
     NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
     NAMES_MAX = 1 << 24
