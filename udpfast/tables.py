@@ -494,6 +494,10 @@ class ZmqConfig(SideConfig, frozen=True):
             "misses records, and is told how many (LAPPED)",
         ),
     ] = 1 << 28
+    last_values: Annotated[
+        bool,
+        Meta(description="keep the last value of every object, for new subscribers"),
+    ] = True
     heartbeat_ms: Annotated[
         int,
         Meta(

@@ -3,15 +3,18 @@
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import zmq
 
 from tests.client.instance import Instance
+from udpfast import Reader
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
+from udpfast.core.clock import monotonic_ns
 from udpfast.net.envelope import EnvelopeType, Message, unpack
 
 BOTH = ("ipc", "tcp://127.0.0.1:*")
@@ -79,3 +82,38 @@ class Subscriber:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Turned:
+    """A fan-out that turns when the test says so: what it has not read may still be changed."""
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+        self.fanout = ZmqFanout(ZmqConfig(), instance.directory)
+
+    def open(self, **options: Any) -> Reader:
+        """Open a reader, which waits for the fan-out's answer, while it turns."""
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(Reader, f"zmq:{self.fanout.addresses[0]}", **options)
+            while not opened.done():
+                self.fanout.work(monotonic_ns())
+            return opened.result()
+
+    def turn(self) -> None:
+        """Send what there is."""
+        while self.fanout.work(monotonic_ns()) > 0:
+            pass
+
+    def end(self) -> None:
+        """Close the ring, and turn until that was told."""
+        self.turn()
+        self.instance.ring.close()
+        while self.fanout.work(monotonic_ns()) == 0:
+            pass
+
+    def __enter__(self) -> "Turned":
+        self.fanout.on_start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.fanout.on_stop()

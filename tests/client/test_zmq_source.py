@@ -9,11 +9,11 @@ import pytest
 import zmq
 import zmq.auth
 
-from tests.agents.fanout import BOTH, caught_up, running, wait_until
+from tests.agents.fanout import BOTH, Turned, caught_up, running, wait_until
 from tests.client.instance import Instance
 from tests.client.test_books_of_captures import replay
 from tests.shared import shared
-from udpfast import Books, Kind, Reader
+from udpfast import Books, Kind, Reader, ReadRecord
 from udpfast.errors import ConfigError, FormatError, RingClosedError, UdpfastError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import ENVELOPE_DTYPE, pack_names
@@ -56,23 +56,15 @@ def test_books_of_a_capture_are_those_of_the_ring(variant: str, tmp_path: Path) 
     instance = Instance(directory, 1 << 26)
     with (
         replay(capture, tmp_path / "replayed") as source,
-        running(directory) as fanout,
-        Reader(f"zmq:{fanout.addresses[1]}") as remote,
+        Turned(instance) as turned,
+        turned.open() as remote,
         Reader(instance.address) as local,
     ):
         for i, name in enumerate(names_of(source), 1):
             assert instance.names.intern(name) == i
         for record in source:  # what the feed wrote, into the ring that is sent
-            frame = bytes(record)[48:64]
-            instance.ring.append(
-                record.kind,
-                record.payload,
-                int(record.flags),
-                record.received_ns,
-                record.published_ns,
-                frame,
-            )
-        instance.ring.close()
+            append_as_it_is(instance, record)
+        turned.end()
         books, remote_books = Books(), Books()
         for record, same in zip(local, remote, strict=True):
             assert bytes(record) == bytes(same)
@@ -373,7 +365,10 @@ class Impostor:
         self.socket.bind(self.address)
 
     def serve(self, *messages: bytes) -> None:
-        while self.socket.recv() != b"\1~":  # what the one before said last
+        self.serve_topic(b"~", *messages)
+
+    def serve_topic(self, topic: bytes, *messages: bytes) -> None:
+        while self.socket.recv() != b"\1" + topic:  # what the one before said last
             pass
         for message in messages:
             self.socket.send(message)
@@ -472,3 +467,125 @@ def test_random_messages_end_in_an_error_or_in_nothing(impostor: Impostor) -> No
             pass
         except Exception as error:
             raise AssertionError(f"seed {seed}, message {number}: {cut!r}") from error
+
+
+# --- last values ------------------------------------------------------------------------------
+
+
+def test_a_late_reader_gets_last_values_and_goes_on_from_there(instance: Instance) -> None:
+    instance.append(Kind.SESSION, bytes(16), session_id=1)
+    instance.book([(10, 1), (9, 2)], [(11, 1)], snapshot=True)
+    instance.book([(10, 5)], [], last_seqno=instance.seqno)
+    instance.top(10, 11, session_id=1, object_type=4, object_id=8)
+    with running(instance.directory, addresses=("ipc",)) as fanout:
+        caught_up(fanout, instance)
+        with (
+            Reader(f"zmq:{fanout.addresses[0]}", image=True) as reader,
+            Reader(f"zmq:{fanout.addresses[0]}") as plain,
+            Reader(f"zmq:{fanout.addresses[0]}#TOP_OF_BOOK/", image=True) as filtered,
+        ):
+            assert reader.joining
+            assert not plain.joining
+            instance.book([(10, 7)], [], last_seqno=instance.seqno)
+            instance.ring.close()
+            books = Books()
+            records = list(reader)
+            for record in records:
+                books.apply(record)
+            assert not reader.joining
+            last = [record for record in records if record.flags & 1]
+            assert {record.kind for record in last} >= {Kind.BOOK, Kind.TOP_OF_BOOK}
+            assert [record.index for record in records if not record.flags & 1] == [4]
+            [book] = books.values()
+            assert book.bids().tolist() == [[10, 7], [9, 2]]
+            assert [record.index for record in plain] == [4]
+            kinds = {record.kind for record in filtered}
+            assert Kind.TOP_OF_BOOK in kinds
+            assert Kind.BOOK not in kinds
+
+
+def test_last_values_can_be_left_out(instance: Instance) -> None:
+    instance.top(1, 2)
+    with running(instance.directory, addresses=("ipc",), last_values=False) as fanout:
+        caught_up(fanout, instance)
+        with Reader(f"zmq:{fanout.addresses[0]}", image=True) as reader:
+            instance.top(3, 4)
+            assert next(reader).index == 1
+
+
+def test_last_values_that_did_not_fit_are_missed_aloud(impostor: Impostor) -> None:
+    def part(last: int, count: int) -> bytes:
+        body = b"".join(record(64, 64, i) for i in range(count))
+        return b"\1" + envelope(type=2, count=count, last=last) + body
+
+    thread = threading.Thread(
+        target=impostor.serve_topic,
+        args=(
+            b"",
+            part(0, 2),
+            part(5, 1),
+            b"\1" + envelope(type=4, last=8),
+            b"\0" + envelope(type=6),
+        ),
+    )
+    thread.start()
+    with Reader(f"zmq:{impostor.address}", image=True) as reader:
+        missed = [record.lapped for record in reader if record.kind is Kind.LAPPED]
+    thread.join()
+    assert missed == [3, 2, 0]
+
+
+def test_books_of_late_joiners_are_those_of_the_ring(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "live", 1 << 26)
+    capture = shared("wire", "capture", "roq_udp_rough.pcap.gz")
+    with (
+        replay(capture, tmp_path / "replayed") as source,
+        Turned(instance) as turned,
+        Reader(instance.address) as local,
+    ):
+        for name in names_of(source):
+            instance.names.intern(name)
+        late: list[tuple[Reader, Books]] = []
+        records = list(source)
+        for i, one in enumerate(records):
+            append_as_it_is(instance, one)
+            if i % (len(records) // 12) == 11:
+                turned.turn()
+                late.append((turned.open(image=True), Books()))
+        turned.end()
+        books = Books()
+        for one in local:
+            books.apply(one)
+        for reader, joined in late:
+            for one in reader:
+                joined.apply(one)
+            assert reader.lapped == 0
+            reader.close()
+            for key, book in books.items():
+                if not book.stale:
+                    assert not joined[key].stale, key
+                    assert joined[key].bids().tobytes() == book.bids().tobytes()
+                    assert joined[key].asks().tobytes() == book.asks().tobytes()
+        assert len(late) == 12
+    instance.close()
+
+
+def append_as_it_is(instance: Instance, record: ReadRecord) -> None:
+    """Append a record of another ring: all of its header but where it lies."""
+    from tests.client.instance import REGION_PAGE
+    from udpfast.core.layout import RECORD
+
+    data = bytes(record)
+    header = np.frombuffer(data, RECORD, 1)[0]
+    position = instance.ring.append(
+        int(header["kind"]),
+        data[64:],
+        int(header["flags"]),
+        int(header["received_ns"]),
+        int(header["published_ns"]),
+        data[48:64],
+    )
+    offset = REGION_PAGE + position % instance.ring.capacity_bytes
+    placed = np.frombuffer(instance.ring.region.view(), RECORD, 1, offset)
+    for name in ("channel", "line", "message_type"):
+        placed[name] = header[name]

@@ -20,6 +20,7 @@ OFFSETS = {
     "count": 72,
     "table": 76,
     "names": 80,
+    "last": 84,
 }
 
 

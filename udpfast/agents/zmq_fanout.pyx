@@ -12,6 +12,7 @@ from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from udpfast.agents.zmq_last cimport LastValues
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
@@ -24,6 +25,7 @@ from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE,
     ENVELOPE_BEGIN,
     ENVELOPE_END,
+    ENVELOPE_LAST,
     ENVELOPE_MAGIC,
     ENVELOPE_NAMES,
     ENVELOPE_RECORDS,
@@ -41,16 +43,16 @@ from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
 
+from udpfast.agents.ring_names import RingNames
 from udpfast.agents.topics import NAMES_REQUEST, parse_topic
+from udpfast.agents.zmq_last import LastValues
 from udpfast.agents.zmq_sockets import Outlets
 from udpfast.config import ZmqConfig
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, FormatError, NotReadyError, RingClosedError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import pack_names
-from udpfast.shm.cursor import RingCursor as _RingCursor
-from udpfast.shm.region import Region
+from udpfast.shm.cursor import RingCursor
 from udpfast.shm.ring import RING_LAYOUT
 
 __all__ = ["ZmqFanout", "build"]
@@ -62,9 +64,9 @@ cdef enum:
     END_PAUSE_NS = 5_000_000     # at this distance
     REQUESTS_MAX = 256           # subscriptions answered in one turn
     STREAMS_MAX = 64             # bits of a mask
+    LAST_BYTES = 1 << 20         # of last values in one message: an answer shall fit the queue
     NAMES_BYTES = 1 << 16        # of names in one message, about
     FRONT = LONGEST_TOPIC + 1 + ENVELOPE_SIZE
-    REGION_PAGE = 4096
 
 cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 cdef dict _KIND_NAMES = {int(kind): kind.name for kind in Kind}
@@ -96,6 +98,8 @@ cdef class ZmqFanout(Agent):
     config : ZmqConfig
     directory : path
         The instance's. It may have no ring yet.
+    objects : int
+        So many objects' last values are kept, at most.
 
     Attributes
     ----------
@@ -110,11 +114,9 @@ cdef class ZmqFanout(Agent):
     cdef RingCursor cursor
     cdef RingReader* ring        # of the cursor; NULL: there is none
     cdef ReaderRegistration registration
-    cdef object names_region
-    cdef object table            # NameTable or None
-    cdef list names              # bytes, by id - 1
-    cdef uint32_t table_number
+    cdef object names            # RingNames
     cdef uint64_t ring_number
+    cdef LastValues last         # None: not kept
     cdef object streams          # (socket, text) -> Stream
     cdef list live               # the streams, in the order of their bits
     cdef bint filtered           # whether one of them does not get everything
@@ -132,7 +134,7 @@ cdef class ZmqFanout(Agent):
     cdef int64_t due_ns          # when what is there is sent; 0: nothing is there
     cdef int64_t chores_ns
     cdef int64_t look_ns
-    cdef int64_t names_look_ns   # a ring that its owner gave no names never has any
+    cdef uint32_t last_sent      # of the answer that is being given
     cdef int64_t end_ns          # the ring was closed: what is left of it is told until then
     cdef uint64_t unseen
     cdef uint64_t read
@@ -141,17 +143,18 @@ cdef class ZmqFanout(Agent):
     cdef uint64_t requests
     cdef uint64_t refused
 
-    def __init__(self, config, directory):
+    def __init__(self, config, directory, objects=65_536):
         super().__init__("udpfast zmq")
         if not isinstance(config, ZmqConfig):
             raise TypeError(f"config must be a ZmqConfig, was {type(config).__name__}")
         self.config = config
         self.directory = directory
         self.addresses = []
-        self.names = []
+        self.names = RingNames(directory)
         self.streams = {}
         self.live = []
         self.masks = {}
+        self.last = LastValues(objects) if config.last_values else None
         self.batch_bytes = config.batch_bytes
         self.batch_records = config.batch_records
         self.linger_ns = config.linger_us * 1000
@@ -250,14 +253,18 @@ cdef class ZmqFanout(Agent):
             return 0
         if lapped:
             self.unseen += lapped
+            if self.last is not None:
+                self.last.lapped(cursor, lapped)
         self.read += count
         for i in range(count):
             # Names may be others after a restart: what was before it goes with the old ones.
             if cursor._headers[i].kind == KIND_RESTART:
                 self._publish(first, i, now_ns)
-                self._attach_names()
+                self._renew_names()
                 first = i
         self._publish(first, count, now_ns)
+        if self.last is not None and self.last.apply(cursor, count) < 0:
+            raise MemoryError("no room for last values")
         return <int>count
 
     # --- records ---------------------------------------------------------------------------------
@@ -267,13 +274,13 @@ cdef class ZmqFanout(Agent):
         cdef Stream stream
         if first == end:
             return
-        self._learn_names()
+        self._learn_names(now_ns)
         if self.filtered:
             self._mask(first, end)
         for stream in self.live:
-            if stream.names != <uint32_t>len(self.names):
+            if stream.names != <uint32_t>len(self.names.texts):
                 self._send_names(stream, TOPIC_STREAM, stream.names)
-                stream.names = len(self.names)
+                stream.names = len(self.names.texts)
             self._send_records(stream, first, end, now_ns)
 
     cdef _send_records(self, Stream stream, int64_t first, int64_t end, int64_t now_ns):
@@ -308,17 +315,12 @@ cdef class ZmqFanout(Agent):
     cdef _mask(self, int64_t first, int64_t end):
         # Which streams each record belongs to, from a dict by kind, exchange and symbol.
         cdef RingCursor cursor = self.cursor
-        cdef UpdateHeader* update
         cdef uint64_t key
-        cdef uint32_t exchange_id, symbol_id
+        cdef uint32_t exchange_id = 0, symbol_id = 0
         cdef int64_t i
         for i in range(first, end):
-            exchange_id = symbol_id = 0
-            if cursor._headers[i].kind >= KIND_BOOK and (
-                    cursor._headers[i].length >= <int64_t>(RECORD_SIZE + sizeof(UpdateHeader))):
-                update = <UpdateHeader*>(cursor._payloads + cursor._offsets[i])
-                exchange_id = update.exchange_id
-                symbol_id = update.symbol_id
+            _name_ids(cursor._headers + i, cursor._payloads + cursor._offsets[i], &exchange_id,
+                      &symbol_id)
             # Ids have 24 bits (NAMES_CAPACITY_MAX).
             key = (<uint64_t>cursor._headers[i].kind << 48 | <uint64_t>exchange_id << 24
                    | symbol_id)
@@ -332,16 +334,15 @@ cdef class ZmqFanout(Agent):
         cdef Stream stream
         mask = 0
         for stream in self.live:
-            # Doubt is everybody's: records of the feed itself belong to every topic.
-            if (kind < KIND_BOOK and kind != KIND_MESSAGE) or stream.topic.matches(
-                    _KIND_NAMES.get(kind, ""), self._name(exchange_id), self._name(symbol_id)):
+            if self._belongs(stream, kind, exchange_id, symbol_id):
                 mask |= stream.bit
         return mask
 
-    cdef _name(self, uint32_t name_id):
-        if not 0 < name_id <= <uint32_t>len(self.names):
-            return ""
-        return self.names[name_id - 1].decode("utf-8", "replace")
+    cdef bint _belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
+                       uint32_t symbol_id) except -1:
+        # Doubt is everybody's: records of the feed itself belong to every topic.
+        return (kind < KIND_BOOK and kind != KIND_MESSAGE) or stream.topic.matches(
+            _KIND_NAMES.get(kind, ""), self.names.text(exchange_id), self.names.text(symbol_id))
 
     # --- messages --------------------------------------------------------------------------------
 
@@ -369,8 +370,9 @@ cdef class ZmqFanout(Agent):
         envelope.unseen = self.unseen
         envelope.index = index
         envelope.count = count
-        envelope.table = self.table_number
-        envelope.names = len(self.names)
+        envelope.table = self.names.number
+        envelope.names = len(self.names.texts)
+        envelope.last = self.last_sent
         memcpy(start + topic_size + 1, &envelope, sizeof(envelope))
         stream.send(self.out_view[begin:FRONT + size], 1)  # 1: zmq.NOBLOCK
         if kind == ENVELOPE_RECORDS:
@@ -389,15 +391,16 @@ cdef class ZmqFanout(Agent):
         # The names behind the first `known`, in messages of a bearable size.
         cdef uint32_t first = known, i
         cdef uint64_t size = 0
-        for i in range(known, len(self.names)):
-            size += 2 + len(self.names[i])
+        texts = self.names.texts
+        for i in range(known, len(texts)):
+            size += 2 + len(texts[i])
             if size > NAMES_BYTES:
                 self._send_body(stream, place, ENVELOPE_NAMES,
-                                pack_names(first + 1, self.names[first:i]), i - first)
+                                pack_names(first + 1, texts[first:i]), i - first)
                 first = i
-                size = 2 + len(self.names[i])
+                size = 2 + len(texts[i])
         self._send_body(stream, place, ENVELOPE_NAMES,
-                        pack_names(first + 1, self.names[first:]), len(self.names) - first)
+                        pack_names(first + 1, texts[first:]), len(texts) - first)
 
     # --- chores ----------------------------------------------------------------------------------
 
@@ -440,7 +443,7 @@ cdef class ZmqFanout(Agent):
         import zmq
         cdef Stream stream
         answer = text + bytes([TOPIC_ANSWER])
-        self._learn_names()
+        self._learn_names(clock_monotonic_ns())
         try:
             stream = self._stream(socket, text)
         except ConfigError as error:
@@ -454,14 +457,45 @@ cdef class ZmqFanout(Agent):
             self._send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, reason, 0)
         elif text.startswith(NAMES_REQUEST):
             first = int(text[len(NAMES_REQUEST):])
-            self._send_names(stream, TOPIC_ANSWER, min(max(first, 1) - 1, len(self.names)))
+            self._send_names(stream, TOPIC_ANSWER, min(max(first, 1) - 1, len(self.names.texts)))
         else:
             self._send_names(stream, TOPIC_ANSWER, 0)
+            self.last_sent = 0
+            if stream.topic.last_values and self.last is not None and self.ring != NULL:
+                self._send_last(stream, self.last.records())
             self._send_body(stream, TOPIC_ANSWER, ENVELOPE_BEGIN, b"", 0)
+            self.last_sent = 0
         socket.setsockopt(zmq.UNSUBSCRIBE, answer)
         if reason is None and not text.startswith(NAMES_REQUEST):
             socket.setsockopt(zmq.SUBSCRIBE, text + bytes([TOPIC_STREAM]))
             stream.subscribers += 1
+
+    cdef _send_last(self, Stream stream, bytes records):
+        cdef const uint8_t* source = records
+        cdef const Record* header
+        cdef uint8_t* target = self.out + FRONT
+        cdef uint64_t size, at = 0, used = 0
+        cdef uint32_t exchange_id = 0, symbol_id = 0, count = 0
+        while at < <uint64_t>len(records):
+            header = <const Record*>(source + at)
+            size = envelope_aligned(<uint64_t>header.length)
+            _name_ids(header, source + at + RECORD_SIZE, &exchange_id, &symbol_id)
+            if stream.everything or self._belongs(stream, header.kind, exchange_id, symbol_id):
+                if count and used + size > LAST_BYTES:
+                    self._send_part(stream, used, count)
+                    used = 0
+                    count = 0
+                memcpy(target + used, header, size)
+                used += size
+                count += 1
+            at += size
+        if count:
+            self._send_part(stream, used, count)
+
+    cdef _send_part(self, Stream stream, uint64_t size, uint32_t count):
+        self._send(stream, TOPIC_ANSWER, ENVELOPE_LAST, size, count, self.ring.index,
+                   clock_monotonic_ns())
+        self.last_sent += count
 
     cdef _unsubscribe(self, socket, bytes text):
         import zmq
@@ -496,7 +530,7 @@ cdef class ZmqFanout(Agent):
                 bit <<= 1
             stream.bit = bit
             self.used_bits |= bit
-        stream.names = len(self.names)
+        stream.names = len(self.names.texts)
         self.streams[socket, text] = stream
         self._arrange()
         return stream
@@ -518,18 +552,13 @@ cdef class ZmqFanout(Agent):
     # --- ring and names --------------------------------------------------------------------------
 
     cdef _attach(self):
-        # To the ring, from its beginning if that is still there: last values are then complete.
+        # To the ring, from its writer's beginning if that is still there: last values are then
+        # complete. Otherwise from where an image of it ends, or from where it is now.
         cdef RingCursor cursor
-        for start in ("begin", "tail"):
-            try:
-                cursor = _RingCursor.attach(
-                    self.directory, start, self.batch_records, None, PAYLOAD_HASH)
-                break
-            except (FileNotFoundError, NotReadyError):
-                return
-            except FormatError:
-                if start == "tail":
-                    return
+        try:
+            cursor = self._cursor()
+        except (FileNotFoundError, NotReadyError):
+            return
         if cursor.closed_by_writer:  # of a feed that ended: the next one's takes its place
             cursor.close()
             return
@@ -539,7 +568,19 @@ cdef class ZmqFanout(Agent):
         self.ring = &cursor.reader
         self.registration = ReaderRegistration.create(
             self.directory, "zmq", cursor.reader.index, clock_realtime_ns())
-        self._attach_names()
+        self._renew_names()
+
+    cdef RingCursor _cursor(self):
+        cdef RingCursor cursor
+        try:
+            cursor = _attach_cursor(self.directory, "writer", self.batch_records)
+            if self.last is not None:
+                self.last.begin(cursor, 0)
+        except FormatError:
+            cursor = _attach_cursor(self.directory, "tail", self.batch_records)
+            if self.last is not None and not self.last.resume(cursor):
+                self.last.begin(cursor, cursor.index)
+        return cursor
 
     cdef _detach(self):
         if self.ring == NULL:
@@ -548,38 +589,33 @@ cdef class ZmqFanout(Agent):
         self.registration.close()
         self.cursor.close()
 
-    cdef _attach_names(self):
-        # At the start, and after a restart: a new writer may have begun a new table.
+    cdef _renew_names(self):
         cdef Stream stream
-        if self.names_region is not None and not self.names_region.replaced():
-            return
-        try:
-            region = Region.attach(self.directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
-        except FileNotFoundError:
-            return
-        self.names_region = region
-        self.table = NameTable(region.view()[REGION_PAGE:])
-        self.table_number = region.created_ns & 0xFFFFFFFF
-        self.names = []
-        self.masks.clear()
-        for stream in self.live:
-            stream.names = 0
-
-    cdef _learn_names(self):
-        # After records were read: the names that they carry were published before them.
-        if self.table is None:
-            if clock_monotonic_ns() < self.names_look_ns:
-                return
-            self.names_look_ns = clock_monotonic_ns() + LOOK_NS
-            self._attach_names()
-            if self.table is None:
-                return
-        known = len(self.names)
-        if len(self.table) != known:
-            self.names.extend([self.table.bytes(i) for i in range(known + 1, len(self.table) + 1)])
+        if self.names.renew():
             self.masks.clear()
+            for stream in self.live:
+                stream.names = 0
+
+    cdef _learn_names(self, int64_t now_ns):
+        if self.names.learn(now_ns):
+            self.masks.clear()
+
+
+cdef RingCursor _attach_cursor(directory, start, limit):
+    return RingCursor.attach(directory, start, limit, payload_hash=PAYLOAD_HASH)
+
+
+cdef inline void _name_ids(
+        const Record* header, const uint8_t* payload, uint32_t* exchange_id,
+        uint32_t* symbol_id) noexcept nogil:
+    # 0: the record names none. The struct is packed: any alignment will do.
+    cdef const UpdateHeader* update = <const UpdateHeader*>payload
+    cdef bint named = header.kind >= KIND_BOOK and (
+        header.length >= <int64_t>(RECORD_SIZE + sizeof(UpdateHeader)))
+    exchange_id[0] = update.exchange_id if named else 0
+    symbol_id[0] = update.symbol_id if named else 0
 
 
 def build(config, directory):
     """Build the fan-out of a feed; see `agents.factories`."""
-    return ZmqFanout(config.zmq, directory)
+    return ZmqFanout(config.zmq, directory, config.objects.max)

@@ -96,16 +96,14 @@ def open_source(address, *, start, batch, buffer_bytes, timeout, name, image=Fal
     Raises
     ------
     ConfigError
-        No source is called by that prefix, or it has no image.
+        No source is called by that prefix.
     """
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
         raise ConfigError(f"address must be {forms}, was {address!r}")
-    options = {"image": True} if image else {}
-    if image and prefix != "ring":
-        raise ConfigError(f"image must be False unless the address is 'ring:...', was {address!r}")
     module = import_module(_SOURCES[prefix][0])
+    options = {"image": True} if image else {}
     return module.open_source(
         target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,
         **options)

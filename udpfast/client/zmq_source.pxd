@@ -16,6 +16,8 @@ cdef class ZmqSource(Source):
     cdef RecordWalk walk
     cdef Envelope envelope       # of that message
     cdef bint last               # these are last values
+    cdef bint image_due          # last values were asked for, and are not all there
+    cdef uint32_t last_taken     # of those of the answer that is being given
     cdef bint begun              # the numbers below are known
     cdef bint ended
     cdef uint64_t room

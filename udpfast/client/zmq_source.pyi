@@ -13,6 +13,7 @@ class ZmqSource(Source):
         keys: tuple[bytes, bytes, bytes] | None,
         batch: int,
         buffer_bytes: int | None,
+        image: bool = False,
     ) -> None: ...
     def await_answer(self, timeout: float | None) -> None: ...
 
@@ -24,4 +25,5 @@ def open_source(
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
+    image: bool = False,
 ) -> ZmqSource: ...

@@ -36,7 +36,7 @@ from udpfast.shm.ring import RING_LAYOUT
 __all__ = ["ZmqSource", "open_source"]
 
 cdef enum:
-    SLICE_MS = 10                # no call of the library waits longer; a Reader waits for 20 at once
+    SLICE_MS = 10                # no call of the library waits longer; a Reader asks for 20
     ASK_NS = 1_000_000_000       # names that were missed are asked for this often
     NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
     NAMES_MAX = 1 << 24
@@ -77,11 +77,14 @@ cdef class ZmqSource(Source):
         Records of one `wait`, at most.
     buffer_bytes : int, optional
         Of payloads of one `wait`.
+    image : bool
+        Whether the topic asks for last values.
     """
 
-    def __init__(self, endpoint, topic, keys, batch, buffer_bytes):
+    def __init__(self, endpoint, topic, keys, batch, buffer_bytes, image=False):
         import zmq
         self.topic = topic
+        self.image_due = image
         self.none_came = zmq.Again
         self.name_list = _Names()
         self.names = NameCache()
@@ -195,11 +198,13 @@ cdef class ZmqSource(Source):
         self.headers.kind = KIND_LAPPED
         self.headers.index = self.looked
         self.offsets[0] = 0
+        self.last = False
         self._settle()
         return 1
 
     cdef _settle(self):
         self.missed = self.pending
+        self.from_image = self.last
         self.lapped += self.pending
         self.pending = 0
 
@@ -238,8 +243,7 @@ cdef class ZmqSource(Source):
             raise ConfigError(f"{self._where()}: {message[body_at:].decode('utf-8', 'replace')}")
         elif envelope.type == ENVELOPE_RECORDS or envelope.type == ENVELOPE_LAST:
             self.last = envelope.type == ENVELOPE_LAST
-            if not self.last:
-                self._account()
+            self._account()
             self.message = message
             self.walk.body = data + body_at
             self.walk.size = size - body_at
@@ -260,6 +264,16 @@ cdef class ZmqSource(Source):
         # everything, and as the most that it can be otherwise.
         cdef Envelope* envelope = &self.envelope
         cdef uint32_t count = envelope.count if envelope.type == ENVELOPE_RECORDS else 0
+        if envelope.type == ENVELOPE_LAST or envelope.type == ENVELOPE_BEGIN:
+            # An answer too large for the queue has a hole too: its state is not whole.
+            if envelope.last > self.last_taken:
+                self.pending += envelope.last - self.last_taken
+            self.last_taken = envelope.last + envelope.count
+        elif self.image_due:
+            self.pending += 1  # the end of the answer is among what was missed
+        if envelope.type != ENVELOPE_LAST:
+            self.image_due = False
+            self.last_taken = 0
         if not self.begun:
             self.begun = True
             self.seen = envelope.index - count
@@ -314,6 +328,9 @@ cdef class ZmqSource(Source):
     cdef uint64_t next_index(self):
         return self.seen
 
+    cdef bint joining(self):
+        return self.image_due or self.last and self.walk.at < self.walk.size
+
     cdef uint64_t missed_total(self):
         return self.lapped + self.pending
 
@@ -333,7 +350,8 @@ cdef class ZmqSource(Source):
             self.socket = None
 
 
-def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> ZmqSource:
+def open_source(
+        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> ZmqSource:
     """Subscribe to a fan-out, and wait for its answer.
 
     Parameters
@@ -342,8 +360,8 @@ def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> ZmqSour
         "ipc://path", "tcp://host:port", or the name of an instance on this host; then, each if
         wanted, "?key=FILE&server=FILE" (CURVE: our secret key, the server's public key) and
         "#TOPIC".
-    start, batch, buffer_bytes, timeout, name
-        As `Reader` has them. A fan-out keeps nothing: `start` must be "tail".
+    start, batch, buffer_bytes, timeout, name, image
+        As `Reader` has them. A fan-out keeps no history: `start` must be "tail".
     """
     if start != "tail":
         raise ConfigError(f"start of zmq:{target} must be 'tail', was {start!r}")
@@ -351,10 +369,10 @@ def open_source(target, *, start, batch, buffer_bytes, timeout, name) -> ZmqSour
     endpoint, _, query = endpoint.partition("?")
     if "://" not in endpoint:
         endpoint = f"ipc://{instance_directory(endpoint)}/zmq"
-    topic = f"~{topic}".encode()
+    topic = f"{'' if image else '~'}{topic}".encode()
     if len(topic) > TOPIC_SIZE_MAX:
         raise ConfigError(f"a topic has at most {TOPIC_SIZE_MAX} bytes, was {len(topic)}")
-    source = ZmqSource(endpoint, topic, _keys(query, target), batch, buffer_bytes)
+    source = ZmqSource(endpoint, topic, _keys(query, target), batch, buffer_bytes, image)
     try:
         source.await_answer(timeout)
     except BaseException:

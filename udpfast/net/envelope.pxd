@@ -50,7 +50,7 @@ cdef packed struct Envelope:
     uint32_t count           # records or names in the body
     uint32_t table           # which table the names belong to
     uint32_t names           # names that were sent by now; of NAMES: with these
-    uint32_t reserved2
+    uint32_t last            # of an answer: last values that were sent before this message
 
 cdef inline uint64_t envelope_aligned(uint64_t length) noexcept nogil:
     return (length + 7) & ~<uint64_t>7

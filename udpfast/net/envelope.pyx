@@ -24,7 +24,7 @@ ENVELOPE_DTYPE = np.dtype([
     ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("reserved", "<u2"), ("layout", "<u8"),
     ("ring", "<u8"), ("epoch", "<u8"), ("stream", "<u8"), ("sequence", "<u8"), ("unseen", "<u8"),
     ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"), ("table", "<u4"), ("names", "<u4"),
-    ("reserved2", "<u4"),
+    ("last", "<u4"),
 ])
 
 #: Bytes that a topic may have, and that a message may have.

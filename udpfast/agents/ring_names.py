@@ -1,0 +1,82 @@
+"""The names beside a ring, as bytes, for who hands them on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.region import Region
+
+__all__ = ["RingNames"]
+
+_REGION_PAGE = 4096
+#: A ring that its owner gave no names never has any: they are not looked for at every record.
+_LOOK_NS = 50_000_000
+
+
+class RingNames:
+    """Names by id, as far as they were published.
+
+    Parameters
+    ----------
+    directory : Path
+        The instance's.
+
+    Attributes
+    ----------
+    texts : list of bytes
+        `texts[id - 1]` is the name.
+    number : int
+        Of the table: another one's ids mean other names.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.texts: list[bytes] = []
+        self.number = 0
+        self._directory = directory
+        self._region: Region | None = None
+        self._table: NameTable | None = None
+        self._look_ns = 0
+
+    def renew(self) -> bool:
+        """Attach if there is no table yet, or a new one; return whether it did.
+
+        At the start, and after a restart: a new writer may have begun a new table.
+        """
+        if self._region is not None and not self._region.replaced():
+            return False
+        try:
+            region = Region.attach(self._directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+        except FileNotFoundError:
+            return False
+        self._region = region
+        self._table = NameTable(region.view()[_REGION_PAGE:])
+        self.number = region.created_ns & 0xFFFFFFFF
+        self.texts = []
+        return True
+
+    def learn(self, now_ns: int) -> bool:
+        """Take what was published since; return whether there was something.
+
+        After records were read: the names that they carry were published before them.
+        """
+        if self._table is None:
+            if now_ns < self._look_ns:
+                return False
+            self._look_ns = now_ns + _LOOK_NS
+            self.renew()
+            if self._table is None:
+                return False
+        known, published = len(self.texts), len(self._table)
+        for name_id in range(known + 1, published + 1):
+            text = self._table.bytes(name_id)
+            assert text is not None
+            self.texts.append(text)
+        return published > known
+
+    def text(self, name_id: int) -> str:
+        """Return a name, "" if it is not known."""
+        if not 0 < name_id <= len(self.texts):
+            return ""
+        return self.texts[name_id - 1].decode("utf-8", "replace")

@@ -1,0 +1,14 @@
+# LastValues: the state of a ring as the fan-out has read it: what a new subscriber gets first.
+
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.market.state cimport State
+from udpfast.shm.cursor cimport RingCursor
+
+cdef class LastValues:
+    cdef State _state
+    cdef begin(self, RingCursor cursor, uint64_t missed)
+    cdef bint resume(self, RingCursor cursor) except -1
+    cdef int apply(self, RingCursor cursor, int64_t count) noexcept nogil
+    cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil
+    cdef bytes records(self)

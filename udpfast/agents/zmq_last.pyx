@@ -1,0 +1,100 @@
+"""What the fan-out tells a new subscriber first: the same state that an image holds (market/state).
+
+It is the fan-out's own, so it is true at the very record from which the stream goes on.
+"""
+
+import cython
+
+from libc.errno cimport ENOMEM
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport free
+from libc.string cimport memset
+
+from udpfast.core.atomics cimport load_acquire
+from udpfast.market.state cimport (
+    state_apply, state_begin, state_forget_changes, state_free, state_init, state_lapped)
+from udpfast.market.state_bytes cimport StateOutput, entry_copy, state_read, state_records
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.image cimport ImageView, image_copy
+
+from udpfast.errors import UdpfastError
+from udpfast.market.state_bytes import ENTRY_HASH
+from udpfast.shm.image import ImageView
+
+__all__ = ["LastValues"]
+
+
+@cython.final
+cdef class LastValues:
+    """The last values of a ring's objects.
+
+    Parameters
+    ----------
+    objects : int
+        So many at most.
+    """
+
+    def __init__(self, objects):
+        state_init(&self._state, objects)
+
+    def __dealloc__(self):
+        state_free(&self._state)
+
+    cdef begin(self, RingCursor cursor, uint64_t missed):
+        # Nothing is known as of where the cursor is. With the writer's first record (missed: 0)
+        # that does not matter.
+        state_free(&self._state)
+        self._state.mark.epoch = cursor.epoch
+        self._state.mark.position = cursor.position
+        self._state.mark.index = cursor.index
+        if missed:
+            state_lapped(&self._state, missed)
+
+    cdef bint resume(self, RingCursor cursor) except -1:
+        # Take what an image keeper left of this very ring, and move the cursor to where it ends.
+        cdef ImageView view
+        cdef int rc = 0
+        state_free(&self._state)
+        try:
+            view = ImageView.attach(cursor.region.path.parent, ENTRY_HASH)
+        except (FileNotFoundError, UdpfastError):
+            return False
+        with view:
+            rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
+                            min(view.slots, <uint64_t>self._state.objects_max + 1))
+        if (rc < 0 or self._state.mark.ring_inode != cursor.region._identity[1]
+                or self._state.mark.position > cursor.position):
+            state_free(&self._state)
+            return False
+        cursor.seek(self._state.mark.position, self._state.mark.index)
+        return True
+
+    cdef int apply(self, RingCursor cursor, int64_t count) noexcept nogil:
+        # The records of the cursor's last poll. 0, or -ENOMEM.
+        cdef int64_t i
+        for i in range(count):
+            if state_apply(&self._state, cursor._headers + i,
+                           cursor._payloads + cursor._offsets[i]) < 0:
+                return -ENOMEM
+        state_forget_changes(&self._state)
+        return 0
+
+    cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil:
+        # A RESTART may have been among what was missed, and ids may mean other names since.
+        cdef uint64_t epoch = load_acquire(&cursor.reader.header.epoch)
+        if epoch != self._state.mark.epoch:
+            state_begin(&self._state, False)
+            self._state.mark.epoch = epoch
+        state_lapped(&self._state, count)
+
+    cdef bytes records(self):
+        # As records behind each other, each padded to 8.
+        cdef StateOutput output
+        memset(&output, 0, sizeof(output))
+        try:
+            if state_records(&self._state, &output) < 0:
+                raise MemoryError(f"no room for the last values of {self._state.mark.objects} "
+                                  "objects")
+            return (<char*>output.bytes)[:output.used] if output.used else b""
+        finally:
+            free(output.bytes)
