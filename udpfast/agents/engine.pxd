@@ -8,11 +8,12 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
 from udpfast.core.counter cimport Counters
-from udpfast.core.layout cimport Datagram, Message
+from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.feed.objects cimport Objects
 from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.names cimport Names
+from udpfast.market.updates cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.ring cimport RingWriter
 
@@ -47,13 +48,15 @@ cdef class Engine:
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
-    cdef bint _is_gated(self, const Message* message) noexcept nogil
-    cdef bint _publish(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef int _type(self, const Message* message) noexcept nogil
+    cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
+    cdef bint _publish(self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
-    cdef void _note_origin(self, const Message* message) noexcept nogil
-    cdef int32_t _decode(self, Message* message) noexcept nogil
+    cdef void _note_origin(
+        self, const Message* message, const UpdateHeader* header) noexcept nogil
+    cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil
     cdef bint _publish_raw(
         self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
     cdef void _commit(
-        self, Message* message, int kind, int flags, int message_type, uint32_t size,
-        int64_t unix_ns) noexcept nogil
+        self, Record* record, Message* message, int kind, int flags, int message_type,
+        uint32_t size, int64_t unix_ns) noexcept nogil

@@ -68,7 +68,6 @@ from udpfast.market.decode cimport (
 )
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
-from udpfast.market.updates cimport UpdateHeader
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
@@ -88,6 +87,7 @@ LATENCY_HOPS = ("origin_to_kernel", "kernel_to_origin", "kernel_to_loop", "loop_
 SLAB_KIND = "SLAB"
 
 cdef enum:
+    TYPE_OPAQUE = -2             # beside event_type's codes: not for us to read
     # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
     # are decoded twice: the first time says how much they need.
     CLAIM_SIZE = 65536
@@ -269,37 +269,41 @@ cdef class Engine:
         # Everything that the last datagram, or the passing of time, has set free.
         cdef Message message
         cdef Message* output
+        cdef int message_type
         while pipeline_take(&self.pipeline, &message):
-            objects_admit(&self.objects, &message, self._is_gated(&message))
+            message_type = self._type(&message)
+            objects_admit(&self.objects, &message, self._is_gated(&message, message_type))
             output = objects_take(&self.objects)
             while output != NULL:
-                # An update that is not published would leave its object silently wrong.
-                if unlikely(not self._publish(output, unix_ns)):
+                # Another one than was admitted is a state, or was kept. An update that is not
+                # published would leave its object silently wrong.
+                if unlikely(not self._publish(
+                        output, message_type if output == &message else self._type(output),
+                        unix_ns)):
                     objects_reject(&self.objects, output)
                 output = objects_take(&self.objects)
 
-    cdef bint _is_gated(self, const Message* message) noexcept nogil:
-        # Whether its type has snapshots is in the payload, which feed does not read. A payload that
-        # does not even tell its type is what its object was before. Another encoding is opaque:
-        # bytes that look like a type by chance must not withhold it.
-        cdef int message_type
+    cdef int _type(self, const Message* message) noexcept nogil:
+        # Another encoding is opaque: bytes that look like a type by chance must not withhold it.
         if (message.kind != KIND_MESSAGE or frame_encoding(message.frame.control, self.revision)
                 != ENCODING_FLATBUFFERS):
-            return False
-        message_type = event_type(message.payload, message.size)
+            return TYPE_OPAQUE
+        return event_type(message.payload, message.size)
+
+    cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil:
+        # Whether its type has snapshots is in the payload, which feed does not read. A payload that
+        # does not even tell its type is what its object was before.
         return event_gated(message_type) or (
             message_type == EVENT_DAMAGED and objects_known(&self.objects, &message.frame))
 
-    cdef bint _publish(self, Message* message, int64_t unix_ns) noexcept nogil:
+    cdef bint _publish(
+            self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
         # False: what the message said is in no record.
         cdef int32_t outcome = DECODE_OPAQUE
-        cdef int message_type = 0
         if message.kind != KIND_MESSAGE:
             return self._publish_raw(message, 0, unix_ns)
-        if frame_encoding(message.frame.control, self.revision) == ENCODING_FLATBUFFERS:
-            message_type = event_type(message.payload, message.size)
-            if self.carry_updates:
-                outcome = self._publish_update(message, unix_ns)
+        if message_type != TYPE_OPAQUE and self.carry_updates:
+            outcome = self._publish_update(message, unix_ns)
         if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
             if not self._publish_raw(message, max(message_type, 0), unix_ns):
                 return False
@@ -307,7 +311,8 @@ cdef class Engine:
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
-        cdef int32_t outcome = self._decode(message)
+        cdef Record* record = NULL
+        cdef int32_t outcome = self._decode(message, &record)
         decode_count(self.counters.feed, outcome, &self.context)
         if outcome <= 0:
             ring_abort(self.ring)
@@ -318,33 +323,32 @@ cdef class Engine:
             objects_tag(
                 &self.objects, &message.frame,
                 (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
-        self._note_origin(message)
-        self._commit(message, outcome, message.flags | self.context.flags,
+        self._note_origin(message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
+        self._commit(record, message, outcome, message.flags | self.context.flags,
                      self.context.message_type, self.context.size, unix_ns)
         return outcome
 
-    cdef void _note_origin(self, const Message* message) noexcept nogil:
-        # Of the update that lies in the ring, uncommitted. A snapshot may repeat an old stamp, and
-        # any u64 may stand in a payload.
-        cdef const UpdateHeader* header = <const UpdateHeader*>(
-            self.ring.data + (self.ring.position & self.ring.mask) + RECORD_SIZE)
+    cdef void _note_origin(
+            self, const Message* message, const UpdateHeader* header) noexcept nogil:
+        # A snapshot may repeat an old stamp, and any u64 may stand in a payload.
         if (header.source_send_time_utc and message.channel == CHANNEL_INCREMENTAL
                 and not message.flags & RECORD_NO_TIMESTAMP):
             histogram_record_signed(
                 self.origin_to_kernel, self.kernel_to_origin,
                 <int64_t>(<uint64_t>message.received_ns - header.source_send_time_utc))
 
-    cdef int32_t _decode(self, Message* message) noexcept nogil:
+    cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil:
         cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)
-        cdef Record* record = ring_claim(self.ring, room)
-        cdef int32_t outcome = decode_event(
-            message.payload, message.size, <uint8_t*>record + RECORD_SIZE, room, &self.names,
+        cdef int32_t outcome
+        record[0] = ring_claim(self.ring, room)
+        outcome = decode_event(
+            message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE, room, &self.names,
             &self.context)
         if unlikely(outcome == DECODE_ROOM):
-            record = ring_claim(self.ring, self.context.size)
-            if record != NULL:
+            record[0] = ring_claim(self.ring, self.context.size)
+            if record[0] != NULL:
                 outcome = decode_event(
-                    message.payload, message.size, <uint8_t*>record + RECORD_SIZE,
+                    message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE,
                     self.context.size, &self.names, &self.context)
         return outcome
 
@@ -355,15 +359,14 @@ cdef class Engine:
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
         memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
-        self._commit(message, message.kind, message.flags, message_type, message.size, unix_ns)
+        self._commit(record, message, message.kind, message.flags, message_type, message.size, unix_ns)
         counter_add(&self.counters.feed[
             FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
         return True
 
     cdef void _commit(
-            self, Message* message, int kind, int flags, int message_type, uint32_t size,
-            int64_t unix_ns) noexcept nogil:
-        cdef Record* record = ring_claim(self.ring, size)
+            self, Record* record, Message* message, int kind, int flags, int message_type,
+            uint32_t size, int64_t unix_ns) noexcept nogil:
         record.kind = <uint16_t>kind
         record.flags = <uint16_t>flags
         record.received_ns = message.received_ns

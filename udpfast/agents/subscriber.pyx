@@ -51,6 +51,9 @@ __all__ = ["Subscriber"]
 cdef enum:
     # Holes are looked at this often, not at every turn: fine against a wait of milliseconds.
     EXPIRE_INTERVAL_NS = 50_000
+    # Holes wait by a clock that stands while a line has more to read, but for so many turns (a
+    # line that is never read to its end shall not stop it for ever).
+    BACKLOG_TURNS_MAX = 512
     # Without stamps nobody tells the drops of a full queue, with them the next datagram does: all
     # are asked this often.
     DROPS_INTERVAL_NS = 100_000_000
@@ -79,6 +82,10 @@ cdef class FeedLoop(Agent):
     cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
     cdef DatagramBatch* batches[BATCHES_MAX]
     cdef int batch_count
+    # All that had come by then was read. Holes wait by this clock: after the loop was held up,
+    # what fills them may lie in the sockets.
+    cdef int64_t read_until_ns
+    cdef int backlog_turns
     cdef int64_t expire_at_ns
     cdef int64_t drops_at_ns
     cdef uint32_t sample
@@ -156,6 +163,9 @@ cdef class FeedLoop(Agent):
         cdef DatagramBatch* batch
         cdef int64_t unix_ns
         cdef int i, count, total = 0, failed = 0, error = 0
+        cdef bint backlog = False
+        if unlikely(self.read_until_ns == 0):
+            self.read_until_ns = now_ns
         for i in range(self.batch_count):
             batch = self.batches[i]
             count = datagram_receive(batch)
@@ -166,15 +176,19 @@ cdef class FeedLoop(Agent):
                 error = count
             elif count > 0:
                 total += count
+                backlog |= batch.full
                 # The one clock read of this batch: what came was there before it.
                 unix_ns = clock_realtime_ns()
-                self.engine.accept(batch.items, count, now_ns, unix_ns)
+                self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
                 self._note_batch(batch, unix_ns)
         if unlikely(failed and failed == self.batch_count):
             return error
+        self.backlog_turns = self.backlog_turns + 1 if backlog else 0
+        if not backlog or self.backlog_turns > BACKLOG_TURNS_MAX:
+            self.read_until_ns = now_ns
         if now_ns >= self.expire_at_ns:
             self.expire_at_ns = now_ns + EXPIRE_INTERVAL_NS
-            self.engine.expire(now_ns, clock_realtime_ns())
+            self.engine.expire(self.read_until_ns, clock_realtime_ns())
         if now_ns >= self.drops_at_ns:
             self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
             self._read_drops()

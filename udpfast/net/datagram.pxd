@@ -58,6 +58,7 @@ cdef struct DatagramBatch:
     bint trains                  # UDP_GRO: a slot may hold several datagrams of one size
     uint32_t filled              # headers that the kernel rewrote: re-armed before the next call
     bint backlog                 # the last call brought something: ask for a whole batch
+    bint full                    # the last call brought all that was asked for: more may wait
     bint names                   # sender addresses are asked for (13 % of a receive)
     bint control                 # time stamps are asked for, and with them drop counts
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
