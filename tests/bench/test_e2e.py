@@ -23,7 +23,7 @@ from bench.partner import Partner, PartnerError
 from bench.ring_trial import READERS, open_progress, ring_latency, ring_throughput
 from bench.schedule import Schedule, capture_schedule, even_schedule
 from bench.trials import Settings, Unavailable
-from bench.wire_trial import wire_trial
+from bench.wire_trial import WARM_SHARE, wire_trial
 from tests.shared import shared
 from udpfast.core.clock import monotonic_ns
 from udpfast.net.sender import DatagramSender
@@ -133,7 +133,7 @@ def test_wire_trial_every_message_is_published_and_timed(
 ) -> None:
     found = wire_trial(partner, None, even_schedule(20_000, 400, lines), message_bytes)
     assert found.verify() == "400 sent = 400 in the ring, whole and in order"
-    assert found.histogram.total == 380  # the first 5 % warm up
+    assert found.histogram.total == 400 - int(400 * WARM_SHARE)
     assert 0 < found.histogram.minimum <= found.histogram.maximum
 
 

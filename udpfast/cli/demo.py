@@ -31,7 +31,7 @@ from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
-from udpfast.errors import UdpfastError
+from udpfast.errors import NotReadyError, UdpfastError
 
 __all__ = ["demo"]
 
@@ -232,10 +232,16 @@ capacity_bytes = {1 << 28}
         # The ring is there before the sockets are: what is published before the loop turns is
         # lost before anyone could know of it.
         deadline = time.monotonic() + 30
-        while counters(NAME)["feed"]["cycles"] == 0:
+        while self._cycles() == 0:
             if subscriber.poll() is not None or time.monotonic() > deadline:
                 raise DemonstrationError("the subscriber did not begin to receive within 30 s")
             time.sleep(0.02)
+
+    def _cycles(self) -> int:
+        try:
+            return counters(NAME)["feed"]["cycles"]
+        except (FileNotFoundError, NotReadyError):  # the ring comes before the counters
+            return 0
 
     def _watch(self, publisher: subprocess.Popen[str]) -> None:
         # A line that a person can follow, until the publisher is done.
