@@ -98,7 +98,8 @@ def new_loop(name: str) -> asyncio.AbstractEventLoop:
     if name == "uvloop":
         import uvloop
 
-        return uvloop.new_event_loop()
+        loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+        return loop
     return asyncio.new_event_loop()
 
 

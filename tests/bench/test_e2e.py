@@ -280,7 +280,8 @@ def test_histogram_of_a_trial_is_its_own(partner: Partner) -> None:
     first = ring_latency(partner, 0, "Cython cursor", 50_000.0, 200, 64)
     second = ring_latency(partner, 0, "Cython cursor", 50_000.0, 200, 64)
     assert isinstance(first.histogram, LatencyHistogram)
-    assert first.histogram.total == second.histogram.total == 200 - int(200 * WARM_SHARE)  # type: ignore[union-attr]
+    assert isinstance(second.histogram, LatencyHistogram)
+    assert first.histogram.total == second.histogram.total == 200 - int(200 * WARM_SHARE)
 
 
 def test_neighbours_benchmark_accounts_for_every_record(monkeypatch: pytest.MonkeyPatch) -> None:

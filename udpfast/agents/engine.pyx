@@ -359,7 +359,8 @@ cdef class Engine:
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
         memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
-        self._commit(record, message, message.kind, message.flags, message_type, message.size, unix_ns)
+        self._commit(record, message, message.kind, message.flags, message_type, message.size,
+                     unix_ns)
         counter_add(&self.counters.feed[
             FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
         return True
