@@ -13,6 +13,7 @@ cdef class Books:
     cdef Tracks _tracks
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
     cdef list _books             # the same, by Track.book
+    cdef dict _places            # (exchange, symbol) -> Track.book
     cdef int32_t _session        # -1: none seen yet
 
     cdef OrderBook _accept(

@@ -55,6 +55,7 @@ cdef class Books:
     def __cinit__(self, *args, **kwargs):
         self._by_name = {}
         self._books = []
+        self._places = {}
         self._session = -1
 
     def __init__(self, reader=None):
@@ -229,8 +230,9 @@ cdef class Books:
             book = OrderBook()
             book.mark_stale()
             self._by_name[exchange, symbol] = book
+            self._places[exchange, symbol] = len(self._books)
             self._books.append(book)
-        track.book = self._books.index(book)
+        track.book = self._places[exchange, symbol]
         track.tag = tag
         track.missing = True
         return 1

@@ -112,7 +112,8 @@ cdef class ImageView:
             The file is no image, or not of this layout.
         """
         cdef ImageView view = ImageView.__new__(ImageView)
-        cdef Region region = Region.attach(image_path(path), IMAGE_KIND, _LAYOUT ^ entry_hash)
+        cdef Region region = Region.attach(
+            image_path(path), IMAGE_KIND, _LAYOUT ^ entry_hash, populate=False)
         cdef uint64_t slots
         view.region = region
         if region.size_bytes < IMAGE_SLOTS:

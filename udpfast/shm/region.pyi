@@ -23,7 +23,11 @@ class Region:
     ) -> Region: ...
     @staticmethod
     def attach(
-        path: str | os.PathLike[str], kind: str, layout_hash: int, writable: bool = False
+        path: str | os.PathLike[str],
+        kind: str,
+        layout_hash: int,
+        writable: bool = False,
+        populate: bool = True,
     ) -> Region: ...
     @staticmethod
     def reopen_for_write(path: str | os.PathLike[str], kind: str, layout_hash: int) -> Region: ...

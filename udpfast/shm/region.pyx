@@ -103,7 +103,7 @@ cdef class Region:
         return region
 
     @staticmethod
-    def attach(path, kind, layout_hash, writable=False):
+    def attach(path, kind, layout_hash, writable=False, populate=True):
         """Map an existing region, after comparing all that its header says.
 
         Parameters
@@ -114,6 +114,8 @@ cdef class Region:
         layout_hash : int
         writable : bool
             Map for writing, without becoming its writer (no lock is taken).
+        populate : bool
+            Touch all its memory now; False: each page when it is read.
 
         Raises
         ------
@@ -125,7 +127,7 @@ cdef class Region:
         path = Path(path)
         fd = open_existing(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
-            return _map_checked(fd, path, kind, layout_hash, writable)
+            return _map_checked(fd, path, kind, layout_hash, writable, populate)
         finally:
             os.close(fd)
 
@@ -347,11 +349,11 @@ def _reserve(fd, path, size_bytes):
               str(path))
 
 
-cdef Region _map_checked(fd, path, kind, layout_hash, writable):
+cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
     size = check_file(fd, path)
     if size < REGION_HEADER_SIZE:
         raise NotReadyError(f"{path}: expected at least {REGION_HEADER_SIZE} bytes, found {size}")
-    cdef Region region = _map(fd, path, size, writable)
+    cdef Region region = _map(fd, path, size, writable, populate)
     cdef RegionHeader* header = <RegionHeader*>region.pointer
     cdef uint64_t ready = load_acquire(&header.ready)
     for what, expected, found in (
@@ -368,9 +370,9 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable):
     return region
 
 
-cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable):
+cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable, bint populate=True):
     cdef Region region = Region.__new__(Region)
-    region._mapping = map_file(fd, size_bytes, writable)
+    region._mapping = map_file(fd, size_bytes, writable, populate)
     region.pointer = region._mapping.pointer
     status = os.fstat(fd)
     region._identity = (status.st_dev, status.st_ino)
