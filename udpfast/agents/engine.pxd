@@ -16,6 +16,7 @@ from udpfast.market.names cimport Names
 from udpfast.market.updates cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.ring cimport RingWriter
+from udpfast.shm.wake cimport WakeRegion
 
 cdef class Engine:
     cdef Pipeline pipeline
@@ -24,6 +25,7 @@ cdef class Engine:
     cdef DecodeContext context
     cdef Counters counters
     cdef RingWriter* ring
+    cdef WakeRegion wake               # readers that sleep in an event loop
     cdef Histogram* origin_to_kernel   # publisher's clock -> receive stamp, per decoded update
     cdef Histogram* kernel_to_origin   # the same where the publisher's clock is ahead
     cdef Histogram* kernel_to_loop     # receive stamp -> the loop's clock, per datagram

@@ -72,6 +72,7 @@ from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
+from udpfast.shm.wake cimport WakeRegion, waker_turn
 
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
@@ -137,6 +138,8 @@ cdef class Engine:
         """
         if self.ring_face is not None:
             self.ring_face.close()
+        if self.wake is not None:
+            self.wake.close()
         for region in self._regions:
             region.close()
         self._regions = []
@@ -161,6 +164,7 @@ cdef class Engine:
         self.ring_face = ring
         self._collapse("ring", ring.region)
         self.ring = &ring.writer
+        self.wake = WakeRegion.create(self.directory)
 
     def _open_counters(self, config):
         cdef CounterBlock block = CounterBlock.create(
@@ -254,11 +258,14 @@ cdef class Engine:
             self._drain(unix_ns)
         # Tools, late readers and a next writer look at the tail; readers in step do not.
         ring_flush(self.ring)
+        waker_turn(&self.wake.waker, self.ring.position, now_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         pipeline_expire(&self.pipeline, now_ns)
         self._drain(unix_ns)
         ring_flush(self.ring)
+        # Called when nothing came, too: who fell asleep just before the last batch is woken.
+        waker_turn(&self.wake.waker, self.ring.position, now_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         pipeline_finish(&self.pipeline, now_ns)

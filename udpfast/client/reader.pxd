@@ -16,6 +16,7 @@ cdef class Reader:
     cdef Source _source
     cdef BatchMemory _memory     # the source's arrays
     cdef Filter _filter          # None: everything passes
+    cdef object _arrivals        # client.aio.Arrivals, once an event loop waits for this reader
     cdef Idle _idle
     cdef int64_t _batch          # records that one poll may take
     cdef int64_t _next           # of the run in memory: the first record not handed out yet

@@ -117,6 +117,38 @@ cdef class Reader:
             raise StopIteration
         return self.take()
 
+    def __aiter__(self):
+        """Iterate over the records in an event loop: `async for record in reader`.
+
+        The task sleeps while nothing comes, without a thread, and is woken by the writer; with
+        `idle="spin"` it looks at every turn of the loop instead. Between two runs of records the
+        loop's other tasks have their turn. It ends, and raises, as an iteration does.
+        """
+        from udpfast.client.aio import Records
+
+        return Records(self)
+
+    async def arrival(self, timeout=None) -> bool:
+        """Wait in an event loop until there is something to read; take nothing.
+
+        For batches: `while await reader.arrival(): batch = reader.poll(timeout=0)`.
+
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; None: for ever.
+
+        Returns
+        -------
+        bool
+            As of `wait`.
+        """
+        from udpfast.client.aio import Arrivals
+
+        if self._arrivals is None:
+            self._arrivals = Arrivals(self)
+        return await self._arrivals.wait(timeout)
+
     def wait(self, timeout=None) -> bool:
         """Wait until there is something to read, as `idle` says; take nothing.
 
@@ -228,6 +260,8 @@ cdef class Reader:
             self._source.closing = True  # the waiting thread detaches: it still reads the mapping
         else:
             self._source.detach()
+        if self._arrivals is not None:
+            self._arrivals.release()
 
     def __enter__(self):
         return self

@@ -29,6 +29,7 @@ from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.readers import ReaderRegistration
 from udpfast.shm.region import Region
+from udpfast.shm.wake import Sleeper
 
 __all__ = ["RingSource", "open_source"]
 
@@ -126,6 +127,13 @@ cdef class RingSource(Source):
             return False
         self.names_looked_ns = clock_monotonic_ns()
         return True
+
+    cdef sleeper(self):
+        # A ring without the file, or of a user who does not let us write it, is looked at instead.
+        try:
+            return Sleeper.attach(self.directory)
+        except (OSError, RegionError):
+            return None
 
     cdef report(self, uint64_t read):
         store_relaxed(&self.entry.read, max(read, self.join_taken) - self.join_taken)

@@ -32,6 +32,7 @@ cdef class Source:
     cdef fail(self, int64_t code)
     cdef renew_names(self)
     cdef bint names_missing(self)
+    cdef sleeper(self)
     cdef report(self, uint64_t read)
     cdef uint64_t next_index(self)
     cdef bint joining(self)

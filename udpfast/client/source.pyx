@@ -50,6 +50,12 @@ cdef class Source:
         # Whether there are no names yet, and may be some now: then renew_names is called.
         return False
 
+    cdef sleeper(self):
+        # What an event loop waits on: an object with `fileno`, readable when there may be
+        # something new; `arm`, called before it sleeps (and looks once more); `drain`, when it
+        # woke; `replaced`; `close`. A new one at each call. None: look again from time to time.
+        return None
+
     cdef report(self, uint64_t read):
         # Tell tools: everything before next_index was handed out or missed, `read` of it handed
         # out.

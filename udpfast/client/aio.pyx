@@ -1,0 +1,163 @@
+"""Readers in an event loop: `async for record in reader`, `await reader.arrival()`."""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport IDLE_SPIN
+
+import asyncio
+
+__all__ = ["Arrivals", "Records"]
+
+cdef enum:
+    # A sleeper looks by itself this often: for the end of its writer, for a file that replaced the
+    # ring's, for a close from another thread. 20 looks per second cost 0.1 % of a core.
+    TICK_NS = 50_000_000
+    # The same where the writer cannot be told: a ring of another user, or without its file.
+    UNTOLD_TICK_NS = 5_000_000
+
+
+@cython.final
+cdef class Records:
+    """Records of a reader, as an asynchronous iterator. Made by `async for`.
+
+    Parameters
+    ----------
+    reader : Reader
+    """
+
+    cdef Reader _reader
+
+    def __init__(self, Reader reader not None):
+        self._reader = reader
+
+    def __aiter__(self):
+        """Iterate over the records; see `Reader.__aiter__`."""
+        return self
+
+    def __anext__(self):
+        """Return an awaitable of the next `ReadRecord`: done already if it is in memory."""
+        cdef Ready ready
+        if self._reader._missed or self._reader._next < self._reader._count:
+            ready = Ready.__new__(Ready)
+            ready.value = self._reader.take()
+            return ready
+        return self._next()
+
+    async def _next(self):
+        if not await self._reader.arrival():
+            raise StopAsyncIteration
+        return self._reader.take()
+
+
+@cython.final
+@cython.freelist(8)
+cdef class Ready:
+    # An awaitable that is done: no coroutine for a record that is there already.
+    cdef object value
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        raise StopIteration(self.value)
+
+
+cdef class Arrivals:
+    """One reader's place in an event loop: a descriptor that the loop watches, while it waits.
+
+    Parameters
+    ----------
+    reader : Reader
+    """
+
+    cdef Reader _reader
+    cdef object _loop            # where the sleeper's descriptor is registered
+    cdef object _sleeper         # None: the writer cannot be told
+    cdef object _woken           # the future that a wait sleeps on
+
+    def __init__(self, Reader reader not None):
+        self._reader = reader
+
+    async def wait(self, timeout=None) -> bool:
+        """Wait until the reader has something to read; False: the time is over, or it ended."""
+        cdef int64_t deadline_ns = reader_deadline(timeout)
+        cdef int64_t ahead, rest_ns
+        if self._reader._missed or self._reader._next < self._reader._count:
+            return True
+        # A feed that never pauses must not keep the loop from its other tasks.
+        await asyncio.sleep(0)
+        while True:
+            ahead = self._look()
+            if ahead == 0 and self._reader._idle.mode != IDLE_SPIN:
+                self._settle()
+                if self._sleeper is not None:
+                    self._sleeper.arm()
+                    ahead = self._look()
+            if ahead != 0:
+                if ahead == READER_CLOSED:
+                    self.release()
+                return ahead > 0
+            rest_ns = deadline_ns - clock_monotonic_ns()
+            if rest_ns <= 0:
+                return False
+            if self._reader._idle.mode == IDLE_SPIN:
+                await asyncio.sleep(0)
+            else:
+                await self._sleep(rest_ns)
+
+    async def _sleep(self, int64_t rest_ns):
+        tick_ns = UNTOLD_TICK_NS if self._sleeper is None else TICK_NS
+        self._woken = self._loop.create_future()
+        timer = self._loop.call_later(min(rest_ns, tick_ns) / 1e9, self._wake)
+        try:
+            await self._woken
+        finally:
+            timer.cancel()
+            self._woken = None
+
+    def _look(self):
+        return self._reader.ahead(self._reader._batch, 0)
+
+    def _settle(self):
+        # Be in the running loop, and watch the file that the present writer writes.
+        loop = asyncio.get_running_loop()
+        if self._loop is loop and (self._sleeper is None or not self._sleeper.replaced()):
+            return
+        self.release()
+        self._loop = loop
+        self._sleeper = self._reader._source.sleeper()
+        if self._sleeper is not None:
+            loop.add_reader(self._sleeper.fileno(), self._ring)
+
+    def _ring(self):
+        if self._sleeper is not None:
+            self._sleeper.drain()
+        self._wake()
+
+    def _wake(self):
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+    def release(self) -> None:
+        """Leave the event loop. From any thread; a wait then ends if its reader is closed."""
+        if self._loop is None or self._loop.is_closed():
+            self._leave()
+        elif asyncio._get_running_loop() is self._loop:
+            self._leave()
+        else:
+            self._loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self):
+        if self._sleeper is not None:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._sleeper.fileno())
+            self._sleeper.close()
+            self._sleeper = None
+        self._loop = None
+        self._wake()
