@@ -136,6 +136,36 @@ cdef class Batch:
             target += size
         return selected
 
+    def table(self, kind=None):
+        """Return columns that own their memory, for pyarrow, polars, pandas and others.
+
+        Parameters
+        ----------
+        kind : Kind, optional
+            Records of this kind, with each field of their payloads, and a list of their rows.
+            None: all records, with payloads as bytes.
+
+        Returns
+        -------
+        ArrowTable
+            Has the Arrow PyCapsule interface: `pyarrow.table(batch.table(Kind.TOP_OF_BOOK))`.
+        """
+        from udpfast.client.arrow import record_table, update_table
+
+        return record_table(self) if kind is None else update_table(self, kind)
+
+    def __arrow_c_schema__(self):
+        """Return a capsule of the schema of `table()`."""
+        return self.table().__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        """Return capsules of schema and array of `table()`: all records, copied."""
+        return self.table().__arrow_c_array__(requested_schema)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        """Return a capsule of a stream of `table()`: all records, copied, as one array."""
+        return self.table().__arrow_c_stream__(requested_schema)
+
     def copy(self) -> Batch:
         """Return the same records in memory of their own, valid as long as they are held."""
         self.check()

@@ -1,6 +1,6 @@
 """Where an instance (one running feed) keeps its shared memory: `<root>/<name>/`.
 
-    ring  counters  names  latency  slab  roster  readers/<pid>-<n>
+    ring  counters  names  latency  slab  roster  wake  readers/<pid>-<n>
 
 The root is `$UDPFAST_SHM`, or `/dev/shm/udpfast-<uid>`. Both directories belong to one user, and
 nobody else may write in them: who can put files there can feed prices to a strategy.
