@@ -3,8 +3,14 @@
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
 from tests.client.instance import Instance
 from tests.shared import ROOT
+from udpfast import Kind
+from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.market.updates import TRADE, TRADES
 
 
 def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
@@ -37,3 +43,51 @@ def test_read_books_prints_every_change(instance: Instance, environment: dict[st
         "binance-usdm BTCUSDT sound (10.0, 1.0, 11.0, 2.0)",
         "binance-usdm BTCUSDT sound (10.5, 3.0, 11.0, 2.0)",
     ]
+
+
+def test_callbacks_prints_books_trades_and_gaps(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    instance.book([(10.0, 1.0)], [(11.0, 2.0)], snapshot=True)
+    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.book([(10.5, 3.0)], [])
+    rows = np.zeros(2, TRADE)
+    rows["quantity"] = 1.5
+    trades = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=2)
+    instance.append(Kind.TRADES, trades.tobytes() + rows.tobytes())
+    output = run("callbacks.py", instance, environment)
+    assert output.splitlines() == [
+        "BTCUSDT (10.0, 1.0, 11.0, 2.0)",
+        "lost 2 messages",
+        "BTCUSDT stale",
+        "BTCUSDT traded 3.0",
+    ]
+
+
+def test_follow_asyncio_prints_every_quote(instance: Instance, environment: dict[str, str]) -> None:
+    instance.top(1.0, 2.0)
+    instance.book([(10.0, 1.0)], [], snapshot=True)
+    instance.top(3.0, 4.0, "ETHUSDT")
+    output = run("follow_asyncio.py", instance, environment)
+    assert output.splitlines() == ["BTCUSDT 1.0 2.0", "ETHUSDT 3.0 4.0"]
+
+
+def test_latest_prints_the_newest_of_each(instance: Instance, environment: dict[str, str]) -> None:
+    for number in range(10):
+        instance.top(float(number), 0.0)
+        instance.top(float(number), 0.0, "ETHUSDT")
+    output = run("latest.py", instance, environment)
+    assert output.splitlines() == [
+        "TOP_OF_BOOK BTCUSDT 18",
+        "TOP_OF_BOOK ETHUSDT 19",
+        "18 superseded",
+    ]
+
+
+def test_arrow_tables_prints_the_mean_spread(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("pyarrow")
+    instance.top(1.0, 2.0)
+    instance.top(1.0, 3.0)
+    assert run("arrow_tables.py", instance, environment) == "BTCUSDT 1.50\n"
