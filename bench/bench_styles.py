@@ -1,0 +1,441 @@
+"""What does a record cost in each style of strategy, and how soon does an event loop wake?
+
+    recorded market --> engine --> ring --> one style after the other, from the first record on
+    core A: writer that takes turns --> ring --> core B: asyncio, asleep in between
+
+Every style does the same: it adds up the seqnos of all BOOK records. The iteration is the base.
+Then an event loop's way from a record's due time to the task that waited for it, beside a loop that
+a plain pipe wakes; what a sleeping reader costs the writer's turn; what an idle feed costs the
+reader.
+
+Usage: udpfast bench run styles [--quick]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from udpfast.agents.replayer import Replayer
+from udpfast.client.callbacks import Callbacks
+from udpfast.client.conflate import Latest
+from udpfast.client.reader import Reader
+from udpfast.client.record import ReadRecord
+from udpfast.core.clock import monotonic_ns
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.histogram import LatencyHistogram
+from udpfast.shm.wake import Sleeper, WakeRegion
+from udpfast.testing.hostprobe import pinned
+from udpfast.testing.style_loop import sum_books
+from udpfast.testing.wake_hop import turn_cost_ns, wake_cost_ns, write_turns
+
+from .bench_replay import expected_messages, load
+from .inputs import recorded
+from .partner import Partner
+from .result import Row
+from .ring_trial import close_ring, open_ring
+from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
+from .wire_trial import LEAD_NS, memory_directory
+
+__all__ = ["BENCHMARK"]
+
+NAME = "styles"
+BASE = "iterator"
+CAPTURE = "roq_udp_clean.pcap.gz"
+STEP = 1024
+WAKE_PERIOD_NS = 1_000_000
+IDLE_S = 2.0
+
+Sum = tuple[int, int]
+
+
+def run(settings: Settings) -> Iterator[Row]:
+    """Measure what a record costs, then what waking costs."""
+    yield from records(settings)
+    yield from waking(settings)
+
+
+# --- a record in each style -------------------------------------------------------------------
+
+
+def records(settings: Settings) -> Iterator[Row]:
+    """Read the same recorded market in every style."""
+    path = recorded("wire", "capture", CAPTURE)
+    expected = json.loads(recorded("wire", "capture", "expected.json").read_text())["clean"]
+    recording = load(path, expected_messages(expected))
+    with memory_directory() as directory:
+        replayer = Replayer(recording.config, directory)
+        for batch, channel, line in recording.parts:
+            for start in range(0, len(channel), STEP):
+                replayer.replay(batch, channel, line, start, min(start + STEP, len(channel)))
+        replayer.finish()
+        replayer.close()
+        with RingCursor.attach(directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+            known = sum_books(cursor)
+        trials = interleave(
+            {
+                style: partial(one_style, settings.cores[1], directory, read, known)
+                for style, read in STYLES.items()
+            },
+            settings,
+            label="per record",
+            two_cores=False,
+        )
+        yield from trials.rows(
+            NAME, "ns/record", {"capture": "clean", "records": known[0]}, base=BASE, less=LESS
+        )
+
+
+def one_style(core: int, directory: Path, read: Callable[[Any], Sum], known: Sum) -> Outcome:
+    """Read all of a closed ring; return ns per record."""
+    with pinned(core):
+        if read is arrow:
+            pyarrow_table({})  # imported before it is timed
+        if read is numba:
+            numba_loop()  # compiled before it is timed
+        with attach(directory, read) as source:
+            started_ns = monotonic_ns()
+            found = read(source)
+            elapsed_ns = monotonic_ns() - started_ns
+    if read is conflated:
+        if found[0] != known[0]:
+            raise ValueError(f"expected {known[0]} records read or superseded, found {found[0]}")
+        verified = f"{known[0]:,} records handed out or superseded"
+    elif found[1] != known[1]:
+        raise ValueError(f"expected the sum {known[1]}, found {found[1]}")
+    else:
+        verified = f"the sum over {known[0]:,} records is that of the compiled loop"
+    return Outcome(elapsed_ns / known[0], verified=verified)
+
+
+def attach(directory: Path, read: Callable[[Any], Sum]) -> Any:
+    """Open what a style reads from, at the beginning of the recorded ring."""
+    if read is cython:
+        return RingCursor.attach(directory, "begin", limit=4096, payload_hash=PAYLOAD_HASH)
+    kinds = Kind.BOOK if read is filtered else None
+    return Reader(f"ring:{directory}", start="begin", idle="spin", kinds=kinds)
+
+
+def iterator(reader: Reader) -> Sum:
+    """Let each record be an object."""
+    total = 0
+    for record in reader:
+        if record.kind is Kind.BOOK:
+            total += record.seqno
+    return 0, total
+
+
+def filtered(reader: Reader) -> Sum:
+    """Let books, and doubts, alone be objects."""
+    return iterator(reader)
+
+
+def callbacks(reader: Reader) -> Sum:
+    """Have a method called for books."""
+    strategy = Adding()
+    Callbacks(reader, strategy).run()
+    return 0, strategy.total
+
+
+class Adding:
+    """A strategy with one method."""
+
+    def __init__(self) -> None:
+        self.total = 0
+
+    def on_book(self, record: ReadRecord) -> None:
+        """Add its seqno."""
+        self.total += record.seqno
+
+
+def batches(reader: Reader, add: Callable[[Any], int]) -> int:
+    """Add up batch by batch."""
+    total = 0
+    while reader.wait():
+        total += add(reader.poll(timeout=0).headers)
+    return total
+
+
+def poll_numpy(reader: Reader) -> Sum:
+    """Select and add columns."""
+    return 0, batches(
+        reader, lambda headers: int(headers["seqno"][headers["kind"] == Kind.BOOK].sum())
+    )
+
+
+def arrow(reader: Reader) -> Sum:
+    """Make a table of every field of every book, its levels included."""
+    total = 0
+    while reader.wait():
+        table = pyarrow_table(reader.poll(timeout=0).table(Kind.BOOK))
+        total += int(table["seqno"].to_numpy().sum())
+    return 0, total
+
+
+def pyarrow_table(table: Any) -> Any:
+    """Hand it to pyarrow."""
+    try:
+        import pyarrow
+    except ImportError as missing:
+        raise Unavailable("pyarrow is not installed") from missing
+    return pyarrow.table(table)
+
+
+def conflated(reader: Reader) -> Sum:
+    """Take the newest of each object."""
+    latest = Latest(reader, keep=())
+    count = sum(1 for _ in latest)
+    return count + latest.superseded, 0
+
+
+def loop(reader: Reader) -> Sum:
+    """Iterate in an event loop."""
+
+    async def read() -> int:
+        total = 0
+        async for record in reader:
+            if record.kind is Kind.BOOK:
+                total += record.seqno
+        return total
+
+    return 0, asyncio.run(read())
+
+
+def cython(cursor: RingCursor) -> Sum:
+    """Follow with a cursor in a compiled loop."""
+    return sum_books(cursor)
+
+
+def numba(reader: Reader) -> Sum:
+    """Loop over each batch's headers in a function that Numba compiled."""
+    return 0, batches(reader, numba_loop())
+
+
+@cache
+def numba_loop() -> Callable[[Any], int]:
+    """Compile the loop, once."""
+    try:
+        import numba
+    except ImportError as missing:
+        raise Unavailable("numba is not installed") from missing
+    from udpfast.core.layout import RECORD
+
+    book = int(Kind.BOOK)
+
+    @numba.njit
+    def add(headers: Any) -> int:
+        total = 0
+        for i in range(len(headers)):
+            if headers[i]["kind"] == book:
+                total += headers[i]["seqno"]
+        return total
+
+    empty = np.zeros(1, RECORD)
+    empty.flags.writeable = False
+    add(empty)
+    return add  # type: ignore[no-any-return]
+
+
+STYLES: dict[str, Callable[[Any], Sum]] = {
+    BASE: iterator,
+    "iterator, kinds=BOOK": filtered,
+    "callbacks, on_book": callbacks,
+    "async for": loop,
+    "poll + numpy": poll_numpy,
+    "poll + Arrow": arrow,
+    "conflated, books kept": conflated,
+    "Numba over batches": numba,
+    "Cython cursor": cython,
+}
+LESS = {"Cython cursor": "no names, no entry among the readers"}
+
+
+# --- waking -----------------------------------------------------------------------------------
+
+
+def waking(settings: Settings) -> Iterator[Row]:
+    """Measure wake-ups, the writer's turn, and an idle reader's share of a core."""
+    count = 200 if settings.quick else 1000
+    core = settings.cores[1]
+    with Partner(settings.cores[0]) as partner:
+        variants: dict[str, Callable[[], float | Outcome]] = {
+            "pipe, add_reader": partial(pipe_wakes, partner, core, count),
+            "async for": partial(ring_wakes, partner, core, count, "backoff"),
+            'async for, idle="spin"': partial(ring_wakes, partner, core, count, "spin"),
+        }
+        yield from interleave(variants, settings, label="wake-up").rows(
+            NAME, "ns", {"rate": 1_000_000_000 // WAKE_PERIOD_NS}, base="pipe, add_reader"
+        )
+    turns: dict[str, Callable[[], float | Outcome]] = {
+        "turn, nobody sleeps": partial(turn, core),
+        "wake, one sleeper": partial(wake, core),
+    }
+    yield from interleave(turns, settings, label="turn", two_cores=False).rows(
+        NAME, "ns/turn", {}, verified="the sleeper's descriptor became readable"
+    )
+    idle: dict[str, Callable[[], float | Outcome]] = {"async for, idle feed": partial(rest, core)}
+    yield from interleave(idle, settings, label="idle", rounds=1, two_cores=False).rows(
+        NAME, "percent", {}, goals={"async for, idle feed": "idle: <= 1 percent"}
+    )
+
+
+def due_times(count: int) -> Any:
+    """Return when the records are due: regularly, after a start for the reader to be ready."""
+    return monotonic_ns() + 20 * LEAD_NS + WAKE_PERIOD_NS * np.arange(count, dtype=np.int64)
+
+
+def ring_wakes(partner: Partner, core: int, count: int, idle: str) -> Outcome:
+    """Let the partner write on a schedule; time each record until the task has it."""
+    histogram = LatencyHistogram()
+
+    async def read(reader: Reader) -> None:
+        seen = 0
+        async for record in reader:
+            histogram.record(monotonic_ns() - record.published_ns)
+            if record.seqno != seen:
+                raise ValueError(f"expected record {seen}, found {record.seqno}")
+            seen += 1
+            if seen == count:
+                return
+
+    with memory_directory() as directory:
+        partner.call(open_wake, str(directory))
+        try:
+            with pinned(core), Reader(f"ring:{directory}", idle=idle) as reader:
+                partner.start(write_wakes, due_times(count))
+                asyncio.run(read(reader))
+            partner.result()
+        finally:
+            partner.call(close_wake)
+    return Outcome(float(histogram.percentile(50.0)), histogram, f"{count:,} records, in order")
+
+
+def pipe_wakes(partner: Partner, core: int, count: int) -> Outcome:
+    """The same with a named pipe: what an event loop itself takes to wake."""
+    histogram = LatencyHistogram()
+
+    async def read(descriptor: int) -> None:
+        done = asyncio.get_running_loop().create_future()
+        seen = 0
+
+        def readable() -> None:
+            nonlocal seen
+            for due_ns in np.frombuffer(os.read(descriptor, 4096), np.int64):
+                histogram.record(monotonic_ns() - int(due_ns))
+                seen += 1
+            if seen == count:
+                done.set_result(None)
+
+        asyncio.get_running_loop().add_reader(descriptor, readable)
+        await done
+
+    with memory_directory() as directory:
+        path = directory / "pipe"
+        os.mkfifo(path)
+        descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+        try:
+            with pinned(core):
+                partner.start(write_pipe, str(path), due_times(count))
+                asyncio.run(read(descriptor))
+            partner.result()
+        finally:
+            os.close(descriptor)
+    return Outcome(float(histogram.percentile(50.0)), histogram, f"{count:,} written and read")
+
+
+def turn(core: int) -> float:
+    """Return what a turn costs the writer while nobody sleeps."""
+    with memory_directory() as directory, pinned(core):
+        wake_region = WakeRegion.create(directory)
+        try:
+            return turn_cost_ns(wake_region, 10_000_000)
+        finally:
+            wake_region.close()
+
+
+def wake(core: int) -> float:
+    """Return what waking costs the writer."""
+    with memory_directory() as directory, pinned(core):
+        wake_region, sleeper = WakeRegion.create(directory), Sleeper.attach(directory)
+        try:
+            cost = wake_cost_ns(wake_region, 10_000)
+            if not os.read(sleeper.fileno(), 4096):
+                raise ValueError("expected a readable descriptor, found none")
+            return cost
+        finally:
+            sleeper.close()
+            wake_region.close()
+
+
+def rest(core: int) -> Outcome:
+    """Return the share of a core that a reader takes while its feed is silent."""
+
+    async def wait(reader: Reader) -> float:
+        started = time.process_time()
+        if await reader.arrival(timeout=IDLE_S):
+            raise ValueError("expected silence, found a record")
+        return time.process_time() - started
+
+    with memory_directory() as directory, pinned(core):
+        state: dict[str, Any] = {}
+        open_wake(state, str(directory))
+        try:
+            with Reader(f"ring:{directory}") as reader:
+                used = asyncio.run(wait(reader))
+        finally:
+            close_wake(state)
+    return Outcome(100 * used / IDLE_S, verified=f"{IDLE_S} s of silence, no record")
+
+
+# --- what partners do -------------------------------------------------------------------------
+
+
+def open_wake(state: dict[str, Any], directory: str) -> None:
+    """Create a ring, and the file that wakes its readers."""
+    open_ring(state, directory)
+    state["wake"] = WakeRegion.create(directory)
+
+
+def close_wake(state: dict[str, Any]) -> None:
+    """Close both."""
+    close_ring(state)
+    state.pop("wake").close()
+
+
+def write_wakes(state: dict[str, Any], due_ns: Any) -> None:
+    """Write on schedule; take turns in between."""
+    write_turns(state["ring"], state["wake"], due_ns)
+
+
+def write_pipe(state: dict[str, Any], path: str, due_ns: Any) -> None:
+    """Write each due time into the pipe when it has come."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        for due in due_ns:
+            while monotonic_ns() < due:
+                pass
+            os.write(descriptor, due.tobytes())
+    finally:
+        os.close(descriptor)
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    question="What does a record cost in each style, and how soon does an event loop wake?",
+    topology="""
+recorded market --> engine --> ring --> one style after the other, from the first record on
+core A: writer that takes turns --> ring --> core B: asyncio, asleep in between
+""",
+    run=run,
+    seconds=60.0,
+)

@@ -1,0 +1,30 @@
+"""The work of `bench_styles` as a compiled loop: what a strategy in Cython does per record."""
+
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.core.layout cimport KIND_BOOK
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.ring cimport ring_poll
+
+__all__ = ["sum_books"]
+
+
+def sum_books(RingCursor cursor):
+    """Read a ring until its end.
+
+    Returns
+    -------
+    tuple of int
+        Records read; the sum of the seqnos of those that are BOOK.
+    """
+    cdef int64_t count = 0, i, records = 0
+    cdef uint64_t lapped = 0, total = 0
+    with nogil:
+        while count >= 0:
+            for i in range(count):
+                if cursor._headers[i].kind == KIND_BOOK:
+                    total += cursor._headers[i].frame.seqno
+            records += count
+            count = ring_poll(&cursor.reader, cursor._headers, cursor._offsets, cursor._payloads,
+                              cursor._room, cursor._limit, &lapped)
+    return records, total
