@@ -24,7 +24,7 @@ demo: build ## publisher, lossy lines, subscriber, ring, strategy, report
 	@$(VENV)/bin/udpfast demo
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
-	@$(VENV)/bin/udpfast bench run --report
+	@$(VENV)/bin/udpfast bench run --report --rounds 7
 
 test: build ## the whole test suite
 	@echo "udpfast: running the tests"
@@ -34,7 +34,8 @@ test-debug: build ## the same with Cython's checks and C assertions, built besid
 	@echo "udpfast: compiling with checks into build/debug"
 	@$(RUN) scripts/mirror.py build/debug
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
-	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py
+	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py \
+		--ignore=tests/bench --ignore=tests/scripts
 
 # Python's own allocator would hide a read beyond an object from the sanitizer.
 SANITIZED := LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \

@@ -196,7 +196,9 @@ def curve(row: Row) -> tuple[Any, Any]:
 
 def over_plots(benchmark: str, rows: list[Row], over: str) -> Iterator[Plot]:
     """Yield a figure per set of the other parameters: the median, and p99 if it is a latency."""
-    for words, group in grouped([row for row in rows if over in row.parameters], over):
+    # A row may say in words where the others have a number: "full speed".
+    numbered = [row for row in rows if isinstance(row.parameters.get(over), (int, float))]
+    for words, group in grouped(numbered, over):
         if len({row.parameters[over] for row in group}) > 1:
             latency = any(row.latency for row in group)
             yield Plot(
