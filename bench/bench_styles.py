@@ -232,7 +232,6 @@ def numba_loop() -> Callable[[Any], int]:
 
     book = int(Kind.BOOK)
 
-    @numba.njit
     def add(headers: Any) -> int:
         total = 0
         for i in range(len(headers)):
@@ -240,10 +239,11 @@ def numba_loop() -> Callable[[Any], int]:
                 total += headers[i]["seqno"]
         return total
 
+    compiled: Callable[[Any], int] = numba.njit(add)
     empty = np.zeros(1, RECORD)
     empty.flags.writeable = False
-    add(empty)
-    return add  # type: ignore[no-any-return]
+    compiled(empty)
+    return compiled
 
 
 STYLES: dict[str, Callable[[Any], Sum]] = {
