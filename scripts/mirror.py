@@ -9,7 +9,7 @@ import shutil
 import sys
 from pathlib import Path
 
-COPIED = ("udpfast", "tests", "docs", "scripts", "bench", ".ci")
+COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "packaging", ".ci")
 SKIPPED = ("*.so", "__pycache__", "*.c")
 
 
