@@ -43,7 +43,7 @@ def turn_cost_ns(WakeRegion wake, int64_t turns):
     with nogil:
         for i in range(turns):
             waker_turn(&wake.waker, i, i)
-    return (clock_monotonic_ns() - started) / turns
+    return <double> (clock_monotonic_ns() - started) / turns
 
 
 def wake_cost_ns(WakeRegion wake, int64_t wakes):
@@ -53,4 +53,4 @@ def wake_cost_ns(WakeRegion wake, int64_t wakes):
         for i in range(wakes):
             store_relaxed(&wake.waker.header.asleep, 1)
             waker_wake(&wake.waker, i, i)
-    return (clock_monotonic_ns() - started) / wakes
+    return <double> (clock_monotonic_ns() - started) / wakes
