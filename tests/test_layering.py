@@ -26,12 +26,13 @@ LAYERS = {
     "config": 2,
     "agents": 3,
     "client": 3,
-    "spark": 4,
-    "monitor": 4,
-    "cli": 4,
-    "__main__": 5,
-    "testing": 5,
-    "": 6,  # udpfast/__init__.py: the public names
+    "export": 4,
+    "spark": 5,
+    "monitor": 5,
+    "cli": 6,
+    "__main__": 7,
+    "testing": 7,
+    "": 8,  # udpfast/__init__.py: the public names
 }
 
 #: Folders that see less than the layers below them.

@@ -1,0 +1,72 @@
+"""The tables: what fills each column exists, and Spark can hold it."""
+
+import pytest
+
+from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind
+from udpfast.export.schema import (
+    SPARK_TYPES,
+    TABLES,
+    Table,
+    arrow_schema,
+    spark_schema,
+    table_of,
+)
+from udpfast.market.schema import ENUMS
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+
+DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
+OWN_WORDS = ("Kind", "GapReason")
+
+
+@pytest.fixture(params=TABLES.values(), ids=lambda table: table.name)
+def table(request: pytest.FixtureRequest) -> Table:
+    found: Table = request.param
+    return found
+
+
+def test_column_names_are_distinct(table: Table) -> None:
+    assert len(set(table.column_names)) == len(table.column_names)
+
+
+def test_sources_are_fields_of_their_records(table: Table) -> None:
+    for column in table.columns:
+        part, _, field = column.source.partition(".")
+        if part == "record":
+            assert field in (RECORD.names or ()), column
+        elif part in ("payload", "row"):
+            dtypes = DTYPES if part == "payload" else ROW_DTYPES
+            for kind in table.kinds:
+                assert field in (dtypes[Kind[kind]].names or ()), column
+        elif part == "event":
+            kinds = [Kind[kind] for kind in table.kinds]
+            assert any(field in (CONTROL_DTYPES[kind].names or ()) for kind in kinds), column
+
+
+def test_words_are_known(table: Table) -> None:
+    for column in table.columns:
+        assert not column.words or column.words in OWN_WORDS or column.words in ENUMS, column
+
+
+def test_types_are_spark_s(table: Table) -> None:
+    schema = arrow_schema(table.name, partitions=True)
+    assert tuple(schema.names) == table.column_names
+    for field in schema:
+        assert not str(field.type).startswith(("uint", "timestamp[ns", "dictionary")), field
+    for column in table.columns:
+        assert f"{column.name} {SPARK_TYPES[column.type]}" in spark_schema(table.name)
+
+
+def test_records_join_by_feed_and_position(table: Table) -> None:
+    if table.name != "latency":
+        assert {"feed", "position"} <= set(table.column_names)
+
+
+def test_side_tables_are_hidden_from_the_root() -> None:
+    hidden = [table.directory for table in TABLES.values() if table.directory]
+    assert all(directory.startswith("_") for directory in hidden)
+    assert len(hidden) == len(set(hidden)) == len(TABLES) - 1
+
+
+def test_table_of_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(ValueError, match=r"table must be one of messages, levels, .*, was 'bars'"):
+        table_of("bars")

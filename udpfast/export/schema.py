@@ -1,0 +1,435 @@
+"""The tables that an export holds and the Spark source reads: their columns, for both.
+
+Nothing here imports pyarrow or pyspark until a schema of theirs is asked for.
+
+What Spark cannot hold is not here: no unsigned numbers (64 bits of them keep their bits, so what
+is 2**63 or more turns negative), no timestamps of nanoseconds. Times are `..._ns`, BIGINT, UNIX
+nanoseconds; one of them per table is a TIMESTAMP of microseconds too. A number that is absent (NaN
+on the wire, id 0, the value 0 of an enumeration) is NULL.
+
+The publisher's enumerations go by the names that its schema gives them ("Buy"), ours by their own
+("GAP").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "PARTITION_COLUMNS",
+    "TABLES",
+    "Column",
+    "Table",
+    "arrow_schema",
+    "partition_schema",
+    "spark_schema",
+    "table_of",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    name : str
+    type : str
+        A key of `SPARK_TYPES`.
+    source : str
+        What fills it: `record.FIELD` of the record's header, `payload.FIELD` of its payload,
+        `row.FIELD` of one of its rows; or a word that `export.columns` knows.
+    doc : str
+        What it says, where its name does not.
+    words : str
+        Whose names its numbers go by: `Kind`, `GapReason`, ..., or an enumeration of the
+        publisher's schema.
+    """
+
+    name: str
+    type: str
+    source: str
+    doc: str = ""
+    words: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: columns, and where it lies.
+
+    Attributes
+    ----------
+    name : str
+    directory : str
+        Below the export's root; empty: the root itself. Spark does not look into directories that
+        begin with `_` unless one names them.
+    kinds : tuple of str
+        Of the records that have rows here; empty: all, or those of a raw capture.
+    raw : bool
+        Made from a raw capture.
+    rows : bool
+        A record has a row here for each row of its payload (level, trade, ...); else one row.
+    doc : str
+    columns : tuple of Column
+        Without the partition columns, which are the names of directories.
+    """
+
+    name: str
+    directory: str
+    kinds: tuple[str, ...]
+    raw: bool
+    rows: bool
+    doc: str
+    columns: tuple[Column, ...]
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns, then of the partition columns, as Spark orders them."""
+        return (*(column.name for column in self.columns), *PARTITION_COLUMNS)
+
+
+#: Spark's name of each type of column.
+SPARK_TYPES = {
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "long": "BIGINT",
+    "double": "DOUBLE",
+    "string": "STRING",
+    "binary": "BINARY",
+    "timestamp": "TIMESTAMP",
+    "ints": "ARRAY<INT>",
+    "longs": "ARRAY<BIGINT>",
+    "steps": "ARRAY<STRUCT<min_price: DOUBLE, tick_size: DOUBLE>>",
+}
+
+#: Columns that are directories, `date=2026-11-21/channel=0/session=s4711`: the UTC day of
+#: `published_ns`; 0 incremental, 1 snapshot; the publisher's session (with a letter before it, or
+#: Spark would take it for a number).
+PARTITION_COLUMNS = {"date": "DATE", "channel": "INT", "session": "STRING"}
+
+_FEED = Column("feed", "string", "feed", "name of the instance that was recorded")
+_RECORD = (
+    _FEED,
+    Column("position", "long", "record.position", "of the record in its journal, bytes"),
+    Column("index", "long", "record.index", "of the record in its journal, records"),
+    Column("received_ns", "long", "record.received_ns", "first receipt of its first datagram"),
+    Column("published_ns", "long", "record.published_ns", "the loop's clock"),
+    Column("received_at", "timestamp", "record.received_ns"),
+    Column("seqno", "long", "record.seqno", "the publisher's, by channel"),
+    Column("line", "int", "record.line", "that brought what completed the message"),
+    Column("flags", "int", "record.flags", "RecordFlag"),
+    Column("snapshot", "boolean", "snapshot", "complete state, not a change to it"),
+)
+_NAMES = (
+    Column("exchange", "string", "name.exchange_id"),
+    Column("symbol", "string", "name.symbol_id"),
+)
+_ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
+_TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not said")
+_UPDATE = (*_RECORD, *_NAMES, _TIME)
+
+_MESSAGES = (
+    _FEED,
+    Column("position", "long", "record.position", "of the record in its journal, bytes"),
+    Column("index", "long", "record.index", "of the record in its journal, records"),
+    Column("kind", "string", "record.kind", "BOOK, TRADES, GAP, ...", "Kind"),
+    *_RECORD[3:],
+    Column("last_seqno", "long", "record.last_seqno"),
+    Column("object_type", "int", "record.object_type"),
+    Column("object_id", "int", "record.object_id"),
+    Column("control", "int", "record.control"),
+    Column("fragments", "int", "fragments", "datagrams of the message"),
+    Column("message_type", "int", "record.message_type", "union code of the publisher's schema"),
+    Column("size", "int", "size", "bytes of the payload in its fixed layout"),
+    *_NAMES,
+    _TIME,
+    Column("exchange_sequence", "long", "update.exchange_sequence"),
+    Column("sending_time_ns", "long", "update.sending_time_utc", "by the exchange"),
+    Column("source_seqno", "long", "update.source_seqno"),
+    Column("source_send_ns", "long", "update.source_send_time_utc", "by the publisher"),
+    Column("source_create_ns", "long", "update.source_create_time_utc"),
+    Column("stream_id", "int", "update.stream_id"),
+    Column("update_type", "string", "update.update_type", "", "UpdateType"),
+    Column("rows", "int", "update.row_count", "rows of the payload; of a book, levels"),
+    Column("payload", "binary", "payload", "the record's payload, if it was asked for"),
+)
+
+_LEVELS = (
+    *_UPDATE,
+    Column("side", "string", "side", "Bid, Ask"),
+    _ROW,
+    Column("price", "double", "row.price"),
+    Column("quantity", "double", "row.quantity", "0 removes the level"),
+    Column("implied_quantity", "double", "row.implied_quantity"),
+    Column("number_of_orders", "int", "row.number_of_orders"),
+    Column("price_level", "long", "row.price_level"),
+    Column("update_action", "string", "row.update_action", "", "UpdateAction"),
+)
+
+_ORDERS = (
+    *_UPDATE,
+    _ROW,
+    Column("side", "string", "row.side", "Buy, Sell", "Side"),
+    Column("price", "double", "row.price"),
+    Column("quantity", "double", "row.quantity"),
+    Column("priority", "long", "row.priority"),
+    Column("order_id", "string", "row.order_id"),
+    Column("action", "string", "row.action", "", "UpdateAction"),
+    Column("reason", "string", "row.reason", "", "UpdateReason"),
+)
+
+_TOPS = (
+    *_UPDATE,
+    Column("bid_price", "double", "payload.bid_price"),
+    Column("bid_quantity", "double", "payload.bid_quantity"),
+    Column("ask_price", "double", "payload.ask_price"),
+    Column("ask_quantity", "double", "payload.ask_quantity"),
+)
+
+_TRADES = (
+    *_UPDATE,
+    _ROW,
+    Column("side", "string", "row.side", "of the taker: Buy, Sell", "Side"),
+    Column("price", "double", "row.price"),
+    Column("quantity", "double", "row.quantity"),
+    Column("trade_id", "string", "row.trade_id"),
+    Column("taker_order_id", "string", "row.taker_order_id"),
+    Column("maker_order_id", "string", "row.maker_order_id"),
+)
+
+_STATISTICS = (
+    *_UPDATE,
+    _ROW,
+    Column("type", "string", "row.type", "HighestTradedPrice, ...", "StatisticsType"),
+    Column("value", "double", "row.value"),
+    Column("begin_time_s", "long", "row.begin_time_utc", "UNIX seconds"),
+    Column("end_time_s", "long", "row.end_time_utc", "UNIX seconds"),
+)
+
+_REFERENCE = (
+    *_UPDATE,
+    Column("security_type", "string", "payload.security_type", "", "SecurityType"),
+    Column("option_type", "string", "payload.option_type", "", "OptionType"),
+    Column("discard", "boolean", "payload.discard"),
+    *(
+        Column(name, "double", f"payload.{name}")
+        for name in (
+            "tick_size",
+            "multiplier",
+            "min_trade_vol",
+            "max_trade_vol",
+            "trade_vol_step_size",
+            "strike_price",
+            "min_notional",
+        )
+    ),
+    Column("expiry_datetime_s", "long", "payload.expiry_datetime", "UNIX seconds"),
+    Column("expiry_datetime_utc_s", "long", "payload.expiry_datetime_utc", "UNIX seconds"),
+    Column("issue_date", "int", "payload.issue_date", "UNIX days"),
+    Column("settlement_date", "int", "payload.settlement_date", "UNIX days"),
+    Column("external_security_id", "int", "payload.external_security_id"),
+    *(
+        Column(name, "string", f"payload.{name}")
+        for name in (
+            "description",
+            "quote_currency",
+            "base_currency",
+            "commission_currency",
+            "strike_currency",
+            "underlying",
+            "time_zone",
+            "margin_currency",
+            "settlement_currency",
+            "cfi_code",
+        )
+    ),
+    Column("tick_size_steps", "steps", "steps"),
+)
+
+_STATUS = (
+    *_UPDATE,
+    Column("trading_status", "string", "payload.trading_status", "", "TradingStatus"),
+)
+
+_GAPS = (
+    *_RECORD,
+    Column("first_seqno", "long", "payload.first", "of the lost ones"),
+    Column("last_seqno", "long", "payload.last", "of the lost ones, inclusive"),
+    Column("lost", "long", "payload.count", "messages"),
+    Column("reason", "string", "payload.reason", "COUNT, TIME, ...", "GapReason"),
+    Column("waited_ns", "long", "payload.waited_ns"),
+)
+
+_EVENTS = (
+    *_RECORD,
+    Column("kind", "string", "record.kind", "SESSION, STALE, RECOVERED, LAPPED, ...", "Kind"),
+    Column("reason", "string", "event.reason", "of SESSION and LAPPED"),
+    Column("status", "string", "event.status", "of an object, or of a connection"),
+    *_NAMES,
+    Column("object_type", "int", "event.object_type"),
+    Column("object_id", "int", "event.object_id"),
+    Column("applied_seqno", "long", "event.applied_seqno", "STALE, RECOVERED: last applied"),
+    Column("old_session", "int", "event.old_id"),
+    Column("new_session", "int", "event.new_id"),
+    Column("discarded", "long", "event.discarded", "SESSION: messages that were pending"),
+    Column("first_seqno", "long", "event.first_seqno", "SESSION: of the new one"),
+    Column("silent_ns", "long", "event.silent_ns", "CONNECTION: nothing had arrived for so long"),
+    Column("fragment", "int", "event.fragment", "DISAGREEMENT"),
+    Column("line_first", "int", "event.line_first", "DISAGREEMENT: whose bytes were used"),
+    Column("line_other", "int", "event.line_other"),
+    Column("missed", "long", "event.missed", "LAPPED: records"),
+    Column("epoch", "long", "event.epoch", "RESTART: of the new writer"),
+    Column("restarted_ns", "long", "event.restarted_ns"),
+)
+
+_RACES = (
+    _FEED,
+    Column("position", "long", "record.position", "of its first copy, in the raw capture"),
+    Column("received_ns", "long", "record.received_ns", "of its first copy"),
+    Column("published_ns", "long", "record.published_ns", "the loop's clock, at its first copy"),
+    Column("received_at", "timestamp", "record.received_ns"),
+    Column("seqno", "long", "record.seqno"),
+    Column("fragment", "int", "record.fragment"),
+    Column("fragments", "int", "fragments", "datagrams of the message"),
+    Column("completed", "boolean", "race", "the last missing fragment: one per whole message"),
+    Column("winner", "int", "race", "line that brought it first"),
+    Column("second", "int", "race", "line that brought it next; NULL: none did"),
+    Column("lead_ns", "long", "race", "by which it won; negative if stamps contradict the order"),
+    Column("copies", "int", "race", "lines that brought it"),
+    Column("lines", "int", "race", "which: a bit each, 1 << line"),
+    Column("delays_ns", "longs", "race", "by line: behind the first copy; NULL: did not bring it"),
+)
+
+_LATENCY = (
+    _FEED,
+    Column("minute_ns", "long", "latency", "UNIX ns of the minute's beginning"),
+    Column("minute", "timestamp", "latency"),
+    Column("segment", "long", "latency", "of the journal"),
+    Column("line", "int", "latency"),
+    Column("hop", "string", "latency", "origin_to_kernel, kernel_to_loop, ..."),
+    Column("count", "long", "latency", "values"),
+    Column("above", "long", "latency", "values of more than an hour, counted as an hour"),
+    Column("slots", "ints", "latency", "of an HDR histogram with three digits that are not empty"),
+    Column("values_ns", "longs", "latency", "the largest value of each of these slots"),
+    Column("counts", "longs", "latency", "values in each: histograms merge by adding them"),
+)
+
+#: The tables by name. `messages` has every record; (feed, position) joins it with the others.
+TABLES: dict[str, Table] = {
+    table.name: table
+    for table in (
+        Table("messages", "", (), False, False, "Every record.", _MESSAGES),
+        Table("levels", "_levels", ("BOOK",), False, True, "Levels of book updates.", _LEVELS),
+        Table("orders", "_orders", ("ORDERS",), False, True, "Orders of book updates.", _ORDERS),
+        Table("tops", "_tops", ("TOP_OF_BOOK",), False, False, "Tops of book.", _TOPS),
+        Table("trades", "_trades", ("TRADES",), False, True, "Trades.", _TRADES),
+        Table(
+            "statistics", "_statistics", ("STATISTICS",), False, True, "Statistics.", _STATISTICS
+        ),
+        Table(
+            "reference",
+            "_reference",
+            ("REFERENCE_DATA",),
+            False,
+            False,
+            "Reference data.",
+            _REFERENCE,
+        ),
+        Table("status", "_status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
+        Table("gaps", "_gaps", ("GAP",), False, False, "Messages that no line brought.", _GAPS),
+        Table(
+            "events",
+            "_events",
+            (
+                "SESSION",
+                "STALE",
+                "RECOVERED",
+                "CONNECTION",
+                "DISAGREEMENT",
+                "RESTART",
+                "LAPPED",
+            ),
+            False,
+            False,
+            "What else the feed said of itself: sessions, doubts, silence.",
+            _EVENTS,
+        ),
+        Table(
+            "races",
+            "_races",
+            (),
+            True,
+            False,
+            "Every datagram: which line brought it first, and by how much.",
+            _RACES,
+        ),
+        Table(
+            "latency",
+            "_latency",
+            (),
+            False,
+            False,
+            "Histograms of latency by minute, line and hop.",
+            _LATENCY,
+        ),
+    )
+}
+
+
+def table_of(name: str) -> Table:
+    """Return a table by its name.
+
+    Raises
+    ------
+    ValueError
+        There is none of this name; the message lists those that are.
+    """
+    if name not in TABLES:
+        raise ValueError(f"table must be one of {', '.join(TABLES)}, was {name!r}")
+    return TABLES[name]
+
+
+def spark_schema(name: str, *, partitions: bool = True) -> str:
+    """Return a table's schema as Spark writes it: `spark.read.schema(spark_schema("trades"))`.
+
+    Parameters
+    ----------
+    name : str
+    partitions : bool
+        With the columns that are directories, behind the others.
+    """
+    columns = [f"{each.name} {SPARK_TYPES[each.type]}" for each in table_of(name).columns]
+    if partitions:
+        columns += [f"{name} {type_}" for name, type_ in PARTITION_COLUMNS.items()]
+    return ", ".join(columns)
+
+
+def arrow_schema(name: str, *, partitions: bool = False) -> pa.Schema:
+    """Return a table's schema as Arrow has it: of its files, or with the partition columns."""
+    import pyarrow as pa
+
+    types = {
+        "boolean": pa.bool_(),
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "double": pa.float64(),
+        "string": pa.string(),
+        "binary": pa.binary(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "ints": pa.list_(pa.int32()),
+        "longs": pa.list_(pa.int64()),
+        "steps": pa.list_(pa.struct([("min_price", pa.float64()), ("tick_size", pa.float64())])),
+    }
+    schema = pa.schema([(each.name, types[each.type]) for each in table_of(name).columns])
+    return pa.schema([*schema, *partition_schema()]) if partitions else schema
+
+
+def partition_schema() -> pa.Schema:
+    """Return the Arrow schema of the columns that are directories."""
+    import pyarrow as pa
+
+    return pa.schema([("date", pa.date32()), ("channel", pa.int32()), ("session", pa.string())])
