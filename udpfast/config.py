@@ -21,6 +21,7 @@ from udpfast.tables import (
     ImageConfig,
     LineConfig,
     PublishConfig,
+    RecordConfig,
     RunConfig,
     SideConfig,
     ZmqConfig,
@@ -34,6 +35,7 @@ __all__ = [
     "ImageConfig",
     "LineConfig",
     "PublishConfig",
+    "RecordConfig",
     "RunConfig",
     "Setting",
     "SideConfig",
@@ -81,6 +83,13 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     _check_power_of_two(where, "window.size", config.window.size)
     _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
     _check_power_of_two(where, "xdp.frames", config.xdp.frames)
+    _check_power_of_two(where, "record.capture_bytes", config.record.capture_bytes)
+    if config.record.capture_bytes < 1 << 20 or config.record.segment_bytes % 4096:
+        raise ConfigError(
+            f"{where}: record: expected capture_bytes of at least 1048576 and segment_bytes that "
+            f"are a multiple of 4096, found {config.record.capture_bytes} and "
+            f"{config.record.segment_bytes}"
+        )
     if config.ring.capacity_bytes < 1 << 22:
         raise ConfigError(
             f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "

@@ -522,6 +522,65 @@ class ZmqConfig(SideConfig, frozen=True):
     ] = ""
 
 
+class RecordConfig(SideConfig, frozen=True):
+    """What is kept on the disk: the ring, and the datagrams before anything judged them."""
+
+    what: Annotated[
+        Literal["records", "raw", "both"],
+        Meta(
+            description="records: what strategies read; raw: every datagram of every line with its "
+            "receive stamps, before arbitration (with raw and both the feed's loop copies each "
+            "datagram once more, into the ring `capture`)"
+        ),
+    ] = "records"
+    directory: Annotated[
+        str,
+        Meta(
+            description="where the journal goes; raw into raw/ below. Empty: the feed's name below "
+            "$UDPFAST_JOURNALS (/var/lib/udpfast for root, else ~/.local/share/udpfast)"
+        ),
+    ] = ""
+    segment_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 18,
+            le=1 << 30,
+            description="bytes of records in one file, a multiple of 4096, taken from the disk "
+            "before they are needed",
+        ),
+    ] = 1 << 27
+    segment_s: Annotated[
+        int, Meta(ge=0, description="s after which a new file begins, full or not; 0: when full")
+    ] = 3600
+    sync: Annotated[
+        Literal["none", "interval", "batch"],
+        Meta(
+            description="what a power cut may cost: none: what the kernel has not written (30 s "
+            "or more); interval: the last record.sync_ms; batch: the last batch (each waits for "
+            "the disk). Killing the process costs nothing with any of them"
+        ),
+    ] = "interval"
+    sync_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="ms between two syncs, with sync = interval")
+    ] = 100
+    full: Annotated[
+        Literal["stop", "oldest", "drop"],
+        Meta(
+            description="when the disk takes no more: stop the recorder (the feed goes on, and it "
+            "is started again); remove the oldest files; drop records and count them until there "
+            "is room"
+        ),
+    ] = "stop"
+    keep_bytes: Annotated[
+        int,
+        Meta(ge=0, description="bytes of disk, of which the oldest files make room; 0: no limit"),
+    ] = 0
+    capture_bytes: Annotated[
+        PowerOfTwo,
+        Meta(description="bytes of the ring `capture`, a power of two: raw capture's backlog"),
+    ] = 1 << 26
+
+
 class AccessConfig(Struct, frozen=True):
     """Who may read an instance. Nobody but its owner can write to it, whatever stands here."""
 
@@ -553,6 +612,7 @@ class FeedConfig(Struct, frozen=True):
     access: AccessConfig = AccessConfig()
     image: ImageConfig = ImageConfig()
     zmq: ZmqConfig = ZmqConfig()
+    record: RecordConfig = RecordConfig()
 
 
 class Destination(Struct, frozen=True):

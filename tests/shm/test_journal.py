@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import threading
 
 import pytest
 
@@ -194,3 +195,24 @@ def test_journal_gives_unused_space_back(directory):
     with Journal.open(directory, segment_bytes=1 << 24) as journal:
         fill(journal, 0, 10)
     assert segment_path(directory, 1).stat().st_blocks * 512 < 1 << 16
+
+
+def test_journal_segments_made_while_others_begin_lose_no_record(directory):
+    # The keeper takes space for the next segment just when the writer begins with the last one.
+    stop = threading.Event()
+    with Journal.open(directory, segment_bytes=SEGMENT, durable=False) as journal:
+
+        def keep():
+            while not stop.is_set():
+                journal.prepare()
+                journal.sync(1)
+
+        keeper = threading.Thread(target=keep)
+        keeper.start()
+        for number in range(300):
+            journal.append(MESSAGE, payload(number), received_ns=number, published_ns=number)
+            while not journal.roll(number):
+                pass
+        stop.set()
+        keeper.join()
+    assert read(directory) == list(range(300))

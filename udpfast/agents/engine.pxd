@@ -26,6 +26,7 @@ cdef class Engine:
     cdef Counters counters
     cdef RingWriter* ring
     cdef WakeRegion wake               # readers that sleep in an event loop
+    cdef RingWriter* capture           # where datagrams go before they are judged; NULL: nowhere
     cdef Histogram* origin_to_kernel   # publisher's clock -> receive stamp, per decoded update
     cdef Histogram* kernel_to_origin   # the same where the publisher's clock is ahead
     cdef Histogram* kernel_to_loop     # receive stamp -> the loop's clock, per datagram
@@ -35,6 +36,7 @@ cdef class Engine:
     cdef bint carry_messages
     cdef readonly object directory
     cdef readonly object ring_face     # shm.ring.Ring: owns the mapping that `ring` points into
+    cdef readonly object capture_face  # the same of `capture`; None: there is none
     cdef object _counter_block
     cdef object _latency_block
     cdef list _regions                 # keep mapped memory alive
@@ -50,6 +52,9 @@ cdef class Engine:
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
+    cdef void _capture(
+        self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
+    cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef int _type(self, const Message* message) noexcept nogil
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
     cdef bint _publish(self, Message* message, int message_type, int64_t unix_ns) noexcept nogil

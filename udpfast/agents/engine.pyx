@@ -8,7 +8,7 @@ from pathlib import Path
 import cython
 
 from libc.stdint cimport uint16_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
@@ -25,11 +25,18 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL,
+    CLOCK_EXPIRE,
+    CLOCK_FINISH,
     DATAGRAM_NO_TIMESTAMP,
     ENCODING_FLATBUFFERS,
+    FRAME_SIZE,
+    KIND_CLOCK,
+    KIND_DATAGRAM,
     KIND_MESSAGE,
     RECORD_NO_TIMESTAMP,
     RECORD_SIZE,
+    Capture,
+    Clock,
     Record,
 )
 from udpfast.core.oserr cimport check
@@ -120,6 +127,8 @@ cdef class Engine:
         self._pages = []
         try:
             self._open_ring(config)
+            if config.record.what != "records":
+                self._open_capture(config)
             self._open_counters(config)
             self._open_names(config)
             self._open_slab(config)
@@ -140,6 +149,8 @@ cdef class Engine:
             self.ring_face.close()
         if self.wake is not None:
             self.wake.close()
+        if self.capture_face is not None:
+            self.capture_face.close()
         for region in self._regions:
             region.close()
         self._regions = []
@@ -157,6 +168,8 @@ cdef class Engine:
         """Tell the readers of a ring that was taken over that its writer is another one."""
         if self.ring_face.restarted:
             self.ring_face.announce_restart(unix_ns)
+        if self.capture_face is not None and self.capture_face.restarted:
+            self.capture_face.announce_restart(unix_ns)
 
     def _open_ring(self, config):
         cdef Ring ring = Ring.create(
@@ -165,6 +178,12 @@ cdef class Engine:
         self._collapse("ring", ring.region)
         self.ring = &ring.writer
         self.wake = WakeRegion.create(self.directory)
+
+    def _open_capture(self, config):
+        cdef Ring ring = Ring.create(self.directory / "capture", config.record.capture_bytes)
+        self.capture_face = ring
+        self._collapse("capture", ring.region)
+        self.capture = &ring.writer
 
     def _open_counters(self, config):
         cdef CounterBlock block = CounterBlock.create(
@@ -244,6 +263,8 @@ cdef class Engine:
         cdef Datagram* item
         cdef int64_t* line
         cdef int i
+        if unlikely(self.capture != NULL):
+            self._capture(items, count, now_ns, unix_ns)
         for i in range(count):
             item = &items[i]
             line = self.counters.line[item.channel][item.line]
@@ -261,16 +282,70 @@ cdef class Engine:
         waker_turn(&self.wake.waker, self.ring.position, now_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        cdef uint64_t position = self.ring.position
+        # The first one begins the watch for silence, whether it says something or not.
+        cdef bint mattered = not self.pipeline.watching
         pipeline_expire(&self.pipeline, now_ns)
         self._drain(unix_ns)
         ring_flush(self.ring)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         waker_turn(&self.wake.waker, self.ring.position, now_ns)
+        if unlikely(self.capture != NULL and (mattered or self.ring.position != position)):
+            self._capture_clock(CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        if self.capture != NULL:
+            self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.pipeline, now_ns)
         self._drain(unix_ns)
         ring_flush(self.ring)
+
+    cdef void _capture(
+            self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # Keep a batch as it came. The capture ring never waits for its recorder either.
+        cdef const Datagram* item
+        cdef Record* record
+        cdef Capture* before
+        cdef int i
+        for i in range(count):
+            item = &items[i]
+            record = ring_claim(self.capture, sizeof(Capture) + item.size)
+            if unlikely(record == NULL):
+                continue  # longer than an eighth of the ring: no datagram is
+            record.kind = KIND_DATAGRAM
+            record.flags = 0
+            record.received_ns = item.received_ns
+            if item.flags & DATAGRAM_NO_TIMESTAMP:
+                record.flags = RECORD_NO_TIMESTAMP
+                record.received_ns = unix_ns
+            record.published_ns = unix_ns
+            record.channel = item.channel
+            record.line = item.line
+            record.message_type = 0
+            if item.size >= FRAME_SIZE:
+                memcpy(&record.frame, item.data, FRAME_SIZE)
+            else:
+                memset(&record.frame, 0, FRAME_SIZE)
+            before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
+            before.now_ns = now_ns
+            before.flags = item.flags
+            before.reserved = 0
+            memcpy(<uint8_t*>before + sizeof(Capture), item.data, item.size)
+            ring_commit(self.capture, sizeof(Capture) + item.size)
+        ring_flush(self.capture)
+
+    cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        cdef Record* record = ring_claim(self.capture, sizeof(Clock))
+        cdef Clock* clock = <Clock*>(<uint8_t*>record + RECORD_SIZE)
+        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
+        record.kind = KIND_CLOCK
+        record.received_ns = unix_ns
+        record.published_ns = unix_ns
+        clock.now_ns = now_ns
+        clock.reason = <uint32_t>reason
+        clock.reserved = 0
+        ring_commit(self.capture, sizeof(Clock))
+        ring_flush(self.capture)
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.

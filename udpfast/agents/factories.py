@@ -57,6 +57,7 @@ class AgentFactory:
 AGENTS: tuple[AgentFactory, ...] = (
     AgentFactory("image", "udpfast.agents.image_keeper"),
     AgentFactory("zmq", "udpfast.agents.zmq_fanout"),
+    AgentFactory("record", "udpfast.agents.recorder"),
 )
 
 

@@ -19,6 +19,8 @@ VERBS = {
     "stat": "the counters of a running or dead instance, its readers and its latency",
     "tail": "print the records of a running instance",
     "send": "publish market data over UDP: recorded, simulated or raw load",
+    "record": "keep what an instance publishes, and what it received, in a journal",
+    "verify": "check a journal record by record, and cut what is not valid",
     "replay": "run a capture through the production engine without sockets",
     "bench": "measure udpfast and its peers on this host, compare, report",
 }

@@ -1,7 +1,8 @@
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self, final
+from typing import Self, final
 
 from udpfast.client.aio import Records
 from udpfast.client.batch import Batch
@@ -22,7 +23,8 @@ class Reader:
         address: str,
         *,
         idle: str | IdleStrategy = "backoff",
-        start: Literal["tail", "begin", "oldest"] = "tail",
+        start: str | datetime | int | None = None,
+        end: str | datetime | int | None = None,
         batch: int = 4096,
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,

@@ -39,13 +39,19 @@ cdef class Reader:
     Parameters
     ----------
     address : str
-        "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory".
+        "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
+        "journal:NAME" or "journal:/path/to/it" for what was kept; "zmq:..." (docs/zmq.md).
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
         sleeps for up to 1 ms.
-    start : {"tail", "begin", "oldest"}
-        With the next record to be written; with the very first (refused if it was overwritten);
-        with the oldest that the ring still holds.
+    start : "tail", "begin", "oldest", str, datetime or int, optional
+        With the next record to be written (the default); with the very first (refused if it was
+        overwritten); with the oldest that the ring still holds. Of a journal: with the oldest (the
+        default), the next to be written, or the first published at or after a time: ISO 8601 with
+        its zone, an aware datetime, or UNIX ns.
+    end : str, datetime or int, optional
+        Of a journal: end before the first record published at or after this time. Without it the
+        reading ends with the journal; it goes on as long as somebody writes that.
     batch : int
         Records that one poll may take.
     buffer_bytes : int, optional
@@ -79,11 +85,9 @@ cdef class Reader:
     """
 
     def __init__(
-            self, address, *, idle="backoff", start="tail", batch=4096, buffer_bytes=None,
-            timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
+            self, address, *, idle="backoff", start=None, end=None, batch=4096,
+            buffer_bytes=None, timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
             image=False):
-        if start not in ("tail", "begin", "oldest"):
-            raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {start!r}")
         if not 1 <= batch <= 1 << 20:
             raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
         if kinds is not None or exchanges is not None or symbols is not None:
@@ -92,7 +96,7 @@ cdef class Reader:
         reader_deadline(timeout)  # refused here if it means nothing
         self._source = open_source(
             address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
-            name=name, image=image)
+            name=name, image=image, end=end)
         self.address = address
         self._batch = batch
         self._memory = BatchMemory(

@@ -154,7 +154,7 @@ cdef class ReadRecord:
         cdef Lapped lapped
         lapped.missed = 0
         if self._record.kind == KIND_LAPPED:
-            memcpy(&lapped, record_payload(self), sizeof(lapped))
+            memcpy(&lapped, record_payload(self), sizeof(lapped.missed))
         return lapped.missed
 
     @property

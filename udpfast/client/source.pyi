@@ -1,5 +1,6 @@
+from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,11 @@ class Source:
 def open_source(
     address: str,
     *,
-    start: Literal["tail", "begin", "oldest"],
+    start: str | datetime | int | None,
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
     image: bool = False,
+    end: str | datetime | int | None = None,
 ) -> Source: ...

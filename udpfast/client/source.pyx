@@ -11,6 +11,7 @@ __all__ = ["Source", "open_source"]
 #: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
 _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
+    "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/it'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
@@ -96,20 +97,31 @@ cdef class Source:
         self.payloads = <uint8_t*> <size_t> payloads.ctypes.data
 
 
-def open_source(address, *, start, batch, buffer_bytes, timeout, name, image=False) -> Source:
+def open_source(
+        address, *, start, batch, buffer_bytes, timeout, name, image=False, end=None) -> Source:
     """Open what an address names; the parameters are those of `Reader`.
 
     Raises
     ------
     ConfigError
-        No source is called by that prefix.
+        No source is called by that prefix, or it has no image, no times or no end.
     """
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
         raise ConfigError(f"address must be {forms}, was {address!r}")
-    module = import_module(_SOURCES[prefix][0])
     options = {"image": True} if image else {}
+    if prefix == "journal":
+        start = "begin" if start is None else start
+        options["end"] = end
+    else:
+        start = "tail" if start is None else start
+        if start not in ("tail", "begin", "oldest"):
+            raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {start!r}")
+        if end is not None:
+            raise ConfigError("end must be None unless the address is 'journal:...', was "
+                              f"{end!r}")
+    module = import_module(_SOURCES[prefix][0])
     return module.open_source(
         target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,
         **options)

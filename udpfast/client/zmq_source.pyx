@@ -13,7 +13,7 @@ from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport Idle
-from udpfast.core.layout cimport KIND_LAPPED, RECORD_SIZE, RECORD_SNAPSHOT, Record
+from udpfast.core.layout cimport KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -193,8 +193,8 @@ cdef class ZmqSource(Source):
         # What was missed behind the last record is told before one more, as always: here one that
         # no ring carries and that stands for nothing.
         memset(self.headers, 0, RECORD_SIZE)
-        memset(self.payloads, 0, sizeof(uint64_t))
-        self.headers.length = RECORD_SIZE + sizeof(uint64_t)
+        memset(self.payloads, 0, sizeof(Lapped))
+        self.headers.length = RECORD_SIZE + sizeof(Lapped)
         self.headers.kind = KIND_LAPPED
         self.headers.index = self.looked
         self.offsets[0] = 0

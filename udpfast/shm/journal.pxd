@@ -13,12 +13,10 @@
 # asks for (roll), and does without if it is not there yet.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
-from libc.string cimport memset
 
 from udpfast.core.atomics cimport store_relaxed, store_release
-from udpfast.core.layout cimport Record
 from udpfast.shm.region cimport Region
-from udpfast.shm.segment cimport Segment, SegmentWriter, segment_append
+from udpfast.shm.segment cimport Segment, SegmentWriter
 
 cdef enum:
     JOURNAL_HEADER = 4096        # offset of JournalHeader in the region: a page of its own
@@ -84,30 +82,27 @@ cdef class Journal:
     cdef _seal(self, Segment segment, SegmentWriter* w, int64_t unix_ns, bint durable)
 
 
-cdef inline bint journal_append(
-        Journal journal, const Record* header, const uint8_t* payload) noexcept nogil:
-    # False: the segment is full; roll, then try again.
-    return segment_append(&journal.writer, header, payload)
+# Appending is segment_append(&journal.writer, ...): False says that the segment is full; roll, then
+# try again.
 
-
-cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
+cdef inline void journal_flush(
+        JournalHeader* header, const SegmentWriter* w, int64_t unix_ns) noexcept nogil:
     # Say how far the journal is: to the keeper, who syncs as far as this, and to tools.
-    store_relaxed(&journal.header.index, journal.writer.index)
-    store_relaxed(<uint64_t*>&journal.header.written_ns, <uint64_t>unix_ns)
+    store_relaxed(&header.index, w.index)
+    store_relaxed(<uint64_t*>&header.written_ns, <uint64_t>unix_ns)
     # Release: who sees this position finds the records below it (Journal.sync).
-    store_release(&journal.header.position, journal.writer.position)
+    store_release(&header.position, w.position)
 
 
 cdef inline void journal_note_resume(
-        Journal journal, uint64_t source_position, uint64_t source_index,
-        uint64_t source_born_ns) noexcept nogil:
-    cdef JournalHeader* header = journal.header
+        JournalHeader* header, const SegmentWriter* w, uint64_t source_position,
+        uint64_t source_index, uint64_t source_born_ns) noexcept nogil:
     cdef uint64_t turn = max(header.resume[0].turn, header.resume[1].turn) + 1
     cdef Resume* resume = &header.resume[turn & 1]
     # Orders the void before the values: a writer killed in between leaves the other one.
     store_release(&resume.turn, 0)
-    resume.journal_position = journal.writer.position
-    resume.journal_index = journal.writer.index
+    resume.journal_position = w.position
+    resume.journal_index = w.index
     resume.source_position = source_position
     resume.source_index = source_index
     resume.source_born_ns = source_born_ns

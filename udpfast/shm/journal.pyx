@@ -23,6 +23,7 @@ from udpfast.shm.segment cimport (
     Segment,
     SegmentHeader,
     SegmentWriter,
+    segment_append,
     segment_end,
 )
 
@@ -192,7 +193,7 @@ cdef class Journal:
         self.header.cut_bytes = self.recovery.cut_bytes
         self.header.synced_position = min(self.header.synced_position, self.writer.position)
         self.header.synced_index = min(self.header.synced_index, self.writer.index)
-        journal_flush(self, clock_realtime_ns())
+        journal_flush(self.header, &self.writer, clock_realtime_ns())
         store_release(&self.header.state, JOURNAL_OPEN)
         self.region.mark_ready()
 
@@ -277,8 +278,8 @@ cdef class Journal:
         memcpy(&record.frame, <const char*>frame_bytes, sizeof(record.frame))
         while True:
             position = self.writer.position
-            if journal_append(self, &record, <const unsigned char*><const char*>content):
-                journal_flush(self, published_ns)
+            if segment_append(&self.writer, &record, <const unsigned char*><const char*>content):
+                journal_flush(self.header, &self.writer, published_ns)
                 return position
             self.prepare()
             self.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
@@ -286,7 +287,7 @@ cdef class Journal:
     def flush(self, int64_t unix_ns):
         """Say how far the journal is, for tools and for `sync`."""
         self._check_open()
-        journal_flush(self, unix_ns)
+        journal_flush(self.header, &self.writer, unix_ns)
 
     def age_ns(self, int64_t now_ns) -> int:
         """Return for how long the segment has been in use; 0 if there is nothing in it."""
@@ -331,8 +332,9 @@ cdef class Journal:
         """
         cdef Segment segment
         self._check_open()
-        if self._next is not None:
-            return False
+        with self._lock:  # a roll that is under way has not renamed its file yet
+            if self._next is not None:
+                return False
         segment = SegmentFace.prepare(self.directory / "next.segment", self._capacity)
         with self._lock:
             self._next = segment
@@ -469,7 +471,7 @@ cdef class Journal:
             return
         unix_ns = unix_ns or clock_realtime_ns()
         try:
-            journal_flush(self, unix_ns)
+            journal_flush(self.header, &self.writer, unix_ns)
             with self._lock:
                 self._end_active()
             self.sync(unix_ns)

@@ -56,7 +56,7 @@ cdef enum:  # RingState
 
 # --- RingHeader: the first 512 bytes of the region ------------------------------------------
 #
-#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state, epoch, began | 4096 data
+#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state, epoch, .. | 4096 data
 #
 # Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
 # reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
@@ -73,7 +73,8 @@ cdef struct RingHeader:
     uint64_t epoch           # grows by 1 with each writer
     uint64_t began           # position of this writer's first record
     uint64_t began_index     # its index
-    uint8_t pad_state[96]
+    int64_t born_ns          # UNIX ns: which ring this is, whoever writes it now
+    uint8_t pad_state[88]
 
 cdef struct RingWriter:
     uint8_t* data

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from libc.string cimport memset
 
+from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport KIND_RESTART, Restart
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
 from udpfast.errors import RegionError
@@ -63,6 +64,7 @@ cdef class Ring:
                                RING_LAYOUT ^ payload_hash, replace=True)
         ring = _new_ring(region)
         ring.writer.header.epoch = 1
+        ring.writer.header.born_ns = clock_realtime_ns()
         ring.writer.header.state = RING_OPEN
         region.mark_ready()
         return ring

@@ -225,6 +225,11 @@ cdef class Segment:
             raise RegionError(f"{self.path}: expected layout hash {layout_hash:016x}, "
                               f"found {header.layout_hash:016x}")
 
+    @property
+    def layout_hash(self) -> int:
+        """Of its records and their payloads."""
+        return self._open_header().layout_hash
+
     def info(self) -> SegmentInfo:
         """Return what the segment says of itself."""
         cdef SegmentHeader* header = self._open_header()

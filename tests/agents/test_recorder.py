@@ -1,0 +1,302 @@
+"""The recorder: from ring to journal, whatever became of it, of the ring and of the disk."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.client.instance import Instance
+from udpfast.agents.recorder import Recorder
+from udpfast.client.reader import Reader
+from udpfast.config import RecordConfig
+from udpfast.core.agent import AgentRunner
+from udpfast.core.layout import Kind, LappedReason
+from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.ring import Ring
+from udpfast.shm.segment import list_segments
+
+SEGMENT = 1 << 18
+PIECE = bytes(1000)
+
+
+@pytest.fixture
+def instance(tmp_path):
+    """Return a fresh instance, closed at the end."""
+    instance = Instance(tmp_path / "feed", 1 << 22)
+    yield instance
+    instance.close()
+
+
+def recorder_of(instance, tmp_path, **options):
+    """Return a recorder into `tmp_path / "journal"`, started."""
+    options = {"segment_bytes": SEGMENT, "sync_ms": 1} | options
+    config = RecordConfig(directory=str(tmp_path / "journal"), **options)
+    recorder = Recorder(config, instance.directory, "feed")
+    recorder.on_start()
+    return recorder
+
+
+def drive(recorder, turns=200_000):
+    """Let it work until nothing is left to do."""
+    idle = 0
+    for now_ns in range(turns):
+        idle = 0 if recorder.work(now_ns) > 0 else idle + 1
+        assert recorder.recordings[0].failure is None
+        if idle > 3 and recorder.recordings[0].backlog == 0:
+            return
+        if idle:
+            recorder.keep()
+    raise AssertionError("expected an end of its work")
+
+
+def numbers_of(directory):
+    """Return the seqnos of a journal's records; of a LAPPED, -missed."""
+    found = []
+    with JournalCursor.attach(directory, follow=False) as cursor:
+        while not cursor.ended:
+            for i in range(cursor.poll()):
+                if cursor.headers[i]["kind"] == Kind.LAPPED:
+                    found.append(-int.from_bytes(cursor.payload(i)[:8], "little"))
+                else:
+                    found.append(int(cursor.headers[i]["seqno"]))
+    return found
+
+
+def test_recorder_keeps_what_the_ring_carries_with_names(instance, tmp_path):
+    for number in range(500):
+        instance.top(number, number + 1, symbol=f"S{number % 7}")
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    instance.top(1, 2, symbol="LATER")
+    drive(recorder)
+    recorder.on_stop()
+    with Reader(instance.address, start="begin") as ring:
+        expected = ring.poll()
+        live = [expected.payload(i).tobytes() for i in range(len(expected))]
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        records = list(reader)
+    assert [bytes(record.payload) for record in records] == live
+    assert [record.symbol for record in records] == [f"S{n % 7}" for n in range(500)] + ["LATER"]
+    assert [record.index for record in records] == list(range(501))
+
+
+def test_recorder_started_again_goes_on_without_a_hole(instance, tmp_path):
+    for part in range(5):
+        for _ in range(300):
+            instance.append(Kind.MESSAGE, PIECE)
+        recorder = recorder_of(instance, tmp_path)
+        drive(recorder)
+        recorder.on_stop()
+        assert numbers_of(tmp_path / "journal") == list(range(1, 300 * (part + 1) + 1))
+
+
+def test_recorder_that_was_away_says_what_it_missed(instance, tmp_path):
+    for _ in range(100):
+        instance.append(Kind.MESSAGE, PIECE)
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    for _ in range(10_000):  # comes round
+        instance.append(Kind.MESSAGE, PIECE)
+    instance.ring.flush()
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(tmp_path / "journal")
+    assert found[:100] == list(range(1, 101))
+    assert found[100] < 0 and found[101] == 101 - found[100] and found[-1] == 10_100
+    assert journal_state(tmp_path / "journal").lapped == -found[100]
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        laps = [record for record in reader if record.kind is Kind.LAPPED]
+    assert [lap.lapped for lap in laps] == [-found[100]]
+    assert laps[0].data["reason"] == LappedReason.READER
+
+
+def test_recorder_goes_on_with_another_ring_and_other_names(instance, tmp_path):
+    instance.top(1, 2, symbol="OLD")
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    instance.close()
+    (instance.directory / "names").unlink()
+    other = Instance(instance.directory, 1 << 22)
+    other.top(3, 4, symbol="NEW")
+    recorder = recorder_of(other, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    other.close()
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        assert [record.symbol for record in reader] == ["OLD", "NEW"]
+
+
+def test_recorder_ends_when_the_ring_is_closed_and_read(instance, tmp_path):
+    config = RecordConfig(directory=str(tmp_path / "journal"), segment_bytes=SEGMENT)
+    for _ in range(1000):
+        instance.append(Kind.MESSAGE, PIECE)
+    runner = AgentRunner(Recorder(config, instance.directory, "feed"))
+    runner.start()
+    instance.ring.close()
+    assert runner.join(20.0)
+    assert numbers_of(tmp_path / "journal") == list(range(1, 1001))
+    state = journal_state(tmp_path / "journal")
+    assert state.closed and state.synced_index == 1000
+
+
+def test_recorder_that_syncs_each_batch_takes_no_other_before(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, sync="batch")
+    recorder.on_stop()
+    recorder = recorder_of(instance, tmp_path, sync="batch", sync_ms=3_600_000)
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    assert journal_state(tmp_path / "journal").synced_index == 1
+
+
+def test_recorder_begins_a_new_segment_when_its_time_is_over(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, segment_s=1)
+    for hour in range(3):
+        instance.append(Kind.MESSAGE, PIECE)
+        for _ in range(10):
+            recorder.keep()
+            recorder.work(hour * 10_000_000_000_000_000)
+    recorder.on_stop()
+    assert len(list_segments(tmp_path / "journal")) == 3
+    assert numbers_of(tmp_path / "journal") == [1, 2, 3]
+
+
+def test_recorder_keeps_no_more_bytes_than_it_may(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, keep_bytes=4 * SEGMENT)
+    for _ in range(20):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+        drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(tmp_path / "journal")
+    assert found[-1] == 4000 and found == list(range(found[0], 4001)) and found[0] > 1
+    assert journal_state(tmp_path / "journal").removed > 5
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Return a file system of 2 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("mounting a small file system needs root")
+    disk = tmp_path / "disk"
+    disk.mkdir(mode=0o700)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=2m,mode=0700", "tmpfs", str(disk)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        pytest.skip(f"mounting a small file system: {done.stderr}")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def fill_disk(instance, recorder, rounds=20):
+    """Publish more than the disk holds; the ring never waits."""
+    for _ in range(rounds):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+        for now_ns in range(30):
+            recorder.work(now_ns)
+            recorder.keep()
+
+
+def test_recorder_on_a_full_disk_stops_and_goes_on_when_there_is_room(
+    instance, tmp_path, small_disk
+):
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    instance.append(Kind.MESSAGE, PIECE)
+    with pytest.raises(OSError, match="No space left"):
+        config = RecordConfig(
+            directory=str(small_disk / "journal"), segment_bytes=SEGMENT, full="stop"
+        )
+        runner = AgentRunner(Recorder(config, instance.directory, "feed"))
+        with runner:
+            for _ in range(1000):
+                instance.append(Kind.MESSAGE, PIECE)
+            runner.join(20.0)
+    kept = numbers_of(small_disk / "journal")
+    assert kept == list(range(1, len(kept) + 1)) and 0 < len(kept) < 1001
+    ballast.unlink()
+    recorder = recorder_of(instance, small_disk)
+    drive(recorder)
+    recorder.on_stop()
+    assert numbers_of(small_disk / "journal")[: len(kept) + 10] == list(range(1, len(kept) + 11))
+
+
+def test_recorder_on_a_full_disk_drops_counts_and_goes_on(instance, tmp_path, small_disk):
+    recorder = recorder_of(instance, small_disk, full="drop")
+    fill_disk(instance, recorder)
+    assert recorder.recordings[0].dropping and recorder.recordings[0].backlog == 0
+    assert recorder.recordings[0].journal.remove_oldest()
+    assert recorder.recordings[0].journal.remove_oldest()
+    published = instance.seqno
+    instance.append(Kind.MESSAGE, PIECE)
+    # The keeper tries again after a while; then the first word is what is missing.
+    while recorder.recordings[0].dropping:
+        recorder.keep()
+    drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(small_disk / "journal")
+    assert found[-2:] == [-journal_state(small_disk / "journal").dropped, published + 1]
+    assert found[-3] - found[-2] == published and min(found[:-2]) > 0
+
+
+def test_recorder_on_a_full_disk_removes_the_oldest(instance, tmp_path, small_disk):
+    recorder = recorder_of(instance, small_disk, full="oldest")
+    fill_disk(instance, recorder)
+    drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(small_disk / "journal")
+    assert found == list(range(found[0], instance.seqno + 1)) and found[0] > 1
+    assert journal_state(small_disk / "journal").dropped == 0
+
+
+def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, full="drop")
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.keep()
+    before = recorder.recordings[0].journal.state()
+    # No disk fails on demand; a descriptor that cannot be synced stands for one that does.
+    with Path("/dev/null").open("wb") as null:
+        os.dup2(null.fileno(), _descriptor_of(tmp_path / "journal" / "00000001.segment"))
+    for _ in range(10):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    while not recorder.recordings[0].journal.failed:
+        recorder.keep()
+    state = recorder.recordings[0].journal.state()
+    assert state.sync_errors > 0 and recorder.recordings[0].journal.failed
+    assert state.index == 11 and state.synced_index == before.synced_index < 11
+    with pytest.raises(OSError, match="sync"):
+        recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == list(range(1, 12))
+
+
+def _descriptor_of(path):
+    for each in Path("/proc/self/fd").iterdir():
+        if each.exists() and each.resolve() == path:
+            return int(each.name)
+    raise AssertionError(f"expected {path} to be open")
+
+
+def test_recorder_of_raw_capture_needs_a_capture_ring(instance, tmp_path):
+    with pytest.raises(FileNotFoundError):
+        recorder_of(instance, tmp_path, what="both")
+    capture = Ring.create(instance.directory / "capture", 1 << 20)
+    capture.append(Kind.DATAGRAM, bytes(16) + b"datagram")
+    recorder = recorder_of(instance, tmp_path, what="both")
+    capture.close()
+    instance.ring.close()
+    while recorder.work(1) >= 0:
+        recorder.keep()
+    recorder.on_stop()
+    assert journal_state(tmp_path / "journal" / "raw").index == 1

@@ -1,0 +1,66 @@
+"""`udpfast record` and `udpfast verify`, as a user calls them."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.client.instance import Instance
+from udpfast.cli.main import cli
+from udpfast.core.layout import Kind
+from udpfast.shm.segment import segment_path
+
+
+def call(*arguments):
+    """Return exit code and output."""
+    found = CliRunner().invoke(cli, [str(each) for each in arguments])
+    return found.exit_code, found.stdout
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Return the directory of a journal of 3,000 records, as `udpfast record` leaves it."""
+    instance = Instance(tmp_path / "feed", 1 << 22)
+    for _ in range(3000):
+        instance.append(Kind.MESSAGE, bytes(200))
+    instance.close()
+    directory = tmp_path / "journal"
+    code, text = call("record", instance.directory, directory, "--segment-bytes", 1 << 18, "--json")
+    assert code == 0
+    assert json.loads(text)[str(directory)]["synced_records"] == 3000
+    return directory
+
+
+def test_verify_of_a_sound_journal_finds_nothing(journal):
+    code, text = call("verify", journal, "--json")
+    found = json.loads(text)
+    assert (code, found["records"], found["problems"]) == (0, 3000, [])
+    assert found["state"]["synced_index"] == 3000
+    code, text = call("verify", journal)
+    assert code == 0 and "3,000 records valid" in text
+
+
+def test_verify_of_a_damaged_journal_says_where_and_how_much(journal):
+    path = segment_path(journal, 2)
+    content = bytearray(path.read_bytes())
+    content[200_000] ^= 1
+    path.write_bytes(content)
+    code, text = call("verify", journal, "--json")
+    found = json.loads(text)
+    assert code == 1 and len(found["problems"]) == 1 and "damaged" in found["problems"][0]
+    assert found["missing"] > 0 and found["records"] + found["missing"] == 3000
+
+
+def test_verify_repair_cuts_what_no_record_is(journal):
+    path = sorted(journal.glob("*.segment"))[-1]
+    content = bytearray(path.read_bytes())
+    content[512:568] = bytes(56)  # its seal: as if its writer had been killed
+    end = len(bytes(content).rstrip(b"\0"))
+    content[end - 5 : end + 40] = b"\1" * 45  # END, and what no record is
+    path.write_bytes(content)
+    code, text = call("verify", journal, "--json")
+    assert code == 1 and json.loads(text)["cut_bytes"] > 0
+    code, text = call("verify", journal, "--repair", "--json")
+    assert json.loads(text)["repaired"]["cut_bytes"] > 0
+    code, text = call("verify", journal, "--json")
+    assert (code, json.loads(text)["records"]) == (0, 3000)

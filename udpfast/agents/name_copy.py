@@ -1,0 +1,123 @@
+"""What name ids mean, kept beside a journal's records: `00000001.names`, `00000002.names`, ...
+
+Ids are those of the ring's own table, and that begins anew when the host does. So a journal has a
+file of names for each table that its records ever went by; a segment's header says which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from udpfast.errors import FormatError
+from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.region import Region
+
+__all__ = ["NameCopy", "names_path"]
+
+_PAGE = 4096
+_FILE = re.compile(r"([0-9]{8,19})\.names")
+
+
+def names_path(directory: Path, number: int) -> Path:
+    """Return the path of a journal's file of names."""
+    return directory / f"{number:08}.names"
+
+
+class NameCopy:
+    """A copy of an instance's names in a journal's directory, which grows as they do.
+
+    Parameters
+    ----------
+    instance : Path
+        Directory of the instance.
+    directory : Path
+        Of the journal.
+
+    Attributes
+    ----------
+    number : int
+        Of the file of names; 0: the instance has none.
+    source : NameTable or None
+        The instance's own.
+    copied : int
+        Names that the file has.
+    """
+
+    def __init__(self, instance: Path, directory: Path) -> None:
+        self.number = 0
+        self.copied = 0
+        self.source: NameTable | None = None
+        self._directory = directory
+        self._synced = 0
+        self._region: Region | None = None
+        self._target_region: Region | None = None
+        try:
+            self._region = Region.attach(instance / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+        except FileNotFoundError:
+            return
+        self.source = NameTable(self._region.view()[_PAGE:])
+        names = (_FILE.fullmatch(path.name) for path in directory.iterdir())
+        self.number = max((int(found[1]) for found in names if found), default=0)
+        if not self.number or not self._continue_target(self.source):
+            self.number += 1
+            self._create_target(self.source.capacity)
+        self.copy()
+
+    def _continue_target(self, source: NameTable) -> bool:
+        # Whether the last file's names are the first ones of this table, in the same order.
+        try:
+            region = Region.reopen_for_write(
+                names_path(self._directory, self.number), NAMES_REGION_KIND, PAYLOAD_HASH
+            )
+            target = NameTable(region.view()[_PAGE:])
+        except FormatError:  # torn by a power cut
+            return False
+        if (
+            target.capacity >= source.capacity
+            and len(source) >= len(target)
+            and all(target.bytes(each) == source.bytes(each) for each in range(1, len(target) + 1))
+        ):
+            self._target_region, self._target, self.copied = region, target, len(target)
+            return True
+        region.close()
+        return False
+
+    def _create_target(self, capacity: int) -> None:
+        self._target_region = Region.create(
+            names_path(self._directory, self.number),
+            NAMES_REGION_KIND,
+            _PAGE + name_table_size(capacity),
+            PAYLOAD_HASH,
+            replace=True,
+        )
+        self._target = NameTable(self._target_region.view()[_PAGE:], capacity=capacity)
+        self._target_region.mark_ready()
+
+    def copy(self) -> None:
+        """Copy what is new."""
+        assert self.source is not None
+        count = len(self.source)
+        for each in range(self.copied + 1, count + 1):
+            self._target.intern(self.source.bytes(each) or b"")
+        self.copied = count
+
+    def sync(self) -> None:
+        """Have the disk take what was copied."""
+        copied = self.copied
+        if self._target_region is None or copied == self._synced:
+            return
+        fd = os.open(self._target_region.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+        self._synced = copied
+
+    def close(self) -> None:
+        """Let go of both tables. Idempotent."""
+        for region in (self._region, self._target_region):
+            if region is not None:
+                region.close()

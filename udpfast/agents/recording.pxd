@@ -1,0 +1,38 @@
+# Recording: one ring's records into one journal. The turn of a recorder (agents/recorder), which
+# has one or two of them.
+
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.core.layout cimport Record
+from udpfast.market.names cimport NameTable
+from udpfast.shm.cursor cimport RingCursor
+from udpfast.shm.journal cimport Journal
+
+cdef enum:
+    RECORDING_BATCH = 4096       # records of one turn
+
+cdef class Recording:
+    cdef readonly Journal journal
+    cdef readonly RingCursor cursor
+    cdef readonly bint ended         # the ring was closed, and all of it is in the journal
+    cdef readonly bint dropping      # the disk takes no more, and its records are counted instead
+    cdef readonly object failure     # what ended it
+    cdef object _names               # NameCopy
+    cdef NameTable _table            # the ring's own names; None: it has none
+    cdef uint64_t _names_copied
+    cdef uint64_t _born_ns           # of the ring
+    cdef uint64_t _next_index        # of the ring's record that the journal goes on with
+    cdef uint64_t _lapped            # records missed, not said in the journal yet
+    cdef uint64_t _dropped
+    cdef int64_t _at                 # of the batch in the cursor's arrays: the next one to append
+    cdef int64_t _count
+    cdef int64_t _segment_ns
+    cdef bint _sync_each             # a batch waits until the disk has the one before
+    cdef int work(self, int64_t now_ns) noexcept nogil
+    cdef int _take(self) noexcept nogil
+    cdef bint _write(self, int64_t now_ns) noexcept nogil
+    cdef bint _put(self, const Record* header, const unsigned char* payload,
+                   int64_t now_ns) noexcept nogil
+    cdef bint _say_missed(self, int64_t now_ns) noexcept nogil
+    cdef bint _roll(self, int64_t now_ns) noexcept nogil
+    cdef bint _copy_names(self) noexcept nogil

@@ -1,0 +1,281 @@
+"""One ring's records into one journal: from where the last recorder ended, every hole said."""
+
+import cython
+
+from libc.errno cimport EPIPE
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memset
+
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.clock cimport clock_realtime_ns
+from udpfast.core.layout cimport (
+    KIND_LAPPED, LAPPED_DISK, LAPPED_READER, RECORD_SIZE, Lapped, Record)
+from udpfast.core.linux cimport ECANCELED
+from udpfast.shm.journal cimport (
+    JournalHeader, Resume, journal_flush, journal_note_resume)
+from udpfast.shm.ring cimport ring_poll
+from udpfast.shm.segment cimport segment_append
+
+from udpfast.agents.name_copy import NameCopy
+from udpfast.core.layout import Kind
+from udpfast.shm.cursor import RingCursor as RingCursorFace
+from udpfast.shm.journal import Journal as JournalFace
+from udpfast.shm.journal_cursor import JournalCursor
+
+__all__ = ["Recording"]
+
+
+@cython.final
+cdef class Recording:
+    """One ring's records into one journal.
+
+    Parameters
+    ----------
+    ring : Path
+        Of the ring's file.
+    directory : str or Path
+        Of the journal.
+    payload_hash : int
+        Of the ring.
+    instance : Path or None
+        The directory whose names the records go by; None: they have none.
+    config : RecordConfig
+    name : str
+        Of the instance.
+
+    Attributes
+    ----------
+    journal : Journal
+    cursor : RingCursor
+    ended : bool
+        The ring was closed, and all of it is in the journal.
+    dropping : bool
+        The disk takes no more; records are counted instead.
+    failure : Exception or None
+        What ended it.
+    """
+
+    def __init__(self, ring, directory, payload_hash, instance, config, name):
+        self._segment_ns = config.segment_s * 1_000_000_000
+        self._sync_each = config.sync == "batch"
+        self.journal = JournalFace.open(
+            directory, payload_hash, name=name, segment_bytes=config.segment_bytes,
+            durable=config.sync != "none")
+        try:
+            if instance is not None:
+                self._names = NameCopy(instance, self.journal.directory)
+                self._table = self._names.source
+                self._names_copied = self._names.copied
+            self._attach(ring, payload_hash)
+        except BaseException:
+            self.close()
+            raise
+
+    def _attach(self, ring, payload_hash):
+        # To the ring, at the first record that the journal does not have.
+        cdef Resume* resume
+        cdef JournalHeader* header = self.journal.header
+        self.cursor = RingCursorFace.attach(
+            ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
+        self._born_ns = self.cursor.reader.header.born_ns
+        resume = &header.resume[header.resume[1].turn > header.resume[0].turn]
+        if (resume.turn and resume.source_born_ns == self._born_ns
+                and resume.journal_index <= self.journal.writer.index):
+            self._next_index = resume.source_index + self._recorded_since(
+                resume.journal_position)
+            self.cursor.reader.cursor = resume.source_position
+            self.cursor.reader.index = resume.source_index
+        else:
+            self._next_index = self.cursor.reader.index
+            if self.journal.writer.index:  # a journal that goes on with another ring
+                self._lapped = self._next_index
+            else:
+                journal_note_resume(header, &self.journal.writer, self.cursor.reader.cursor,
+                                    self._next_index, self._born_ns)
+        if self._names is not None and self.journal.names != self._names.number:
+            self.journal.writer.room = 0  # its records go by other names: a new segment
+
+    def _recorded_since(self, position):
+        # How many of the ring's records the journal has, or says are missing, from there on.
+        count = 0
+        with JournalCursor.attach(
+                self.journal.directory, ("position", position), follow=False) as cursor:
+            while not cursor.ended:
+                for i in range(cursor.poll()):
+                    if cursor.headers[i]["kind"] == Kind.LAPPED:
+                        count += int.from_bytes(cursor.payload(i)[:8], "little")
+                    else:
+                        count += 1
+        return count
+
+    @property
+    def position(self) -> int:
+        """Position behind the journal's last record."""
+        return self.journal.writer.position
+
+    @property
+    def backlog(self) -> int:
+        """Records in the ring (as of its last flush) that are not in the journal yet."""
+        return max(0, self.cursor.tail_index - self.cursor.index) + self._count - self._at
+
+    def turn(self, int64_t now_ns) -> int:
+        """Do one turn, as a runner does; for tests."""
+        return self.work(now_ns)
+
+    def drop(self, bint dropping):
+        """Count records instead of waiting for room; from the keeper's thread."""
+        self.dropping = dropping
+
+    def fail(self, failure):
+        """End with this exception at the next turn; from the keeper's thread."""
+        self.failure = failure
+
+    def sync_names(self):
+        """Have the disk take the names that were copied; from the keeper's thread."""
+        if self._names is not None:
+            self._names.sync()
+
+    def close(self):
+        """End the journal, and let go of ring and names. Idempotent."""
+        try:
+            if self._lapped or self._dropped:
+                self._say_missed(self.journal._opened_ns)
+            self.sync_names()
+            self.journal.close()
+        finally:
+            if self._names is not None:
+                self._names.close()
+            if self.cursor is not None:
+                self.cursor.close()
+
+    cdef int work(self, int64_t now_ns) noexcept nogil:
+        # Returns records taken, or -errno.
+        cdef int taken
+        if self.failure is not None:
+            return -ECANCELED
+        if self._at == self._count:
+            if self.ended:
+                return 0
+            if self._sync_each and (load_acquire(&self.journal.header.synced_position)
+                                    != self.journal.writer.position):
+                return 0
+            taken = self._take()
+            if taken <= 0:
+                return taken
+        taken = <int>(self._count - self._at)
+        if self._table is not None and (
+                load_acquire(&self._table.names.header.count) != self._names_copied):
+            if not self._copy_names():
+                return -ECANCELED
+        if not self._write(now_ns):
+            return 0 if self.failure is None else -ECANCELED
+        return taken
+
+    cdef int _take(self) noexcept nogil:
+        # The next batch from the ring. What was missed before it is told by the indices, which
+        # count those that an earlier recorder has seen too.
+        cdef uint64_t lapped = 0
+        cdef int64_t count
+        cdef const Record* headers = self.cursor._headers
+        self.cursor.reader.waiting = False  # all that is there
+        count = ring_poll(&self.cursor.reader, self.cursor._headers, self.cursor._offsets,
+                          self.cursor._payloads, self.cursor._room, RECORDING_BATCH, &lapped)
+        if count == -EPIPE:
+            self.ended = True
+            return 0
+        if count <= 0:
+            return <int>count
+        self._at = 0
+        self._count = count
+        while self._at < count and headers[self._at].index < self._next_index:
+            self._at += 1
+        if self._at < count:
+            self._lapped += headers[self._at].index - self._next_index
+            self._next_index = headers[count - 1].index + 1
+        return <int>count
+
+    cdef bint _write(self, int64_t now_ns) noexcept nogil:
+        # The rest of the batch into the journal. False: not all of it.
+        cdef const Record* header
+        cdef bint all_done = True
+        if (self._segment_ns and now_ns - self.journal._opened_ns >= self._segment_ns
+                and self.journal.writer.room > 0):
+            self._roll(now_ns)
+        if self.dropping and self._dropped and self.journal._next is None:
+            all_done = False  # still full: one record will say it all
+        elif self._lapped and not self._say_missed(now_ns):
+            all_done = False
+        while all_done and self._at < self._count:
+            header = self.cursor._headers + self._at
+            if self._dropped and not self._say_missed(now_ns):
+                all_done = False
+                break
+            if not self._put(
+                    header, self.cursor._payloads + self.cursor._offsets[self._at], now_ns):
+                all_done = False
+                break
+            self._at += 1
+        if not all_done and self.dropping:
+            self._dropped += self._count - self._at
+            self._at = self._count
+            all_done = True
+        # A recorder that takes over reads the ring from here, or counts from here on.
+        if self._lapped == 0 and self._dropped == 0:
+            header = self.cursor._headers + self._at
+            if self._at < self._count:
+                journal_note_resume(self.journal.header, &self.journal.writer, header.position,
+                                    header.index, self._born_ns)
+            else:
+                journal_note_resume(
+                    self.journal.header, &self.journal.writer, self.cursor.reader.cursor,
+                    self.cursor.reader.index, self._born_ns)
+        journal_flush(self.journal.header, &self.journal.writer, clock_realtime_ns())
+        return all_done
+
+    cdef bint _put(self, const Record* header, const unsigned char* payload,
+                   int64_t now_ns) noexcept nogil:
+        if segment_append(&self.journal.writer, header, payload):
+            return True
+        return self._roll(now_ns) and segment_append(&self.journal.writer, header, payload)
+
+    cdef bint _say_missed(self, int64_t now_ns) noexcept nogil:
+        # Records that are not in the journal: that is a record in it.
+        cdef Record header
+        cdef Lapped lapped
+        memset(&header, 0, sizeof(header))
+        memset(&lapped, 0, sizeof(lapped))
+        header.length = RECORD_SIZE + sizeof(lapped)
+        header.kind = KIND_LAPPED
+        header.received_ns = header.published_ns = clock_realtime_ns()
+        lapped.missed = self._lapped + self._dropped
+        lapped.reason = LAPPED_DISK if self._dropped else LAPPED_READER
+        if not self._put(&header, <const unsigned char*>&lapped, now_ns):
+            return False
+        self.journal.header.lapped += self._lapped
+        self.journal.header.dropped += self._dropped
+        self._lapped = self._dropped = 0
+        return True
+
+    cdef bint _roll(self, int64_t now_ns) noexcept nogil:
+        # Once per segment, and as long as none is ready: then the keeper is at it.
+        if self.journal._next is None:
+            return False
+        with gil:
+            try:
+                return self.journal.roll(
+                    now_ns, 0 if self._names is None else self._names.number,
+                    clock_realtime_ns())
+            except BaseException as failure:
+                self.failure = failure
+                return False
+
+    cdef bint _copy_names(self) noexcept nogil:
+        # Before the records that go by them.
+        with gil:
+            try:
+                self._names.copy()
+                self._names_copied = self._names.copied
+                return True
+            except BaseException as failure:
+                self.failure = failure
+                return False

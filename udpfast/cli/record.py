@@ -1,0 +1,93 @@
+"""`udpfast record`: keep what an instance publishes until SIGINT, SIGTERM or the ring is closed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import click
+from msgspec.structs import replace
+
+from udpfast.agents.recorder import Recorder
+from udpfast.config import RecordConfig
+from udpfast.core.agent import AgentRunner
+from udpfast.shm.instance import instance_directory, journal_directory
+from udpfast.shm.journal import journal_state
+
+__all__ = ["record"]
+
+LOOK_S = 0.1
+
+
+@click.command(epilog="Example: udpfast record deribit --sync interval --full oldest")
+@click.argument("name")
+@click.argument("directory", required=False)
+@click.option(
+    "--what",
+    type=click.Choice(["records", "raw", "both"]),
+    default="records",
+    show_default=True,
+    help="What strategies read, every datagram as received, or both; raw needs record.what in "
+    "the feed's file.",
+)
+@click.option("--segment-bytes", type=click.IntRange(1 << 18, 1 << 30), help="Of one file.")
+@click.option("--segment-s", type=click.IntRange(min=0), help="Seconds of one file.")
+@click.option("--sync", type=click.Choice(["none", "interval", "batch"]), help="When to sync.")
+@click.option("--sync-ms", type=click.IntRange(1, 3_600_000), help="Milliseconds between syncs.")
+@click.option(
+    "--full", type=click.Choice(["stop", "oldest", "drop"]), help="What a full disk brings about."
+)
+@click.option("--keep-bytes", type=click.IntRange(min=0), help="Bytes of disk to keep.")
+@click.option("--core", type=click.IntRange(min=0), help="Processor to pin the recorder to.")
+@click.option("--json", "as_json", is_flag=True, help="At the end one JSON object.")
+def record(name: str, directory: str | None, as_json: bool, **options: Any) -> None:
+    """Keep what instance NAME publishes in the journal DIRECTORY, or the one of its name.
+
+    Goes on where an earlier recorder ended, killed or not; what was missed meanwhile stands in the
+    journal as LAPPED. The options are those of the table `record` of a feed's file, where
+    `enabled = true` has `udpfast run` do the same.
+    """
+    chosen = {key: value for key, value in options.items() if value is not None}
+    config = replace(RecordConfig(), directory=directory or name, **chosen)
+    recorder = Recorder(config, instance_directory(name), Path(name).name)
+    runner = AgentRunner(recorder, core=config.core, idle=config.idle)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: runner.stop())
+    runner.start()
+    for recording in recorder.recordings:
+        found = recording.journal.recovery
+        click.echo(
+            f"udpfast: {recording.journal.directory}: from record {found.index:,}, "
+            f"cut {found.cut_bytes:,} bytes",
+            err=True,
+        )
+        for note in found.notes:
+            click.echo(f"udpfast: {note}", err=True)
+    while not runner.join(LOOK_S):
+        pass
+    report(config, as_json)
+
+
+def report(config: RecordConfig, as_json: bool) -> None:
+    """Say what the journals hold now."""
+    target = journal_directory(config.directory)
+    found = {}
+    for directory in [target] * (config.what != "raw") + [target / "raw"] * (
+        config.what != "records"
+    ):
+        state = journal_state(directory)
+        found[str(directory)] = {
+            "records": state.index,
+            "bytes": state.position,
+            "synced_records": state.synced_index,
+            "lapped": state.lapped,
+            "dropped": state.dropped,
+        }
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for path, values in found.items():
+        text = ", ".join(f"{key} {value:,}" for key, value in values.items())
+        click.echo(f"{path}: {text}")

@@ -1,0 +1,95 @@
+"""`udpfast verify`: is a journal what was written?"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.errors import FormatError
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.instance import journal_directory
+from udpfast.shm.journal import JOURNAL_LAYOUT, Journal, journal_state
+from udpfast.shm.segment import Segment, list_segments, segment_path
+from udpfast.shm.verify import SegmentCheck, verify_segments
+
+__all__ = ["verify"]
+
+
+@click.command(epilog="Example: udpfast verify deribit")
+@click.argument("directory", metavar="NAME|DIRECTORY")
+@click.option("--repair", is_flag=True, help="Cut what is not valid, as its next writer would.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def verify(directory: str, repair: bool, as_json: bool) -> None:
+    """Check every record of a journal: checksum, position and index; nothing is changed.
+
+    Exit codes: 0 all is as it was written, 1 something is damaged or will be cut.
+    """
+    target = journal_directory(directory)
+    checks = list(verify_segments(target))
+    state = _state(target)
+    found: dict[str, Any] = {
+        "directory": str(target),
+        "segments": len(checks),
+        "records": sum(check.records for check in checks),
+        "missing": sum(check.missing for check in checks),
+        "cut_bytes": sum(check.cut_bytes for check in checks),
+        "problems": [f"{check.path.name}: {each}" for check in checks for each in check.problems],
+        "state": state,
+    }
+    if repair:
+        found["repaired"] = _repair(target)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found, checks)
+    sys.exit(1 if found["problems"] else 0)
+
+
+def _state(directory: Path) -> dict[str, Any] | None:
+    try:
+        return dataclasses.asdict(journal_state(directory))
+    except (FileNotFoundError, FormatError):
+        return None
+
+
+def _repair(directory: Path) -> dict[str, Any]:
+    hashes = {PAYLOAD_HASH, 0}
+    for number in list_segments(directory):
+        layout = Segment.open(segment_path(directory, number)).layout_hash
+        hashes &= {layout ^ JOURNAL_LAYOUT}
+    with Journal.open(directory, hashes.pop() if hashes else PAYLOAD_HASH) as journal:
+        return dataclasses.asdict(journal.recovery)
+
+
+def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
+    click.echo(f"{'segment':<20}{'records':>14}{'first':>16}{'sealed':>9}{'durable':>9}")
+    for check in checks:
+        info = check.info
+        if info is None:
+            click.echo(f"{check.path.name:<20}{'unreadable':>14}")
+            continue
+        sealed = "yes" if info.end_position is not None else "no"
+        durable = "yes" if info.durable else "no"
+        click.echo(
+            f"{check.path.name:<20}{check.records:>14,}{info.index:>16,}{sealed:>9}{durable:>9}"
+        )
+    for problem in found["problems"]:
+        click.echo(problem)
+    click.echo(
+        f"{found['records']:,} records valid, {found['missing']:,} missing, "
+        f"{found['cut_bytes']:,} bytes behind the last valid one"
+    )
+    state = found["state"]
+    if state is not None:
+        click.echo(
+            f"on the disk up to record {state['synced_index']:,} (position "
+            f"{state['synced_position']:,}); not recorded: {state['lapped']:,} lapped, "
+            f"{state['dropped']:,} dropped"
+        )
+    if "repaired" in found:
+        click.echo(f"cut {found['repaired']['cut_bytes']:,} bytes")

@@ -1,0 +1,14 @@
+# JournalSource: the Source of "journal:DIRECTORY": a cursor in a journal, and the names that its
+# records go by, which may change from one segment to the next.
+
+from libc.stdint cimport int64_t
+
+from udpfast.client.source cimport Source
+from udpfast.shm.journal_cursor cimport JournalCursor
+
+cdef class JournalSource(Source):
+    cdef JournalCursor cursor
+    cdef int64_t names_number        # of the file of names in `names`; -1: none yet
+    cdef bint done                   # detached
+    cdef object failure              # met without the GIL; for `fail` to raise
+    cdef int64_t look(self, int64_t limit) noexcept

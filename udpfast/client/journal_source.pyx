@@ -1,0 +1,154 @@
+"""Records of a journal: what `Reader("journal:DIRECTORY")` reads from."""
+
+cimport cython
+from libc.errno cimport EBADMSG, EPIPE
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport Source
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport Idle, idle_step
+from udpfast.shm.journal_cursor cimport JournalCursor
+
+import datetime
+
+from udpfast.errors import ConfigError, RingClosedError
+from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.instance import journal_directory
+from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.shm.region import Region
+
+__all__ = ["JournalSource", "open_source"]
+
+cdef enum:
+    LOOK_TURNS = 64              # a spinning wait looks for other segments and the end this often
+    NAMES_AT = 4096              # of the table in its region
+
+
+@cython.final
+cdef class JournalSource(Source):
+    """A cursor in a journal, and the names of the segment that it reads.
+
+    Parameters
+    ----------
+    cursor : JournalCursor
+    """
+
+    def __init__(self, JournalCursor cursor not None):
+        self.directory = cursor.directory
+        self.cursor = cursor
+        self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
+        self.names = NameCache()
+        self.names_number = -1
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        cdef uint64_t turns = 0
+        cdef bint look = True
+        cdef int64_t count
+        while True:
+            if look or self.cursor.ready():
+                with gil:
+                    count = self.look(limit)
+                if count != 0:
+                    idle_step(idle, 1)
+                    return count
+            if look and (self.closing or clock_monotonic_ns() >= until_ns):
+                return 0
+            idle_step(idle, 0)
+            turns += 1
+            look = idle.parked or turns % LOOK_TURNS == 0
+
+    cdef int64_t look(self, int64_t limit) noexcept:
+        cdef int64_t count
+        try:
+            count = self.cursor.poll_all(min(limit, self.cursor._limit))
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+        self.missed = self.cursor.missed
+        return -EPIPE if count == 0 and self.cursor.ended else count
+
+    cdef fail(self, int64_t code):
+        if self.failure is not None:
+            raise self.failure
+        raise RingClosedError(f"journal {self.directory}: all of it was read")
+
+    cdef renew_names(self):
+        cdef int64_t number = self.cursor.names
+        if number == self.names_number:
+            return
+        self.names_number = number
+        self.names = NameCache()
+        if number == 0:
+            return
+        try:
+            region = Region.attach(
+                self.directory / f"{number:08}.names", NAMES_REGION_KIND, PAYLOAD_HASH)
+            self.names = NameCache(NameTable(region.view()[NAMES_AT:]))
+        except (FileNotFoundError, ValueError):
+            return  # removed, or torn by a power cut: the records are what they are
+
+    cdef bint names_missing(self):
+        return <int64_t>self.cursor.names != self.names_number
+
+    cdef uint64_t next_index(self):
+        return self.cursor.index
+
+    cdef uint64_t missed_total(self):
+        return self.cursor.missed_total
+
+    cdef uint64_t written(self):
+        return self.cursor.tail_index
+
+    cdef uint64_t writer_epoch(self):
+        return self.cursor.epoch
+
+    cdef bint detached(self):
+        return self.done
+
+    cdef detach(self):
+        self.done = True  # what is in memory is handed out still
+        self.cursor.close()
+
+
+def open_source(
+        target, *, start, batch, buffer_bytes, timeout, name, end=None,
+        image=False) -> JournalSource:
+    """Open a journal, at a time or at one of its ends.
+
+    Parameters
+    ----------
+    target : str
+        The journal's name, or its directory.
+    start : "begin", "oldest", "tail", str, datetime or int
+        A time: ISO 8601, an aware datetime, or UNIX ns.
+    end : str, datetime or int, optional
+        Of the same kinds: what was published from then on is not read.
+    batch, buffer_bytes, timeout, name
+        As `Reader` has them; `name` is not used, as nobody lists the readers of a journal.
+    """
+    if image:
+        raise ConfigError(f"image must be False for journal:{target}: it begins where it begins")
+    start = "begin" if start == "oldest" else start
+    first = start if start in ("begin", "tail") else ("time", _unix_ns(start, "start"))
+    last = None if end is None else ("time", _unix_ns(end, "end"))
+    return JournalSource(JournalCursorFace.attach(
+        journal_directory(target), first, last, limit=batch, room_bytes=buffer_bytes))
+
+
+def _unix_ns(when, what):
+    # Of a time as people write it. Fractions beyond microseconds are for integers.
+    if isinstance(when, int) and not isinstance(when, bool):
+        return when
+    try:
+        moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when
+        if moment.tzinfo is None:
+            raise ConfigError(f"{what} must say its time zone (2026-08-21T09:30Z), was {when!r}")
+        since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+    except (AttributeError, TypeError, ValueError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{what} must be a time (2026-08-21T09:30Z, a datetime or UNIX ns), "
+                          f"was {when!r}") from None
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
