@@ -18,6 +18,7 @@ from udpfast.shm.segment cimport segment_append
 
 from udpfast.agents.name_copy import NameCopy
 from udpfast.core.layout import Kind
+from udpfast.errors import FormatError
 from udpfast.shm.cursor import RingCursor as RingCursorFace
 from udpfast.shm.journal import Journal as JournalFace
 from udpfast.shm.journal_cursor import JournalCursor
@@ -75,8 +76,12 @@ cdef class Recording:
         # To the ring, at the first record that the journal does not have.
         cdef Resume* resume
         cdef JournalHeader* header = self.journal.header
-        self.cursor = RingCursorFace.attach(
-            ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
+        try:
+            self.cursor = RingCursorFace.attach(
+                ring, "begin", RECORDING_BATCH, payload_hash=payload_hash)
+        except FormatError:  # overwritten
+            self.cursor = RingCursorFace.attach(
+                ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
         self._born_ns = self.cursor.reader.header.born_ns
         resume = &header.resume[header.resume[1].turn > header.resume[0].turn]
         if (resume.turn and resume.source_born_ns == self._born_ns

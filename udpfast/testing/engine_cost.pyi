@@ -1,6 +1,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from udpfast.shm.journal import Journal
+
 __all__ = ["engine_cost_ns"]
 
 def engine_cost_ns(
@@ -9,4 +11,5 @@ def engine_cost_ns(
     batches: int = 20_000,
     cold: bool = True,
     settings: Mapping[str, Any] | None = None,
+    journal: Journal | None = None,
 ) -> float: ...

@@ -248,14 +248,16 @@ def check_kills(work: Path, kills: int, seed: int) -> int:
         )
         until = time.monotonic() + 0.25 + draw.random() * 0.15
         visible = 0
-        while time.monotonic() < until:
-            for _ in range(draw.randrange(1, 30)):
-                _publish(ring, number)
-                number += 1
-            ring.flush()
-            visible = _visible(directory) if draw.random() < 0.02 else visible
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        try:
+            while time.monotonic() < until:
+                for _ in range(draw.randrange(1, 30)):
+                    _publish(ring, number)
+                    number += 1
+                ring.flush()
+                visible = _visible(directory) if draw.random() < 0.02 else visible
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
         if list_segments(directory) if directory.exists() else []:
             numbers = _recorded(directory)
             what = f"seed {seed}, kill {case}"

@@ -1,0 +1,202 @@
+"""What does keeping a record cost, and what does the live ring feel of it?
+
+    records --> segment_append --> mapped segment     beside --> memcpy + store(release)
+    datagrams --> engine --> ring [--> append in the same thread | --> recorder's thread]
+                             [--> capture ring]
+
+The journal's pages are touched before, as its keeper does; `synced` has a thread that syncs every
+100 ms meanwhile. In the path: the same loop appends each record that it published, which udpfast
+does not do (a recorder has a thread of its own), but a bus will.
+
+Usage: udpfast bench run journal [--quick]
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from udpfast.agents.recorder import Recorder
+from udpfast.config import RecordConfig
+from udpfast.core.agent import AgentRunner
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.ring import Ring
+from udpfast.testing.engine_cost import engine_cost_ns
+from udpfast.testing.frames import datagram
+from udpfast.testing.journal_cost import append_cost_ns, copy_cost_ns, publish_lateness_ns
+
+from .result import Row
+from .trials import Benchmark, Outcome, Settings, interleave
+
+__all__ = ["BENCHMARK"]
+
+NAME = "journal"
+FLOOR = "memcpy + release"
+LESS = "no checksum, no index, no position, one segment"
+SIZES = (64, 128, 256)
+SYNC_NEVER = 0
+SYNC_MS = 100
+LIVE_RATE = 100_000
+LIVE_SIZE = 192
+
+Sync = Literal["none", "interval", "batch"]
+
+
+def run(settings: Settings) -> Iterator[Row]:
+    """Measure appends for each size, then the loop."""
+    part = 10 if settings.quick else 1
+    for size in SIZES:
+        yield from appends(size, 1_000_000 // part, settings)
+    yield from loop(4_000 // part, settings)
+    yield from live(2.0 / part, settings)
+
+
+def appends(size: int, count: int, settings: Settings) -> Iterator[Row]:
+    """Measure appending records of one size, header included, with and without syncs."""
+    with tempfile.TemporaryDirectory() as work:
+        variants: dict[str, Callable[[], float | Outcome]] = {
+            FLOOR: partial(copy, Path(work), size, count),
+            "udpfast": partial(append, Path(work), size, count, SYNC_NEVER),
+            "udpfast, synced": partial(append, Path(work), size, count, SYNC_MS),
+        }
+        trials = interleave(
+            variants, settings, label=f"{size} B", two_cores=False, rounds=min(settings.rounds, 7)
+        )
+        yield from trials.rows(
+            NAME,
+            "ns/record",
+            {"size": size},
+            base=FLOOR,
+            goals={"udpfast": "P19: <= 2.0"},
+            less={FLOOR: LESS},
+        )
+
+
+def copy(work: Path, size: int, count: int) -> float:
+    """Return the floor's cost of a record."""
+    cost = copy_cost_ns(work / "floor", size, count)
+    (work / "floor").unlink()
+    return cost
+
+
+def append(work: Path, size: int, count: int, sync_ms: int) -> Outcome:
+    """Return the journal's cost of a record, after reading all of them back."""
+    directory = work / "journal"
+    room = (size + 8) * count + (1 << 18) + 4095 & ~4095
+    with Journal.open(directory, segment_bytes=room, durable=sync_ms != SYNC_NEVER) as journal:
+        journal.prepare()
+        journal.populate(room)
+        journal.roll(0)
+        stop = threading.Event()
+        syncing = threading.Thread(target=keep, args=(journal, sync_ms, stop))
+        syncing.start()
+        cost = append_cost_ns(journal, size, count)
+        stop.set()
+        syncing.join()
+    with JournalCursor.attach(directory, follow=False, limit=65_536) as cursor:
+        found = 0
+        while not cursor.ended:
+            found += cursor.poll()
+    shutil.rmtree(directory)
+    if found != count:
+        raise ValueError(f"expected {count} valid records, found {found}")
+    return Outcome(cost, verified=f"{count:,} appended = {found:,} read, checksums right")
+
+
+def keep(journal: Journal, sync_ms: int, stop: threading.Event) -> None:
+    """Sync every so often."""
+    while sync_ms != SYNC_NEVER and not stop.wait(sync_ms / 1e3):
+        journal.sync(1)
+
+
+def loop(batches: int, settings: Settings) -> Iterator[Row]:
+    """Measure the engine's cost of a datagram: alone, with a journal in its loop, with capture."""
+    datagrams = [datagram(bytes(64), seqno=number + 1, control=1) for number in range(64)]
+    raw = {"record": {"what": "raw"}}
+    with tempfile.TemporaryDirectory() as work:
+        variants: dict[str, Callable[[], float | Outcome]] = {
+            "engine": partial(engine_cost_ns, datagrams, batches=batches),
+            "engine, journal in the path": partial(in_path, Path(work), datagrams, batches),
+            "engine, raw capture": partial(
+                engine_cost_ns, datagrams, batches=batches, settings=raw
+            ),
+        }
+        trials = interleave(
+            variants, settings, label="loop", two_cores=False, rounds=min(settings.rounds, 7)
+        )
+        yield from trials.rows(NAME, "ns/datagram", {"payload": 64}, base="engine")
+
+
+def in_path(work: Path, datagrams: list[bytes], batches: int) -> float:
+    """Return the engine's cost of a datagram with a journal in its loop."""
+    directory = work / "journal"
+    room = batches * 64 * 128 + (1 << 20)
+    with Journal.open(directory, segment_bytes=room, durable=False) as journal:
+        journal.prepare()
+        journal.populate(room)
+        journal.roll(0)
+        cost = engine_cost_ns(datagrams, batches=batches, journal=journal)
+    shutil.rmtree(directory)
+    return cost
+
+
+def live(seconds: float, settings: Settings) -> Iterator[Row]:
+    """Measure how late records are in a ring, with a recorder on it and without."""
+    variants: dict[str, Callable[[], float | Outcome]] = {
+        "not recorded": partial(lateness, seconds, settings.cores, None),
+        "recorded, sync none": partial(lateness, seconds, settings.cores, "none"),
+        "recorded, sync interval": partial(lateness, seconds, settings.cores, "interval"),
+        "recorded, sync batch": partial(lateness, seconds, settings.cores, "batch"),
+    }
+    trials = interleave(variants, settings, label="live ring", rounds=min(settings.rounds, 5))
+    yield from trials.rows(
+        NAME, "ns (p99)", {"rate": LIVE_RATE, "size": LIVE_SIZE}, base="not recorded"
+    )
+
+
+def lateness(seconds: float, cores: tuple[int, int], sync: Sync | None) -> Outcome:
+    """Return the p99 of the lateness; the ring's writer has one core, the recorder the other."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as shm, tempfile.TemporaryDirectory() as disk:
+        instance, directory = Path(shm), Path(disk) / "journal"
+        count = int(seconds * LIVE_RATE)
+        with Ring.create(instance / "ring", 1 << 26, PAYLOAD_HASH) as ring:
+            runner = None
+            if sync:
+                config = RecordConfig(directory=str(directory), sync=sync, core=cores[1])
+                runner = AgentRunner(Recorder(config, instance, "live"), core=cores[1])
+                runner.start()
+            before = os.sched_getaffinity(0)
+            os.sched_setaffinity(0, {cores[0]})
+            late = publish_lateness_ns(ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE)
+            os.sched_setaffinity(0, before)
+        verified = ""
+        if runner is not None:
+            runner.join()
+            kept = journal_state(directory).index
+            if kept != count:
+                raise ValueError(f"expected {count} records in the journal, found {kept}")
+            verified = f"{count:,} published = {kept:,} recorded"
+    return Outcome(float(np.percentile(late, 99)), verified=verified)
+
+
+BENCHMARK = Benchmark(
+    name=NAME,
+    question="What does keeping a record cost, and what does the live ring feel of it?",
+    topology="""
+records --> segment_append --> mapped segment     beside --> memcpy + store(release)
+datagrams --> engine --> ring [--> append in the same thread] [--> capture ring]
+core A: writer --> ring in shared memory --> core B: recorder --> journal on the disk
+""",
+    run=run,
+    seconds=40.0,
+)
