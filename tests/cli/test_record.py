@@ -8,6 +8,8 @@ from click.testing import CliRunner
 from tests.client.instance import Instance
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal
 from udpfast.shm.segment import segment_path
 
 
@@ -64,3 +66,14 @@ def test_verify_repair_cuts_what_no_record_is(journal):
     assert json.loads(text)["repaired"]["cut_bytes"] > 0
     code, text = call("verify", journal, "--json")
     assert (code, json.loads(text)["records"]) == (0, 3000)
+
+
+def test_verify_of_a_journal_that_is_written_ignores_what_is_on_its_way(journal):
+    with Journal.open(journal, PAYLOAD_HASH, segment_bytes=1 << 18) as writer:
+        writer.append(Kind.MESSAGE, b"\2" * 100)
+        path = sorted(journal.glob("*.segment"))[-1]
+        end = len(path.read_bytes().rstrip(b"\0"))
+        with path.open("r+b") as file:
+            file.seek(end + 100)
+            file.write(b"\1" * 8)  # a payload whose header is not there yet
+        assert call("verify", journal)[0] == 0

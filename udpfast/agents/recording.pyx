@@ -161,8 +161,10 @@ cdef class Recording:
         if self._at == self._count:
             if self.ended:
                 return 0
-            if self._sync_each and (load_acquire(&self.journal.header.synced_position)
-                                    != self.journal.writer.position):
+            # Where a sync failed, none will say so any more: the policy of a full disk has decided.
+            if (self._sync_each and not self.journal.failed
+                    and load_acquire(&self.journal.header.synced_position)
+                    != self.journal.writer.position):
                 return 0
             taken = self._take()
             if taken <= 0:

@@ -60,7 +60,10 @@ def _state(directory: Path) -> dict[str, Any] | None:
 def _repair(directory: Path) -> dict[str, Any]:
     hashes = {PAYLOAD_HASH, 0}
     for number in list_segments(directory):
-        layout = Segment.open(segment_path(directory, number)).layout_hash
+        try:
+            layout = Segment.open(segment_path(directory, number)).layout_hash
+        except FormatError:
+            continue  # its header is what is damaged
         hashes &= {layout ^ JOURNAL_LAYOUT}
     with Journal.open(directory, hashes.pop() if hashes else PAYLOAD_HASH) as journal:
         return dataclasses.asdict(journal.recovery)

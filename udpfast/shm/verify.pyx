@@ -8,6 +8,7 @@ from libc.stdint cimport uint64_t
 from udpfast.shm.segment cimport LOOK_END, Segment, SegmentWriter
 
 from udpfast.errors import RegionError
+from udpfast.shm.journal import journal_state
 from udpfast.shm.segment import SegmentInfo, list_segments, segment_path
 
 __all__ = ["SegmentCheck", "verify_segments"]
@@ -51,6 +52,7 @@ def verify_segments(directory):
     Nothing is changed. A journal that is written meanwhile is valid up to where its writer is.
     """
     expected = None
+    written = _is_written(directory)
     for number in list_segments(directory):
         path = segment_path(directory, number)
         try:
@@ -60,12 +62,20 @@ def verify_segments(directory):
         except RegionError as problem:
             yield SegmentCheck(path, None, 0, 0, 0, 0, 0, (str(problem),))
             continue
-        found = _verify(segment, expected)
+        found = _verify(segment, expected, written)
         expected = found.end_position, found.end_index
         yield found
 
 
-def _verify(Segment segment, expected):
+def _is_written(directory):
+    # Whether a writer lives: bytes behind the last record are then the record that it writes.
+    try:
+        return journal_state(directory).alive
+    except (FileNotFoundError, RegionError):
+        return False
+
+
+def _verify(Segment segment, expected, written):
     cdef SegmentWriter w
     cdef uint64_t index = 0, position = 0, missing = 0, cut = 0
     cdef int end
@@ -86,7 +96,7 @@ def _verify(Segment segment, expected):
             if sealed:
                 position, index = segment.seal.position, segment.seal.index
             else:
-                cut = _written_behind(segment, &w)
+                cut = 0 if written else _written_behind(segment, &w)
                 if cut:
                     problems.append(f"{cut} bytes behind position {w.position} are no record")
                 break
