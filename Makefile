@@ -20,13 +20,13 @@ help: ## this list
 
 build: $(VENV)/.installed ## .venv with all that is needed, udpfast compiled in place
 
-demo: build ## publisher, lossy lines, subscriber, ring, strategy, report
+demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report
 	@$(VENV)/bin/udpfast demo
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 7
 
-test: build ## the whole test suite
+test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
 	@$(RUN) -m pytest -q
 
@@ -35,7 +35,7 @@ test-debug: build ## the same with Cython's checks and C assertions, built besid
 	@$(RUN) scripts/mirror.py build/debug
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
 	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py \
-		--ignore=tests/bench --ignore=tests/scripts
+		--ignore=tests/bench --ignore=tests/scripts --ignore=tests/spark
 
 # Python's own allocator would hide a read beyond an object from the sanitizer.
 SANITIZED := LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \
@@ -52,7 +52,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && for kind in datagrams payloads frames; do $(SANITIZED) -m \
 		udpfast.testing.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
-lint: build ## ruff, cython-lint, mypy, stubtest, layers and style
+lint: build $(VENV)/.spark ## ruff, cython-lint, mypy, stubtest, layers and style
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
 	@$(VENV)/bin/cython-lint udpfast
@@ -91,3 +91,10 @@ $(VENV)/.peers: $(VENV)/.installed
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[bench]' \
 		|| echo "udpfast: some peers cannot be installed here: going on without them"
 	@touch $@
+
+# Spark's package is large, and Java is the system's: who cannot have them goes on without reports.
+$(VENV)/.spark: $(VENV)/.installed
+	@echo "udpfast: installing Spark (0.8 GB, a minute the first time)"
+	@if $(RUN) scripts/preflight.py spark \
+		&& UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[spark]'; then touch $@; \
+		else echo "udpfast: Spark cannot be installed here: going on without it"; fi

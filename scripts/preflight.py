@@ -3,6 +3,9 @@
 Wanted: Python 3.11 with venv, a C compiler, Python's headers; room in /dev/shm is advised. As
 root on a machine with apt-get, what is missing is installed; elsewhere one line says what to
 install, and the exit code is 4. Standard library only, and it must parse on any Python 3.
+
+    preflight.py          what building needs
+    preflight.py spark    what Spark needs: Java 17 or newer; udpfast must be there
 """
 
 import importlib.util
@@ -15,6 +18,7 @@ import sysconfig
 PYTHON_WANTED = (3, 11)
 SHM_ADVISED_BYTES = 128 << 20  # two rings of the default size, 64 MiB
 EXIT_MISSING = 4
+JAVA_PACKAGE = "openjdk-17-jre-headless"
 
 
 def missing_packages():
@@ -58,6 +62,29 @@ def warn_of_small_shm():
         )
 
 
+def can_install():
+    """Whether this is root on a machine with apt-get."""
+    return os.geteuid() == 0 and shutil.which("apt-get") is not None
+
+
+def look_for_java():
+    """Look for a Java that Spark runs on, install one if possible; return the exit code."""
+    from udpfast.spark.java import JavaMissingError, find_java
+
+    try:
+        find_java()
+    except JavaMissingError as error:
+        if can_install():
+            print("udpfast: installing {} by apt-get for Spark".format(JAVA_PACKAGE), flush=True)
+            install([JAVA_PACKAGE])
+        try:
+            find_java()
+        except JavaMissingError:
+            print("udpfast: {}".format(error))
+            return EXIT_MISSING
+    return 0
+
+
 def main():
     """Check, install if that is possible, return the exit code."""
     if sys.version_info < PYTHON_WANTED:
@@ -69,7 +96,7 @@ def main():
         )
         return EXIT_MISSING
     missing = missing_packages()
-    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+    if missing and can_install():
         packages = [package for package, _ in missing]
         print("udpfast: installing {} by apt-get".format(" ".join(packages)), flush=True)
         install(packages)
@@ -88,4 +115,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(look_for_java() if sys.argv[1:] == ["spark"] else main())

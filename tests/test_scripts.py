@@ -37,6 +37,28 @@ def test_preflight_without_compiler_says_what_to_install_in_one_line() -> None:
     assert line == "udpfast needs a C compiler (no-such-compiler): apt-get install gcc"
 
 
+def test_preflight_finds_java_for_spark() -> None:
+    result = run(sys.executable, "scripts/preflight.py", "spark", PYTHONPATH=str(ROOT))
+    if os.environ.get("UDPFAST_WITHOUT_SPARK"):
+        pytest.skip("UDPFAST_WITHOUT_SPARK is set: there may be no Java")
+    assert (result.returncode, result.stdout) == (0, "")
+
+
+def test_preflight_without_java_says_what_to_install_in_one_line(tmp_path: Path) -> None:
+    # A Java that is too old, and a root that has none: nothing can be installed on this PATH.
+    code = (
+        "import pathlib, runpy, sys; import udpfast.spark.java as java; "
+        "java.find_java.__defaults__ = (pathlib.Path('/nowhere'),); "
+        "sys.argv = ['preflight.py', 'spark']; "
+        "runpy.run_path('scripts/preflight.py', run_name='__main__')"
+    )
+    result = run(sys.executable, "-c", code, **BARE, JAVA_HOME=str(tmp_path))
+    assert result.returncode == 4
+    (line,) = result.stdout.splitlines()
+    assert line.startswith("udpfast: Spark needs Java 17 or newer")
+    assert "apt-get install openjdk-17-jre-headless" in line
+
+
 def test_setup_without_compiler_says_so_last(tmp_path: Path) -> None:
     result = run(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path),
                  **BARE, CC="no-such-compiler")  # fmt: skip

@@ -1,0 +1,110 @@
+"""The session, and the Java below it."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from udpfast.spark.java import JavaMissingError, find_java, java_version
+from udpfast.spark.session import is_local, settings_for
+
+
+def install(home: Path, version: str) -> Path:
+    """Make what looks like a Java."""
+    (home / "bin").mkdir(parents=True)
+    (home / "bin/java").touch(mode=0o755)
+    (home / "release").write_text(f'IMPLEMENTOR="Nobody"\nJAVA_VERSION="{version}"\n')
+    return home
+
+
+@pytest.fixture
+def bare(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Take away what the machine itself has."""
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(("text", "version"), [("17.0.15", 17), ("1.8.0_412", 8), ("25", 25)])
+def test_java_version_is_read_from_its_release_file(
+    tmp_path: Path, text: str, version: int
+) -> None:
+    assert java_version(install(tmp_path / "jvm", text)) == version
+
+
+def test_java_version_of_nothing_is_zero(tmp_path: Path) -> None:
+    assert java_version(tmp_path) == 0
+
+
+def test_find_java_takes_the_oldest_that_is_new_enough(
+    tmp_path: Path, bare: pytest.MonkeyPatch
+) -> None:
+    for version in ("25.0.1", "1.8.0", "17.0.2", "21.0.3"):
+        install(tmp_path / f"java-{version}", version)
+    assert find_java(tmp_path).name == "java-17.0.2"
+
+
+def test_find_java_takes_java_home_first(tmp_path: Path, bare: pytest.MonkeyPatch) -> None:
+    home = install(tmp_path / "own", "21.0.3")
+    install(tmp_path / "jvm/java-17", "17.0.2")
+    bare.setenv("JAVA_HOME", str(home))
+    assert find_java(tmp_path / "jvm") == home
+
+
+def test_find_java_without_one_says_in_one_line_what_to_install(
+    tmp_path: Path, bare: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path / "java-8", "1.8.0")
+    with pytest.raises(JavaMissingError) as caught:
+        find_java(tmp_path)
+    assert str(caught.value) == (
+        f"Spark needs Java 17 or newer ({tmp_path}/java-8 is 8): "
+        "apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+    )
+
+
+@pytest.mark.parametrize(
+    ("master", "partitions"),
+    [
+        ("local", "2"),
+        ("local[1]", "2"),
+        ("local[8]", "16"),
+        ("local[2,4]", "4"),
+        ("local[*]", str(2 * (os.cpu_count() or 1))),
+    ],
+)
+def test_settings_of_a_local_master_fit_its_cores(master: str, partitions: str) -> None:
+    assert settings_for(master)["spark.sql.shuffle.partitions"] == partitions
+
+
+def test_settings_of_a_cluster_leave_its_own_alone() -> None:
+    found = settings_for("spark://host:7077")
+    assert not is_local("spark://host:7077")
+    assert "spark.driver.host" not in found
+    assert "spark.sql.shuffle.partitions" not in found
+    assert found["spark.sql.session.timeZone"] == "UTC"
+
+
+def test_workers_run_this_python_and_this_udpfast(spark) -> None:
+    import udpfast
+
+    def look(batches):
+        import pyarrow
+
+        import udpfast
+
+        for _ in batches:
+            yield pyarrow.RecordBatch.from_pylist(
+                [{"python": sys.executable, "file": udpfast.__file__}]
+            )
+
+    (row,) = (
+        spark.range(1, numPartitions=1).mapInArrow(look, "python string, file string").collect()
+    )
+    assert (row.python, row.file) == (sys.executable, udpfast.__file__)
+
+
+def test_session_shows_instants_in_utc(spark) -> None:
+    (row,) = spark.sql("SELECT CAST(timestamp_micros(0) AS STRING) AS t").collect()
+    assert row.t == "1970-01-01 00:00:00"

@@ -1,0 +1,121 @@
+"""A Spark session with the settings that a pipeline over udpfast's tables wants.
+
+Three traps are dealt with here, and nowhere else. Workers run the first `python3` of PATH unless
+told otherwise, which is seldom the one that has pyarrow and udpfast. A laptop's host name often
+resolves to an address that it does not have. And a Java that is missing is reported by Spark in
+forty lines, by us in one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from udpfast.errors import UdpfastError
+from udpfast.spark.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SparkMissingError", "is_local", "open_session", "settings_for"]
+
+#: For the JVM of a local master, which is driver and executor in one.
+LOCAL_MEMORY = "4g"
+
+#: Times are instants: they shall not be shown in the time zone of whoever looks. The values of
+#: partition directories keep the types that the tables' schema gives them.
+EVERYWHERE = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
+
+#: Two shuffle partitions per core: the 200 of a cluster cost a local job more than its work.
+LOCAL = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+class SparkMissingError(UdpfastError):
+    """The extra `[spark]` is not installed."""
+
+
+def is_local(master: str) -> bool:
+    """Whether driver and executors are this host's one JVM."""
+    return master.partition("[")[0] == "local"
+
+
+def settings_for(master: str, memory: str = LOCAL_MEMORY) -> dict[str, str]:
+    """Return what `open_session` sets for a master."""
+    if not is_local(master):
+        return dict(EVERYWHERE)
+    cores = master.partition("[")[2].rstrip("]").partition(",")[0]
+    count = int(cores) if cores.isdecimal() else (os.cpu_count() or 1) if cores else 1
+    return {
+        **EVERYWHERE,
+        **LOCAL,
+        "spark.driver.memory": memory,
+        "spark.sql.shuffle.partitions": str(2 * count),
+    }
+
+
+def open_session(
+    master: str = "local[*]",
+    *,
+    name: str = "udpfast",
+    memory: str = LOCAL_MEMORY,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Return a session on `master`: the running one, if there is one.
+
+    Parameters
+    ----------
+    master : str, optional
+        Of Spark: `local[N]`, `spark://HOST:PORT`, `yarn`, `k8s://...`. Executors that are not this
+        process need udpfast and pyarrow in the Python that `PYSPARK_PYTHON` names.
+    name : str, optional
+        Of the application.
+    memory : str, optional
+        Of a local master's JVM, as Spark writes it ("4g").
+    settings : mapping, optional
+        Settings of Spark that come last, and win.
+
+    Raises
+    ------
+    SparkMissingError
+        pyspark is not installed.
+    JavaMissingError
+        There is no Java of version 17 or newer.
+    """
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise SparkMissingError(
+            "Spark is not installed: pip install 'udpfast[spark]' (0.8 GB, and Java 17)"
+        ) from None
+    if SparkSession.getActiveSession() is None:
+        os.environ["JAVA_HOME"] = str(find_java())
+    if is_local(master):
+        _lead_workers()
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in {**settings_for(master, memory), **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _lead_workers() -> None:
+    # Workers start with this process's environment: the same Python, and the same udpfast even if
+    # it is a checkout that was never installed.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    root = str(Path(__file__).parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, *paths]))
