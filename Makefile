@@ -66,13 +66,13 @@ clean: ## remove what make has made
 	@rm -rf $(VENV) build dist *.egg-info
 	@find udpfast -name '*.so' -delete
 
-# Three steps, each with its stamp: tools (venv and compiler of Cython), compiled, installed.
+# Three steps, each with its stamp: tools (what compiling needs), compiled, installed.
 
 $(VENV)/.tools: constraints.txt scripts/preflight.py
 	@$(PYTHON) scripts/preflight.py
 	@echo "udpfast [1/3]: making .venv"
 	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
-	@$(INSTALL) setuptools Cython
+	@$(INSTALL) setuptools Cython numpy
 	@touch $@
 
 $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)

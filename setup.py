@@ -13,6 +13,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
@@ -77,10 +78,14 @@ extensions = [
     Extension(
         str(path.with_suffix("")).replace(os.sep, "."),
         [str(path)],
+        include_dirs=[numpy.get_include()],
         extra_compile_args=compile_args,
         extra_link_args=link_args,
         # What a benchmark's result says of the build that it measured.
-        define_macros=[("UDPFAST_BUILD_FLAGS", f'"{" ".join(compile_args)}"')],
+        define_macros=[
+            ("UDPFAST_BUILD_FLAGS", f'"{" ".join(compile_args)}"'),
+            ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
+        ],
     )
     for path in sorted(Path("udpfast").rglob("*.pyx"))
     if setting("UDPFAST_COMPILE", "1")

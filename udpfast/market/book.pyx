@@ -3,8 +3,8 @@
 cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawRealloc
-from cpython.ref cimport PyObject
 from libc.math cimport NAN
+from numpy cimport NPY_DOUBLE, PyArray_DATA, PyArray_SimpleNew, import_array, npy_intp
 
 from udpfast.core.layout cimport KIND_BOOK, RECORD_SNAPSHOT
 
@@ -14,29 +14,7 @@ from udpfast.errors import FormatError
 
 __all__ = ["OrderBook"]
 
-cdef object _empty = np.empty
-
-cdef extern from *:
-    """
-    /* numpy's ABI: an array begins with the pointer to its data. Much cheaper than the buffer
-       protocol; compared with it at import. */
-    #define udpfast_array_data(array) (*(double**) ((char*) (array) + sizeof(PyObject)))
-    """
-    double* array_data "udpfast_array_data" (PyObject* array)
-
-
-cdef object _check_array_data():
-    cdef Py_buffer view
-    cdef bint same
-    array = _empty((2, 2))
-    PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
-    same = array_data(<PyObject*> array) == view.buf
-    PyBuffer_Release(&view)
-    if not same:
-        raise ImportError("an array of this numpy does not begin with the pointer to its data")
-
-
-_check_array_data()
+import_array()
 
 
 @cython.final
@@ -119,11 +97,14 @@ cdef class OrderBook:
 
     cdef object _levels(self, const BookSide* side, object count):
         cdef uint32_t wanted = side.count, i
+        cdef npy_intp shape[2]
         cdef double* out
         if count is not None:
             wanted = min(wanted, <uint32_t> max(0, min(count, self.levels_max)))
-        levels = _empty((wanted, 2))
-        out = array_data(<PyObject*> levels)
+        shape[0] = wanted
+        shape[1] = 2
+        levels = PyArray_SimpleNew(2, shape, NPY_DOUBLE)    # half the time of numpy.empty
+        out = <double*> PyArray_DATA(levels)
         for i in range(wanted):
             out[2 * i] = side_price(side, i)
             out[2 * i + 1] = side_quantity(side, i)
