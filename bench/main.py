@@ -12,7 +12,10 @@ from typing import TextIO
 
 import click
 
+from udpfast.errors import FormatError
+
 from .compare import compare, host_differences
+from .goals import goal_table, replace_part
 from .host import Fingerprint, take_fingerprint
 from .result import Writer, read_result
 from .runner import find_benchmarks, run_all
@@ -168,6 +171,32 @@ def report(
     """
     for made in draw(results, html, png, figures):
         click.echo(f"{made}")
+
+
+@bench.command("goals")
+@click.argument("result", type=RESULT)
+@click.option(
+    "--into",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A Markdown page whose table of goals to replace.",
+)
+def goals_(result: Path, into: Path | None) -> None:
+    """Say which goals a result met, as a Markdown table.
+
+    \b
+    Examples:
+      udpfast bench goals bench/results/new.jsonl
+      udpfast bench goals bench/results/new.jsonl --into docs/benchmarks.md
+    """
+    table = goal_table(read_result(result))
+    if into is None:
+        click.echo(table, nl=False)
+        return
+    try:
+        replace_part(into, table)
+    except FormatError as error:
+        raise click.ClickException(str(error)) from None
+    click.echo(f"{into}")
 
 
 def draw(

@@ -109,10 +109,16 @@ class Row:
         words = [f"{name} {text(value)}" for name, value in self.parameters.items()]
         return ", ".join(filter(None, [self.variant, *words, self.placement]))
 
+    @property
+    def goal_in_units(self) -> bool:
+        """Whether the goal is about the value, not about the ratio."""
+        match = GOAL.search(self.goal)
+        return match is not None and match["unit"] not in ("", "x")
+
     def met(self) -> bool | None:
         """Whether the goal is met; None if there is none, or nothing to tell by."""
         match = GOAL.search(self.goal)
-        figure = self.median if match and match["unit"] not in ("", "x") else self.ratio
+        figure = self.median if self.goal_in_units else self.ratio
         if match is None or figure is None:
             return None
         limit = float(match["number"])

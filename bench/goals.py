@@ -1,0 +1,92 @@
+"""Which goals a run met: a Markdown table for the documentation."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from itertools import groupby
+from pathlib import Path
+
+from udpfast.errors import FormatError
+
+from .result import Result, Row, text
+from .table import figure
+
+__all__ = ["TRIALS_MIN", "goal_table", "replace_part"]
+
+#: Rows of fewer trials tell nothing; they are left out of the table.
+TRIALS_MIN = 3
+BEGIN = "<!-- goals -->"
+END = "<!-- end of goals -->"
+HEAD = "| goal | what | found | met |\n|---|---|---|---|\n"
+
+
+def goal_table(result: Result) -> str:
+    """Return what was run on which host, then a table: a row per goal and variant.
+
+    Found are ratios, or values if the goal has a unit; NEAR where nothing else is said.
+    """
+    told = [row for row in result.rows if row.goal and row.met() is not None]
+    rows = sorted((row for row in told if len(row.values) >= TRIALS_MIN), key=order)
+    lines = [line(list(same)) for _, same in groupby(rows, key=order)]
+    return f"{origin(result)}\n\n{HEAD}" + "".join(lines)
+
+
+def origin(result: Result) -> str:
+    """Return host, versions, date and commit in a sentence."""
+    host = result.host
+    begun = datetime.datetime.fromisoformat(host["date"])
+    changed = " with changes" if host["dirty"] else ""
+    return (
+        f"{host['cpu']}, {host['cores']} cores, Linux {host['kernel'].split('-')[0]}, "
+        f"{host['python']}, {begun:%Y-%m-%d %H:%M} UTC, commit {host['commit'][:8]}{changed}; rows "
+        f"of at least {TRIALS_MIN} trials, NEAR where nothing else is said:"
+    )
+
+
+def order(row: Row) -> tuple[str, int, str, str, str]:
+    """Return what rows of one line have in common, so that goals sort by their numbers."""
+    name = row.goal.partition(":")[0]
+    number = re.search(r"\d+", name)
+    letters = name[: number.start()] if number else name
+    return letters, int(number[0]) if number else 0, row.goal, row.benchmark, row.variant
+
+
+def line(rows: list[Row]) -> str:
+    """Return the table's line of the rows of one goal and variant."""
+    first = rows[0]
+    met = [bool(row.met()) for row in rows]
+    verdict = "yes" if all(met) else f"{sum(met)} of {len(met)}" if any(met) else "**no**"
+    against = f" / {first.base}" if first.base and not first.goal_in_units else ""
+    found = "; ".join(found_words(rows))
+    return f"| {first.goal} | {first.benchmark}: {first.variant}{against} | {found} | {verdict} |\n"
+
+
+def found_words(rows: list[Row]) -> Iterator[str]:
+    """Return each row's figure, with the parameters in which the rows differ."""
+    for row in rows:
+        words = [
+            f"{name} {text(value)}"
+            for name, value in row.parameters.items()
+            if any(other.parameters.get(name) != value for other in rows)
+        ]
+        words += ["FAR"] * (row.placement == "FAR")
+        value = f"{figure(row.median)} {row.unit}" if row.goal_in_units else f"{row.ratio:.2f}"
+        yield f"{' '.join(words)}: {value}" if words else value
+
+
+def replace_part(page: Path, part: str) -> None:
+    """Put the table between the marks of a Markdown page.
+
+    Raises
+    ------
+    FormatError
+        The page lacks one of the marks; it is left as it was.
+    """
+    words = page.read_text()
+    before, begin, rest = words.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise FormatError(f"{page}: expected the lines {BEGIN} and {END}, found them not")
+    page.write_text(f"{before}{BEGIN}\n{part}{END}{after}")
