@@ -55,7 +55,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 lint: build $(VENV)/.spark ## ruff, cython-lint, mypy, stubtest, layers and style
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
-	@$(VENV)/bin/cython-lint udpfast
+	@$(VENV)/bin/cython-lint udpfast docs/examples
 	@$(RUN) -m pytest -q $(STYLE_TESTS)
 
 format: build ## let ruff lay out the Python files

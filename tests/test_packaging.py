@@ -10,15 +10,22 @@ import venv
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.client.instance import Instance
 from tests.shared import ROOT
 from tests.sources import files, modules
+from udpfast import Kind
+from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.market.updates import TRADE, TRADES
 
 # Every module is compiled once more: half a minute, and minutes on a busy machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".fbs", ".typed")
+SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".fbs", ".typed", ".h")
+
+BUY, SELL = 1, 2
 
 IMPORT_ALL = """
 import importlib, sys
@@ -101,18 +108,69 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert tops == {"udpfast", "udpfast_bench"}
 
 
-def test_wheel_installed_in_a_fresh_venv_imports_everything(wheel: Path, tmp_path: Path) -> None:
-    venv.create(tmp_path / "venv", with_pip=False)
-    python = tmp_path / "venv/bin/python"
-    install = ("pip", "--python", python, "install", "-q", "--no-index", "--no-deps", wheel)
-    run(sys.executable, "-m", *install, cwd=tmp_path)
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the interpreter of a fresh venv that the wheel is installed in."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder / "venv", with_pip=False)
+    python = folder / "venv/bin/python"
+    install(python, "--no-index", wheel)
     # Its dependencies come from where the tests run; the editable udpfast there does not, because
     # `.pth` files count only in the venv's own folder.
-    (own,) = (tmp_path / "venv/lib").glob("python*/site-packages")
-    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    (packages(python) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python
+
+
+def install(python: Path, *arguments: str | Path) -> None:
+    """Install a package, and nothing that it depends on, for an interpreter."""
+    pip = ("pip", "--python", python, "install", "-q", "--no-deps", *arguments)
+    run(sys.executable, "-m", *pip, cwd=python.parent)
+
+
+def packages(python: Path) -> Path:
+    """Return the folder that a venv's packages are in."""
+    (folder,) = (python.parent.parent / "lib").glob("python*/site-packages")
+    return folder
+
+
+def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_path: Path) -> None:
     found = [name for name in modules(".py") if not name.endswith(".__main__")]
     names = {name.removesuffix(".__init__") for name in [*found, *modules(".pyx")]}
-    output = run(python, "-c", IMPORT_ALL, own, *sorted(names), cwd=tmp_path)
+    output = run(python, "-c", IMPORT_ALL, packages(python), *sorted(names), cwd=tmp_path)
     assert int(output) == len(names)
-    assert "Usage" in run(tmp_path / "venv/bin/udpfast", "--help", cwd=tmp_path)
-    run(tmp_path / "venv/bin/udpfast", "bench", "list", cwd=tmp_path)
+    assert "Usage" in run(python.parent / "udpfast", "--help", cwd=tmp_path)
+    run(python.parent / "udpfast", "bench", "list", cwd=tmp_path)
+
+
+def test_strategy_in_cython_is_built_against_the_installed_wheel(
+    python: Path, tmp_path: Path
+) -> None:
+    """Build the example's own package, and let it follow a ring that this tree writes."""
+    example = shutil.copytree(ROOT / "docs/examples/cython_strategy", tmp_path / "strategy")
+    install(python, "--no-index", "--no-build-isolation", example)
+    instance = Instance(tmp_path / "feed")
+    trades(instance, 5.0, BUY)
+    instance.top(9.0, 11.0)
+    trades(instance, 5.0, BUY)  # the quote is known by now, and this is beyond the threshold
+    trades(instance, 1.0, SELL)
+    gap = np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP])
+    instance.append(Kind.GAP, gap.tobytes())
+    trades(instance, 20.0, SELL)  # beyond it as well, but no quote is known after the gap
+    instance.top(99.0, 101.0, "ETHUSDT")
+    instance.top(9.0, 11.0)
+    trades(instance, 1.0, SELL)
+    instance.close()
+    output = run(python, "-m", "flow_strategy", instance.address, "150", cwd=tmp_path)
+    assert output.splitlines() == [
+        "BTCUSDT 200.0 10.0",
+        "BTCUSDT -420.0 10.0",
+        "9 records 1 doubts 2 signals",
+    ]
+
+
+def trades(instance: Instance, quantity: float, side: int) -> None:
+    """Append a summary of two equal trades at 10."""
+    rows = np.zeros(2, TRADE)
+    rows["price"], rows["quantity"], rows["side"] = 10.0, quantity, side
+    update = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=len(rows))
+    instance.append(Kind.TRADES, update.tobytes() + rows.tobytes())

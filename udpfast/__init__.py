@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .client.publisher import Publisher
     from .client.reader import Reader
     from .client.record import ReadRecord
+    from .core.include import get_include
     from .core.layout import Kind, RecordFlag
     from .errors import (
         ConfigError,
@@ -53,6 +54,7 @@ __all__ = [
     "WriterExistsError",
     "__version__",
     "counters",
+    "get_include",
     "latency",
 ]
 
@@ -76,6 +78,7 @@ _HOMES = {
     "UdpfastError": "errors",
     "WriterExistsError": "errors",
     "counters": "client.counters",
+    "get_include": "core.include",
     "latency": "client.latency",
 }
 

@@ -36,6 +36,27 @@ def test_payloads_of_a_batch_are_read_only_and_exact(instance: Instance) -> None
                 batch.payload(i)
 
 
+def test_offsets_of_a_batch_lead_to_its_payloads(instance: Instance) -> None:
+    payloads = [bytes([number]) * number for number in range(30)]
+    for payload in payloads:
+        instance.append(Kind.MESSAGE, payload)
+    with Reader(instance.address, start="begin") as reader:
+        reader.poll(3)
+        batch = reader.poll(20)
+        sizes = batch.headers["length"] - RECORD.itemsize
+        found = [
+            batch.payloads[start : start + size].tobytes()
+            for start, size in zip(batch.offsets.tolist(), sizes.tolist(), strict=True)
+        ]
+        assert found == payloads[3:23]
+        assert not (batch.offsets % 8).any()
+        assert not batch.payloads.flags.writeable
+        reader.poll()
+        for view in ("offsets", "payloads"):
+            with pytest.raises(ValueError, match="gone"):
+                getattr(batch, view)
+
+
 def test_bytes_of_a_batch_are_those_of_its_records(instance: Instance) -> None:
     for number in range(30):
         instance.append(Kind.MESSAGE, bytes([number]) * number)

@@ -1,16 +1,22 @@
 """The examples, run against an instance that the test fills."""
 
+import signal
 import subprocess
 import sys
+import sysconfig
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import udpfast
 from tests.client.instance import Instance
 from tests.shared import ROOT
 from udpfast import Kind
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TRADE, TRADES
+
+BUY, SELL = 1, 2
 
 
 def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
@@ -26,6 +32,14 @@ def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
     rest = process.stdout.read()
     assert process.wait(timeout=30) == 0
     return first + rest
+
+
+def trade(instance: Instance, price: float, quantity: float, side: int) -> None:
+    """Append a summary of two equal trades."""
+    rows = np.zeros(2, TRADE)
+    rows["price"], rows["quantity"], rows["side"] = price, quantity, side
+    update = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=len(rows))
+    instance.append(Kind.TRADES, update.tobytes() + rows.tobytes())
 
 
 def test_poll_numpy_prints_every_batch(instance: Instance, environment: dict[str, str]) -> None:
@@ -91,3 +105,49 @@ def test_arrow_tables_prints_the_mean_spread(
     instance.top(1.0, 2.0)
     instance.top(1.0, 3.0)
     assert run("arrow_tables.py", instance, environment) == "BTCUSDT 1.50\n"
+
+
+def test_numba_flow_prints_what_was_traded_since_the_last_doubt(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    pytest.importorskip("numba")
+    trade(instance, 10.0, 5.0, BUY)
+    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.top(99.0, 101.0)
+    trade(instance, 10.0, 4.0, BUY)
+    trade(instance, 10.0, 1.0, SELL)
+    output = run("numba_flow.py", instance, environment)
+    assert output.splitlines() == ["5 records", "BTCUSDT 100.0 60.0", "5 records 1 doubts"]
+
+
+def test_follow_in_c_prints_quotes_gaps_and_what_was_missed(
+    instance: Instance, tmp_path: Path
+) -> None:
+    compiler = sysconfig.get_config_var("CC").split()[0]
+    source = ROOT / "docs" / "examples" / "follow.c"
+    strict = ("-std=c11", "-pedantic", "-Wall", "-Wextra", "-Werror")
+    include = f"-I{udpfast.get_include()}"
+    subprocess.run(
+        [compiler, *strict, "-O1", include, "-o", tmp_path / "follow", source], check=True
+    )
+    follow = subprocess.Popen(
+        [tmp_path / "follow", instance.directory], stdout=subprocess.PIPE, text=True
+    )
+    assert follow.stdout is not None
+    instance.top(9.0, 11.0)
+    instance.ring.flush()
+    assert follow.stdout.readline() == "BTCUSDT 9 11\n"
+    follow.send_signal(signal.SIGSTOP)
+    for _ in range(10_000):  # more than the ring holds
+        instance.top(10.0, 12.0)
+    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.ring.flush()
+    follow.send_signal(signal.SIGCONT)
+    lines = list(iter(follow.stdout.readline, "lost 2 messages\n"))
+    instance.top(20.0, 22.0, "ETHUSDT")
+    instance.ring.close()
+    assert follow.communicate(timeout=30)[0] == "ETHUSDT 20 22\n"
+    assert follow.returncode == 0
+    missed = sum(int(line.split()[1]) for line in lines if line.startswith("missed"))
+    assert missed > 0
+    assert missed + lines.count("BTCUSDT 10 12\n") == 10_000

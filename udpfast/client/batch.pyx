@@ -73,6 +73,24 @@ cdef class Batch:
         self.check()
         return self.memory.headers_array[self.first:self.first + self.count]
 
+    @property
+    def offsets(self):
+        """Where each payload begins in `payloads`: shape (n,), uint64, all multiples of 8.
+
+        With `payloads` what a loop compiled by Numba needs; valid until the next poll.
+        """
+        self.check()
+        return self.memory.offsets_array[self.first:self.first + self.count]
+
+    @property
+    def payloads(self):
+        """The memory of all payloads, uint8, read-only, valid until the next poll.
+
+        Payload `i` has `headers["length"][i] - 64` bytes at `offsets[i]`.
+        """
+        self.check()
+        return self.memory.payloads_array
+
     def payload(self, int64_t i) -> memoryview:
         """Return the payload of record `i`, read-only, valid until the next poll."""
         self.check()

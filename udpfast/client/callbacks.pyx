@@ -7,7 +7,7 @@ from libc.stdint cimport int64_t, uint16_t
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.books cimport Books
 from udpfast.client.filter cimport FILTER_KINDS
-from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline
+from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
 from udpfast.client.record cimport ReadRecord
 from udpfast.core.layout cimport KIND_LAPPED
 
@@ -23,8 +23,6 @@ CALLBACK_NAMES = {
     kind: "on_trade" if kind is Kind.TRADES else f"on_{kind.name.lower()}"
     for kind in Kind if kind is not Kind.PAD
 }
-
-cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
 
 @cython.final
@@ -78,7 +76,7 @@ cdef class Callbacks:
         cdef int64_t calls = 0
         self._stopped = False
         while not self._stopped and (
-                self.reader.ahead(self.reader._batch, FOREVER) != READER_CLOSED):
+                self.reader.ahead(self.reader._batch, READER_FOREVER) != READER_CLOSED):
             calls += _dispatch(self)
             PyErr_CheckSignals()
         return calls

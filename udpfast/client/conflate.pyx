@@ -8,7 +8,7 @@ from libc.string cimport memset
 
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.filter cimport FILTER_KINDS
-from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline
+from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
 from udpfast.client.record cimport record_copy
 from udpfast.core.layout cimport KIND_BOOK, KIND_RESTART, RECORD_SIZE
 from udpfast.market.updates cimport UpdateHeader
@@ -21,8 +21,6 @@ __all__ = ["Latest"]
 
 cdef enum:
     SLOTS_MIN = 256
-
-cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
 
 #: Kinds whose updates say what happened or what changed: an older one is not in a newer one.
 _CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS)
@@ -118,7 +116,7 @@ cdef class Latest:
         The iteration ends when the writer closed the ring, or the reader was closed.
         """
         while not self._pending:
-            if self.reader.ahead(self.reader._batch, FOREVER) == READER_CLOSED:
+            if self.reader.ahead(self.reader._batch, READER_FOREVER) == READER_CLOSED:
                 raise StopIteration
             self._pending = self.poll()[::-1]
         return self._pending.pop()

@@ -11,6 +11,7 @@ from udpfast.core.idle cimport Idle
 
 cdef enum:
     READER_CLOSED = -1           # ahead: the writer closed the ring, or close was called
+    READER_FOREVER = 0x7FFFFFFFFFFFFFFF  # a deadline that never comes
 
 cdef class Reader:
     cdef Source _source
@@ -30,6 +31,10 @@ cdef class Reader:
     cdef uint64_t _missed_position
     cdef bint _waiting           # a thread is in the source's wait, without the GIL
     cdef readonly str address
+
+    # For compiled strategies: what `poll` returns, waited for until deadline_ns (CLOCK_MONOTONIC);
+    # empty: it has passed; None: all was read and the ring is closed, or this reader is.
+    cdef Batch next_batch(self, int64_t most, int64_t deadline_ns)
 
     # Have records in memory that are not handed out: 1, 0 if the deadline passed, or READER_CLOSED.
     cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2

@@ -23,8 +23,6 @@ cdef enum:
     SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
     SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
 
-cdef int64_t FOREVER = 0x7FFFFFFFFFFFFFFF
-
 
 @cython.final
 cdef class Reader:
@@ -117,7 +115,7 @@ cdef class Reader:
         RingClosedError
             Another file took the ring's place: open a new reader.
         """
-        if self.ahead(self._batch, FOREVER) == READER_CLOSED:
+        if self.ahead(self._batch, READER_FOREVER) == READER_CLOSED:
             raise StopIteration
         return self.take()
 
@@ -199,11 +197,11 @@ cdef class Reader:
         if most < 1:
             raise ValueError(f"limit must be 1 or more records, was {limit}")
         self._check_open()
-        if self.ahead(most, reader_deadline(timeout)) == READER_CLOSED:
+        batch = self.next_batch(most, reader_deadline(timeout))
+        if batch is None:
             self._check_open()
             self._source.fail(-EPIPE)
-        self._memory.polls += 1  # batches of before are gone, even those of this run
-        return self.take_batch(most)
+        return batch
 
     @property
     def directory(self):
@@ -311,6 +309,12 @@ cdef class Reader:
         self._next += 1
         self._read += 1
         return 0
+
+    cdef Batch next_batch(self, int64_t most, int64_t deadline_ns):
+        if self.ahead(most, deadline_ns) == READER_CLOSED:
+            return None
+        self._memory.polls += 1  # batches of before are gone, even those of this run
+        return self.take_batch(most)
 
     cdef Batch take_batch(self, int64_t most):
         cdef int64_t first = self._next
@@ -421,7 +425,7 @@ cdef bint _restart_ahead(Reader self):
 
 cdef int64_t reader_deadline(timeout) except -1:
     if timeout is None or timeout == float("inf"):
-        return FOREVER
+        return READER_FOREVER
     if not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
-    return min(FOREVER, clock_monotonic_ns() + int(timeout * 1e9))
+    return min(<int64_t>READER_FOREVER, clock_monotonic_ns() + int(timeout * 1e9))

@@ -1,0 +1,19 @@
+"""Follow an instance: python -m flow_strategy ring:NAME [THRESHOLD]."""
+
+import sys
+
+import udpfast
+
+from .flow import Flow
+
+
+def main(address: str, threshold: str = "1000") -> None:
+    """Print every signal, and in the end what was read."""
+    with udpfast.Reader(address, idle="spin", start="begin") as reader:
+        flow = Flow(float(threshold))
+        flow.run(reader, print)
+        print(flow.records, "records", flow.doubts, "doubts", flow.signals, "signals")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,10 @@
+"""Where the C header lies, for compilers."""
+
+from pathlib import Path
+
+__all__ = ["get_include"]
+
+
+def get_include() -> str:
+    """Return the directory of `udpfast.h`: the layouts of shared memory and journals, in C."""
+    return str(Path(__file__).parent.parent / "include")
