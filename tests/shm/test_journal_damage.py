@@ -1,10 +1,14 @@
 """Journals after a crash: what opens is a valid prefix, and never an invalid record."""
 
+from udpfast.shm.segment import list_segments, segment_path
 from udpfast.testing.journalcheck import (
     check_bit_flips,
     check_cuts,
     check_dropped_pages,
     check_kills,
+    read,
+    reopen,
+    write,
 )
 
 
@@ -22,3 +26,16 @@ def test_journal_that_lost_pages_is_valid_up_to_what_was_synced(tmp_path):
 
 def test_recorder_killed_loses_nothing_that_a_reader_could_see(tmp_path):
     assert check_kills(tmp_path, kills=5, seed=1) == 5
+
+
+def test_journal_segments_behind_one_that_a_power_cut_took_are_not_read(tmp_path):
+    directory = tmp_path / "journal"
+    write(directory, records=2000, synced=0)
+    assert list_segments(directory) == [1, 2]
+    write(tmp_path / "other", records=3000, synced=0)
+    (tmp_path / "other" / "00000003.segment").rename(segment_path(directory, 3))
+    segment_path(directory, 2).unlink()
+    found, missed = read(directory)
+    assert found == list(range(len(found))) and missed == 0
+    with reopen(directory) as journal:
+        assert journal.index == len(found)

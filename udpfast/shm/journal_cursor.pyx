@@ -340,22 +340,24 @@ cdef class JournalCursor:
         # A writer that lives knows how far it wrote. Where none does, the journal goes on only if a
         # later segment was sealed: then this one had been written.
         cdef JournalHeader* header
-        cdef Segment segment
         cdef int64_t size
         if self._region is not None and not self._is_complete():
             header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
             if load_acquire(&header.position) <= self.position:
                 return False
-        else:
-            for number in list_segments(self.directory):
-                if number > self.number:
-                    segment = self._open(number)
-                    if segment is not None and segment.sealed():
-                        break
-            else:
-                return False
+        elif not self._is_sealed_from(self.number + 1):
+            return False
         size = record_look(self.place, self.room, self.position, self.index)
         return size <= 0 and size != LOOK_END
+
+    def _is_sealed_from(self, first):
+        cdef Segment segment
+        for number in list_segments(self.directory):
+            if number >= first:
+                segment = self._open(number)
+                if segment is not None and segment.sealed():
+                    return True
+        return False
 
     cdef bint _enter_next(self) except *:
         # Stand at the first record of the next segment that can be read. False: there is none.
@@ -368,6 +370,10 @@ cdef class JournalCursor:
             if segment is None:
                 continue
             if self.segment is not None and segment.header.index > self.index:
+                # Segments that a power cut left behind one that it took are not of the journal:
+                # its next writer removes them.
+                if self._is_complete() and not self._is_sealed_from(number):
+                    return False
                 self._miss(segment.header.index - self.index)
             self.segment = segment
             self._stand(segment.header.position, segment.header.index)

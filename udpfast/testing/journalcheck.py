@@ -21,6 +21,7 @@ import traceback
 from pathlib import Path
 
 from udpfast.core.layout import Kind, LappedReason
+from udpfast.errors import RegionError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal, journal_state
 from udpfast.shm.journal_cursor import JournalCursor
@@ -33,6 +34,11 @@ SEGMENT = 1 << 18
 RECORDS = 6000
 _SECTOR = 512
 _MEBIBYTE = 1 << 20
+#: The ring of a recorder that is killed has room for all records that are ever written to it.
+_KILL_RING = 1 << 26
+_KILL_RECORDS = 800_000
+_KILL_STARTING = 0.2  # of the kills hit a recorder that starts
+_KILL_PATIENCE_S = 10.0
 
 
 @functools.cache
@@ -234,27 +240,32 @@ def _lose_pages(before: Path, image: Path, draw: random.Random) -> None:
 def check_kills(work: Path, kills: int, seed: int) -> int:
     """Kill a recorder with -9 at random moments, start it again, and lose nothing.
 
-    Its ring goes on meanwhile, and does not come round: then every record must be in the journal,
-    once.
+    Most are killed while they record, some while they start. Their ring goes on meanwhile, and
+    does not come round: then every record must be in the journal, once.
     """
     draw = random.Random(seed)
     instance, directory = work / "instance", work / "journal"
     instance.mkdir(mode=0o700)
-    ring = Ring.create(instance / "ring", 1 << 26, PAYLOAD_HASH)
+    ring = Ring.create(instance / "ring", _KILL_RING, PAYLOAD_HASH)
     number = 0
     for case in range(kills):
         process = subprocess.Popen(
             [sys.executable, "-m", "udpfast.testing.journalcheck", "--child", str(work)]
         )
-        until = time.monotonic() + 0.25 + draw.random() * 0.15
+        began = _progress(directory)
+        starting = draw.random() < _KILL_STARTING
+        until = time.monotonic() + (draw.random() * 0.3 if starting else _KILL_PATIENCE_S)
         visible = 0
         try:
             while time.monotonic() < until:
-                for _ in range(draw.randrange(1, 30)):
-                    _publish(ring, number)
-                    number += 1
-                ring.flush()
-                visible = _visible(directory) if draw.random() < 0.02 else visible
+                if number < _KILL_RECORDS * (case + 1) // kills:
+                    for _ in range(draw.randrange(1, 30)):
+                        _publish(ring, number)
+                        number += 1
+                    ring.flush()
+                if not starting and _progress(directory) != began:
+                    starting, until = True, time.monotonic() + draw.random() * 0.05
+                visible = _progress(directory)[1] if draw.random() < 0.1 else visible
         finally:
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -271,12 +282,17 @@ def check_kills(work: Path, kills: int, seed: int) -> int:
     return kills
 
 
+def _progress(directory: Path) -> tuple[int, int]:
+    # Writers so far, and records that a reader can see.
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, RegionError):
+        return 0, 0
+    return state.epoch, state.index
+
+
 def _publish(ring: Ring, number: int) -> None:
     ring.append(Kind.MESSAGE, number.to_bytes(8, "little"), received_ns=number, published_ns=1)
-
-
-def _visible(directory: Path) -> int:
-    return len(_recorded(directory)) if directory.exists() and list_segments(directory) else 0
 
 
 def _recorded(directory: Path) -> list[int]:
