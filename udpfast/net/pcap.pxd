@@ -26,12 +26,34 @@ cdef struct CaptureInterface:
 cdef struct CaptureFrame:
     LinkFrame link
     int64_t timestamp_ns         # UNIX ns; 0 = the file has none
+    const uint8_t* loop          # LOOP_SIZE bytes; NULL = nobody's loop
 
-cdef struct CaptureEntry:      # 64 bytes; the numpy dtype CAPTURED names the same fields
+cdef enum:  # CaptureEvent: what an entry is
+    CAPTURE_FOREIGN = 0          # a datagram of anybody's capture
+    CAPTURE_OWN = 1              # a datagram that our loop received, with the loop's own clocks
+    CAPTURE_EXPIRE = 2           # no datagram: time passed in the loop, and it mattered
+    CAPTURE_FINISH = 3           # no datagram: the loop ended its input
+    CAPTURE_RESTART = 4          # no datagram: another loop took over
+
+cdef struct CaptureEntry:      # 80 bytes; the numpy dtype CAPTURED names the same fields
     int64_t timestamp_ns
     LinkDatagram datagram        # its offset counts from the start of the window
     uint32_t frame               # 0-based number of the frame in the file
-    uint64_t reserved
+    int64_t now_ns               # of our loop: its monotonic clock, ...
+    int64_t unix_ns              # ... and its UNIX clock. Both only where event is not FOREIGN
+    uint32_t flags               # DatagramFlag; the same
+    uint8_t channel              # Channel; the same
+    uint8_t line                 # the same
+    uint8_t event                # CaptureEvent
+    uint8_t reserved
+
+# What our loop knew of a frame travels in pcapng under numbers that are free for local use: as an
+# option of an enhanced packet block, and, where there is no frame, as a block.
+cdef enum:
+    OPTION_LOOP = 0x8D4C
+    BLOCK_LOOP = 0x8D4C0001
+    LOOP_MAGIC = 0x66706475      # "udpf": others may use the same numbers
+    LOOP_SIZE = 28               # magic, now_ns, unix_ns, flags, channel, line, event, 0
 
 cdef struct CaptureParser:
     bint pcapng
@@ -39,6 +61,7 @@ cdef struct CaptureParser:
     bint started                 # pcapng: a section header was read
     const char* damage           # why nothing more can be read; NULL = nothing wrong
     uint32_t interfaces_count
+    bint events                  # whether entries without a datagram are wanted
     uint64_t counts[CAPTURE_COUNT]
     CaptureInterface interfaces[INTERFACES_MAX]
 

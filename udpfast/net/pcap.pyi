@@ -1,13 +1,21 @@
 import os
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CAPTURED", "CaptureBatch", "CaptureReader", "CapturedDatagram"]
+__all__ = ["CAPTURED", "CaptureBatch", "CaptureEvent", "CaptureReader", "CapturedDatagram"]
 
 CAPTURED: np.dtype[np.void]
+
+class CaptureEvent(IntEnum):
+    FOREIGN = 0
+    OWN = 1
+    EXPIRE = 2
+    FINISH = 3
+    RESTART = 4
 
 class CapturedDatagram(NamedTuple):
     timestamp_ns: int
@@ -23,7 +31,9 @@ class CaptureBatch(NamedTuple):
 @final
 class CaptureReader:
     damage: str | None
-    def __init__(self, path: str | os.PathLike[str], *, chunk_bytes: int = ...) -> None: ...
+    def __init__(
+        self, path: str | os.PathLike[str], *, chunk_bytes: int = ..., events: bool = False
+    ) -> None: ...
     def __enter__(self) -> CaptureReader: ...
     def __exit__(self, *exception: object) -> None: ...
     def close(self) -> None: ...

@@ -3,6 +3,7 @@
 import gzip
 import ipaddress
 import zlib
+from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ from udpfast.net.link cimport (
 
 from udpfast.errors import FormatError
 
-__all__ = ["CAPTURED", "CaptureBatch", "CaptureReader", "CapturedDatagram"]
+__all__ = [
+    "CAPTURED", "CaptureBatch", "CaptureEvent", "CaptureReader", "CapturedDatagram",
+]
 
 cdef enum:
     MAGIC_MICROSECONDS = 0xA1B2C3D4
@@ -73,6 +76,7 @@ cdef size_t capture_read(
     cdef LinkDatagram* datagram
     cdef int found, verdict
     while count < capacity and parser.damage is NULL:
+        frame.loop = NULL
         if parser.pcapng:
             found = read_block(parser, window, size, position, &frame)
         else:
@@ -81,6 +85,11 @@ cdef size_t capture_read(
             break
         if found == RECORD_SKIPPED:
             parser.counts[CAPTURE_BLOCKS_SKIPPED] += 1
+            if parser.events and frame.loop is not NULL:
+                memset(&entries[count], 0, sizeof(CaptureEntry))
+                read_loop(parser, &frame, &entries[count])
+                entries[count].timestamp_ns = entries[count].unix_ns
+                count += 1
             continue
         datagram = &entries[count].datagram
         verdict = link_find_datagram(&frame.link, datagram)
@@ -88,7 +97,7 @@ cdef size_t capture_read(
             datagram.offset += <uint32_t>(frame.link.data - window)
             entries[count].timestamp_ns = frame.timestamp_ns
             entries[count].frame = <uint32_t>parser.counts[CAPTURE_FRAMES]
-            entries[count].reserved = 0
+            read_loop(parser, &frame, &entries[count])
             count += 1
         parser.counts[verdict] += 1
         parser.counts[CAPTURE_FRAMES] += 1
@@ -150,6 +159,8 @@ cdef int read_block(
             return damaged(parser, b"an interface block is too short, or the 257th")
     elif block_type == BLOCK_ENHANCED:
         found = read_enhanced(parser, block + 8, length - 12, frame)
+    elif block_type == BLOCK_LOOP and is_loop(parser, block + 8, length - 12):
+        frame.loop = block + 8
     elif block_type == BLOCK_SIMPLE:
         found = read_simple(parser, block + 8, length - 12, frame)
     if found != RECORD_DAMAGED:
@@ -201,11 +212,51 @@ cdef bint add_interface(
     return 1
 
 
+cdef inline bint is_loop(CaptureParser* parser, const uint8_t* body, size_t size) noexcept nogil:
+    return size == LOOP_SIZE and load32(parser, body) == LOOP_MAGIC
+
+
+cdef void read_loop(
+        CaptureParser* parser, const CaptureFrame* frame, CaptureEntry* entry) noexcept nogil:
+    # What our own loop knew of a frame: nothing, of a foreign one.
+    cdef const uint8_t* body = frame.loop
+    entry.now_ns = entry.unix_ns = 0
+    entry.flags = 0
+    entry.channel = entry.line = entry.reserved = 0
+    entry.event = CAPTURE_FOREIGN
+    if body is not NULL:
+        entry.now_ns = <int64_t>load64(parser, body + 4)
+        entry.unix_ns = <int64_t>load64(parser, body + 12)
+        entry.flags = load32(parser, body + 20)
+        entry.channel = body[24]
+        entry.line = body[25]
+        entry.event = body[26]
+
+
+cdef const uint8_t* find_loop(
+        CaptureParser* parser, const uint8_t* options, size_t size) noexcept nogil:
+    # Among the options of a frame's block.
+    cdef size_t position = 0
+    cdef uint16_t code, length
+    while size - position >= 4:
+        code = load16(parser, options + position)
+        length = load16(parser, options + position + 2)
+        position += 4
+        if code == 0 or length > size - position:
+            break
+        if code == OPTION_LOOP and length == LOOP_SIZE and is_loop(
+                parser, options + position, length):
+            return options + position
+        position += min((<size_t>length + 3) & ~<size_t>3, size - position)
+    return NULL
+
+
 cdef int read_enhanced(
         CaptureParser* parser, const uint8_t* body, size_t size,
         CaptureFrame* frame) noexcept nogil:
     cdef uint32_t number
     cdef uint64_t ticks
+    cdef size_t end
     if size < 20:
         return damaged(parser, b"a frame block is too short")
     number = load32(parser, body)
@@ -219,6 +270,9 @@ cdef int read_enhanced(
     frame.link.wire_size = load32(parser, body + 16)
     frame.link.link_type = parser.interfaces[number].link_type
     frame.link.data = body + 20
+    end = 20 + ((frame.link.size + 3) & ~<size_t>3)
+    if end < size:
+        frame.loop = find_loop(parser, body + end, size - end)
     return RECORD_FRAME
 
 
@@ -282,6 +336,11 @@ cdef inline uint32_t load32(CaptureParser* parser, const uint8_t* data) noexcept
     return swap32(value) if parser.swapped else value
 
 
+cdef inline uint64_t load64(CaptureParser* parser, const uint8_t* data) noexcept nogil:
+    cdef uint64_t first = load32(parser, data), second = load32(parser, data + 4)
+    return first << 32 | second if parser.swapped else second << 32 | first
+
+
 cdef inline uint16_t load16(CaptureParser* parser, const uint8_t* data) noexcept nogil:
     cdef uint16_t value
     memcpy(&value, data, 2)
@@ -290,11 +349,23 @@ cdef inline uint16_t load16(CaptureParser* parser, const uint8_t* data) noexcept
 
 # --- Python face ---------------------------------------------------------------------------------
 
-#: One datagram of a capture: where its payload lies in the batch's buffer, and its addresses.
+class CaptureEvent(IntEnum):
+    """What an entry of a capture is."""
+
+    FOREIGN = CAPTURE_FOREIGN    #: a datagram of anybody's capture
+    OWN = CAPTURE_OWN            #: a datagram that our loop received, with the loop's clocks
+    EXPIRE = CAPTURE_EXPIRE      #: no datagram: time passed in the loop, and it mattered
+    FINISH = CAPTURE_FINISH      #: no datagram: the loop ended its input
+    RESTART = CAPTURE_RESTART    #: no datagram: another loop took over
+
+
+#: One datagram of a capture: where its payload lies in the batch's buffer, its addresses, and what
+#: our own loop knew of it (`CaptureEvent`).
 CAPTURED = np.dtype([
     ("timestamp_ns", "<i8"), ("source", "u1", 16), ("destination", "u1", 16),
     ("source_port", "<u2"), ("destination_port", "<u2"), ("offset", "<u4"), ("size", "<u4"),
-    ("frame", "<u4"), ("reserved", "<u8"),
+    ("frame", "<u4"), ("now_ns", "<i8"), ("unix_ns", "<i8"), ("flags", "<u4"), ("channel", "u1"),
+    ("line", "u1"), ("event", "u1"), ("reserved", "u1"),
 ])
 if CAPTURED.itemsize != sizeof(CaptureEntry):
     raise ImportError(
@@ -343,6 +414,8 @@ cdef class CaptureReader:
         The kind of file is told by its first bytes, not by its name.
     chunk_bytes : int
         How much is read at once.
+    events : bool
+        Read what our own loop noted between the datagrams, too: entries without a datagram.
 
     Attributes
     ----------
@@ -367,7 +440,7 @@ cdef class CaptureReader:
     cdef readonly object damage
     cdef object path
 
-    def __init__(self, path, *, Py_ssize_t chunk_bytes=1 << 20):
+    def __init__(self, path, *, Py_ssize_t chunk_bytes=1 << 20, bint events=False):
         if chunk_bytes < 64:
             raise ValueError(f"chunk_bytes must be 64 or more, was {chunk_bytes}")
         self.path = Path(path)
@@ -385,6 +458,7 @@ cdef class CaptureReader:
             self.close()
             raise FormatError(f"{self.path}: expected pcap 2.x or pcapng, found {found}")
         self.position = begin
+        self.parser.events = events
 
     def __enter__(self):
         return self
