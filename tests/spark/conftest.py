@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 #: Whoever cannot have Java says so: a pipeline that nobody tested shall not look tested.
 ALLOWED = "UDPFAST_WITHOUT_SPARK"
 
+#: Small data, many queries: compiling them well takes longer than running them.
+QUICK = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "2",
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what lies here."""
@@ -35,6 +41,6 @@ def spark() -> Iterator["SparkSession"]:
         pytest.fail(f"{error} (set {ALLOWED}=1 to leave these tests out)")
     from udpfast.spark.session import open_session
 
-    session = open_session("local[2]", memory="2g")
+    session = open_session("local[2]", memory="2g", settings=QUICK)
     yield session
     session.stop()

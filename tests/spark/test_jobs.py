@@ -1,0 +1,290 @@
+"""Every gold table beside the same question answered row by row in Python."""
+
+import math
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from tests.spark.small_export import HOUR_NS, INSTRUMENTS, SmallExport
+from udpfast.shm.histogram import LatencyHistogram
+from udpfast.spark.bronze import Bronze
+from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.quantiles import slot_value
+
+NS_PER_S = 1_000_000_000
+SEED = 20_261_121
+
+
+@pytest.fixture(scope="module")
+def export() -> SmallExport:
+    """Return the rows."""
+    return SmallExport(SEED)
+
+
+@pytest.fixture(scope="module")
+def bronze(spark, export: SmallExport, tmp_path_factory: pytest.TempPathFactory) -> Bronze:
+    """Return the tables as Spark reads them."""
+    root = tmp_path_factory.mktemp("export")
+    export.write(root)
+    return Bronze(spark, (str(root),))
+
+
+def table(bronze: Bronze, name: str, parameters: Parameters | None = None) -> list[dict]:
+    """Run a job and return its rows."""
+    parameters = parameters or Parameters()
+    job = JOBS[name]
+    return [
+        row.asDict() for row in job.finish(job.reduce(bronze, parameters), parameters).collect()
+    ]
+
+
+def by(rows: list[dict], *keys: str) -> dict:
+    """Return rows by some of their columns; no two may share them."""
+    found = {tuple(row[key] for key in keys): row for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def epoch_s(time) -> int:
+    """Return the seconds of a naive UTC time as Spark's Python shows it, of this host's zone."""
+    return int(time.timestamp())
+
+
+def test_losses_add_up_per_channel_and_hour(bronze: Bronze, export: SmallExport) -> None:
+    expected = defaultdict(Counter)
+    for row in export.rows["messages"]:
+        if row["kind"] != "GAP":
+            expected[row["channel"], row["received_ns"] // HOUR_NS]["messages"] += 1
+    for row in export.rows["gaps"]:
+        sums = expected[row["channel"], row["received_ns"] // HOUR_NS]
+        sums["gaps"] += 1
+        sums["lost"] += row["lost"]
+        sums[f"lost_by_{row['reason'].lower()}"] += row["lost"]
+    found = by(table(bronze, "losses"), "channel", "hour")
+    assert len(found) == len(expected) > 1
+    for (channel, hour), row in found.items():
+        sums = expected[channel, epoch_s(hour) // 3600]
+        for name in ("messages", "gaps", "lost", "lost_by_count", "lost_by_time"):
+            assert row[name] == sums[name], name
+        assert row["loss"] == sums["lost"] / (sums["messages"] + sums["lost"])
+
+
+def test_lines_say_what_each_line_missed(bronze: Bronze, export: SmallExport) -> None:
+    expected = defaultdict(Counter)
+    for row in export.rows["races"]:
+        for line, delay in enumerate(row["delays_ns"]):
+            sums = expected[row["channel"], line, row["received_ns"] // HOUR_NS]
+            sums["datagrams"] += 1
+            sums["missing"] += delay is None
+            sums["first"] += row["winner"] == line
+    found = by(table(bronze, "lines"), "channel", "line", "hour")
+    assert len(found) == len(expected)
+    for (channel, line, hour), row in found.items():
+        sums = expected[channel, line, epoch_s(hour) // 3600]
+        assert {name: row[name] for name in sums} == dict(sums)
+        assert row["brought"] + row["missing"] == row["datagrams"]
+
+
+def test_races_are_exact_to_three_digits(bronze: Bronze, export: SmallExport) -> None:
+    found = by(table(bronze, "races"), "channel", "line")
+    for (channel, line), row in found.items():
+        own = [
+            race
+            for race in export.rows["races"]
+            if race["winner"] == line and race["channel"] == channel
+        ]
+        leads = sorted(race["lead_ns"] for race in own if race["lead_ns"] is not None)
+        assert row["wins"] == len(own)
+        assert row["messages_completed"] == sum(race["completed"] for race in own)
+        assert row["only_copy"] == len(own) - len(leads)
+        assert row["saved_ns"] == sum(leads)
+        for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)):
+            true = leads[max(int(share * len(leads) + 0.5), 1) - 1]
+            assert true <= row[f"lead_{name}_ns"] <= true * 1.001 + 1, name
+    rates = defaultdict(float)
+    for (channel, _), row in found.items():
+        rates[channel] += row["win_rate"]
+    assert list(rates.values()) == pytest.approx([1.0] * len(rates))
+
+
+def test_hops_are_the_sum_of_their_histograms(bronze: Bronze, export: SmallExport) -> None:
+    found = by(table(bronze, "hops"), "hop")
+    for hop in ("kernel_to_loop", "loop_to_ring"):
+        merged = LatencyHistogram()
+        for row in export.rows["latency"]:
+            if row["hop"] == hop:
+                for value, count in zip(row["values_ns"], row["counts"], strict=True):
+                    for _ in range(count):
+                        merged.record(value)
+        row = found[(hop,)]
+        assert row["count"] == merged.total
+        percents = {"p50_ns": 50, "p90_ns": 90, "p99_ns": 99, "p99_9_ns": 99.9, "max_ns": 100}
+        for name, percent in percents.items():
+            # Slots of one nanosecond below 2048, of two up to 3000.
+            assert abs(row[name] - merged.percentile(percent)) <= 1, name
+
+
+def test_slot_value_is_that_of_the_histogram(spark) -> None:
+    values = [0, 1, 2047, 2048, 2049, 4096, 123_456_789, 2**40 - 1, 2**40, 3_599_999_999_999]
+    frame = spark.createDataFrame([(value, -value) for value in values], "up BIGINT, down BIGINT")
+    found = frame.select(slot_value("up").alias("up"), slot_value("down").alias("down")).collect()
+    for value, row in zip(values, found, strict=True):
+        histogram = LatencyHistogram()
+        histogram.record(value)
+        lowest = int(LatencyHistogram.values()[histogram.counts().nonzero()[0][0]])
+        assert row.up == histogram.percentile(100)
+        assert row.down == -lowest
+
+
+def test_instruments_have_sums_and_vwap_of_their_trades(
+    bronze: Bronze, export: SmallExport
+) -> None:
+    found = by(table(bronze, "instruments"), "exchange", "symbol")
+    assert set(found) == set(INSTRUMENTS)
+    for instrument, row in found.items():
+        own = export.of("trades", instrument)
+        volume = sum(trade["quantity"] for trade in own)
+        notional = sum(trade["quantity"] * trade["price"] for trade in own)
+        assert row["trades"] == len(own)
+        assert row["volume"] == volume
+        assert row["notional"] == pytest.approx(notional, rel=1e-12)
+        assert row["vwap"] == pytest.approx(notional / volume, rel=1e-12)
+        assert (row["open"], row["close"]) == (own[0]["price"], own[-1]["price"])
+        assert row["taker_buys"] == sum(trade["side"] == "Buy" for trade in own)
+
+
+def test_bars_have_first_and_last_of_their_period(bronze: Bronze, export: SmallExport) -> None:
+    found = by(table(bronze, "bars", Parameters(bar_s=2)), "exchange", "symbol", "time")
+    expected = defaultdict(list)
+    for row in export.rows["trades"]:
+        key = (row["exchange"], row["symbol"], row["received_ns"] // (2 * NS_PER_S) * 2)
+        expected[key].append(row)
+    assert len(found) == len(expected) > 10
+    for (exchange, symbol, time), row in found.items():
+        own = expected[exchange, symbol, epoch_s(time)]
+        prices = [trade["price"] for trade in own]
+        assert (row["open"], row["high"], row["low"], row["close"]) == (
+            prices[0],
+            max(prices),
+            min(prices),
+            prices[-1],
+        )
+        assert row["trades"] == len(own)
+
+
+def test_spreads_count_quotes_that_have_both_sides(bronze: Bronze, export: SmallExport) -> None:
+    found = table(bronze, "spreads", Parameters(bar_s=86_400))
+    for instrument in INSTRUMENTS:
+        own = [quote for quote in export.of("tops", instrument) if quote["bid_price"] is not None]
+        spreads = [quote["ask_price"] - quote["bid_price"] for quote in own]
+        (row,) = (row for row in found if (row["exchange"], row["symbol"]) == instrument)
+        assert row["quotes"] == len(own)
+        assert row["spread_mean"] == pytest.approx(sum(spreads) / len(spreads))
+        assert (row["spread_min"], row["spread_max"]) == (min(spreads), max(spreads))
+        assert row["ask_price"] == own[-1]["ask_price"]
+
+
+def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> dict:
+    """Return a book as a reader would have it: side and price -> quantity."""
+    levels: dict = {}
+    rows = defaultdict(list)
+    for level in export.of("levels", instrument):
+        rows[level["position"]].append(level)
+    for message in export.of("messages", instrument):
+        if message["kind"] == "BOOK" and message["received_ns"] <= at_ns:
+            if message["snapshot"]:
+                levels.clear()
+            for level in rows[message["position"]]:
+                levels[level["side"], level["price"]] = level["quantity"]
+    return {key: quantity for key, quantity in levels.items() if quantity > 0}
+
+
+@pytest.mark.parametrize("events", [None, 50, 200])
+def test_book_is_that_of_a_reader(bronze: Bronze, export: SmallExport, events: int | None) -> None:
+    at_ns = None if events is None else export.rows["messages"][events]["received_ns"]
+    found = defaultdict(list)
+    for row in table(bronze, "book", Parameters(at_ns=at_ns)):
+        found[row["exchange"], row["symbol"]].append(row)
+    for instrument in INSTRUMENTS:
+        expected = book_of(export, instrument, at_ns or math.inf)
+        rows = found[instrument]
+        assert {(row["side"], row["price"]): row["quantity"] for row in rows} == expected
+        for side, sign in (("Bid", -1), ("Ask", 1)):
+            own = sorted(
+                (row for row in rows if row["side"] == side), key=lambda row: sign * row["price"]
+            )
+            assert [row["level"] for row in own] == list(range(len(own)))
+            sums = [sum(row["quantity"] for row in own[: end + 1]) for end in range(len(own))]
+            assert [row["cumulative"] for row in own] == sums
+    if events is None:  # an emptied book has no rows
+        assert not found[INSTRUMENTS[2]]
+
+
+def test_depth_is_what_stands_near_the_mid(bronze: Bronze, export: SmallExport) -> None:
+    found = by(table(bronze, "depth"), "exchange", "symbol")
+    instrument = INSTRUMENTS[0]
+    book = book_of(export, instrument, math.inf)
+    bids = {price: quantity for (side, price), quantity in book.items() if side == "Bid"}
+    asks = {price: quantity for (side, price), quantity in book.items() if side == "Ask"}
+    row = found[instrument]
+    assert (row["bid_price"], row["bid_quantity"]) == (max(bids), bids[max(bids)])
+    assert (row["ask_price"], row["ask_quantity"]) == (min(asks), asks[min(asks)])
+    assert (row["bid_levels"], row["ask_levels"]) == (len(bids), len(asks))
+    mid = (max(bids) + min(asks)) / 2
+    near = sum(q for price, q in asks.items() if abs(price - mid) / mid * 1e4 <= 50)
+    assert row["ask_within_50_bps"] == near
+
+
+def test_leadlag_finds_who_moves_first(spark, tmp_path: Path) -> None:
+    export = SmallExport(SEED, events=0)
+    export.rows.clear()
+    leader, follower = INSTRUMENTS[:2]
+    mids = [100.0 + (7919 * step * step % 13) / 4 for step in range(200)]
+    for step, mid in enumerate(mids):
+        # The follower repeats, three buckets of 100 ms later, what the leader did.
+        for instrument, late in ((leader, 0), (follower, 3)):
+            export.rows["tops"].append(
+                {
+                    "feed": "deribit",
+                    "exchange": instrument[0],
+                    "symbol": instrument[1],
+                    "position": 1000 * step + late,
+                    "received_ns": (step + late) * 100_000_000 + 5,
+                    "channel": 0,
+                    "bid_price": mid - 0.5,
+                    "ask_price": mid + 0.5,
+                }
+            )
+    export.write(tmp_path)
+    rows = table(Bronze(spark, (str(tmp_path),)), "leadlag", Parameters(bucket_ms=100, lags=5))
+    best = max(rows, key=lambda row: row["correlation"])
+    assert (best["a"], best["b"]) == (":".join(leader), ":".join(follower))
+    assert best["lag_ms"] == 300
+    assert best["correlation"] == pytest.approx(1.0)
+
+
+def test_every_job_runs_on_an_empty_export(spark, tmp_path: Path) -> None:
+    for name in JOBS:
+        assert table(Bronze(spark, (str(tmp_path / "nothing"),)), name) == [], name
+
+
+def test_range_of_time_cuts_every_table(bronze: Bronze, export: SmallExport) -> None:
+    from dataclasses import replace
+
+    middle_ns = export.rows["trades"][30]["received_ns"]
+    early, late = replace(bronze, end_ns=middle_ns), replace(bronze, start_ns=middle_ns)
+    counts = [
+        sum(row["trades"] for row in table(each, "instruments")) for each in (early, late, bronze)
+    ]
+    assert counts[0] > 0 < counts[1]
+    assert counts[0] + counts[1] == counts[2] == len(export.rows["trades"])
+
+
+def test_exports_side_by_side_are_one(bronze: Bronze) -> None:
+    from dataclasses import replace
+
+    twice = replace(bronze, roots=bronze.roots * 2)
+    once = by(table(bronze, "instruments"), "exchange", "symbol")
+    for key, row in by(table(twice, "instruments"), "exchange", "symbol").items():
+        assert row["trades"] == 2 * once[key]["trades"]

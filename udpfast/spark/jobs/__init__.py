@@ -1,0 +1,27 @@
+"""Gold: a table per question, each by one job."""
+
+from udpfast.spark.jobs.bars import BARS, INSTRUMENTS, SPREADS
+from udpfast.spark.jobs.book import BOOK, DEPTH
+from udpfast.spark.jobs.job import Job, Parameters
+from udpfast.spark.jobs.leadlag import LEADLAG
+from udpfast.spark.jobs.losses import LINES, LOSSES
+from udpfast.spark.jobs.race import HOPS, RACES
+
+__all__ = ["JOBS", "Job", "Parameters"]
+
+#: By name, in the order of the report.
+JOBS: dict[str, Job] = {
+    job.name: job
+    for job in (
+        LOSSES,
+        LINES,
+        RACES,
+        HOPS,
+        INSTRUMENTS,
+        BARS,
+        SPREADS,
+        DEPTH,
+        BOOK,
+        LEADLAG,
+    )
+}

@@ -1,0 +1,107 @@
+"""Trades and quotes, per instrument and per period: OHLCV, VWAP, spread, sizes at the top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from udpfast.spark import silver
+from udpfast.spark.jobs.job import Job, Parameters
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from udpfast.spark.bronze import Bronze
+
+__all__ = ["BARS", "INSTRUMENTS", "SPREADS"]
+
+KEYS = silver.INSTRUMENT
+
+
+def trade_sums() -> list[Column]:
+    """Return the aggregates of trades, which merge whatever the parts were."""
+    return [
+        F.min_by("price", "at").alias("open"),
+        F.max("price").alias("high"),
+        F.min("price").alias("low"),
+        F.max_by("price", "at").alias("close"),
+        F.count("*").alias("trades"),
+        F.sum("quantity").alias("volume"),
+        F.sum("notional").alias("notional"),
+        F.sum((F.col("side") == "Buy").cast("bigint")).alias("taker_buys"),
+    ]
+
+
+def reduce_instruments(bronze: Bronze, _: Parameters) -> DataFrame:
+    """Aggregate all trades of an instrument."""
+    return silver.trades(bronze).groupBy(*KEYS).agg(*trade_sums())
+
+
+def finish_instruments(sums: DataFrame, _: Parameters) -> DataFrame:
+    """Put the volume-weighted price beside them."""
+    return with_vwap(sums).orderBy(*KEYS)
+
+
+def reduce_bars(bronze: Bronze, parameters: Parameters) -> DataFrame:
+    """Aggregate the trades of an instrument and period."""
+    return (
+        silver.trades(bronze)
+        .groupBy(*KEYS, silver.period(parameters.bar_s).alias("time"))
+        .agg(*trade_sums())
+    )
+
+
+def finish_bars(sums: DataFrame, _: Parameters) -> DataFrame:
+    """Put the volume-weighted price beside them."""
+    return with_vwap(sums)
+
+
+def with_vwap(sums: DataFrame) -> DataFrame:
+    """Return notional by volume."""
+    return sums.withColumn("vwap", F.try_divide("notional", "volume"))
+
+
+def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
+    """Aggregate the tops of book of an instrument and period; a row per change, not per time."""
+    middle = F.col("spread") / F.col("mid") * 10_000
+    return (
+        silver.quotes(bronze)
+        .groupBy(*KEYS, silver.period(parameters.bar_s).alias("time"))
+        .agg(
+            F.count("*").alias("quotes"),
+            F.avg("spread").alias("spread_mean"),
+            F.min("spread").alias("spread_min"),
+            F.max("spread").alias("spread_max"),
+            F.avg(middle).alias("spread_bps_mean"),
+            F.avg("bid_quantity").alias("bid_quantity_mean"),
+            F.avg("ask_quantity").alias("ask_quantity_mean"),
+            F.max_by("bid_price", "at").alias("bid_price"),
+            F.max_by("ask_price", "at").alias("ask_price"),
+        )
+    )
+
+
+def finish_spreads(sums: DataFrame, _: Parameters) -> DataFrame:
+    """Return them as they are."""
+    return sums
+
+
+INSTRUMENTS = Job(
+    "instruments",
+    "What was traded of each instrument, at which average price?",
+    reduce_instruments,
+    finish_instruments,
+)
+BARS = Job(
+    "bars",
+    "How did prices move: open, high, low, close, volume and VWAP per period?",
+    reduce_bars,
+    finish_bars,
+)
+SPREADS = Job(
+    "spreads",
+    "How wide was the market, and how much stood at its top, per period?",
+    reduce_spreads,
+    finish_spreads,
+)

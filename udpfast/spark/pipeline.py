@@ -1,0 +1,158 @@
+"""Bronze to gold: run jobs over exports, at once or as a stream, and write a table for each.
+
+    OUT/gold/JOB/      a table per job, Parquet
+    OUT/silver/TABLE/  the typed tables, where they were asked for
+    OUT/run.json       what ran, on what, and how long each took
+    OUT/checkpoints/   how far each stream has come
+
+Nothing that grows comes to the driver: jobs write their tables from the executors, and what the
+driver reads back is a number of rows.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from udpfast.errors import ConfigError
+from udpfast.spark.jobs import JOBS, Job, Parameters
+from udpfast.spark.silver import SILVER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from udpfast.spark.bronze import Bronze
+
+__all__ = ["Ran", "chosen_jobs", "run_jobs", "stream_jobs", "write_run", "write_silver"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One job: how many rows its table has, and the seconds that it took."""
+
+    name: str
+    rows: int
+    seconds: float
+
+
+def chosen_jobs(names: Sequence[str]) -> list[Job]:
+    """Return the jobs of these names, all if there are none.
+
+    Raises
+    ------
+    ConfigError
+        There is no job of a name; the message lists those that are.
+    """
+    for name in names:
+        if name not in JOBS:
+            raise ConfigError(f"jobs must be of {', '.join(JOBS)}, was {name!r}")
+    return [JOBS[name] for name in names or JOBS]
+
+
+def run_jobs(
+    bronze: Bronze, out: str, jobs: Sequence[Job], parameters: Parameters
+) -> Iterator[Ran]:
+    """Run jobs one after the other over what is there; yield each as it is done."""
+    for job in jobs:
+        began = time.perf_counter()
+        bronze.spark.sparkContext.setJobDescription(job.name)
+        table = job.finish(job.reduce(bronze, parameters), parameters)
+        table.write.mode("overwrite").parquet(gold(out, job.name))
+        yield Ran(job.name, rows(bronze.spark, out, job.name), time.perf_counter() - began)
+
+
+def stream_jobs(
+    bronze: Bronze,
+    out: str,
+    jobs: Sequence[Job],
+    parameters: Parameters,
+    *,
+    every_s: float | None = None,
+) -> Iterator[Ran]:
+    """Run the same jobs over what comes; yield each whenever its stream has ended.
+
+    Every batch writes the table anew from all that has been seen: a batch that is done twice, after
+    a crash, writes the same table twice. What a stream remembers is the reduction, in the
+    checkpoint: as many rows as it has keys, not as many as came.
+
+    Parameters
+    ----------
+    bronze : Bronze
+    out : str
+    jobs : sequence of Job
+    parameters : Parameters
+        Those of the checkpoint, if there is one: a reduction cannot change underneath its sums.
+    every_s : float, optional
+        Seconds from batch to batch, until it is interrupted; by default, what is there now is
+        done and the stream ends.
+    """
+    stream = replace(bronze, streaming=True)
+    began = time.perf_counter()
+    trigger: dict[str, Any] = (
+        {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+    )
+    queries = {
+        job.name: job.reduce(stream, parameters)
+        .writeStream.queryName(job.name)
+        .outputMode("complete")
+        .option("checkpointLocation", f"{out}/checkpoints/{job.name}")
+        .trigger(**trigger)
+        .foreachBatch(writer(job, out, parameters))
+        .start()
+        for job in jobs
+    }
+    try:
+        for name, query in queries.items():
+            query.awaitTermination()
+            yield Ran(name, rows(bronze.spark, out, name), time.perf_counter() - began)
+    finally:
+        for query in queries.values():
+            query.stop()
+
+
+def writer(job: Job, out: str, parameters: Parameters) -> Callable[[DataFrame, int], None]:
+    """Return what writes a job's table after each batch of its stream."""
+
+    def write(whole: DataFrame, _: int) -> None:
+        # A stream's result may be read once per action, and a table may read it twice.
+        whole.persist()
+        try:
+            table = job.finish(whole, parameters)
+            table.write.mode("overwrite").parquet(gold(out, job.name))
+        finally:
+            whole.unpersist()
+
+    return write
+
+
+def write_silver(bronze: Bronze, out: str) -> Iterator[Ran]:
+    """Write the typed tables; yield each as it is done."""
+    for name, make in SILVER.items():
+        began = time.perf_counter()
+        bronze.spark.sparkContext.setJobDescription(f"silver {name}")
+        path = f"{out}/silver/{name}"
+        make(bronze).write.mode("overwrite").parquet(path)
+        count = bronze.spark.read.parquet(path).count()
+        yield Ran(f"silver {name}", count, time.perf_counter() - began)
+
+
+def gold(out: str, name: str) -> str:
+    """Return where a job's table lies."""
+    return f"{out}/gold/{name}"
+
+
+def rows(spark: SparkSession, out: str, name: str) -> int:
+    """Return how many rows a gold table has: from the feet of its files."""
+    return spark.read.parquet(gold(out, name)).count()
+
+
+def write_run(out: Path, ran: Sequence[Ran], parameters: Parameters, about: dict[str, Any]) -> None:
+    """Write what ran beside its tables; jobs that did not run this time keep what they had."""
+    path = out / "run.json"
+    known = json.loads(path.read_text()).get("jobs", {}) if path.exists() else {}
+    jobs = known | {one.name: {"rows": one.rows, "seconds": one.seconds} for one in ran}
+    path.write_text(json.dumps({**about, "parameters": asdict(parameters), "jobs": jobs}, indent=1))

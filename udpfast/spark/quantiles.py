@@ -1,0 +1,76 @@
+"""Quantiles from histograms: counts per slot add up exactly, whatever was counted where.
+
+A slot is that of `shm/histogram`: three digits, so a quantile is at most 0.1 % above the value that
+it stands for, at p50 as at p99.99. Approximate sketches are not: a tail of theirs was found a third
+too high.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["PROBABILITIES", "quantiles", "slot_value"]
+
+#: What every table of latencies and leads shows, in percent.
+PROBABILITIES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "p99_99": 99.99}
+
+#: Values below 2048 have a slot each; above, each doubling has 1024.
+EXACT_BITS = 10
+
+
+def slot_value(column: str) -> Column:
+    """Return the largest value of the slot in which a number lies; of a negative one, likewise."""
+    size = F.abs(F.col(column))
+    shift = F.greatest(F.lit(0), F.floor(F.log2(F.greatest(size, F.lit(1)))) - EXACT_BITS)
+    width = F.pow(F.lit(2.0), shift).cast("bigint")
+    lowest = size - F.pmod(size, width)
+    return F.when(F.col(column) < 0, -lowest).otherwise(lowest + width - 1)
+
+
+def quantiles(
+    slots: DataFrame,
+    keys: Sequence[str],
+    value: str,
+    count: str = "count",
+    probabilities: Mapping[str, float] = PROBABILITIES,
+) -> DataFrame:
+    """Return for each key how many values there are, some quantiles, and the largest.
+
+    Parameters
+    ----------
+    slots : DataFrame
+        At most one row per key and value; a key has as many rows as its histogram has slots.
+    keys, value, count : str
+        Its columns.
+    probabilities : mapping of str to float, optional
+        The columns to make, in percent.
+    """
+    own = Window.partitionBy(*keys)
+    ranked = slots.withColumns(
+        {
+            "_up_to": F.sum(count).over(
+                own.orderBy(value).rowsBetween(Window.unboundedPreceding, 0)
+            ),
+            "_total": F.sum(count).over(own),
+        }
+    )
+    # The rank that LatencyHistogram.percentile takes.
+    ranks = {
+        name: F.greatest(F.floor(F.col("_total") * (percent / 100) + 0.5), F.lit(1))
+        for name, percent in probabilities.items()
+    }
+    return ranked.groupBy(*keys).agg(
+        F.sum(count).alias("count"),
+        *(
+            F.min(F.when(F.col("_up_to") >= rank, F.col(value))).alias(name)
+            for name, rank in ranks.items()
+        ),
+        F.max(value).alias("max"),
+    )

@@ -1,0 +1,177 @@
+"""Silver: typed tables that mean one thing each, derived row by row from bronze.
+
+Every function is a projection and a filter: it works on a stream as on what is there, costs no
+shuffle, and lets Parquet read only the columns that a job asks for.
+
+`at` orders the rows of a feed: a record's position in bytes plus the row's number within it. No
+record has more rows than bytes, so no two rows share one, and a single BIGINT is what the
+aggregates `min_by` and `max_by` compare fastest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program gives it
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from udpfast.spark.bronze import Bronze
+
+__all__ = ["INSTRUMENT", "SILVER", "period"]
+
+#: What names an instrument: the same symbol at two exchanges is two, of two feeds too.
+INSTRUMENT = ("feed", "exchange", "symbol")
+
+INCREMENTAL = 0
+NS_PER_S = 1_000_000_000
+
+
+def period(seconds: int, column: str = "received_ns") -> Column:
+    """Return the beginning of the period in which a time of nanoseconds lies, as a TIMESTAMP."""
+    # Integers: as a double, a time of today is 128 ns away from the next.
+    return F.timestamp_seconds(F.expr(f"{column} div {seconds * NS_PER_S} * {seconds}"))
+
+
+def trades(bronze: Bronze) -> DataFrame:
+    """Return every trade once, with its notional."""
+    return (
+        bronze.table("trades")
+        .where((F.col("channel") == INCREMENTAL) & F.col("price").isNotNull())
+        .select(
+            *INSTRUMENT,
+            "received_ns",
+            (F.col("position") + F.col("row")).alias("at"),
+            "side",
+            "price",
+            "quantity",
+            (F.col("price") * F.col("quantity")).alias("notional"),
+        )
+    )
+
+
+def quotes(bronze: Bronze) -> DataFrame:
+    """Return the tops of book that have both sides, with mid and spread."""
+    return (
+        bronze.table("tops")
+        .where(F.col("bid_price").isNotNull() & F.col("ask_price").isNotNull())
+        .select(
+            *INSTRUMENT,
+            "received_ns",
+            F.col("position").alias("at"),
+            "bid_price",
+            "bid_quantity",
+            "ask_price",
+            "ask_quantity",
+            (F.col("ask_price") - F.col("bid_price")).alias("spread"),
+            ((F.col("ask_price") + F.col("bid_price")) / 2).alias("mid"),
+        )
+    )
+
+
+def changes(bronze: Bronze) -> DataFrame:
+    """Return every change of a book level, and for a snapshot without levels one row without price.
+
+    `reset` is the position of the snapshot that the row belongs to, NULL for an update: whatever is
+    older than the newest of them is no longer in the book.
+    """
+    reset = F.when(F.col("snapshot"), F.col("position")).alias("reset")
+    levels = bronze.table("levels").select(
+        *INSTRUMENT,
+        "received_ns",
+        (F.col("position") + F.col("row")).alias("at"),
+        reset,
+        "side",
+        "price",
+        "quantity",
+    )
+    emptied = bronze.table("messages").where(
+        (F.col("kind") == "BOOK") & F.col("snapshot") & (F.col("rows") == 0)
+    )
+    nothing = (F.lit(None).cast(type_).alias(name) for name, type_ in (
+        ("side", "string"), ("price", "double"), ("quantity", "double")
+    ))  # fmt: skip
+    return levels.unionByName(
+        emptied.select(*INSTRUMENT, "received_ns", F.col("position").alias("at"), reset, *nothing)
+    )
+
+
+def deliveries(bronze: Bronze) -> DataFrame:
+    """Return what became of the feed's messages: a row per delivered one, and one per gap.
+
+    What the feed says of itself carries no message: control records count nothing, but stand for
+    the hour in which they came.
+    """
+    count = F.when(F.col("message_type") != 0, 1).otherwise(0).cast("bigint")
+    zero = F.lit(0).cast("bigint")
+    messages = bronze.table("messages").where(F.col("kind") != "GAP")
+    gaps = bronze.table("gaps")
+    keys = ("feed", "channel", period(3600).alias("hour"))
+    return messages.select(
+        *keys,
+        count.alias("messages"),
+        zero.alias("gaps"),
+        zero.alias("lost"),
+        F.lit(None).cast("string").alias("reason"),
+        zero.alias("waited_ns"),
+        (F.col("kind") == "STALE").cast("bigint").alias("stale"),
+        (F.col("kind") == "RECOVERED").cast("bigint").alias("recovered"),
+    ).unionByName(
+        gaps.select(
+            *keys,
+            zero.alias("messages"),
+            F.lit(1).cast("bigint").alias("gaps"),
+            "lost",
+            "reason",
+            "waited_ns",
+            zero.alias("stale"),
+            zero.alias("recovered"),
+        )
+    )
+
+
+def copies(bronze: Bronze) -> DataFrame:
+    """Return a row per datagram and line that could have brought it; `delay_ns` NULL: did not."""
+    return bronze.table("races").select(
+        "feed",
+        "channel",
+        period(3600).alias("hour"),
+        "winner",
+        F.posexplode("delays_ns").alias("line", "delay_ns"),
+    )
+
+
+def races(bronze: Bronze) -> DataFrame:
+    """Return a row per datagram: who brought it first, and by how much if anyone else did."""
+    return bronze.table("races").select(
+        "feed", "channel", F.col("winner").alias("line"), "lead_ns", "completed"
+    )
+
+
+def hops(bronze: Bronze) -> DataFrame:
+    """Return the histograms of latency, a row per minute, line, hop and slot."""
+    return (
+        bronze.table("latency")
+        .select(
+            "feed",
+            "hop",
+            "minute",
+            F.explode(F.arrays_zip("values_ns", "counts")).alias("slot"),
+        )
+        .select("feed", "hop", "minute", "slot.values_ns", "slot.counts")
+        .withColumnsRenamed({"values_ns": "value_ns", "counts": "count"})
+    )
+
+
+#: By name, in the order in which they are written where that is asked for.
+SILVER: dict[str, Callable[[Bronze], DataFrame]] = {
+    "trades": trades,
+    "quotes": quotes,
+    "changes": changes,
+    "deliveries": deliveries,
+    "copies": copies,
+    "races": races,
+    "hops": hops,
+}
