@@ -9,9 +9,9 @@ from itertools import groupby
 from pathlib import Path
 
 from udpfast.errors import FormatError
+from udpfast.page.words import figure
 
 from .result import Result, Row, text
-from .table import figure
 
 __all__ = ["TRIALS_MIN", "goal_table", "replace_part"]
 

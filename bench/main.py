@@ -207,7 +207,8 @@ def draw(
 ) -> list[Path]:
     """Write the page of results, and figures into a folder; return what was written."""
     try:
-        from .plots import save_png
+        from udpfast.page.drawing import save_png
+
         from .report import joined, write_report
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed: pip install 'udpfast[bench]'"

@@ -12,33 +12,14 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from .plots import Plot, find_plots, to_svg
+from udpfast.page.document import cells_of, document
+from udpfast.page.drawing import Plot, to_svg
+from udpfast.page.words import figure
+
+from .plots import find_plots
 from .result import Result, Row, text
-from .table import figure
 
 __all__ = ["joined", "write_report"]
-
-STYLE = """
-:root { --ink: #1f2328; --muted: #6e7781; --grid: #d8dee4; --page: #fff; --quiet: #f6f8fa;
-  --good: #1a7f37; --bad: #cf222e; color-scheme: light dark; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --muted: #8d96a0; --grid: #30363d;
-  --page: #0d1117; --quiet: #161b22; --good: #3fb950; --bad: #f85149; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
-  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 3rem 0 .2rem; font-size: 1.25rem }
-h3 { margin: 1.4rem 0 .3rem; font-size: .95rem; font-weight: 600 }
-p { margin: .3rem 0 } .muted, figcaption, caption { color: var(--muted) }
-pre { background: var(--quiet); padding: .8rem 1rem; overflow-x: auto; font-size: 12.5px;
-  line-height: 1.35; border-radius: 6px }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; width: 100% }
-th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--grid);
-  vertical-align: top } th { font-weight: 600; white-space: nowrap }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
-tr.own td:first-child { font-weight: 600 } .good { color: var(--good) } .bad { color: var(--bad) }
-figure { margin: 1.2rem 0 } figcaption { font-size: 13px } .small { font-size: 12.5px }
-td.w { white-space: nowrap } svg { width: 100%; max-width: 46rem }
-svg text { font-family: system-ui, sans-serif !important } details { margin: .6rem 0 }
-"""
 
 
 def write_report(result: Result, path: Path) -> list[Plot]:
@@ -46,12 +27,7 @@ def write_report(result: Result, path: Path) -> list[Plot]:
     plots = list(find_plots(result.rows))
     title = f"udpfast on {result.host.get('cpu', 'this host')}"
     body = "\n".join([header(result, title), *sections(result, plots), footer(result)])
-    path.write_text(
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style></head>\n<body>\n{body}\n"
-        "</body></html>\n"
-    )
+    path.write_text(document(title, body))
     return plots
 
 
@@ -143,7 +119,7 @@ def sections(result: Result, plots: Sequence[Plot]) -> Iterator[str]:
         own = [row for row in result.rows if row.benchmark == name]
         yield from tables(own)
         for plot in plots:
-            if plot.benchmark == name:
+            if plot.section == name:
                 caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
                 yield f"<figure>{to_svg(plot)}{caption}</figure>"
 
@@ -214,15 +190,6 @@ def verified(rows: list[Row]) -> str:
         for words, names in found.items()
     ]
     return f'<p class="muted small">Verified: {"; ".join(lines)}.</p>'
-
-
-def cells_of(tag: str, cells: Sequence[str], kinds: Sequence[str], own: str = "") -> str:
-    """Return one line of a table."""
-    inner = "".join(
-        f'<{tag} class="{kind}">{cell}</{tag}>' if kind else f"<{tag}>{cell}</{tag}>"
-        for cell, kind in zip(cells, kinds, strict=True)
-    )
-    return f'<tr class="{own}">{inner}</tr>' if own else f"<tr>{inner}</tr>"
 
 
 def named(row: Row) -> str:

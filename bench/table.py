@@ -7,19 +7,12 @@ from itertools import groupby
 
 import click
 
+from udpfast.page.words import figure
+
 from .compare import Comparison
 from .result import Row, text
 
-__all__ = ["figure", "print_comparisons", "print_rows", "verdict"]
-
-
-def figure(value: float) -> str:
-    """Return a number with as many digits as mean something: at least three; millions as M."""
-    if abs(value) >= 1e7:
-        return f"{value / 1e6:,.1f} M"
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:#.3g}"
+__all__ = ["print_comparisons", "print_rows", "verdict"]
 
 
 def verdict(row: Row) -> str:

@@ -18,6 +18,7 @@ pytest.importorskip("matplotlib", reason="figures need the extra [bench]")
 
 from bench import plots
 from bench.report import joined, write_report
+from udpfast.page import drawing
 
 
 def latencies(*values: int) -> LatencyHistogram:
@@ -127,7 +128,7 @@ def test_report_has_a_figure_for_each_kind_of_row(tmp_path: Path) -> None:
     ]
     text = (tmp_path / "report.html").read_text()
     assert text.count("<svg") == text.count("</svg>") == len(names)
-    assert "var(--ink)" in text and plots.INK not in text.partition("</style>")[2]
+    assert "var(--ink)" in text and drawing.INK not in text.partition("</style>")[2]
 
 
 def test_report_of_one_lonely_row_and_of_none_is_a_page(tmp_path: Path) -> None:
@@ -146,7 +147,7 @@ def test_curve_ends_where_the_samples_end() -> None:
 
 @pytest.mark.parametrize("places", [[0, 1, 2], [0, 0, 0, 50], [0, 30, 60]])
 def test_apart_keeps_order_and_distance(places: list[float]) -> None:
-    moved = plots.apart(places, 10)
+    moved = drawing.apart(places, 10)
     assert np.all(np.diff(moved) > 9.9)
     assert sum(moved) == pytest.approx(sum(places))
 

@@ -1,0 +1,49 @@
+"""One HTML file: no other file, no script, no network; light or dark as the reader's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+__all__ = ["cells_of", "document"]
+
+STYLE = """
+:root { --ink: #1f2328; --muted: #6e7781; --grid: #d8dee4; --page: #fff; --quiet: #f6f8fa;
+  --good: #1a7f37; --bad: #cf222e; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --muted: #8d96a0; --grid: #30363d;
+  --page: #0d1117; --quiet: #161b22; --good: #3fb950; --bad: #f85149; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 3rem 0 .2rem; font-size: 1.25rem }
+h3 { margin: 1.4rem 0 .3rem; font-size: .95rem; font-weight: 600 }
+p { margin: .3rem 0 } .muted, figcaption, caption { color: var(--muted) }
+pre { background: var(--quiet); padding: .8rem 1rem; overflow-x: auto; font-size: 12.5px;
+  line-height: 1.35; border-radius: 6px }
+.wide { overflow-x: auto } table { border-collapse: collapse; font-size: 13px; width: 100% }
+th, td { text-align: left; padding: .25rem .7rem .25rem 0; border-bottom: 1px solid var(--grid);
+  vertical-align: top } th { font-weight: 600; white-space: nowrap }
+td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap }
+tr.own td:first-child { font-weight: 600 } .good { color: var(--good) } .bad { color: var(--bad) }
+figure { margin: 1.2rem 0 } figcaption { font-size: 13px } .small { font-size: 12.5px }
+td.w { white-space: nowrap } svg { width: 100%; max-width: 46rem }
+svg text { font-family: system-ui, sans-serif !important } details { margin: .6rem 0 }
+"""
+
+
+def document(title: str, body: str) -> str:
+    """Return the whole page around a body."""
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style></head>\n<body>\n{body}\n"
+        "</body></html>\n"
+    )
+
+
+def cells_of(tag: str, cells: Sequence[str], kinds: Sequence[str], own: str = "") -> str:
+    """Return one line of a table."""
+    inner = "".join(
+        f'<{tag} class="{kind}">{cell}</{tag}>' if kind else f"<{tag}>{cell}</{tag}>"
+        for cell, kind in zip(cells, kinds, strict=True)
+    )
+    return f'<tr class="{own}">{inner}</tr>' if own else f"<tr>{inner}</tr>"

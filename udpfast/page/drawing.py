@@ -1,0 +1,148 @@
+"""Figures for a page: how all of ours look, and an `svg` element in the page's own colours.
+
+Drawn by matplotlib, light or dark as the reader's page is. A figure says what its axes are, and
+labels its lines where they end.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
+
+__all__ = [
+    "INK",
+    "MUTED",
+    "OWN",
+    "PEERS",
+    "Plot",
+    "apart",
+    "label_ends",
+    "label_logarithmic",
+    "name_of",
+    "save_png",
+    "tick",
+    "to_svg",
+]
+
+# In the page these three become its own; the lines' colours are legible on white and on black.
+INK, MUTED, GRID = "#1f2328", "#6e7781", "#d8dee4"
+IN_PAGE = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
+OWN = ("#2f7de1", "#12a594", "#8e63d6", "#d6409f", "#3e9b4f", "#0894b3", "#b8860b", "#5b6ee1")
+PEERS = ("#e5793b", "#c9518f", "#a58a2c", "#cf4f4f", "#7a8b99", "#59a14f", "#9c755f", "#b07aa1")
+
+STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "font.family": "sans-serif",
+    "text.color": INK,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "xtick.color": MUTED,
+    "ytick.color": MUTED,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "lines.linewidth": 1.8,
+    "lines.solid_capstyle": "round",
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """One figure: a name for its file, a caption, and what draws it."""
+
+    name: str
+    section: str
+    caption: str
+    draw: Callable[[Figure], None]
+    height: float = 3.0
+
+
+def tick(value: float, _: object = None) -> str:
+    """Return a number at an axis: short."""
+    return f"{value / 1e6:,g} M" if abs(value) >= 1e6 else f"{value:,g}"
+
+
+def render(plot: Plot) -> Figure:
+    """Draw a figure 7.2 inches wide."""
+    canvas = Figure(figsize=(7.2, plot.height), dpi=100, layout="constrained")
+    plot.draw(canvas)
+    return canvas
+
+
+def to_svg(plot: Plot) -> str:
+    """Return an `svg` element whose ink is the page's."""
+    file = io.StringIO()
+    with mpl.rc_context(STYLE | {"svg.hashsalt": plot.name}):
+        render(plot).savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    svg = file.getvalue()
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
+    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)
+    for colour, variable in IN_PAGE.items():
+        svg = svg.replace(colour, variable)
+    return svg
+
+
+def save_png(plot: Plot, folder: Path) -> Path:
+    """Write the figure on white, legible on a page of any kind."""
+    path = folder / f"{plot.name}.png"
+    with mpl.rc_context(STYLE):
+        render(plot).savefig(path, dpi=180, facecolor="white", metadata={"Software": None})
+    return path
+
+
+def label_logarithmic(axis: Any) -> None:
+    """Put numbers on the y axis; on a logarithmic one at 1, 2 and 5."""
+    axis.minorticks_off()
+    if axis.get_yscale() == "log":
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.yaxis.set_major_formatter(tick)
+
+
+def label_ends(axis: Any, ends: list[tuple[float, float, str]], palette: dict[str, str]) -> None:
+    """Write each line's name at its right end, the names apart from each other."""
+    ends = sorted(ends, key=lambda end: end[1])
+    axis.figure.canvas.draw()
+    points = 72 / axis.figure.dpi
+    at = [float(axis.transData.transform((x, y))[1]) * points for x, y, _ in ends]
+    for (x, y, name), own, place in zip(ends, at, apart(at, 10.0), strict=True):
+        axis.annotate(
+            name,
+            (x, y),
+            xytext=(6, place - own),
+            textcoords="offset points",
+            va="center",
+            color=palette[name] if palette[name] != MUTED else INK,
+            fontsize=8,
+            annotation_clip=False,
+        )
+
+
+def apart(places: list[float], gap: float) -> list[float]:
+    """Move sorted places away from each other, to both sides, until all gaps are wide enough."""
+    moved = list(places)
+    for _ in range(200):
+        for i in range(1, len(moved)):
+            overlap = gap - (moved[i] - moved[i - 1])
+            if overlap > 0:
+                moved[i - 1] -= overlap / 2
+                moved[i] += overlap / 2
+    return moved
+
+
+def name_of(benchmark: str, kind: str, words: str) -> str:
+    """Return a name for a file."""
+    return re.sub(r"[^a-z0-9]+", "-", f"{benchmark} {kind} {words}".lower()).strip("-")
