@@ -25,6 +25,7 @@ from udpfast.market.updates import (
     TRADES,
 )
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 
 ALWAYS = 1 << 62
@@ -346,3 +347,30 @@ def test_damaged_image_never_crashes_who_joins(instance: Instance, seed: int) ->
     memory[:] = sound
     assert min(outcomes.values()) > 20
     keeper.on_stop()
+
+
+def test_keeper_is_listed_among_the_readers_with_its_lag(instance: Instance) -> None:
+    live_book(instance)
+    keeper = keep(instance)
+    for number in range(5):
+        instance.top(float(number), number + 1.0)
+    instance.ring.flush()
+
+    def listed() -> tuple[str, int, int, int]:
+        (info,) = list_readers(instance.directory)
+        assert info.alive
+        assert info.began_index + info.read + info.lapped == info.index
+        return info.name, info.index, info.read, info.lapped
+
+    assert listed() == ("image", 3, 3, 0)
+    catch_up(keeper)
+    assert listed() == ("image", 8, 8, 0)
+    for number in range(20_000):  # more than the ring holds
+        instance.top(float(number), number + 1.0)
+    instance.ring.flush()
+    catch_up(keeper)
+    name, index, read, lapped = listed()
+    assert (name, index) == ("image", instance.ring.index)
+    assert lapped == keeper.lapped == index - read > 0
+    keeper.on_stop()
+    assert list_readers(instance.directory) == []

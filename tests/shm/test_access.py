@@ -4,12 +4,15 @@ import fcntl
 import grp
 import os
 import stat
+import time
 import traceback
 
 import pytest
 
+from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.client.reader import Reader
+from udpfast.config import ImageConfig
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, RegionError, WriterExistsError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -216,18 +219,45 @@ def test_group_added_lets_in_to_a_ring_that_goes_on(root, monkeypatch):
         assert as_user(MEMBER, GROUP, lambda: Reader("ring:feed", start="begin").poll()) == ""
 
 
+@needs_root
+def test_member_of_the_group_begins_with_the_image_and_cannot_change_it(instance, monkeypatch):
+    monkeypatch.setenv("UDPFAST_TRUST", str(OWNER))
+
+    def keep():
+        keeper = ImageKeeper(ImageConfig(), instance)
+        keeper.on_start()
+        keeper.on_stop()
+
+    def join():
+        with Reader("ring:feed", image=True) as reader:
+            assert not reader.joining  # of an undecoded message no state is kept
+            assert reader.index == 1
+
+    assert as_user(OWNER, GROUP, keep) == ""
+    assert (mode(instance / "image"), mode(instance / ".image.lock")) == (0o640, 0o600)
+    assert (instance / "image").stat().st_gid == GROUP
+    assert as_user(MEMBER, GROUP, join) == ""
+    assert as_user(MEMBER, GROUP, lambda: write(instance / "image")) == "PermissionError"
+    assert as_user(STRANGER, 0, lambda: write(instance / "image")) == "PermissionError"
+
+
 def test_subscriber_lets_in_the_group_of_its_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "root"))
     group = grp.getgrgid(os.getegid()).gr_name
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
     tables = {"name": "feed", "incremental": {"lines": lines}, "access": {"group": group}}
     tables["ring"] = {"capacity_bytes": 1 << 22}
+    tables["image"] = {"enabled": True}
     with Subscriber(tables) as subscriber:
+        deadline = time.monotonic() + 20
+        while not list_readers(subscriber.directory):  # the keeper's entry is its last step
+            assert time.monotonic() < deadline, "no image keeper"
+            time.sleep(0.005)
         modes = {path.name: mode(path) for path in subscriber.directory.iterdir()}
     assert modes.pop("slab") == 0o600
     assert modes.pop("readers") == 0o3770
     regions = {name for name in modes if not name.startswith(".")}
-    assert regions >= {"ring", "counters", "names", "latency", "roster"}
+    assert regions >= {"ring", "counters", "names", "latency", "roster", "image"}
     assert {modes[name] for name in regions} == {0o640}
     assert {found for name, found in modes.items() if name.startswith(".")} == {0o600}
 

@@ -15,8 +15,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.agent cimport AGENT_DONE, Agent
-from udpfast.core.atomics cimport load_acquire
-from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.atomics cimport load_acquire, store_relaxed
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport Record
 from udpfast.market.state cimport (
     State, StateMark, state_apply, state_begin, state_forget_changes, state_free, state_init,
@@ -24,6 +24,7 @@ from udpfast.market.state cimport (
 from udpfast.market.state_bytes cimport entry_copy, entry_size, entry_write, state_read
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.image cimport Image, ImageView, image_begin, image_copy, image_end, image_reserve
+from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport RegionHeader
 from udpfast.shm.ring cimport ring_poll
 
@@ -33,12 +34,14 @@ from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.image import Image, ImageView
+from udpfast.shm.readers import ReaderRegistration
 
 __all__ = ["ImageKeeper", "build"]
 
 cdef enum:
     BATCH = 1024                 # records of one turn
     DUTY = 10                    # writing takes at most one part of so many of the time
+    REPORT_NS = 10_000_000       # tools see how far it is so often, or at every turn with records
 
 
 @cython.final
@@ -56,11 +59,14 @@ cdef class ImageKeeper(Agent):
     cdef object _directory
     cdef RingCursor _cursor
     cdef Image _image
+    cdef ReaderRegistration _registration
     cdef State _state
     cdef uint32_t _depth
     cdef int64_t _interval_ns
     cdef int64_t _publish_at_ns
     cdef uint64_t _published     # position that the image has
+    cdef uint64_t _read          # records since it was started
+    cdef int64_t _report_at_ns
 
     def __init__(self, config: ImageConfig, directory: Path):
         super().__init__("udpfast image")
@@ -87,6 +93,8 @@ cdef class ImageKeeper(Agent):
                 raise ConfigError("image.capacity_bytes: expected room for one entry, found "
                                   f"{self._config.capacity_bytes}")
             self._publish()
+            self._registration = ReaderRegistration.create(
+                self._directory, "image", self._cursor.index, clock_realtime_ns())
         except BaseException:
             self._cursor.close()
             if self._image is not None:
@@ -96,6 +104,7 @@ cdef class ImageKeeper(Agent):
     def on_stop(self) -> None:
         """Write what is known, and let go of ring and image; the image stays for its readers."""
         self._publish()
+        self._registration.close()
         self._image.close()
         self._cursor.close()
 
@@ -146,6 +155,11 @@ cdef class ImageKeeper(Agent):
                 return rc
         if self._state.mark.position != self._published and now_ns >= self._publish_at_ns:
             self._publish()
+        if count or now_ns >= self._report_at_ns:
+            self._report_at_ns = now_ns + REPORT_NS
+            self._read += count
+            store_relaxed(&self._registration.entry.read, self._read)
+            reader_report(self._registration.entry, &self._cursor.reader, clock_realtime_ns())
         return <int>count
 
     cdef void _note_lapped(self, uint64_t count) noexcept nogil:
