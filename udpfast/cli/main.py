@@ -21,6 +21,7 @@ VERBS = {
     "send": "publish market data over UDP: recorded, simulated or raw load",
     "record": "keep what an instance publishes, and what it received, in a journal",
     "verify": "check a journal record by record, and cut what is not valid",
+    "export": "turn a journal into Parquet tables, for Spark and others",
     "replay": "run a capture through the production engine without sockets",
     "bench": "measure udpfast and its peers on this host, compare, report",
 }

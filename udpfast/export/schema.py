@@ -14,6 +14,7 @@ The publisher's enumerations go by the names that its schema gives them ("Buy"),
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -408,6 +409,7 @@ def spark_schema(name: str, *, partitions: bool = True) -> str:
     return ", ".join(columns)
 
 
+@cache
 def arrow_schema(name: str, *, partitions: bool = False) -> pa.Schema:
     """Return a table's schema as Arrow has it: of its files, or with the partition columns."""
     import pyarrow as pa

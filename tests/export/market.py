@@ -1,0 +1,192 @@
+"""Journals with records of every kind, as a recorder makes them."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.client.instance import REGION_PAGE, Instance
+from udpfast.agents.recorder import Recorder
+from udpfast.config import RecordConfig
+from udpfast.core.layout import (
+    CONTROL_DTYPES,
+    FRAME,
+    RECORD,
+    ConnectionStatus,
+    Kind,
+    LappedReason,
+    ObjectStatus,
+    RecordFlag,
+    SessionReason,
+)
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+
+#: 2026-11-20 23:59:59.5 UTC: a day ends within the first second.
+BEGIN_NS = 1_795_219_199_500_000_000
+STEP_NS = 1_000_000
+SESSION_ID = 4711
+SEGMENT_BYTES = 1 << 18
+
+Fields = dict[str, Any]
+
+
+class Market(Instance):
+    """An instance whose records come a millisecond apart, by two lines in turn."""
+
+    def put(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: Any) -> None:
+        """Append a record; `fields` are of its frame or of its header."""
+        self.seqno += 1
+        frame = np.zeros((), FRAME)
+        frame["seqno"] = self.seqno
+        frame["session_id"] = SESSION_ID
+        frame["object_id"] = 7
+        header = {"line": self.seqno % 2}
+        for name, value in fields.items():
+            if name in FRAME.names:
+                frame[name] = value
+            else:
+                header[name] = value
+        at_ns = BEGIN_NS + self.seqno * STEP_NS
+        position = self.ring.append(
+            kind,
+            payload,
+            flags=flags,
+            received_ns=at_ns + 1_234,
+            published_ns=at_ns + 5_678,
+            frame=frame.tobytes(),
+        )
+        # In place, before anybody reads it: `append` knows no lines and channels.
+        offset = REGION_PAGE + position % self.ring.capacity_bytes
+        written = np.frombuffer(self.ring.region.view(), RECORD, 1, offset)
+        for name, value in header.items():
+            written[name] = value
+
+    def say(self, kind: Kind, **fields: Any) -> None:
+        """Append one of the feed's own records."""
+        payload = np.zeros((), CONTROL_DTYPES[kind])
+        for name, value in fields.items():
+            payload[name] = value
+        self.put(kind, payload.tobytes())
+
+    def tell(
+        self,
+        kind: Kind,
+        rows: Sequence[Fields] = (),
+        symbol: str = "BTCUSDT",
+        header: Fields | None = None,
+        **fields: Any,
+    ) -> None:
+        """Append an update with rows; `header` as for `put`."""
+        update = self.update(UPDATE_DTYPES[kind], "binance-usdm", symbol, **fields)
+        update["row_count"] = len(rows)
+        content = np.zeros(len(rows), ROW_DTYPES.get(kind, "u1"))
+        for target, row in zip(content, rows, strict=True):
+            for name, value in row.items():
+                target[name] = value
+        self.put(kind, update.tobytes() + content.tobytes(), **(header or {}))
+
+
+def fill(market: Market, rounds: int) -> None:
+    """Append so many times 18 records: every kind that has a table, and one that has none."""
+    for each in range(rounds):
+        market.say(Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_seqno=each)
+        _tell_prices(market, each)
+        _tell_facts(market, each)
+        _say_doubts(market, each)
+
+
+def _tell_prices(market: Market, each: int) -> None:
+    symbol = f"SYM{each % 5}"
+    at_ns = BEGIN_NS + each * STEP_NS
+    levels = [
+        {"price": 100.5 - i, "quantity": float(i), "number_of_orders": i, "update_action": 1}
+        for i in range(each % 4 + 1)
+    ]
+    stamps = {
+        "source_send_time_utc": at_ns - 5_000_000,
+        "exchange_time_utc": at_ns - 9_000_000,
+        "source_seqno": each,
+        "exchange_sequence": (1 << 64) - 1 - each,
+        "update_type": 2,
+        "stream_id": 3,
+    }
+    market.tell(Kind.BOOK, levels, symbol, bid_count=1, ask_count=len(levels) - 1, **stamps)
+    snapshot = {"flags": int(RecordFlag.SNAPSHOT), "channel": 1}
+    market.tell(Kind.BOOK, levels, symbol, snapshot, bid_count=0, ask_count=len(levels))
+    market.tell(
+        Kind.TOP_OF_BOOK,
+        (),
+        symbol,
+        bid_price=1.5,
+        bid_quantity=each,
+        ask_price=float("nan"),
+        ask_quantity=float("nan"),
+        **stamps,
+    )
+    trades = [
+        {"price": 99.5, "quantity": 2.0, "side": 1 + i % 2, "trade_id": b"T%d" % i * i}
+        for i in range(3)
+    ]
+    market.tell(Kind.TRADES, trades, symbol, **stamps)
+    orders = [{"price": 3.5, "order_id": "Zürich".encode(), "side": 2, "action": 1, "priority": 9}]
+    market.tell(Kind.ORDERS, orders, symbol)
+
+
+def _tell_facts(market: Market, each: int) -> None:
+    market.tell(Kind.STATISTICS, [{"type": 1, "value": 5.5, "end_time_utc": 77}])
+    market.tell(
+        Kind.REFERENCE_DATA,
+        [{"min_price": 0.0, "tick_size": 0.5}] * (each % 3),
+        description=b"bitcoin\xff",
+        tick_size=0.5,
+        multiplier=float("nan"),
+        discard=1,
+        security_type=2,
+    )
+    market.tell(Kind.MARKET_STATUS, trading_status=3)
+    market.tell(Kind.GATEWAY_STATUS, account=b"A1")
+    market.put(Kind.MESSAGE, bytes(range(each % 200)), message_type=4)
+
+
+def _say_doubts(market: Market, each: int) -> None:
+    market.say(Kind.GAP, first=each, last=each + 2, count=3, reason=2, waited_ns=10**6)
+    symbol_id = market.names.intern("BTCUSDT")
+    state = {"object_type": 3, "object_id": 7, "applied_seqno": each, "symbol_id": symbol_id}
+    market.say(Kind.STALE, status=ObjectStatus.STALE, **state)
+    market.say(Kind.RECOVERED, status=ObjectStatus.LIVE, **state)
+    market.say(Kind.CONNECTION, status=ConnectionStatus.DISCONNECTED, silent_ns=10**9)
+    market.say(Kind.DISAGREEMENT, seqno=each, fragment=1, line_first=1, line_other=0)
+    market.say(Kind.RESTART, epoch=2, restarted_ns=BEGIN_NS)
+    market.say(Kind.LAPPED, missed=each, reason=LappedReason.DISK)
+
+
+def record(market: Market, journal: Path, close: bool = True) -> Recorder:
+    """Have a journal take all that is in the ring."""
+    config = RecordConfig(directory=str(journal), segment_bytes=SEGMENT_BYTES, sync_ms=1)
+    recorder = Recorder(config, market.directory, "feed")
+    recorder.on_start()
+    drive(recorder)
+    if close:
+        recorder.on_stop()
+    return recorder
+
+
+def drive(recorder: Recorder) -> None:
+    """Let a recorder work until the journal has all of the ring, and segments are sealed."""
+    for now_ns in range(200_000):
+        done = recorder.work(now_ns)
+        assert recorder.recordings[0].failure is None
+        recorder.keep()
+        if done == 0 and recorder.recordings[0].backlog == 0:
+            return
+    raise AssertionError("expected an end of its work")
+
+
+def make_journal(directory: Path, rounds: int = 200) -> Path:
+    """Return the directory of a closed journal of `rounds` times 18 records."""
+    market = Market(directory / "feed", 1 << 22)
+    fill(market, rounds)
+    record(market, directory / "journal")
+    market.close()
+    return directory / "journal"

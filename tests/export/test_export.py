@@ -1,0 +1,327 @@
+"""Journals into Parquet: the rows are the records, each segment becomes files once."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from tests.export.market import (
+    BEGIN_NS,
+    SEGMENT_BYTES,
+    SESSION_ID,
+    STEP_NS,
+    Market,
+    drive,
+    fill,
+    make_journal,
+    record,
+)
+from udpfast.cli.main import cli
+from udpfast.client.reader import Reader
+from udpfast.core.layout import Kind, RecordFlag
+from udpfast.errors import FormatError, WriterExistsError
+from udpfast.export.exporter import Exporter
+from udpfast.export.manifest import read_entries
+from udpfast.export.schema import TABLES, arrow_schema
+from udpfast.shm.segment import list_segments, segment_path
+
+ROUNDS = 400
+RECORDS = 18 * ROUNDS
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of a closed journal of several segments."""
+    return make_journal(tmp_path_factory.mktemp("market"), ROUNDS)
+
+
+@pytest.fixture(scope="module")
+def root(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the directory of its export."""
+    root = tmp_path_factory.mktemp("export")
+    assert all(exported.written for exported in Exporter(journal, root, payloads=True).run())
+    return root
+
+
+def table_of(root: Path, name: str) -> pa.Table:
+    """Return a table of an export, in the order of the journal."""
+    schema = arrow_schema(name, partitions=True)
+    place = root / TABLES[name].directory
+    found = ds.dataset(place, schema, format="parquet", partitioning="hive").to_table()
+    return found.sort_by(
+        [("position", "ascending"), *[("row", "ascending")] * ("row" in found.column_names)]
+    )
+
+
+def rows_of(root: Path, name: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of an export."""
+    found: list[dict[str, Any]] = table_of(root, name).to_pylist()
+    return found
+
+
+def files_of(root: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file that is not hidden, by path."""
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in root.rglob("[!.]*.parquet")
+    }
+
+
+def test_messages_are_the_records_in_their_order(journal: Path, root: Path) -> None:
+    rows = rows_of(root, "messages")
+    assert len(list_segments(journal)) > 3
+    with Reader(f"journal:{journal}") as reader:
+        batch = reader.poll()
+        at = 0
+        while len(batch):
+            for i, header in enumerate(batch.headers):
+                row = rows[at + i]
+                for name in (
+                    "position",
+                    "index",
+                    "received_ns",
+                    "published_ns",
+                    "seqno",
+                    "line",
+                    "flags",
+                    "last_seqno",
+                    "object_type",
+                    "object_id",
+                    "control",
+                    "message_type",
+                    "channel",
+                ):
+                    assert row[name] == header[name], name
+                assert row["kind"] == Kind(header["kind"]).name
+                assert row["snapshot"] == bool(header["flags"] & RecordFlag.SNAPSHOT)
+                assert row["payload"] == bytes(batch.payload(i))
+                assert row["size"] == len(row["payload"])
+            at += len(batch)
+            if at == RECORDS:
+                break
+            batch = reader.poll()
+    assert len(rows) == at
+    assert {row["feed"] for row in rows} == {"feed"}
+    assert {row["session"] for row in rows} == {f"s{SESSION_ID}"}
+
+
+def test_dates_are_those_of_publication(root: Path) -> None:
+    days = {}
+    for row in rows_of(root, "messages"):
+        days.setdefault(row["date"].isoformat(), []).append(row["published_ns"])
+    midnight = 1_795_219_200 * 10**9
+    assert list(days) == ["2026-11-20", "2026-11-21"]
+    assert max(days["2026-11-20"]) < midnight <= min(days["2026-11-21"])
+
+
+def test_times_are_microseconds_rounded_down(root: Path) -> None:
+    micros = table_of(root, "messages").column("received_at").cast(pa.int64()).to_pylist()
+    assert micros[0] == (BEGIN_NS + STEP_NS + 1_234) // 1000
+
+
+def test_levels_are_the_rows_of_books(root: Path) -> None:
+    rows = rows_of(root, "levels")
+    assert len(rows) == 2 * sum(each % 4 + 1 for each in range(ROUNDS))
+    fourth = [row for row in rows if row["index"] == 3 * 18 + 1]
+    assert [row["side"] for row in fourth] == ["Bid", "Ask", "Ask", "Ask"]
+    assert [row["row"] for row in fourth] == [0, 1, 2, 3]
+    assert [row["price"] for row in fourth] == [100.5, 99.5, 98.5, 97.5]
+    assert {(row["symbol"], row["exchange"]) for row in fourth} == {("SYM3", "binance-usdm")}
+    assert fourth[0]["update_action"] == "New" and fourth[3]["number_of_orders"] == 3
+    snapshots = [row for row in rows if row["channel"] == 1]
+    assert len(snapshots) == len(rows) / 2 and all(row["snapshot"] for row in snapshots)
+
+
+def test_absent_numbers_and_texts_are_null(root: Path) -> None:
+    top = rows_of(root, "tops")[1]
+    assert (top["bid_price"], top["ask_price"], top["ask_quantity"]) == (1.5, None, None)
+    trades = rows_of(root, "trades")[:3]
+    assert [trade["trade_id"] for trade in trades] == [None, "T1", "T2T2"]
+    assert [trade["side"] for trade in trades] == ["Buy", "Sell", "Buy"]
+    assert {trade["taker_order_id"] for trade in trades} == {None}
+    message = next(row for row in rows_of(root, "messages") if row["kind"] == "GAP")
+    assert {message[name] for name in ("symbol", "exchange_time_ns", "update_type", "rows")} == {
+        None
+    }
+
+
+def test_numbers_beyond_63_bits_keep_their_bits(root: Path) -> None:
+    books = [row for row in rows_of(root, "messages") if row["kind"] == "TRADES"]
+    assert [row["exchange_sequence"] for row in books[:3]] == [-1, -2, -3]
+
+
+def test_texts_are_utf_8_whatever_came(root: Path) -> None:
+    assert rows_of(root, "orders")[0]["order_id"] == "Zürich"
+    assert rows_of(root, "reference")[0]["description"] == "bitcoin\N{REPLACEMENT CHARACTER}"
+
+
+def test_reference_statistics_and_status_have_their_fields(root: Path) -> None:
+    reference = rows_of(root, "reference")
+    assert [len(row["tick_size_steps"]) for row in reference[:4]] == [0, 1, 2, 0]
+    assert reference[2]["tick_size_steps"][1] == {"min_price": 0.0, "tick_size": 0.5}
+    assert (reference[0]["discard"], reference[0]["multiplier"]) == (True, None)
+    statistic = rows_of(root, "statistics")[0]
+    assert (statistic["value"], statistic["end_time_s"]) == (5.5, 77)
+    assert len({row["trading_status"] for row in rows_of(root, "status")}) == 1
+
+
+def test_gaps_and_events_have_the_fields_of_their_kind(root: Path) -> None:
+    gap = rows_of(root, "gaps")[5]
+    assert (gap["first_seqno"], gap["last_seqno"], gap["lost"]) == (5, 7, 3)
+    assert (gap["reason"], gap["waited_ns"]) == ("TIME", 10**6)
+    events = {row["kind"]: row for row in rows_of(root, "events")[7:14]}
+    assert events["SESSION"]["reason"] == "FIRST" and events["SESSION"]["new_session"] == SESSION_ID
+    assert events["STALE"]["status"] == "STALE" and events["RECOVERED"]["status"] == "LIVE"
+    assert events["STALE"]["symbol"] == "BTCUSDT" and events["STALE"]["applied_seqno"] == 1
+    assert events["CONNECTION"]["status"] == "DISCONNECTED"
+    assert (events["DISAGREEMENT"]["line_first"], events["DISAGREEMENT"]["line_other"]) == (1, 0)
+    assert events["RESTART"]["epoch"] == 2 and events["RESTART"]["status"] is None
+    assert (events["LAPPED"]["reason"], events["LAPPED"]["missed"]) == ("DISK", 1)
+
+
+def test_latency_counts_every_update_with_a_stamp(root: Path) -> None:
+    schema = arrow_schema("latency", partitions=True)
+    rows = ds.dataset(root / "_latency", schema, partitioning="hive").to_table().to_pylist()
+    totals: dict[str, int] = {}
+    for row in rows:
+        assert row["count"] == sum(row["counts"]) and len(row["slots"]) == len(row["counts"])
+        assert row["minute_ns"] % (60 * 10**9) == 0
+        totals[row["hop"]] = totals.get(row["hop"], 0) + row["count"]
+    stamped = 3 * ROUNDS  # book, top, trades; the snapshot has none
+    assert totals["origin_to_kernel"] == totals["exchange_to_kernel"] == stamped
+    assert totals["kernel_to_published"] == 10 * ROUNDS
+    published = [row for row in rows if row["hop"] == "kernel_to_published"]
+    error = [abs(value - (5_678 - 1_234)) for row in published for value in row["values_ns"]]
+    assert max(error) < 5  # three digits
+
+
+def test_files_are_sorted_small_and_described(root: Path) -> None:
+    entries = read_entries(root)
+    assert sum(entry.records for entry in entries) == RECORDS
+    for entry in entries:
+        for file in entry.files:
+            content = (root / file.path).read_bytes()
+            assert hashlib.sha256(content).hexdigest() == file.sha256
+            table = pq.read_table(root / file.path, partitioning=None)
+            assert (table.num_rows, len(content)) == (file.rows, file.size_bytes)
+            if file.first_position is not None:
+                positions = table.column("position").to_pylist()
+                assert positions == sorted(positions)
+                assert (positions[0], positions[-1]) == (file.first_position, file.last_position)
+    column = pq.ParquetFile(root / entries[0].files[0].path).metadata.row_group(0).column(1)
+    assert column.compression == "ZSTD" and "DELTA_BINARY_PACKED" in column.encodings
+
+
+def test_second_export_changes_nothing(journal: Path, root: Path) -> None:
+    before = {path: (root / path).stat().st_mtime_ns for path in files_of(root)}
+    assert not any(exported.written for exported in Exporter(journal, root, payloads=True).run())
+    assert before == {path: (root / path).stat().st_mtime_ns for path in files_of(root)}
+
+
+def test_export_elsewhere_has_the_same_bytes(journal: Path, root: Path, tmp_path: Path) -> None:
+    list(Exporter(journal, tmp_path, payloads=True).run())
+    assert files_of(tmp_path) == files_of(root)
+
+
+def test_lost_file_is_written_again(journal: Path, tmp_path: Path) -> None:
+    list(Exporter(journal, tmp_path).run())
+    before = files_of(tmp_path)
+    (tmp_path / min(before)).unlink()
+    assert [exported.written for exported in Exporter(journal, tmp_path).run()].count(True) == 1
+    assert files_of(tmp_path) == before
+
+
+def test_fewer_tables_leave_no_file_of_the_others(journal: Path, tmp_path: Path) -> None:
+    list(Exporter(journal, tmp_path, tables=("tops", "gaps")).run())
+    list(Exporter(journal, tmp_path, tables=("gaps",)).run())
+    assert {path.partition("/")[0] for path in files_of(tmp_path)} == {"_gaps"}
+
+
+def test_half_written_export_is_invisible_and_made_good(journal: Path, tmp_path: Path) -> None:
+    exports = Exporter(journal, tmp_path).run()
+    next(exports)
+    entry = read_entries(tmp_path)[0]
+    (tmp_path / "_manifest/feed/00000001.json").unlink()  # killed before the entry was written
+    file = tmp_path / entry.files[0].path
+    file.rename(file.with_name("." + file.name))  # and before this file got its name
+    assert next(exports).written
+    exports.close()
+    assert next(Exporter(journal, tmp_path).run()).written
+    assert read_entries(tmp_path)[0] == entry
+    assert not list(tmp_path.rglob(".part-*"))
+
+
+def test_other_journal_of_the_name_is_refused_until_it_is_replaced(
+    journal: Path, tmp_path: Path
+) -> None:
+    other = make_journal(tmp_path, 5)
+    list(Exporter(other, tmp_path / "root").run())
+    with pytest.raises(FormatError, match="found that of another journal"):
+        list(Exporter(journal, tmp_path / "root").run())
+    list(Exporter(journal, tmp_path / "root", replace=True).run())
+    assert len(rows_of(tmp_path / "root", "messages")) == RECORDS
+
+
+def test_two_feeds_share_one_place(journal: Path, tmp_path: Path) -> None:
+    list(Exporter(journal, tmp_path, feed="a", tables=("gaps",)).run())
+    list(Exporter(journal, tmp_path, feed="b", tables=("gaps",)).run())
+    feeds = table_of(tmp_path, "gaps").column("feed").to_pylist()
+    assert (feeds.count("a"), feeds.count("b")) == (ROUNDS, ROUNDS)
+
+
+def test_second_exporter_of_a_feed_is_refused(journal: Path, tmp_path: Path) -> None:
+    first = Exporter(journal, tmp_path, tables=("gaps",)).run()
+    next(first)  # holds the lock until it goes on
+    with pytest.raises(WriterExistsError, match="another process exports 'feed'"):
+        next(Exporter(journal, tmp_path, tables=("gaps",)).run())
+    first.close()
+
+
+def test_open_segment_waits_for_its_end(tmp_path: Path) -> None:
+    market = Market(tmp_path / "feed", 1 << 22)
+    fill(market, 150)
+    recorder = record(market, tmp_path / "journal", close=False)
+    exporter = Exporter(tmp_path / "journal", tmp_path / "root", tables=("messages",))
+    first = [exported.entry.segment for exported in exporter.run()]
+    assert first == [1, 2, 3][: len(first)] and len(first) >= 1
+    fill(market, 150)
+    drive(recorder)
+    second = [exported.entry.segment for exported in exporter.run()]
+    recorder.on_stop()
+    third = [exported.entry.segment for exported in exporter.run()]
+    assert first + second + third == list_segments(tmp_path / "journal")
+    assert len(rows_of(tmp_path / "root", "messages")) == 18 * 300
+    market.close()
+
+
+def test_damage_is_counted_and_the_rest_exported(journal: Path, tmp_path: Path) -> None:
+    for path in journal.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    path = segment_path(tmp_path, 2)
+    content = bytearray(path.read_bytes())
+    content[SEGMENT_BYTES // 2] ^= 1
+    path.write_bytes(content)
+    tmp_path.chmod(0o700)
+    entries = [exported.entry for exported in Exporter(tmp_path, tmp_path / "root").run()]
+    missing = [entry.missing for entry in entries]
+    assert missing[1] > 0 and sum(missing) == missing[1]
+    assert sum(entry.records for entry in entries) == RECORDS - missing[1]
+
+
+def test_command_says_what_there_is_and_follows_to_the_end(journal: Path, tmp_path: Path) -> None:
+    def call(*arguments: object) -> dict[str, Any]:
+        found = CliRunner().invoke(cli, ["export", *map(str, arguments), "--json"])
+        assert found.exit_code == 0, found.output
+        result: dict[str, Any] = json.loads(found.stdout)
+        return result
+
+    found = call(journal, tmp_path, "--follow", "--look-s", 0.01)
+    assert found["segments"] == found["written"] == len(list_segments(journal))
+    assert (found["records"], found["rows"]["messages"], found["missing"]) == (RECORDS, RECORDS, 0)
+    assert call(journal, tmp_path)["written"] == 0

@@ -1,0 +1,129 @@
+"""`udpfast export`: a journal's finished segments into Parquet."""
+
+from __future__ import annotations
+
+import json
+import signal
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.cli.options import FiniteRange
+from udpfast.errors import ConfigError
+from udpfast.export.exporter import Exported, Exporter
+from udpfast.export.schema import TABLES
+from udpfast.export.segments import is_closed
+from udpfast.shm.instance import journal_directory
+
+__all__ = ["export"]
+
+
+@click.command(epilog="Example: udpfast export deribit /data/deribit --follow")
+@click.argument("journal")
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--table",
+    "tables",
+    type=click.Choice(list(TABLES)),
+    multiple=True,
+    help="Only this one; may be given several times.",
+)
+@click.option("--feed", default="", help="What the column `feed` says; else the instance's name.")
+@click.option("--payloads", is_flag=True, help="Keep each record's payload in `messages`.")
+@click.option("--replace", is_flag=True, help="Write anew what another journal has left there.")
+@click.option("--follow", is_flag=True, help="Go on with what is recorded, until it is closed.")
+@click.option(
+    "--look-s",
+    type=FiniteRange(min=0.01),
+    default=1.0,
+    show_default=True,
+    help="With --follow: seconds between two looks.",
+)
+@click.option("--json", "as_json", is_flag=True, help="At the end one JSON object.")
+def export(
+    journal: str,
+    directory: Path,
+    tables: tuple[str, ...],
+    follow: bool,
+    look_s: float,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Turn the finished segments of JOURNAL (a name, or a directory) into tables in DIRECTORY.
+
+    Every table is a directory of Parquet files by date, channel and session: messages in DIRECTORY
+    itself, the others in _levels, _tops, _trades, ... below it. What is there already is left as
+    it is; a file is complete from the moment it has its name. Segments are finished when they
+    are full, or old enough (record.segment_s), or the recorder has ended.
+    """
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError:
+        raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[spark]'") from None
+    exporter = Exporter(
+        journal_directory(journal), directory, tables=tables or tuple(TABLES), **options
+    )
+    stopping = threading.Event()
+    if follow:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
+    began_ns = time.monotonic_ns()
+    summary = _Summary(directory)
+    while True:
+        closed = is_closed(exporter.journal)  # before the pass: then there is nothing behind it
+        for exported in exporter.run(dead=not follow):
+            summary.add(exported)
+            if stopping.is_set():
+                break
+        if not follow or closed or stopping.wait(look_s):
+            break
+    summary.report(time.monotonic_ns() - began_ns, as_json)
+
+
+class _Summary:
+    """What was done, and what there is now."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._rows: dict[str, int] = {}
+        self._counts = dict.fromkeys(("segments", "written", "records", "missing", "bytes"), 0)
+        self._since_ns = time.monotonic_ns()
+
+    def add(self, exported: Exported) -> None:
+        entry = exported.entry
+        size_bytes = sum(file.size_bytes for file in entry.files)
+        self._counts["segments"] += 1
+        self._counts["written"] += exported.written
+        self._counts["records"] += entry.records
+        self._counts["missing"] += entry.missing
+        self._counts["bytes"] += size_bytes
+        for table, rows in entry.rows().items():
+            self._rows[table] = self._rows.get(table, 0) + rows
+        now_ns = time.monotonic_ns()
+        if exported.written:
+            rate = entry.records / max(now_ns - self._since_ns, 1) * 1e3
+            click.echo(
+                f"udpfast: {entry.feed} {'raw ' * entry.raw}segment {entry.segment}: "
+                f"{entry.records:,} records, {sum(entry.rows().values()):,} rows, "
+                f"{size_bytes:,} bytes, {rate:.2f} M records/s",
+                err=True,
+            )
+        self._since_ns = now_ns
+
+    def report(self, took_ns: int, as_json: bool) -> None:
+        if as_json:
+            found = {"directory": str(self._directory), **self._counts, "rows": self._rows}
+            click.echo(json.dumps(found | {"seconds": took_ns / 1e9}))
+            return
+        for table, rows in self._rows.items():
+            place = self._directory / TABLES[table].directory
+            click.echo(f"{table:<12}{rows:>16,} rows  {place}")
+        counts = self._counts
+        click.echo(
+            f"{counts['segments']:,} segments ({counts['written']:,} written now), "
+            f"{counts['records']:,} records ({counts['missing']:,} damaged ones missing), "
+            f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
+        )

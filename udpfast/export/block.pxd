@@ -1,0 +1,30 @@
+# Block: a run of records, as a cursor has them in its arrays, for whoever walks over them.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+
+from udpfast.core.layout cimport Record
+from udpfast.market.updates cimport UpdateHeader
+
+cdef class Block:
+    cdef readonly int64_t count
+    cdef const Record* headers
+    cdef const uint64_t* offsets     # of each payload in payloads
+    cdef const uint8_t* payloads
+    cdef tuple _arrays
+
+    cdef int64_t _count(self, uint64_t kinds, bint rows, const uint8_t* keep) noexcept nogil
+    cdef void _fill(self, Rows found, uint64_t kinds, bint rows, const uint8_t* keep) noexcept nogil
+    cdef const UpdateHeader* update(self, int64_t i) noexcept nogil
+
+
+cdef class Rows:
+    cdef readonly int64_t count
+    cdef readonly object ordinals
+    cdef readonly object asks
+    cdef Block _block
+    cdef object _addresses
+    cdef const uint8_t** base[5]     # by BASE_*: where each row's bytes are
+    cdef int32_t* ordinal
+    cdef uint8_t* ask
+
+    cdef _allocate(self, int64_t count, Block block)

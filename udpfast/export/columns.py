@@ -1,0 +1,408 @@
+"""Records to columns of Arrow: the rows that a block has for one table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import (
+    CONTROL_DTYPES,
+    RECORD,
+    ConnectionStatus,
+    GapReason,
+    Kind,
+    LappedReason,
+    ObjectStatus,
+    RecordFlag,
+    SessionReason,
+)
+from udpfast.export.block import Block, Rows
+from udpfast.export.schema import Column, Table, arrow_schema
+from udpfast.market.names import NameTable
+from udpfast.market.schema import ENUMS
+from udpfast.market.updates import ROW_DTYPES, TICK_SIZE_STEP, UPDATE_DTYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "Names",
+    "Partition",
+    "Selection",
+    "kind_mask",
+    "latency_batches",
+    "record_batch",
+    "session_word",
+]
+
+_DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
+_UPDATE = UPDATE_DTYPES[Kind.TOP_OF_BOOK]  # all updates begin with the same fields
+
+#: The words of our own enumerations; the publisher's are in market.schema.
+_OWN_WORDS: dict[str, dict[int, str]] = {
+    each.__name__: {member.value: member.name for member in each} for each in (Kind, GapReason)
+}
+#: Fields of events that are words, and another enumeration's with each kind.
+_EVENT_WORDS: dict[tuple[str, Kind], dict[int, str]] = {
+    (field, kind): {member.value: member.name for member in words}
+    for field, kind, words in (
+        ("reason", Kind.SESSION, SessionReason),
+        ("reason", Kind.LAPPED, LappedReason),
+        ("status", Kind.STALE, ObjectStatus),
+        ("status", Kind.RECOVERED, ObjectStatus),
+        ("status", Kind.CONNECTION, ConnectionStatus),
+    )
+}
+
+Values: TypeAlias = NDArray[Any]
+#: UNIX day, channel, session_id.
+Partition: TypeAlias = tuple[int, int, int]
+Base: TypeAlias = Literal["record", "payload", "row", "update", "ids"]
+
+
+class Names:
+    """What name ids mean.
+
+    Parameters
+    ----------
+    table : NameTable or None
+        None: no id means anything.
+    """
+
+    def __init__(self, table: NameTable | None = None) -> None:
+        self._table = table
+        self._words: list[str | None] = [None]
+
+    def words(self) -> list[str | None]:
+        """Return the names by id, as of now. There is none of id 0."""
+        if self._table is not None:
+            for name_id in range(len(self._words), len(self._table) + 1):
+                self._words.append(self._table[name_id])
+        return self._words
+
+    def known(self, wanted: Sequence[str]) -> Values:
+        """Return, by id (and one more, for all ids beyond), whether its name is wanted."""
+        words = self.words()
+        return np.array([word in wanted for word in words] + [False])
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What of a table is wanted.
+
+    Attributes
+    ----------
+    table : Table
+    feed : str
+        Name of the instance that was recorded.
+    columns : tuple of str
+        In their order; partition columns may be among them. Empty: the table's own.
+    payloads : bool
+        Fill the column `payload`.
+    dictionaries : bool
+        Have texts of few words as dictionaries: Parquet wants them so, Spark refuses them.
+    """
+
+    table: Table
+    feed: str
+    columns: tuple[str, ...] = ()
+    payloads: bool = False
+    dictionaries: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    # What the columns of one batch are made from.
+    block: Block
+    names: Names
+    selection: Selection
+    keep: Values | None
+    rows: Rows
+
+    def record(self, field: str) -> Values:
+        dtype, offset = _field(RECORD, field)
+        return self.rows.column("record", offset, dtype)
+
+
+def kind_mask(table: Table) -> int:
+    """Return the kinds of a table's records, a bit each."""
+    if table.kinds:
+        return sum(1 << Kind[name] for name in table.kinds)
+    return (1 << 64) - 1
+
+
+def session_word(session_id: int) -> str:
+    """Return a session as the column `session` has it: with a letter, or it would be a number."""
+    return f"s{session_id}"
+
+
+def record_batch(
+    block: Block, names: Names, selection: Selection, keep: Values | None = None
+) -> pa.RecordBatch:
+    """Return the rows that a block has for a table.
+
+    Parameters
+    ----------
+    block : Block
+    names : Names
+        That its records go by.
+    selection : Selection
+    keep : numpy.ndarray, optional
+        dtype bool, by record: False leaves it out.
+    """
+    import pyarrow as pa
+
+    table = selection.table
+    source = _Source(
+        block, names, selection, keep, block.select(kind_mask(table), table.rows, keep)
+    )
+    schema = arrow_schema(table.name, partitions=True)
+    own = {column.name: column for column in table.columns}
+    chosen = selection.columns or tuple(own)
+    if source.rows.count == 0:
+        return pa.RecordBatch.from_pylist([], pa.schema([schema.field(name) for name in chosen]))
+    arrays = []
+    for name in chosen:
+        column = own.get(name, Column(name, "", name))
+        array = _array(source, column, schema.field(name).type)
+        if not selection.dictionaries and pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        arrays.append(array)
+    return pa.RecordBatch.from_arrays(arrays, names=list(chosen))
+
+
+def latency_batches(
+    rows: list[tuple[Any, ...]], feed: str, segment: int
+) -> dict[Partition, pa.RecordBatch]:
+    """Return rows of the table `latency`, by partition.
+
+    Parameters
+    ----------
+    rows : list of tuple
+        As `HopCounts.take` returns them.
+    feed : str
+    segment : int
+        That they are of.
+    """
+    import pyarrow as pa
+
+    found: dict[Partition, list[dict[str, Any]]] = {}
+    for partition, minute_ns, line, hop, above, slots, values, counts in rows:
+        found.setdefault(partition, []).append(
+            {
+                "feed": feed,
+                "minute_ns": minute_ns,
+                "minute": minute_ns // 1000,
+                "segment": segment,
+                "line": line,
+                "hop": hop,
+                "count": int(counts.sum()),
+                "above": above,
+                "slots": slots,
+                "values_ns": values,
+                "counts": counts,
+            }
+        )
+    schema = arrow_schema("latency")
+    return {
+        partition: pa.RecordBatch.from_pylist(sorted(rows, key=_latency_order), schema)
+        for partition, rows in found.items()
+    }
+
+
+def _latency_order(row: dict[str, Any]) -> tuple[Any, ...]:
+    return row["minute_ns"], row["line"], row["hop"]
+
+
+def _array(source: _Source, column: Column, type_: pa.DataType) -> pa.Array:
+    if column.source in _COMPUTED:
+        return _COMPUTED[column.source](source, type_)
+    part, _, field = column.source.partition(".")
+    if part == "name":
+        offset = 4 if field == "symbol_id" else 0
+        return _words(source.rows.column("ids", offset, np.uint32), source.names.words())
+    if part == "event":
+        return _event(source, field, type_)
+    dtype, offset = _field(_dtype_of(source.selection.table, part), field)
+    base = cast(Base, part)
+    if dtype.kind == "S":
+        return _texts(*source.rows.texts(base, offset, dtype.itemsize))
+    values = source.rows.column(base, offset, dtype)
+    absent = None
+    if part == "update" and not source.selection.table.kinds:
+        absent = source.record("kind") < Kind.BOOK
+    if column.words:
+        return _words(values, _word_list(column.words), absent)
+    return _numbers(values, type_, absent)
+
+
+def _dtype_of(table: Table, part: str) -> np.dtype[Any]:
+    if part == "record":
+        return RECORD
+    if part == "update":
+        return _UPDATE
+    return (ROW_DTYPES if part == "row" else _DTYPES)[Kind[table.kinds[0]]]
+
+
+def _field(dtype: np.dtype[Any], field: str) -> tuple[np.dtype[Any], int]:
+    assert dtype.fields is not None
+    return dtype.fields[field][0], dtype.fields[field][1]
+
+
+# --- values to arrays ---------------------------------------------------------------------------
+
+
+def _numbers(values: Values, type_: pa.DataType, absent: Values | None = None) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(type_):
+        return pa.array(np.floor_divide(values, 1000), pa.int64()).view(type_)
+    if values.dtype.kind == "f":
+        missing = np.isnan(values)
+        absent = missing if absent is None else absent | missing
+    elif values.dtype == np.uint64:
+        values = values.view(np.int64)
+    values = values.astype(type_.to_pandas_dtype(), copy=False)
+    return pa.array(values, type_, mask=_mask(absent))
+
+
+def _mask(absent: Values | None) -> Values | None:
+    return absent if absent is not None and absent.any() else None
+
+
+@cache
+def _word_list(words: str) -> tuple[str | None, ...]:
+    # By number. The publisher's number 0 says that there is nothing.
+    known = _OWN_WORDS.get(words) or {
+        number: word for number, word in ENUMS[words].items() if number
+    }
+    return tuple(known.get(number) for number in range(max(known) + 1))
+
+
+def _words(
+    values: Values, words: Sequence[str | None], absent: Values | None = None
+) -> pa.DictionaryArray:
+    # The word of each number, NULL where it has none: a dictionary of the words in use.
+    import pyarrow as pa
+
+    numbers = np.minimum(values.astype(np.intp), len(words))
+    used = np.zeros(len(words) + 1, np.bool_)
+    used[numbers] = True
+    chosen = [each for each in used[:-1].nonzero()[0].tolist() if words[each] is not None]
+    codes = np.full(len(words) + 1, -1, np.int32)
+    codes[chosen] = np.arange(len(chosen), dtype=np.int32)
+    indices = codes[numbers]
+    unknown = indices < 0
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices, mask=_mask(unknown if absent is None else absent | unknown)),
+        pa.array([words[each] for each in chosen], pa.string()),
+    )
+
+
+def _constant(word: str, count: int) -> pa.DictionaryArray:
+    import pyarrow as pa
+
+    return pa.DictionaryArray.from_arrays(
+        pa.array(np.zeros(count, np.int32)), pa.array([word], pa.string())
+    )
+
+
+def _texts(offsets: Values, text: Values) -> pa.Array:
+    # NULL where it is empty. What is no UTF-8 becomes U+FFFD: readers of Parquet would stumble.
+    import pyarrow as pa
+
+    if text.size and text.max() > 0x7F:
+        raw, at = text.tobytes(), offsets.tolist()
+        words = [raw[i:j].decode(errors="replace") for i, j in pairwise(at)]
+        return pa.array([word or None for word in words], pa.string())
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(text)]
+    absent = offsets[1:] == offsets[:-1]
+    if absent.any():
+        buffers[0] = pa.py_buffer(np.packbits(~absent, bitorder="little"))
+    return pa.Array.from_buffers(pa.string(), len(offsets) - 1, buffers)
+
+
+# --- columns that are no field ------------------------------------------------------------------
+
+
+def _event(source: _Source, field: str, type_: pa.DataType) -> pa.Array:
+    # A field that records of some kinds have, each at a place of its own.
+    import pyarrow as pa
+
+    kinds = source.record("kind")
+    found = np.full(len(kinds), None, object)
+    for name in source.selection.table.kinds:
+        kind = Kind[name]
+        dtype = CONTROL_DTYPES[kind]
+        if dtype.fields is None or field not in dtype.fields or not (kinds == kind).any():
+            continue
+        part = source.block.select(1 << kind, False, source.keep)
+        own, offset = _field(dtype, field)
+        values = part.column("payload", offset, own).astype(np.int64).tolist()
+        words = _EVENT_WORDS.get((field, kind))
+        found[kinds == kind] = values if words is None else [words.get(each) for each in values]
+    return pa.array(found.tolist(), type_)
+
+
+def _payloads(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    if not source.selection.payloads:
+        return pa.nulls(source.rows.count, type_)
+    offsets, data = source.rows.payloads()
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), source.rows.count, buffers)
+
+
+def _steps(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    offsets, steps = source.rows.nested(TICK_SIZE_STEP)
+    fields = list(type_.value_type)
+    items = pa.StructArray.from_arrays(
+        [pa.array(np.ascontiguousarray(steps[field.name])) for field in fields], fields=fields
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets), items)
+
+
+def _date(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    days = np.floor_divide(source.record("published_ns"), 86_400_000_000_000)
+    return pa.array(days.astype(np.int32)).view(type_)
+
+
+def _session(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    found, indices = np.unique(source.record("session_id"), return_inverse=True)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(indices.astype(np.int32)),
+        pa.array([session_word(each) for each in found.tolist()], pa.string()),
+    )
+
+
+#: By `Column.source`.
+_COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
+    "feed": lambda source, type_: _constant(source.selection.feed, source.rows.count),
+    "snapshot": lambda source, type_: _numbers(
+        source.record("flags") & RecordFlag.SNAPSHOT.value != 0, type_
+    ),
+    "fragments": lambda source, type_: _numbers(
+        source.record("fragment_max").astype(np.int32) + 1, type_
+    ),
+    "size": lambda source, type_: _numbers(source.rows.sizes(), type_),
+    "ordinal": lambda source, type_: _numbers(source.rows.ordinals, type_),
+    "side": lambda source, type_: _words(source.rows.asks, ("Bid", "Ask")),
+    "payload": _payloads,
+    "steps": _steps,
+    "date": _date,
+    "channel": lambda source, type_: _numbers(source.record("channel"), type_),
+    "session": _session,
+}

@@ -1,0 +1,230 @@
+"""Finished segments of a journal into Parquet: each once, however often it is asked for."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from udpfast.errors import ConfigError, FormatError, WriterExistsError
+from udpfast.export.block import Block
+from udpfast.export.columns import Names, Partition, Selection, latency_batches, record_batch
+from udpfast.export.hops import HopCounts
+from udpfast.export.manifest import SCHEMA_HASH, Entry, entry_path, read_entry, write_entry
+from udpfast.export.parquet import PartitionFile, WrittenFile, sync_directory
+from udpfast.export.schema import TABLES, Table, table_of
+from udpfast.export.segments import Blocks, Part, journal_parts
+
+__all__ = ["Exported", "Exporter"]
+
+_FEED = re.compile(r"[A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What became of one segment in one pass.
+
+    Attributes
+    ----------
+    entry : Entry
+    written : bool
+        False: it had been exported before, and is as it was.
+    """
+
+    entry: Entry
+    written: bool
+
+
+class Exporter:
+    """Make Parquet of a journal. One at a time for each feed of an export.
+
+    Parameters
+    ----------
+    journal : Path
+        Directory of the journal.
+    root : Path
+        Of the export; several feeds may share it.
+    feed : str, optional
+        Name that the journal's records get; by default that of the instance recorded.
+    tables : sequence of str
+    payloads : bool
+        Keep the payloads in `messages`.
+    replace : bool
+        Write anew what another journal of the same name has left.
+    """
+
+    def __init__(
+        self,
+        journal: Path,
+        root: Path,
+        *,
+        feed: str = "",
+        tables: tuple[str, ...] = tuple(TABLES),
+        payloads: bool = False,
+        replace: bool = False,
+    ) -> None:
+        self.journal = journal
+        self.root = root
+        self._feed = feed
+        self._tables = [table_of(name) for name in tables]
+        self._payloads = payloads
+        self._replace = replace
+        self._done: set[int] = set()
+        if feed and not _FEED.fullmatch(feed):
+            raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
+
+    def run(self, dead: bool = True) -> Iterator[Exported]:
+        """Export every finished segment; a second run goes on where the first one ended.
+
+        Parameters
+        ----------
+        dead : bool
+            What a writer that died has left is finished. Without it, the last segment waits for
+            who goes on with it.
+
+        Raises
+        ------
+        WriterExistsError
+            Another process exports the same feed to the same place.
+        FormatError
+            The place holds what another journal of this name became.
+        """
+        tables = tuple(table for table in self._tables if not table.raw)
+        for part in journal_parts(self.journal, dead=dead, known=self._done):
+            if part.finished and tables:
+                feed = self._feed_of(part)
+                with _lock(self.root, feed):
+                    yield self._export(part, feed, tables)
+                self._done.add(part.number)
+
+    def _feed_of(self, part: Part) -> str:
+        if self._feed:
+            return self._feed
+        return part.name if _FEED.fullmatch(part.name) else self.journal.resolve().name
+
+    def _export(self, part: Part, feed: str, tables: tuple[Table, ...]) -> Exported:
+        names = tuple(table.name for table in tables)
+        before = read_entry(entry_path(self.root, feed, part.number))
+        if before is not None:
+            if before.opened_ns != part.opened_ns and not self._replace:
+                raise FormatError(
+                    f"{self.root}: expected segment {part.number} of {feed!r} as begun at "
+                    f"{part.opened_ns} (UNIX ns), found that of another journal, begun at "
+                    f"{before.opened_ns}: choose another directory or feed name, or replace it"
+                )
+            if self._is_same(before, part, names):
+                return Exported(before, False)
+        entry = self._write(part, feed, tables)
+        if before is not None:
+            for path in {file.path for file in before.files} - {file.path for file in entry.files}:
+                (self.root / path).unlink(missing_ok=True)
+        return Exported(entry, True)
+
+    def _is_same(self, entry: Entry, part: Part, tables: tuple[str, ...]) -> bool:
+        return (
+            entry.opened_ns == part.opened_ns
+            and (entry.position, entry.end_position) == (part.position, part.end_position)
+            and (entry.tables, entry.payloads) == (tables, self._payloads)
+            and entry.schema == SCHEMA_HASH
+            and entry.holds(self.root)
+        )
+
+    def _write(self, part: Part, feed: str, tables: tuple[Table, ...]) -> Entry:
+        files = _Files(self.root, f"part-{feed}-{part.number:08}.parquet")
+        blocks = Blocks(self.journal, ("position", part.position), ("position", part.end_position))
+        latency = TABLES["latency"]
+        hops = HopCounts() if latency in tables else None
+        selections = [
+            Selection(table, feed, payloads=self._payloads)
+            for table in tables
+            if table is not latency
+        ]
+        records = 0
+        try:
+            for block, names in blocks:
+                records += block.count
+                _append(files, block, names, selections)
+                if hops is not None:
+                    hops.add(block)
+            if hops is not None:
+                batches = latency_batches(hops.take(), feed, part.number)
+                for partition, batch in batches.items():
+                    files.file(latency, partition).append(batch)
+            written = files.finish()
+        except BaseException:
+            files.discard()
+            raise
+        entry = Entry(
+            feed=feed,
+            journal=str(self.journal.resolve()),
+            raw=False,
+            segment=part.number,
+            opened_ns=part.opened_ns,
+            position=part.position,
+            end_position=part.end_position,
+            records=records,
+            missing=blocks.missing,
+            tables=tuple(table.name for table in tables),
+            payloads=self._payloads,
+            files=tuple(written),
+        )
+        write_entry(self.root, entry)
+        return entry
+
+
+def _append(files: _Files, block: Block, names: Names, selections: list[Selection]) -> None:
+    codes, partitions = block.partitions()
+    for code, partition in enumerate(partitions):
+        keep = codes == code if len(partitions) > 1 else None
+        for selection in selections:
+            batch = record_batch(block, names, selection, keep)
+            if batch.num_rows:
+                files.file(selection.table, partition).append(batch)
+
+
+class _Files:
+    """The files that a segment becomes: shown together, when all are complete."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        self._name = name
+        self._files: dict[tuple[str, Partition], PartitionFile] = {}
+
+    def file(self, table: Table, partition: Partition) -> PartitionFile:
+        key = (table.name, partition)
+        if key not in self._files:
+            self._files[key] = PartitionFile(self._root, table, partition, self._name)
+        return self._files[key]
+
+    def finish(self) -> list[WrittenFile]:
+        written = [file.finish() for file in self._files.values()]
+        for file in self._files.values():
+            file.show()
+        for directory in {file.directory for file in self._files.values()}:
+            sync_directory(directory)
+        return written
+
+    def discard(self) -> None:
+        for file in self._files.values():
+            file.discard()
+
+
+@contextmanager
+def _lock(root: Path, feed: str) -> Iterator[None]:
+    directory = root / "_manifest" / feed
+    directory.mkdir(parents=True, exist_ok=True)
+    fd = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise WriterExistsError(
+                f"{directory}: another process exports {feed!r} to this place"
+            ) from None
+        yield
+    finally:
+        os.close(fd)

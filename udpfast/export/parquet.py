@@ -1,0 +1,182 @@
+"""Parquet files that appear whole or not at all: written under a hidden name, synced, renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from udpfast.export.columns import Partition, session_word
+from udpfast.export.schema import Table, arrow_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+__all__ = ["PartitionFile", "WrittenFile", "partition_directory", "sync_directory"]
+
+#: Rows of one row group: what a task reads at once, and what has statistics of its own.
+ROW_GROUP = 1 << 20
+
+_EPOCH = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """One file of an export.
+
+    Attributes
+    ----------
+    table : str
+    path : str
+        Below the export's root.
+    rows : int
+    first_position, last_position : int or None
+        Of the records of its first and last row; None: the table has no positions.
+    size_bytes : int
+    sha256 : str
+    """
+
+    table: str
+    path: str
+    rows: int
+    first_position: int | None
+    last_position: int | None
+    size_bytes: int
+    sha256: str
+
+
+def partition_directory(partition: Partition) -> str:
+    """Return the directories of a partition, as Hive has them."""
+    day, channel, session = partition
+    when = _EPOCH + timedelta(days=day)
+    return f"date={when.isoformat()}/channel={channel}/session={session_word(session)}"
+
+
+class PartitionFile:
+    """The rows of one table in one partition, out of one segment.
+
+    Parameters
+    ----------
+    root : Path
+        Of the export.
+    table : Table
+    partition : Partition
+    name : str
+        Of the file.
+    """
+
+    def __init__(self, root: Path, table: Table, partition: Partition, name: str) -> None:
+        directory = "/".join(filter(None, (table.directory, partition_directory(partition))))
+        self.path = f"{directory}/{name}"
+        self._table = table
+        self._root = root
+        self._final = root / self.path
+        # Spark does not look at names that begin with a dot.
+        self._hidden = self._final.with_name("." + name)
+        self._writer: pq.ParquetWriter | None = None
+        self._batches: list[pa.RecordBatch] = []
+        self._pending = 0
+        self._rows = 0
+        self._positions: tuple[int, int] | None = None
+
+    def append(self, batch: pa.RecordBatch) -> None:
+        """Add rows, behind those that are there."""
+        self._batches.append(batch)
+        self._pending += batch.num_rows
+        if self._pending >= ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if not self._batches:
+            return
+        # One dictionary per row group: with several, Parquet would write words out in full.
+        table = pa.Table.from_batches(self._batches).unify_dictionaries()
+        self._batches = []
+        self._pending = 0
+        self._rows += table.num_rows
+        if "position" in table.column_names:
+            positions = table.column("position")
+            first = self._positions[0] if self._positions else positions[0].as_py()
+            self._positions = (first, positions[-1].as_py())
+        if self._writer is None:
+            self._writer = self._open(table.schema)
+        self._writer.write_table(table, row_group_size=ROW_GROUP)
+
+    def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
+        import pyarrow.parquet as pq
+
+        self._hidden.parent.mkdir(parents=True, exist_ok=True)
+        return pq.ParquetWriter(self._hidden, schema, **_options(self._table))
+
+    def finish(self) -> WrittenFile:
+        """Have the disk take the file; it is complete, and still hidden."""
+        self._flush()
+        assert self._writer is not None, "a file has rows"
+        self._writer.close()
+        with self._hidden.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            os.fsync(file.fileno())
+        first, last = self._positions or (None, None)
+        return WrittenFile(
+            self._table.name,
+            self.path,
+            self._rows,
+            first,
+            last,
+            self._hidden.stat().st_size,
+            digest,
+        )
+
+    def show(self) -> None:
+        """Give the file its name, in place of an earlier one."""
+        self._hidden.replace(self._final)
+
+    def discard(self) -> None:
+        """Remove what was written. Idempotent."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+        self._hidden.unlink(missing_ok=True)
+
+    @property
+    def directory(self) -> Path:
+        """Where it lies."""
+        return self._final.parent
+
+
+def _options(table: Table) -> dict[str, Any]:
+    # Growing numbers as differences: half the size of plain ones, and faster to write and to read.
+    # Everything else by dictionary, which Parquet gives up by itself where it does not pay.
+    import pyarrow.parquet as pq
+
+    growing = [each.name for each in table.columns if each.type in ("long", "timestamp")]
+    schema = arrow_schema(table.name)
+    by_dictionary = [name for name in schema.names if name not in growing]
+    nested = {"longs": "list.element", "ints": "list.element"}
+    for column in table.columns:
+        if column.type in nested:
+            by_dictionary[by_dictionary.index(column.name)] = f"{column.name}.list.element"
+    order = ("position",) if "position" in schema.names else ()
+    return {
+        "compression": "zstd",
+        "compression_level": 3,
+        "use_dictionary": by_dictionary,
+        "column_encoding": dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+        "sorting_columns": [pq.SortingColumn(schema.get_field_index(name)) for name in order],
+        "store_schema": False,  # so that everybody reads texts as texts
+    }
+
+
+def sync_directory(path: Path) -> None:
+    """Have the disk take the names of a directory."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,200 @@
+"""A journal's segments as an export takes them: which are finished, and what is in them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from udpfast.errors import FormatError, RegionError
+from udpfast.export.block import Block
+from udpfast.export.columns import Names
+from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.region import Region
+from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_path
+
+__all__ = [
+    "Blocks",
+    "Part",
+    "is_closed",
+    "journal_names",
+    "journal_parts",
+]
+
+#: Records of one block: 16 MiB of headers and short payloads, which a second-level cache does not
+#: hold anyway; larger ones gain nothing.
+BLOCK_RECORDS = 1 << 16
+
+_NAMES_AT = 4096  # of the table in its region
+_POSITION_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A segment, or what there is of one: records from a position to a position.
+
+    Attributes
+    ----------
+    number : int
+        Of the segment.
+    position, end_position : int
+        Of its first record; behind its last one.
+    opened_ns : int
+        When the segment was begun, UNIX ns.
+    first_ns, last_ns : int
+        Earliest and latest `published_ns`; 0 where the segment is not sealed.
+    finished : bool
+        Nothing more will come behind it.
+    name : str
+        Of the instance.
+    """
+
+    number: int
+    position: int
+    end_position: int
+    opened_ns: int
+    first_ns: int
+    last_ns: int
+    finished: bool
+    name: str
+
+
+def is_closed(directory: str | os.PathLike[str], dead: bool = False) -> bool:
+    """Return whether a journal's writer closed it; with `dead`, or died (and may come back)."""
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, FormatError):
+        return dead
+    return state.closed or (dead and not state.alive)
+
+
+def journal_parts(
+    directory: str | os.PathLike[str], *, dead: bool = True, known: Container[int] = ()
+) -> list[Part]:
+    """Return the parts of a journal, in their order; empty ones are left out.
+
+    A segment that is not sealed is looked at record by record; it is finished if the journal is
+    closed.
+
+    Parameters
+    ----------
+    directory : str or path
+    dead : bool
+        It is finished too if the journal's writer died, and whatever a next one may append to it
+        is of no interest now.
+    known : container of int
+        Numbers of segments to leave out.
+    """
+    closed = is_closed(directory, dead)  # before the segments: what follows can only be more
+    found = []
+    for number in list_segments(directory):
+        if number in known:
+            continue
+        try:
+            segment = Segment.open(segment_path(directory, number))
+        except (RegionError, FileNotFoundError):  # torn by a power cut; or removed just now
+            continue
+        info = segment.info()
+        segment.close()
+        part = _part(info, directory, closed)
+        if part.end_position > part.position:
+            found.append(part)
+    return found
+
+
+def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) -> Part:
+    sealed = info.end_position is not None
+    end = info.end_position
+    if end is None:
+        end = _end_of(info, directory)
+    return Part(
+        info.number,
+        info.position,
+        end,
+        info.opened_ns,
+        info.first_ns,
+        info.last_ns,
+        sealed or closed,
+        info.name,
+    )
+
+
+def _end_of(info: SegmentInfo, directory: str | os.PathLike[str]) -> int:
+    # Behind the last record of a segment that does not say it.
+    end = info.position
+    with JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor:
+        while (count := cursor.poll()) and cursor.number == info.number:
+            last = cursor.headers[count - 1]
+            end = int(last["position"]) + (int(last["length"]) + 7 & ~7)
+    return end
+
+
+def journal_names(directory: str | os.PathLike[str], number: int) -> Names:
+    """Return what the name ids of records mean that go by a file of names; 0: nothing."""
+    if number:
+        path = Path(directory) / f"{number:08}.names"
+        try:
+            region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+            return Names(NameTable(region.view()[_NAMES_AT:]))
+        except (FileNotFoundError, ValueError, FormatError):
+            pass  # removed, or torn by a power cut: the records are what they are
+    return Names()
+
+
+class Blocks:
+    """The records of a journal between two places, block by block.
+
+    Parameters
+    ----------
+    directory : str or path
+    start, end : (str, int)
+        As `JournalCursor.attach` has them.
+    raw : bool
+        Of a raw capture: its records have no updates.
+    records : int
+        Of one block, at most.
+
+    Attributes
+    ----------
+    missing : int
+        Records that should have been between those that came: damaged ones.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        start: tuple[Literal["position", "time"], int],
+        end: tuple[Literal["position", "time"], int] = ("position", _POSITION_MAX),
+        *,
+        raw: bool = False,
+        records: int = BLOCK_RECORDS,
+    ) -> None:
+        self.missing = 0
+        self._directory = directory
+        self._arguments = (start, end)
+        self._hash = 0 if raw else PAYLOAD_HASH
+        self._records = records
+
+    def __iter__(self) -> Iterator[tuple[Block, Names]]:
+        """Yield blocks, each valid until the next, and what their name ids mean."""
+        start, end = self._arguments
+        names, number = Names(), 0
+        with JournalCursor.attach(
+            self._directory,
+            start,
+            end,
+            follow=False,
+            limit=self._records,
+            payload_hash=self._hash,
+        ) as cursor:
+            while count := cursor.poll():
+                if cursor.names != number:
+                    number = cursor.names
+                    names = journal_names(self._directory, number)
+                yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
+                self.missing = cursor.missed_total
