@@ -1,0 +1,52 @@
+# Streams: what each topic gets, and which records belong to which of them.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.core.layout cimport KIND_BOOK, RECORD_SIZE, Record
+from udpfast.market.updates cimport UpdateHeader
+from udpfast.shm.cursor cimport RingCursor
+
+cdef class Stream:
+    cdef object send             # of its socket
+    cdef object socket
+    cdef object topic
+    cdef bytes text
+    cdef bint everything
+    cdef uint64_t number         # which life of the stream
+    cdef uint64_t sequence       # records, sent or dropped
+    cdef uint64_t bit            # in the masks of records; 0: everything
+    cdef uint32_t names          # sent so far
+    cdef int64_t subscribers
+    cdef int64_t sent_ns
+
+cdef class Streams:
+    cdef readonly list live      # the streams, in the order of their bits
+    cdef bint filtered           # whether one of them does not get everything
+    cdef uint64_t* masks         # of the records of the last `mark`: bits of the streams
+    cdef object _names           # RingNames
+    cdef object _by_topic        # (socket, text) -> Stream
+    cdef dict _known             # key of a record -> its mask
+    cdef uint64_t _used_bits
+    cdef object _masks_array
+
+    cdef Stream find(self, socket, bytes text)
+    cdef Stream serve(self, socket, bytes text)
+    cdef end(self, Stream stream)
+    cdef mark(self, RingCursor cursor, int64_t first, int64_t end)
+    cdef bint belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
+                      uint32_t symbol_id) except -1
+    cdef forget(self)
+    cdef _arrange(self)
+
+cdef Stream new_stream(socket, bytes text)
+
+
+cdef inline void record_names(
+        const Record* header, const uint8_t* payload, uint32_t* exchange_id,
+        uint32_t* symbol_id) noexcept nogil:
+    # 0: the record names none. The struct is packed: any alignment will do.
+    cdef const UpdateHeader* update = <const UpdateHeader*>payload
+    cdef bint named = header.kind >= KIND_BOOK and (
+        header.length >= <int64_t>(RECORD_SIZE + sizeof(UpdateHeader)))
+    exchange_id[0] = update.exchange_id if named else 0
+    symbol_id[0] = update.symbol_id if named else 0
