@@ -1,0 +1,77 @@
+"""What one file holds: all tables of a feed, or of a publisher."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from udpfast.settings import Struct
+from udpfast.tables.lines import ChannelConfig, Destination, WireConfig
+from udpfast.tables.loop import AccessConfig, AgentConfig, RingConfig, RunConfig
+from udpfast.tables.receive import BypassConfig, ReceiveConfig, XdpConfig
+from udpfast.tables.side import ImageConfig, RecordConfig, ZmqConfig
+from udpfast.tables.stages import ObjectsConfig, SessionConfig, WindowConfig
+from udpfast.tables.types import Name
+
+__all__ = ["FeedConfig", "PublishConfig"]
+
+
+class FeedConfig(Struct, frozen=True):
+    """Everything a `Subscriber` needs to know about one feed."""
+
+    name: Annotated[Name, Meta(description='the instance\'s name: Reader("ring:NAME")')]
+    incremental: ChannelConfig
+    snapshot: ChannelConfig = ChannelConfig()
+    wire: WireConfig = WireConfig()
+    window: WindowConfig = WindowConfig()
+    session: SessionConfig = SessionConfig()
+    objects: ObjectsConfig = ObjectsConfig()
+    receive: ReceiveConfig = ReceiveConfig()
+    xdp: XdpConfig = XdpConfig()
+    ring: RingConfig = RingConfig()
+    agent: AgentConfig = AgentConfig()
+    bypass: BypassConfig = BypassConfig()
+    run: RunConfig = RunConfig()
+    access: AccessConfig = AccessConfig()
+    image: ImageConfig = ImageConfig()
+    zmq: ZmqConfig = ZmqConfig()
+    record: RecordConfig = RecordConfig()
+
+
+class PublishConfig(Struct, frozen=True):
+    """Everything a `Publisher` needs to know (PROTOCOL 5)."""
+
+    incremental: Annotated[
+        tuple[Destination, ...],
+        Meta(min_length=1, max_length=8, description="destinations of the incremental channel"),
+    ]
+    snapshot: Annotated[
+        tuple[Destination, ...],
+        Meta(max_length=8, description="destinations of the snapshot channel"),
+    ] = ()
+    session_id: Annotated[
+        int, Meta(ge=-1, le=65_535, description="-1: drawn at random at start")
+    ] = -1
+    first_seqno: Annotated[
+        int, Meta(ge=0, lt=1 << 32, description="the first number of both channels")
+    ] = 1
+    heartbeat_interval_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="ms of silence after which a heartbeat is sent")
+    ] = 1_000
+    snapshot_interval_ms: Annotated[
+        int,
+        Meta(ge=1, le=3_600_000, description="ms between the beginnings of two snapshot cycles"),
+    ] = 1_000
+    snapshot_rate_per_s: Annotated[
+        int,
+        Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
+    ] = 50_000
+    segment: Annotated[
+        bool,
+        Meta(
+            description="hand fragments and bursts of equal size to the kernel as one train "
+            "(UDP_SEGMENT); back to one by one where the route cannot cut them"
+        ),
+    ] = False
+    wire: WireConfig = WireConfig()
