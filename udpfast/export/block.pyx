@@ -130,6 +130,13 @@ cdef class Block:
             memcpy(&symbols[i], at + 4, 4)
         return np.asarray(exchanges), np.asarray(symbols)
 
+    def between(self, uint64_t position, uint64_t end_position) -> int:
+        """Return how many of the records lie from one position to another."""
+        cdef int64_t i, count = 0
+        for i in range(self.count):
+            count += position <= self.headers[i].position < end_position
+        return count
+
     def select(self, uint64_t kinds, bint rows=False, keep=None):
         """Find the rows of a table.
 

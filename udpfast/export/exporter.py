@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
-from udpfast.export.block import Block
-from udpfast.export.columns import Names, Partition, Selection, latency_batches, record_batch
+from udpfast.export.columns import Partition, Selection, latency_batches, record_batch
 from udpfast.export.hops import HopCounts
 from udpfast.export.manifest import SCHEMA_HASH, Entry, entry_path, read_entry, write_entry
-from udpfast.export.parquet import PartitionFile, WrittenFile, sync_directory
+from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile, sync_directory
+from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.schema import TABLES, Table, table_of
-from udpfast.export.segments import Blocks, Part, journal_parts
+from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
 
 __all__ = ["Exported", "Exporter"]
 
@@ -73,7 +73,7 @@ class Exporter:
         self._tables = [table_of(name) for name in tables]
         self._payloads = payloads
         self._replace = replace
-        self._done: set[int] = set()
+        self._done: set[tuple[bool, int]] = set()
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
 
@@ -93,22 +93,31 @@ class Exporter:
         FormatError
             The place holds what another journal of this name became.
         """
-        tables = tuple(table for table in self._tables if not table.raw)
-        for part in journal_parts(self.journal, dead=dead, known=self._done):
-            if part.finished and tables:
+        for raw in (False, True):
+            tables = tuple(table for table in self._tables if table.raw == raw)
+            directory = self.journal / "raw" if raw else self.journal
+            if not tables or not directory.is_dir():
+                continue
+            known = {number for of_raw, number in self._done if of_raw == raw}
+            parts = journal_parts(directory, dead=dead, known=known)
+            for part in raced_parts(parts, is_closed(directory, dead)) if raw else parts:
+                if not part.finished:
+                    continue
                 feed = self._feed_of(part)
                 with _lock(self.root, feed):
-                    yield self._export(part, feed, tables)
-                self._done.add(part.number)
+                    yield self._export(directory, part, feed, tables, raw)
+                self._done.add((raw, part.number))
 
     def _feed_of(self, part: Part) -> str:
         if self._feed:
             return self._feed
         return part.name if _FEED.fullmatch(part.name) else self.journal.resolve().name
 
-    def _export(self, part: Part, feed: str, tables: tuple[Table, ...]) -> Exported:
+    def _export(
+        self, directory: Path, part: Part, feed: str, tables: tuple[Table, ...], raw: bool
+    ) -> Exported:
         names = tuple(table.name for table in tables)
-        before = read_entry(entry_path(self.root, feed, part.number))
+        before = read_entry(entry_path(self.root, feed, part.number, raw))
         if before is not None:
             if before.opened_ns != part.opened_ns and not self._replace:
                 raise FormatError(
@@ -118,7 +127,7 @@ class Exporter:
                 )
             if self._is_same(before, part, names):
                 return Exported(before, False)
-        entry = self._write(part, feed, tables)
+        entry = self._write(directory, part, feed, tables, raw)
         if before is not None:
             for path in {file.path for file in before.files} - {file.path for file in entry.files}:
                 (self.root / path).unlink(missing_ok=True)
@@ -133,41 +142,31 @@ class Exporter:
             and entry.holds(self.root)
         )
 
-    def _write(self, part: Part, feed: str, tables: tuple[Table, ...]) -> Entry:
+    def _write(
+        self, directory: Path, part: Part, feed: str, tables: tuple[Table, ...], raw: bool
+    ) -> Entry:
         files = _Files(self.root, f"part-{feed}-{part.number:08}.parquet")
-        blocks = Blocks(self.journal, ("position", part.position), ("position", part.end_position))
-        latency = TABLES["latency"]
-        hops = HopCounts() if latency in tables else None
-        selections = [
-            Selection(table, feed, payloads=self._payloads)
-            for table in tables
-            if table is not latency
-        ]
-        records = 0
         try:
-            for block, names in blocks:
-                records += block.count
-                _append(files, block, names, selections)
-                if hops is not None:
-                    hops.add(block)
-            if hops is not None:
-                batches = latency_batches(hops.take(), feed, part.number)
-                for partition, batch in batches.items():
-                    files.file(latency, partition).append(batch)
+            if raw:
+                records, missing = _append_races(files, directory, part, feed)
+            else:
+                records, missing = _append_records(
+                    files, directory, part, feed, tables, self._payloads
+                )
             written = files.finish()
         except BaseException:
             files.discard()
             raise
         entry = Entry(
             feed=feed,
-            journal=str(self.journal.resolve()),
-            raw=False,
+            journal=str(directory.resolve()),
+            raw=raw,
             segment=part.number,
             opened_ns=part.opened_ns,
             position=part.position,
             end_position=part.end_position,
             records=records,
-            missing=blocks.missing,
+            missing=missing,
             tables=tuple(table.name for table in tables),
             payloads=self._payloads,
             files=tuple(written),
@@ -176,14 +175,46 @@ class Exporter:
         return entry
 
 
-def _append(files: _Files, block: Block, names: Names, selections: list[Selection]) -> None:
-    codes, partitions = block.partitions()
-    for code, partition in enumerate(partitions):
-        keep = codes == code if len(partitions) > 1 else None
-        for selection in selections:
-            batch = record_batch(block, names, selection, keep)
-            if batch.num_rows:
-                files.file(selection.table, partition).append(batch)
+def _append_records(
+    files: _Files,
+    directory: Path,
+    part: Part,
+    feed: str,
+    tables: tuple[Table, ...],
+    payloads: bool,
+) -> tuple[int, int]:
+    # Returns how many records there were, and how many are missing.
+    blocks = Blocks(directory, ("position", part.position), ("position", part.end_position))
+    latency = TABLES["latency"]
+    hops = HopCounts()
+    selections = [
+        Selection(table, feed, payloads=payloads) for table in tables if table is not latency
+    ]
+    records = 0
+    for block, names in blocks:
+        records += block.count
+        codes, partitions = block.partitions()
+        for code, partition in enumerate(partitions):
+            keep = codes == code if len(partitions) > 1 else None
+            for selection in selections:
+                batch = record_batch(block, names, selection, keep)
+                if batch.num_rows:
+                    files.file(selection.table, partition).append(batch)
+        if latency in tables:
+            hops.add(block)
+    for partition, batch in latency_batches(hops.take(), feed, part.number).items():
+        files.file(latency, partition).append(batch)
+    return records, blocks.missing
+
+
+def _append_races(files: _Files, directory: Path, part: Part, feed: str) -> tuple[int, int]:
+    races, records, missing = part_races(directory, part)
+    for partition, found in split_races(races).items():
+        lines = races.lines[partition[1]]
+        for begin in range(0, len(found), ROW_GROUP):
+            rows = found[begin : begin + ROW_GROUP]
+            files.file(TABLES["races"], partition).append(race_batch(rows, partition, lines, feed))
+    return records, missing
 
 
 class _Files:

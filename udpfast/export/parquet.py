@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["PartitionFile", "WrittenFile", "partition_directory", "sync_directory"]
+__all__ = ["ROW_GROUP", "PartitionFile", "WrittenFile", "partition_directory", "sync_directory"]
 
 #: Rows of one row group: what a task reads at once, and what has statistics of its own.
 ROW_GROUP = 1 << 20

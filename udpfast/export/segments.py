@@ -47,7 +47,7 @@ class Part:
     opened_ns : int
         When the segment was begun, UNIX ns.
     first_ns, last_ns : int
-        Earliest and latest `published_ns`; 0 where the segment is not sealed.
+        Earliest and latest `published_ns`.
     finished : bool
         Nothing more will come behind it.
     name : str
@@ -108,30 +108,31 @@ def journal_parts(
 
 
 def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) -> Part:
-    sealed = info.end_position is not None
-    end = info.end_position
+    end, first_ns, last_ns = info.end_position, info.first_ns, info.last_ns
     if end is None:
-        end = _end_of(info, directory)
+        end, first_ns, last_ns = _look_through(info, directory)
     return Part(
         info.number,
         info.position,
         end,
         info.opened_ns,
-        info.first_ns,
-        info.last_ns,
-        sealed or closed,
+        first_ns,
+        last_ns,
+        info.end_position is not None or closed,
         info.name,
     )
 
 
-def _end_of(info: SegmentInfo, directory: str | os.PathLike[str]) -> int:
-    # Behind the last record of a segment that does not say it.
-    end = info.position
+def _look_through(info: SegmentInfo, directory: str | os.PathLike[str]) -> tuple[int, int, int]:
+    # What a seal would say: behind the last record, earliest and latest time.
+    end, first_ns, last_ns = info.position, _POSITION_MAX, 0
     with JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor:
         while (count := cursor.poll()) and cursor.number == info.number:
-            last = cursor.headers[count - 1]
-            end = int(last["position"]) + (int(last["length"]) + 7 & ~7)
-    return end
+            headers = cursor.headers[:count]
+            end = int(headers[-1]["position"]) + (int(headers[-1]["length"]) + 7 & ~7)
+            first_ns = min(first_ns, int(headers["published_ns"].min()))
+            last_ns = max(last_ns, int(headers["published_ns"].max()))
+    return end, first_ns, last_ns
 
 
 def journal_names(directory: str | os.PathLike[str], number: int) -> Names:

@@ -1,0 +1,186 @@
+"""Races out of a raw capture: the same that the feed itself counted."""
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pytest
+
+from tests.export.market import BEGIN_NS, SEGMENT_BYTES
+from udpfast.agents.recorder import Recorder
+from udpfast.agents.replayer import Replayer
+from udpfast.config import RecordConfig, parse_feed
+from udpfast.export.exporter import Exporter
+from udpfast.export.manifest import read_entries
+from udpfast.export.race_rows import WAIT_NS
+from udpfast.export.schema import arrow_schema
+from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.shm.segment import list_segments
+from udpfast.testing.network import Arrival, LineFaults, network
+
+SEED = 20_261_121
+MESSAGES = 4_000
+SESSION_ID = 77
+LINES = (0, 1)
+
+
+def publish() -> list[tuple[int, bytes]]:
+    """Return (time, datagram): every seventh message has three fragments."""
+    sent = []
+    for seqno in range(MESSAGES):
+        time_ns = BEGIN_NS + seqno * 500_000
+        last = 2 if seqno % 7 == 0 else 0
+        for fragment in range(last + 1):
+            frame = struct.pack("<BBBBHHII", 1, fragment, last, 0, 1, SESSION_ID, seqno, 0)
+            sent.append((time_ns + fragment, frame + bytes(512 if fragment < last else 100)))
+    return sent
+
+
+@pytest.fixture(scope="module")
+def arrivals() -> list[Arrival]:
+    """Return what two lossy lines made of it: B is slower, and loses in bursts."""
+    faults = {
+        (0, 0): LineFaults(loss=0.02, jitter_ns=300_000),
+        (0, 1): LineFaults(loss=0.05, burst_mean=4, delay_ns=150_000, jitter_ns=200_000),
+    }
+    sent = [
+        Arrival(time_ns, 0, line, datagram) for time_ns, datagram in publish() for line in LINES
+    ]
+    return list(network(sent, faults, SEED))
+
+
+def capture(directory: Path, arrivals: list[Arrival]) -> tuple[Path, dict[str, dict[str, int]]]:
+    """Receive; return the directory of the journal, which has the raw capture, and counters."""
+    config = parse_feed(
+        {
+            "name": "raced",
+            "incremental": {
+                "lines": [
+                    {"name": name, "address": f"0.0.0.0:{9001 + i}"} for i, name in enumerate("AB")
+                ]
+            },
+            "record": {"what": "both", "capture_bytes": 1 << 23},
+        }
+    )
+    instance = directory / "raced"
+    instance.mkdir(mode=0o700)
+    replayer = Replayer(config, instance)
+    headers = np.zeros(len(arrivals), CAPTURED)
+    offset = 0
+    for header, arrival in zip(headers, arrivals, strict=True):
+        header["timestamp_ns"] = arrival.time_ns
+        header["offset"], header["size"] = offset, len(arrival.datagram)
+        offset += len(arrival.datagram)
+    batch = CaptureBatch(headers, b"".join(arrival.datagram for arrival in arrivals))
+    lines = np.array([arrival.line for arrival in arrivals], np.uint8)
+    replayer.replay(batch, np.zeros_like(lines), lines, 0, len(arrivals))
+    replayer.finish()
+    counters = replayer.counters()
+    replayer.close()
+    journal = directory / "journal"
+    keep = RecordConfig(what="both", directory=str(journal), segment_bytes=SEGMENT_BYTES, sync_ms=1)
+    recorder = Recorder(keep, instance, "raced")
+    recorder.on_start()
+    for now_ns in range(100_000):
+        done = recorder.work(now_ns)
+        recorder.keep()
+        if done == 0 and not any(recording.backlog for recording in recorder.recordings):
+            break
+    recorder.on_stop()
+    return journal, counters
+
+
+@pytest.fixture(scope="module")
+def captured(
+    tmp_path_factory: pytest.TempPathFactory, arrivals: list[Arrival]
+) -> tuple[Path, dict[str, dict[str, int]]]:
+    return capture(tmp_path_factory.mktemp("raced"), arrivals)
+
+
+def races_of(root: Path) -> list[dict[str, Any]]:
+    """Return the table of races, in the order of the capture."""
+    schema = arrow_schema("races", partitions=True)
+    table = ds.dataset(root / "_races", schema, format="parquet", partitioning="hive").to_table()
+    found: list[dict[str, Any]] = table.sort_by("position").to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def races(
+    captured: tuple[Path, dict[str, dict[str, int]]], tmp_path_factory: pytest.TempPathFactory
+) -> list[dict[str, Any]]:
+    root = tmp_path_factory.mktemp("races")
+    list(Exporter(captured[0], root).run())
+    return races_of(root)
+
+
+def test_races_are_those_that_the_feed_counted(
+    captured: tuple[Path, dict[str, dict[str, int]]], races: list[dict[str, Any]]
+) -> None:
+    counters = captured[1]
+    for line, name in enumerate("AB"):
+        counted = counters[f"incremental.{name}"]
+        won = [race for race in races if race["winner"] == line]
+        leads = [race["lead_ns"] for race in won if race["lead_ns"] is not None]
+        assert len(won) == counted["wins"] > 0
+        assert len(leads) == counted["leads"] > 0
+        assert sum(max(lead, 0) for lead in leads) == counted["lead_ns"]
+        assert sum(race["second"] == line for race in races) == counted["ties_lost"]
+
+
+def test_completed_races_are_the_whole_messages(
+    captured: tuple[Path, dict[str, dict[str, int]]], races: list[dict[str, Any]]
+) -> None:
+    completed = [race["seqno"] for race in races if race["completed"]]
+    assert len(completed) == len(set(completed)) == captured[1]["incremental"]["messages"]
+    fragments: dict[int, int] = {}
+    for race in races:
+        fragments[race["seqno"]] = fragments.get(race["seqno"], 0) + 1
+    whole = {seqno for seqno, count in fragments.items() if count == (3 if seqno % 7 == 0 else 1)}
+    assert set(completed) == whole
+
+
+def test_delays_say_which_line_lost_what(
+    races: list[dict[str, Any]], arrivals: list[Arrival]
+) -> None:
+    came: dict[tuple[int, int], dict[int, int]] = {}
+    for arrival in arrivals:
+        _, fragment, _, _, _, _, seqno, _ = struct.unpack_from("<BBBBHHII", arrival.datagram)
+        came.setdefault((seqno, fragment), {}).setdefault(arrival.line, arrival.time_ns)
+    assert len(races) == len(came)
+    for race in races:
+        by_line = came[race["seqno"], race["fragment"]]
+        first_ns = by_line[race["winner"]]
+        delays = [by_line[line] - first_ns if line in by_line else None for line in LINES]
+        assert race["delays_ns"] == delays
+        assert race["lines"] == sum(1 << line for line in by_line)
+        assert race["copies"] == len(by_line)
+        assert race["received_ns"] == first_ns
+    assert any(None in race["delays_ns"] for race in races)
+
+
+def test_races_reach_across_segments(
+    captured: tuple[Path, dict[str, dict[str, int]]], tmp_path: Path
+) -> None:
+    journal = captured[0]
+    assert len(list_segments(journal / "raw")) > 3
+    list(Exporter(journal, tmp_path).run())
+    entries = [entry for entry in read_entries(tmp_path) if entry.raw]
+    assert [entry.segment for entry in entries] == list_segments(journal / "raw")
+    assert sum(entry.rows()["races"] for entry in entries) == len(races_of(tmp_path))
+    assert not any(exported.written for exported in Exporter(journal, tmp_path).run())
+
+
+def test_races_of_an_open_capture_wait_for_late_copies(
+    tmp_path: Path, arrivals: list[Arrival]
+) -> None:
+    journal, _ = capture(tmp_path, arrivals)
+    (journal / "raw" / "journal").unlink()
+    exporter = Exporter(journal, tmp_path / "root", tables=("races",))
+    segments = [exported.entry.segment for exported in exporter.run(dead=False)]
+    assert segments == list_segments(journal / "raw")[: len(segments)]
+    last_ns = max(arrival.time_ns for arrival in arrivals)
+    latest = max(race["published_ns"] for race in races_of(tmp_path / "root"))
+    assert segments and latest < last_ns - WAIT_NS
