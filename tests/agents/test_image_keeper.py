@@ -307,6 +307,33 @@ def test_objects_without_room_are_waiting(instance: Instance) -> None:
     keeper.on_stop()
 
 
+@pytest.mark.parametrize("spare_bytes", [0, 256, 1024, 8192])
+def test_object_that_grew_out_of_the_image_is_not_what_it_was(
+    instance: Instance, spare_bytes: int
+) -> None:
+    def books(quantity: float, count: int, snapshot: bool) -> None:
+        for number in range(8):
+            frame = {"object_id": number, "object_type": 3, "session_id": 1}
+            if snapshot:
+                instance.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **frame)
+            rows = [(i + 1.0, quantity) for i in range(count)]
+            instance.book(rows[::-1], [], f"S{number}", snapshot, **frame)
+        instance.ring.flush()
+
+    session(instance)
+    books(1.0, 40, snapshot=True)
+    # Room for the mark, for each entry once, and a little more.
+    keeper = keep(instance, capacity_bytes=2 * 512 + 8 * 2048 + spare_bytes)
+    assert kinds(image_of(instance)).count(Kind.BOOK) > 0
+    books(2.0, 200, snapshot=False)
+    catch_up(keeper)
+    found = Books()
+    for record in image_of(instance):
+        found.apply(record)
+    assert all(book.stale for book in found.values() if len(book.bids()) != 200)
+    keeper.on_stop()
+
+
 def test_keeper_runs_as_an_agent_and_ends_with_its_ring(instance: Instance) -> None:
     live_book(instance)
     runner = AgentRunner(ImageKeeper(ImageConfig(objects=64), instance.directory), idle="sleep")

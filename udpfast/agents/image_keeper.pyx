@@ -23,7 +23,8 @@ from udpfast.market.state cimport (
     state_lapped)
 from udpfast.market.state_bytes cimport entry_copy, entry_size, entry_write, state_read
 from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.image cimport Image, ImageView, image_begin, image_copy, image_end, image_reserve
+from udpfast.shm.image cimport (
+    Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport RegionHeader
 from udpfast.shm.ring cimport ring_poll
@@ -190,16 +191,22 @@ cdef class ImageKeeper(Agent):
 
     cdef void _publish_object(self, uint32_t object) noexcept nogil:
         # An object for whose values there is no room is said to have none: a reader waits for
-        # them. If there is none for that either, it does not know of the object: as well.
+        # them. Room for that is taken before its first version, or else that one would stay when
+        # it is true no more. Without such room a reader does not know of the object: as well.
+        cdef ImageWriter* writer = &self._image.writer
         cdef uint64_t size = entry_size(&self._state, object, self._depth, False)
-        cdef uint8_t* place = image_begin(&self._image.writer, 1 + object, size)
-        cdef bint bare = place == NULL
+        cdef uint8_t* place
+        cdef bint bare
+        if writer.slots[1 + object].done == 0 and not image_reserve(
+                writer, 1 + object, entry_size(&self._state, object, self._depth, True)):
+            return
+        place = image_begin(writer, 1 + object, size)
+        bare = place == NULL
         if bare:
             size = entry_size(&self._state, object, self._depth, True)
-            place = image_begin(&self._image.writer, 1 + object, size)
-        if place != NULL:
-            entry_write(&self._state, object, self._depth, bare, place)
-            image_end(&self._image.writer, 1 + object)
+            place = image_begin(writer, 1 + object, size)
+        entry_write(&self._state, object, self._depth, bare, place)
+        image_end(writer, 1 + object)
 
     def _begin(self):
         # Nothing is known. With the writer's first record that does not matter.

@@ -100,12 +100,14 @@ cdef inline void image_release(ImageWriter* w, uint64_t offset, uint64_t room) n
 
 
 cdef inline bint image_reserve(ImageWriter* w, uint32_t slot, uint64_t size) noexcept nogil:
-    # Give a slot that was never written its two blocks, so that image_begin has room for `size`.
+    # Give a slot that was never written its two blocks, so that image_begin has room for `size`
+    # ever after. False: there is none; what it got it keeps for the next try.
     cdef ImageSlot* s = w.slots + slot
     cdef int side, bits = image_class(size)
     for side in range(2):
-        s.offset[side] = image_block(w, bits)
-        s.room[side] = <uint64_t>1 << bits
+        if s.offset[side] == 0:
+            s.offset[side] = image_block(w, bits)
+            s.room[side] = <uint64_t>1 << bits
         if s.offset[side] == 0:
             return False
     return True
