@@ -23,7 +23,7 @@ from udpfast.market.updates import TRADE, TRADES
 # Every module is compiled once more: half a minute, and minutes on a busy machine.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".fbs", ".typed", ".h")
+SOURCES = (".py", ".pyx", ".pxd", ".pyi", ".fbs", ".properties", ".typed", ".h")
 
 BUY, SELL = 1, 2
 

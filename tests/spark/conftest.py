@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from udpfast.spark.java import JavaMissingError, find_java
+from udpfast.spark.session import LOG_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -16,7 +17,8 @@ ALLOWED = "UDPFAST_WITHOUT_SPARK"
 
 #: Small data, many queries: compiling them well takes longer than running them.
 QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    f"-Dlog4j.configurationFile={LOG_SETTINGS}",
     "spark.sql.shuffle.partitions": "2",
 }
 

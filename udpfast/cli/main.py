@@ -23,6 +23,7 @@ VERBS = {
     "verify": "check a journal record by record, and cut what is not valid",
     "export": "turn a journal into Parquet tables, for Spark and others",
     "replay": "run a capture through the production engine without sockets",
+    "spark": "tables and a report of what was kept, on Spark",
     "bench": "measure udpfast and its peers on this host, compare, report",
 }
 

@@ -14,11 +14,11 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, FormatError
+from udpfast.spark.gold import Gold, open_file_system
 from udpfast.spark.jobs import JOBS, Job, Parameters
 from udpfast.spark.silver import SILVER
 
@@ -150,9 +150,17 @@ def rows(spark: SparkSession, out: str, name: str) -> int:
     return spark.read.parquet(gold(out, name)).count()
 
 
-def write_run(out: Path, ran: Sequence[Ran], parameters: Parameters, about: dict[str, Any]) -> None:
+def write_run(out: str, ran: Sequence[Ran], about: dict[str, Any]) -> None:
     """Write what ran beside its tables; jobs that did not run this time keep what they had."""
-    path = out / "run.json"
-    known = json.loads(path.read_text()).get("jobs", {}) if path.exists() else {}
-    jobs = known | {one.name: {"rows": one.rows, "seconds": one.seconds} for one in ran}
-    path.write_text(json.dumps({**about, "parameters": asdict(parameters), "jobs": jobs}, indent=1))
+    files, path = open_file_system(out)
+    try:
+        known = Gold(out).run()["jobs"]
+    except FormatError:
+        known = {}
+    for one in ran:
+        question = JOBS[one.name].question
+        seconds = round(one.seconds, 3)
+        known[one.name] = {"question": question, "rows": one.rows, "seconds": seconds}
+    jobs = {name: known[name] for name in JOBS if name in known}
+    with files.open_output_stream(f"{path}/run.json") as file:
+        file.write(json.dumps({**about, "jobs": jobs}, indent=1).encode())

@@ -32,14 +32,16 @@ EVERYWHERE = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
-    "spark.log.level": "ERROR",
 }
 
-#: Two shuffle partitions per core: the 200 of a cluster cost a local job more than its work.
+#: Errors only, and not a word about what is the default.
+LOG_SETTINGS = Path(__file__).with_name("log4j2.properties")
+
 LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={LOG_SETTINGS}",
 }
 
 
@@ -57,6 +59,7 @@ def settings_for(master: str, memory: str = LOCAL_MEMORY) -> dict[str, str]:
     if not is_local(master):
         return dict(EVERYWHERE)
     cores = master.partition("[")[2].rstrip("]").partition(",")[0]
+    # Two per core: the 200 of a cluster cost a local job more than its work.
     count = int(cores) if cores.isdecimal() else (os.cpu_count() or 1) if cores else 1
     return {
         **EVERYWHERE,

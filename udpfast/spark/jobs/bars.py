@@ -54,7 +54,7 @@ def reduce_bars(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 def finish_bars(sums: DataFrame, _: Parameters) -> DataFrame:
     """Put the volume-weighted price beside them."""
-    return with_vwap(sums)
+    return with_vwap(sums).orderBy(*KEYS, "time")
 
 
 def with_vwap(sums: DataFrame) -> DataFrame:
@@ -83,8 +83,8 @@ def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
 
 
 def finish_spreads(sums: DataFrame, _: Parameters) -> DataFrame:
-    """Return them as they are."""
-    return sums
+    """Put them in order."""
+    return sums.orderBy(*KEYS, "time")
 
 
 INSTRUMENTS = Job(

@@ -1,0 +1,163 @@
+"""From an export to gold and a page: at once, and as a stream that is broken off and goes on."""
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from tests.spark.small_export import SmallExport
+from udpfast.cli.spark import spark as verb
+from udpfast.cli.spark import unix_ns
+from udpfast.errors import ConfigError, FormatError
+from udpfast.spark.bronze import Bronze
+from udpfast.spark.gold import Gold
+from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.pipeline import run_jobs, stream_jobs, write_silver
+from udpfast.spark.silver import SILVER
+
+SEED = 20_261_121
+
+
+@pytest.fixture(scope="module")
+def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return an export as `udpfast export` leaves one."""
+    root = tmp_path_factory.mktemp("export")
+    SmallExport(SEED).write(root)
+    (root / "_manifest").mkdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def out(spark, export: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return what `udpfast spark run` makes of it; the session is the one that is there."""
+    out = tmp_path_factory.mktemp("out")
+    arguments = ["run", str(export), str(out), "--bar-s", "2", "--json"]
+    result = CliRunner().invoke(verb, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout.splitlines()[-1])
+    assert list(report["jobs"]) == list(JOBS)
+    assert report["parameters"]["bar_s"] == 2
+    return out
+
+
+def contents(out: Path, name: str) -> list[str]:
+    """Return a gold table's rows in an order of their own; sums of floats to 9 digits."""
+    rows = Gold(str(out)).table(name, 100_000).to_pylist()
+    return sorted(
+        str([f"{value:.9g}" if isinstance(value, float) else value for value in row.values()])
+        for row in rows
+    )
+
+
+def test_stream_that_goes_on_ends_like_a_batch(spark, tmp_path: Path) -> None:
+    rows = SmallExport(SEED)
+    half = rows.rows["messages"][200]["position"]
+    root, batch, stream = (tmp_path / name for name in ("export", "batch", "stream"))
+    early = SmallExport(SEED)
+    for name, own in early.rows.items():
+        early.rows[name] = [row for row in own if row["position"] < half]
+    early.write(root)
+    bronze = Bronze(spark, (str(root),))
+    jobs = [JOBS[name] for name in ("losses", "races", "bars", "book")]
+    parameters = Parameters(bar_s=2)
+    first = list(stream_jobs(bronze, str(stream), jobs, parameters))
+    half_done = {job.name: contents(stream, job.name) for job in jobs}
+    rows.write(root, part=1, since=half)
+    second = list(stream_jobs(bronze, str(stream), jobs, parameters))
+    list(run_jobs(bronze, str(batch), jobs, parameters))
+    assert [ran.name for ran in first] == [ran.name for ran in second] == [j.name for j in jobs]
+    for job in jobs:
+        assert contents(stream, job.name) == contents(batch, job.name), job.name
+        assert contents(stream, job.name) != half_done[job.name], job.name
+
+
+def test_silver_tables_are_written_typed(spark, export: Path, tmp_path: Path) -> None:
+    ran = list(write_silver(Bronze(spark, (str(export),)), str(tmp_path)))
+    assert [one.name for one in ran] == [f"silver {name}" for name in SILVER]
+    trades = spark.read.parquet(f"{tmp_path}/silver/trades")
+    assert trades.schema["notional"].dataType.simpleString() == "double"
+    assert trades.count() == next(one.rows for one in ran if one.name == "silver trades")
+
+
+class Page(HTMLParser):
+    """Collects what a page would fetch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fetched: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag in {"script", "link", "img", "iframe"}:
+            self.fetched.append(tag)
+        self.fetched += [
+            f"{tag} {name}={value}"
+            for name, value in attributes
+            if name in {"src", "href", "xlink:href"} and not str(value).startswith("#")
+        ]
+
+
+def test_page_is_one_file_with_a_figure_and_a_table_per_job(out: Path) -> None:
+    text = (out / "report.html").read_text()
+    page = Page()
+    page.feed(text)
+    assert page.fetched == []
+    assert "url(http" not in text
+    for name in JOBS:
+        assert f'<h2 id="{name}">' in text
+    assert text.count("<svg") == text.count("</svg>") >= 5
+    assert text.count("<table>") == len(JOBS) + 1
+    lost = json.loads((out / "run.json").read_text())["jobs"]["losses"]["rows"]
+    assert lost == 2
+    assert re.search(r"<b class=\"bad\">\d+ lost</b>", text)
+
+
+def test_report_needs_neither_spark_nor_java(out: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; from udpfast.cli.spark import spark; "
+        f"spark(['report', {str(out)!r}, '--html', {str(tmp_path / 'page.html')!r}, '--json'], "
+        "standalone_mode=False); assert 'pyspark' not in sys.modules, 'pyspark was imported'"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], env={"PATH": ""}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert report["jobs"]["instruments"]["columns"][:3] == ["feed", "exchange", "symbol"]
+    assert (tmp_path / "page.html").read_text() == (out / "report.html").read_text()
+
+
+def test_report_of_nothing_says_so(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match="expected what `udpfast spark run` writes, found none"):
+        Gold(str(tmp_path)).run()
+
+
+def test_run_refuses_a_job_that_is_none(tmp_path: Path) -> None:
+    arguments = ["run", str(tmp_path), str(tmp_path), "--job", "bar"]
+    error = CliRunner().invoke(verb, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert "jobs must be of losses, lines" in str(error)
+
+
+def test_run_refuses_a_source_that_is_none(tmp_path: Path) -> None:
+    error = CliRunner().invoke(verb, ["run", str(tmp_path / "x"), str(tmp_path)]).exception
+    assert isinstance(error, FileNotFoundError)
+    assert "no such journal" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (None, None),
+        ("1732201200000000001", 1_732_201_200_000_000_001),
+        ("2024-11-21T15:00Z", 1_732_201_200_000_000_000),
+        ("2024-11-21T15:00:00.000001", 1_732_201_200_000_001_000),
+        ("2024-11-21T16:00+01:00", 1_732_201_200_000_000_000),
+    ],
+)
+def test_unix_ns_reads_both_forms(text: str | None, value: int | None) -> None:
+    assert unix_ns(text) == value

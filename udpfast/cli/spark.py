@@ -1,0 +1,250 @@
+"""`udpfast spark run` and `report`: from what was kept to tables and a page."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import json
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from udpfast.cli.options import FiniteRange
+from udpfast.errors import ConfigError
+from udpfast.shm.instance import journal_directory
+from udpfast.spark.session import SparkMissingError
+
+if TYPE_CHECKING:
+    from udpfast.spark.gold import Gold
+    from udpfast.spark.pipeline import Ran
+
+__all__ = ["spark"]
+
+EXAMPLES = """\b
+Examples:
+  udpfast spark run deribit /data/report
+  udpfast spark run /data/export /data/report --job bars --job races --bar-s 1
+  udpfast spark run hdfs:///udpfast/export hdfs:///udpfast/report --master yarn
+  udpfast spark report /data/report --json
+"""
+
+
+@click.group(epilog=EXAMPLES)
+def spark() -> None:
+    """Analyse on Spark what was kept: losses, races of the lines, latency, bars, books."""
+
+
+@spark.command(epilog=EXAMPLES)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("out")
+@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
+@click.option("--memory", default="4g", show_default=True, help="Of a local master.")
+@click.option("--job", "jobs", multiple=True, help="Only this one; may be given several times.")
+@click.option(
+    "--bar-s", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Of a bar."
+)
+@click.option("--at", help="Time of the book, ISO 8601 or UNIX ns; by default the last one.")
+@click.option(
+    "--bucket-ms", type=click.IntRange(1), default=100, show_default=True, help="Of lead-lag."
+)
+@click.option(
+    "--lags", type=click.IntRange(1, 1000), default=10, show_default=True, help="To either side."
+)
+@click.option("--start", help="Only what was received from then on: ISO 8601 or UNIX ns.")
+@click.option("--end", help="Only what was received before then.")
+@click.option("--silver", is_flag=True, help="Write the typed tables too.")
+@click.option("--stream", is_flag=True, help="Go on where the last run with --stream ended.")
+@click.option(
+    "--every-s",
+    type=FiniteRange(min=0.1),
+    help="With --stream: go on until interrupted, a batch so often.",
+)
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> None:
+    """Run the jobs over each SOURCE and write tables and report.html into OUT.
+
+    SOURCE is what `udpfast export` wrote, here or where Spark reads it, or the name or directory of
+    a journal, which is exported into OUT/export first.
+    """
+    _need("pyarrow", "matplotlib", "pyspark")
+    from udpfast.spark.gold import Gold
+    from udpfast.spark.report import read_report, text_tables
+
+    if options["every_s"] is not None and not options["stream"]:
+        raise click.UsageError("--every-s needs --stream")
+    began = time.monotonic()
+    found = list(run_pipeline(sources, out, **options))
+    page = write_page(Gold(out), None)
+    report = read_report(Gold(out))
+    if as_json:
+        click.echo(json.dumps(report | {"page": page}))
+        return
+    for line in text_tables(report):
+        click.echo(line)
+    click.echo(f"\n{len(found)} jobs in {time.monotonic() - began:.1f} s; the report: {page}")
+
+
+@spark.command(epilog="Example: udpfast spark report /data/report --html week.html")
+@click.argument("out")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Where the page goes."
+)
+@click.option("--rows", type=click.IntRange(1), default=50, show_default=True, help="Of a table.")
+@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+def report(out: str, html: Path | None, rows: int, as_json: bool) -> None:
+    """Show what a run has left in OUT, and draw its page anew; needs no Java."""
+    _need("pyarrow", "matplotlib")
+    from udpfast.spark.gold import Gold
+    from udpfast.spark.report import read_report, text_tables
+
+    gold = Gold(out)
+    found = read_report(gold, rows)
+    page = write_page(gold, html)
+    if as_json:
+        click.echo(json.dumps(found | {"page": page}))
+        return
+    for line in text_tables(found, rows):
+        click.echo(line)
+    click.echo(f"\nthe report: {page}")
+
+
+def run_pipeline(
+    sources: Sequence[str],
+    out: str,
+    *,
+    master: str = "local[*]",
+    memory: str = "4g",
+    jobs: Sequence[str] = (),
+    bar_s: int = 60,
+    at: str | None = None,
+    bucket_ms: int = 100,
+    lags: int = 10,
+    start: str | None = None,
+    end: str | None = None,
+    silver: bool = False,
+    stream: bool = False,
+    every_s: float | None = None,
+) -> Iterator[Ran]:
+    """Export what is not exported yet, run the jobs, write what ran; yield each that did."""
+    from udpfast.spark import pipeline
+    from udpfast.spark.bronze import Bronze
+    from udpfast.spark.jobs import Parameters
+    from udpfast.spark.progress import Progress
+    from udpfast.spark.session import open_session
+
+    chosen = pipeline.chosen_jobs(jobs)
+    parameters = Parameters(bar_s, unix_ns(at), bucket_ms, lags)
+    roots = export_roots(sources, out)
+    session = open_session(master, memory=memory)
+    bronze = Bronze(session, roots, start_ns=unix_ns(start), end_ns=unix_ns(end))
+    done = []
+    with Progress(session) as progress:
+
+        def follow(steps: Iterator[Ran], titles: Sequence[str]) -> Iterator[Ran]:
+            # A step is under way while the one before it is handled: its title comes first.
+            for title in [*titles, ""]:
+                progress.title(title)
+                ran = next(steps, None)
+                if ran is None:
+                    return
+                progress.say(f"udpfast: {ran.name:<16} {ran.rows:>12,} rows {ran.seconds:>8.1f} s")
+                yield ran
+
+        names = [job.name for job in chosen]
+        if silver:
+            for ran in follow(pipeline.write_silver(bronze, out), ["silver"] * 10):
+                done.append(ran)
+                yield ran
+        steps = (
+            pipeline.stream_jobs(bronze, out, chosen, parameters, every_s=every_s)
+            if stream
+            else pipeline.run_jobs(bronze, out, chosen, parameters)
+        )
+        for ran in follow(steps, ["streams"] * len(names) if stream else names):
+            done.append(ran)
+            yield ran
+    about = {
+        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "sources": list(sources),
+        "master": master,
+        "spark": session.version,
+        "parameters": asdict(parameters),
+    }
+    pipeline.write_run(out, [ran for ran in done if ran.name in names], about)
+
+
+def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
+    """Return where the tables of each source lie; a journal is exported below `out` first."""
+    roots = []
+    for source in sources:
+        if "://" in source or (Path(source) / "_manifest").is_dir():
+            roots.append(source if "://" in source else str(Path(source).resolve()))
+            continue
+        journal = journal_directory(source)
+        if "://" in out:
+            raise ConfigError(
+                f"{source}: export it first, to where Spark reads it as it does {out}"
+            )
+        root = Path(out).resolve() / "export"
+        export_journal(journal, root)
+        if str(root) not in roots:
+            roots.append(str(root))
+    return tuple(roots)
+
+
+def export_journal(journal: Path, root: Path) -> None:
+    """Export what is not exported yet, and say so."""
+    from udpfast.export.exporter import Exporter
+
+    began = time.perf_counter()
+    records = written = 0
+    for exported in Exporter(journal, root).run():
+        written += exported.written
+        records += exported.entry.records if exported.written else 0
+    click.echo(
+        f"udpfast: {journal}: {written} segments exported, {records:,} records, "
+        f"{time.perf_counter() - began:.1f} s",
+        err=True,
+    )
+
+
+def write_page(gold: Gold, path: Path | None) -> str:
+    """Write the page beside the tables, or to a path; return where it is."""
+    from udpfast.spark.gold import open_file_system
+    from udpfast.spark.report import page
+
+    text = page(gold).encode()
+    files, folder = open_file_system(gold.out if path is None else str(path))
+    name = f"{folder}/report.html" if path is None else folder
+    with files.open_output_stream(name) as file:
+        file.write(text)
+    return f"{gold.out.rstrip('/')}/report.html" if path is None else str(path)
+
+
+def unix_ns(when: str | None) -> int | None:
+    """Return a time given in ISO 8601 (UTC if it does not say) or as UNIX nanoseconds."""
+    if when is None or when.isdecimal():
+        return None if when is None else int(when)
+    try:
+        moment = datetime.datetime.fromisoformat(when)
+    except ValueError:
+        raise ConfigError(f"expected a time as ISO 8601 or UNIX ns, was {when!r}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    since = moment - datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
+
+
+def _need(*modules: str) -> None:
+    # The extra is large: who does not have it is told so in one line.
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError as error:
+            raise SparkMissingError(
+                f"{error.name} is not installed: pip install 'udpfast[spark]' (0.8 GB)"
+            ) from None

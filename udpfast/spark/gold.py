@@ -1,0 +1,72 @@
+"""Gold tables as a reader has them: by pyarrow, without a Java."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute, dataset
+from pyarrow.fs import FileSystem, FileType
+
+from udpfast.errors import FormatError
+
+__all__ = ["Gold", "open_file_system"]
+
+
+def open_file_system(where: str) -> tuple[FileSystem, str]:
+    """Return the file system and the path of a URI, or of a path of this host."""
+    from pathlib import Path
+
+    found: tuple[FileSystem, str] = FileSystem.from_uri(
+        where if "://" in where else str(Path(where).resolve())
+    )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Gold:
+    """What a run of the pipeline has left in a directory, or below a URI."""
+
+    out: str
+
+    def run(self) -> dict[str, Any]:
+        """Return what ran.
+
+        Raises
+        ------
+        FormatError
+            Nothing has run there.
+        """
+        files, path = open_file_system(self.out)
+        if files.get_file_info(f"{path}/run.json").type == FileType.NotFound:
+            raise FormatError(f"{self.out}: expected what `udpfast spark run` writes, found none")
+        with files.open_input_stream(f"{path}/run.json") as file:
+            found: dict[str, Any] = json.loads(file.read())
+        return found
+
+    def table(
+        self,
+        name: str,
+        rows: int,
+        where: compute.Expression | None = None,
+        columns: list[str] | None = None,
+    ) -> pa.Table:
+        """Return at most so many rows of a job's table, in its order; none if it did not run."""
+        files, path = open_file_system(self.out)
+        folder = f"{path}/gold/{name}"
+        if files.get_file_info(folder).type == FileType.NotFound:
+            return pa.table({})
+        whole = dataset.dataset(folder, filesystem=files, format="parquet")
+        return whole.head(rows, filter=where, columns=columns)
+
+    def count(self, name: str) -> int:
+        """Return how many rows a job's table has."""
+        files, path = open_file_system(self.out)
+        if files.get_file_info(f"{path}/gold/{name}").type == FileType.NotFound:
+            return 0
+        found: int = dataset.dataset(
+            f"{path}/gold/{name}", filesystem=files, format="parquet"
+        ).count_rows()
+        return found
