@@ -1,5 +1,7 @@
 """`Reader("zmq:...")`: the same records as the ring's reader has, on real sockets."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -275,6 +277,23 @@ def test_a_topic_that_is_none_is_refused_with_the_reason(instance: Instance) -> 
 def test_start_at_the_beginning_is_refused(instance: Instance) -> None:
     with pytest.raises(ConfigError, match="must be 'tail'"):
         Reader("zmq:ipc:///tmp/x", start="begin")
+
+
+def test_reader_that_is_dropped_and_not_closed_hangs_nobody(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    program = (
+        "import gc, sys; from udpfast import Reader\n"
+        "kept = [Reader(sys.argv[1])]; kept.append(kept); del kept; gc.collect()\n"
+        "left = Reader(sys.argv[1]); print('done')\n"
+    )
+    with running(instance.directory, addresses=("ipc",)) as fanout:
+        address = f"zmq:{fanout.addresses[0]}"
+        ended = subprocess.run(
+            [sys.executable, "-c", program, address],
+            env=environment, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
 
 
 def test_close_from_another_thread_ends_the_iteration(instance: Instance) -> None:

@@ -6,8 +6,9 @@ from udpfast.client.source cimport Source
 from udpfast.net.envelope cimport Envelope, RecordWalk
 
 cdef class ZmqSource(Source):
-    cdef object context
+    cdef object __weakref__
     cdef object socket
+    cdef object leave            # closes the socket and its context, once
     cdef object receive          # of the socket
     cdef object none_came        # zmq.Again
     cdef object failure          # what `wait` met, for `fail` to raise

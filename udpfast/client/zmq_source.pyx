@@ -21,6 +21,7 @@ from udpfast.net.envelope cimport (
 
 import stat
 import urllib.parse
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -92,8 +93,11 @@ cdef class ZmqSource(Source):
         self.room = max(256 * batch if buffer_bytes is None else buffer_bytes, LARGEST_MESSAGE)
         self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
                         np.zeros(self.room, np.uint8))
-        self.context = zmq.Context()
-        self.socket = self.context.socket(zmq.SUB)
+        context = zmq.Context()
+        self.socket = context.socket(zmq.SUB)
+        # A reader that is dropped and not closed leaves as well: the library would wait for its
+        # socket for ever if the garbage collector met the context first.
+        self.leave = weakref.finalize(self, _leave, self.socket, context)
         try:
             self._set_up(endpoint, keys)
         except zmq.ZMQError as error:
@@ -345,8 +349,7 @@ cdef class ZmqSource(Source):
 
     cdef detach(self):
         if self.socket is not None:
-            self.socket.close()
-            self.context.term()
+            self.leave()
             self.socket = None
 
 
@@ -383,6 +386,11 @@ def open_source(
 
 def _close(ZmqSource source):
     source.detach()
+
+
+def _leave(socket, context):
+    socket.close()
+    context.term()
 
 
 def _keys(query, target):
