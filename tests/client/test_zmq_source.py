@@ -235,6 +235,34 @@ def test_a_restarted_writer_says_so(instance: Instance) -> None:
         reader.close()
 
 
+def test_a_ring_of_another_boot_in_the_place_of_the_old_one_says_so(instance: Instance) -> None:
+    address = f"ipc://{instance.directory}/zmq"
+    with running(instance.directory, addresses=("ipc",)) as fanout:
+        reader = Reader(f"zmq:{address}")
+        for i in range(10):
+            instance.top(i, 2)
+        assert [next(reader).index for _ in range(10)] == list(range(10))
+    # Files in memory are numbered anew with each boot: the same inode, and another history.
+    instance.ring.region.close()
+    other = Instance(instance.directory.parent / "other")
+    path = instance.directory / "ring"
+    with path.open("r+b") as file:
+        file.write((other.directory / "ring").read_bytes())
+    other.close()
+    with Ring.create(instance.directory, instance.ring.capacity_bytes, PAYLOAD_HASH) as ring:
+        instance.ring = ring
+        instance.top(3, 4)
+        with (
+            running(instance.directory, addresses=("ipc",)) as fanout,
+            pytest.raises(RingClosedError, match="another ring took its place"),
+        ):
+            wait_until(
+                lambda: not reader.poll(timeout=0.01) and fanout.statistics()["subscribers"] == 1
+            )
+            reader.poll(timeout=1.0)
+    reader.close()
+
+
 # --- opening, closing -------------------------------------------------------------------------
 
 

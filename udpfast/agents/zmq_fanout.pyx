@@ -308,9 +308,9 @@ cdef class ZmqFanout(Agent):
         if cursor.closed_by_writer:  # of a feed that ended: the next one's takes its place
             cursor.close()
             return
-        identity = cursor.region._identity
         self.cursor = cursor
-        self.outbox.ring_number = (<uint64_t>identity[0] << 48) ^ <uint64_t>identity[1]
+        # Not its inode, which the ring of another boot may have, too.
+        self.outbox.ring_number = <uint64_t>cursor.reader.header.born_ns
         self.outbox.ring = self.ring = &cursor.reader
         self.registration = ReaderRegistration.create(
             self.directory, "zmq", cursor.reader.index, clock_realtime_ns())
