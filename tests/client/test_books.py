@@ -258,6 +258,29 @@ def test_ungated_books_are_known_by_snapshots_alone(feed: Feed) -> None:
     assert not book.stale
 
 
+def test_ungated_books_of_one_object_are_told_apart_by_symbol(feed: Feed) -> None:
+    frame = {"object_type": 0, "object_id": 0, "flags": RecordFlag.UNGATED}
+    feed.session()
+    feed.snapshot(100.0, symbol="BTCUSDT", **frame)
+    feed.snapshot(200.0, symbol="ETHUSDT", **frame)
+    feed.book(101.0, symbol="BTCUSDT", **frame)
+    feed.book(201.0, symbol="ETHUSDT", **frame)
+    assert {key: (bid(book), book.stale) for key, book in feed.books.items()} == {
+        BTC: (101.0, False),
+        ETH: (201.0, False),
+    }
+    feed.gap()
+    feed.snapshot(102.0, symbol="BTCUSDT", **frame)
+    assert [book.stale for book in feed.books.values()] == [False, True]
+
+
+def test_object_that_names_another_symbol_leaves_its_book_stale(feed: Feed) -> None:
+    book = feed.begin(seqno=10)
+    feed.snapshot(200.0, symbol="ETHUSDT", seqno=11, last_seqno=10)
+    assert book.stale
+    assert not feed.books[ETH].stale
+
+
 def test_update_without_symbol_is_counted(feed: Feed) -> None:
     feed.instance.append(Kind.BOOK, bytes(96), session_id=1)
     feed.apply()

@@ -8,8 +8,8 @@ from libc.string cimport memcpy
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.client.track cimport (
-    track_applied, track_key, track_recovered, track_sound, track_stale, tracks_add, tracks_clear,
-    tracks_find, tracks_gap, tracks_lapped)
+    TRACK_UNGATED, track_applied, track_key, track_recovered, track_sound, track_stale, tracks_add,
+    tracks_clear, tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
     KIND_RESTART, KIND_SESSION, KIND_STALE, OBJECT_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
@@ -146,11 +146,11 @@ cdef class Books:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
             # An object may carry more than books: its chain goes through all its messages.
-            track = tracks_find(&self._tracks, track_key(header))
+            track = tracks_find(&self._tracks, track_key(header), 0)
             if track != NULL:
                 track_applied(track, header)
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
-            track = _track(self, header)
+            track = _track(self, track_key(header), 0)
             if kind == KIND_STALE:
                 track_stale(track, _doubt(header, payload))
             else:
@@ -185,8 +185,11 @@ cdef class Books:
             if self._session >= 0:  # its SESSION record was among those that a lapped reader missed
                 self._begin_session(header.frame.session_id, False)
             self._session = header.frame.session_id
-        track = _track(self, header)
         tag = (<uint64_t> update.exchange_id << 32) | update.symbol_id
+        if header.flags & RECORD_UNGATED:
+            track = _track(self, track_key(header) | TRACK_UNGATED, tag)
+        else:
+            track = _track(self, track_key(header), 0)
         if track.tag != tag or track.book < 0:
             if not self._bind(track, tag, names):
                 self.unnamed += 1
@@ -219,10 +222,13 @@ cdef class Books:
         return book
 
     cdef int _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
-        # An object names its book: for the first time, or in a new session. 0: its names are not
-        # known, and books of different symbols must not become one.
+        # An object names its book: for the first time, or another one than before, which nobody
+        # keeps any more. 0: its names are not known, and books of different symbols must not
+        # become one.
         exchange = names.name(<uint32_t> (tag >> 32))
         symbol = names.name(<uint32_t> tag)
+        if track.book >= 0:
+            (<OrderBook> self._books[track.book]).book.stale = True
         if exchange is None or symbol is None:
             return 0
         book = self._by_name.get((exchange, symbol))
@@ -267,8 +273,8 @@ cdef uint8_t _doubt(const Record* header, const uint8_t* payload):
     return (<const ObjectState*> payload).status
 
 
-cdef Track* _track(Books books, const Record* header) except NULL:
-    cdef Track* track = tracks_add(&books._tracks, track_key(header))
+cdef Track* _track(Books books, uint32_t key, uint64_t tag) except NULL:
+    cdef Track* track = tracks_add(&books._tracks, key, tag)
     if track == NULL:
         raise MemoryError(f"no room for object {books._tracks.count + 1}")
     return track

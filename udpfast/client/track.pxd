@@ -21,12 +21,16 @@ from libc.string cimport memset
 from udpfast.core.check cimport likely
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAITING, Record
 
+# What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
+# it is an object.
+
 cdef enum:
     TRACK_SLOTS_MIN = 64
+    TRACK_UNGATED = 1 << 24      # in Track.key: the tag is a part of it
 
 cdef struct Track:
     uint64_t tag                 # (exchange_id << 32) | symbol_id, of its book
-    uint32_t key                 # (object_type << 16) | object_id
+    uint32_t key                 # (object_type << 16) | object_id, ungated: | TRACK_UNGATED
     uint32_t applied             # last incremental seqno that our state contains
     int32_t book                 # index of its book, -1: none yet
     uint8_t begun                # applied means something
@@ -48,13 +52,23 @@ cdef inline uint32_t track_key(const Record* header) noexcept nogil:
     return (<uint32_t> header.frame.object_type << 16) | header.frame.object_id
 
 
+cdef inline uint32_t track_place(uint32_t key, uint64_t tag) noexcept nogil:
+    if key & TRACK_UNGATED:
+        key ^= <uint32_t> tag ^ <uint32_t> (tag >> 20)
+    return (key * <uint32_t> 2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+
+
+cdef inline bint track_is(const Track* track, uint32_t key, uint64_t tag) noexcept nogil:
+    return track.key == key and (not key & TRACK_UNGATED or track.tag == tag)
+
+
 cdef inline bint track_sound(const Track* track) noexcept nogil:
     return not track.doubted and not track.missing
 
 
-cdef inline Track* tracks_find(Tracks* tracks, uint32_t key) noexcept nogil:
-    # NULL: no such object. Valid until the next tracks_add.
-    cdef uint32_t place = (key * <uint32_t> 2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+cdef inline Track* tracks_find(Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
+    # NULL: no such object. Valid until the next tracks_add. `tag` counts for ungated ones alone.
+    cdef uint32_t place = track_place(key, tag)
     cdef uint32_t index
     if tracks.slots == NULL:
         return NULL
@@ -63,13 +77,13 @@ cdef inline Track* tracks_find(Tracks* tracks, uint32_t key) noexcept nogil:
         index = tracks.slots[place]
         if index == 0:
             return NULL
-        if likely(tracks.tracks[index - 1].key == key):
+        if likely(track_is(tracks.tracks + index - 1, key, tag)):
             return tracks.tracks + index - 1
         place += 1
 
 
 cdef inline void tracks_place(Tracks* tracks, uint32_t index) noexcept nogil:
-    cdef uint32_t place = (tracks.tracks[index].key * <uint32_t> 2654435769u) >> 7
+    cdef uint32_t place = track_place(tracks.tracks[index].key, tracks.tracks[index].tag)
     while tracks.slots[place & tracks.slots_mask]:
         place += 1
     tracks.slots[place & tracks.slots_mask] = index + 1
@@ -94,9 +108,9 @@ cdef inline bint tracks_grow(Tracks* tracks) noexcept nogil:
     return True
 
 
-cdef inline Track* tracks_add(Tracks* tracks, uint32_t key) noexcept nogil:
+cdef inline Track* tracks_add(Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
     # The object's track, new or known; NULL: out of memory.
-    cdef Track* track = tracks_find(tracks, key)
+    cdef Track* track = tracks_find(tracks, key, tag)
     if likely(track != NULL):
         return track
     if tracks.slots == NULL or 2 * tracks.count > tracks.slots_mask:
@@ -105,6 +119,7 @@ cdef inline Track* tracks_add(Tracks* tracks, uint32_t key) noexcept nogil:
     track = tracks.tracks + tracks.count
     memset(track, 0, sizeof(Track))
     track.key = key
+    track.tag = tag
     track.book = -1
     track.missing = True
     track.doubted = tracks.complete
