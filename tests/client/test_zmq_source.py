@@ -1,9 +1,12 @@
 """`Reader("zmq:...")`: the same records as the ring's reader has, on real sockets."""
 
+import asyncio
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +52,61 @@ def test_records_are_those_of_the_ring(instance: Instance, socket: int) -> None:
         assert reader.lag == 0
         with pytest.raises(RingClosedError):
             reader.poll(timeout=0)
+
+
+@pytest.mark.parametrize("socket", [0, 1])
+def test_async_for_returns_the_records_of_the_ring(instance: Instance, socket: int) -> None:
+    opened = threading.Event()
+
+    async def read(address: str) -> list[bytes]:
+        with Reader(address) as reader:
+            opened.set()
+            return [bytes(record) async for record in reader]
+
+    def write() -> None:
+        assert opened.wait(20)
+        for number in range(50):
+            mixed(instance, 10)
+            instance.ring.flush()
+            if number % 10 == 0:
+                time.sleep(0.002)  # the loop falls asleep in between
+        instance.ring.close()
+
+    with (
+        running(instance.directory) as fanout,
+        Reader(instance.address) as beside,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        written = pool.submit(write)
+        found = asyncio.run(read(f"zmq:{fanout.addresses[socket]}"))
+        written.result()
+        assert found == [bytes(record) for record in beside]
+        assert len(found) > 1000
+
+
+def test_descriptor_alone_wakes_an_event_loop(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ticks that never come, and no spinning: a message does."""
+
+    async def read(turned: Turned, reader: Reader) -> list[float]:
+        loop = asyncio.get_running_loop()
+        never = type("Timer", (), {"cancel": lambda self: None})()
+        monkeypatch.setattr(loop, "call_later", lambda *_: never)
+        found = []
+        for number in range(20):
+            arrival = asyncio.create_task(reader.arrival())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not arrival.done()
+            instance.top(float(number), 1.0)
+            turned.turn()
+            assert await arrival
+            found += reader.poll(timeout=0).select(Kind.TOP_OF_BOOK)["bid_price"].tolist()
+        return found
+
+    with Turned(instance) as turned, turned.open() as reader:
+        assert asyncio.run(read(turned, reader)) == [float(number) for number in range(20)]
 
 
 @pytest.mark.parametrize("variant", ["clean", "rough"])

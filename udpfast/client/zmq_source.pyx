@@ -27,6 +27,7 @@ from pathlib import Path
 import numpy as np
 
 from udpfast.client.record import NameCache
+from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, RingClosedError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -328,6 +329,9 @@ cdef class ZmqSource(Source):
             raise failure
         raise RingClosedError(f"{self._where()}: its writer closed the ring after {self.seen} "
                               "records")
+
+    cdef sleeper(self):
+        return SocketSleeper(self.socket)
 
     cdef uint64_t next_index(self):
         return self.seen
