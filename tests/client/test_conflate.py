@@ -8,7 +8,7 @@ import pytest
 from tests.client.instance import Instance
 from udpfast import Books, ConfigError, Kind, Latest, Reader, RingClosedError
 from udpfast.core.layout import CONTROL_DTYPES
-from udpfast.market.updates import TRADES
+from udpfast.market.updates import CUSTOM_METRICS, TRADES
 
 GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
 
@@ -49,6 +49,19 @@ def test_doubts_and_kept_kinds_stay_in_their_place(instance: Instance) -> None:
     with Reader(instance.address, start="begin", batch=2) as reader:
         assert [record.index for record in Latest(reader, keep=()).poll()] == [2, 3, 4, 5, 6]
         instance.ring.close()
+
+
+def test_metrics_of_one_symbol_are_all_handed_out(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        for label in (b"risk", b"queue", b"risk"):  # each carries some of the measurements
+            update = instance.update(CUSTOM_METRICS, "binance-usdm", "BTC", label=label)
+            instance.append(Kind.CUSTOM_METRICS, update.tobytes())
+        instance.ring.flush()
+        assert [record.data["label"] for record in Latest(reader).poll()] == [
+            b"risk",
+            b"queue",
+            b"risk",
+        ]
 
 
 def test_books_are_those_of_every_record(instance: Instance) -> None:

@@ -23,7 +23,7 @@ cdef enum:
     SLOTS_MIN = 256
 
 #: Kinds whose updates say what happened or what changed: an older one is not in a newer one.
-_CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS)
+_CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS, Kind.CUSTOM_METRICS)
 
 
 @cython.final
@@ -40,7 +40,7 @@ cdef class Latest:
         Its filters say what is handed out; for `books` let it pass BOOK.
     keep : iterable of Kind
         Kinds of which no record is left out; by default those of which a newer record does not
-        contain what an older one said: ORDERS, TRADES, STATISTICS.
+        contain what an older one said: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
 
     Attributes
     ----------
