@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -170,6 +171,38 @@ def test_reader_goes_on_in_another_event_loop(waking: Waking) -> None:
 
     with Reader(waking.address) as reader:
         assert [asyncio.run(one(reader)) for _ in range(3)] == [1, 2, 3]
+
+
+def test_two_tasks_of_one_reader_both_end_in_time(waking: Waking) -> None:
+    async def read() -> list[bool]:
+        with Reader(waking.address) as reader:
+            waits = [reader.arrival(timeout=each) for each in (0.02, 0.03, 0.01)]
+            return await asyncio.wait_for(asyncio.gather(*waits), 30)
+
+    assert asyncio.run(read()) == [False, False, False]
+
+
+def test_loop_that_a_reader_left_watches_it_no_more(waking: Waking) -> None:
+    first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
+    watched: list[int] = []
+    for name in ("add_reader", "remove_reader"):
+
+        def note(fd: int, *args: object, name: str = name, call: Any = getattr(first, name)) -> Any:
+            watched.append(fd if name == "add_reader" else -fd)
+            return call(fd, *args)
+
+        setattr(first, name, note)
+    with Reader(waking.address) as reader:
+        assert not first.run_until_complete(reader.arrival(timeout=0.001))
+        assert not second.run_until_complete(reader.arrival(timeout=0.001))
+        assert not first.run_until_complete(reader.arrival(timeout=0.001))
+        waking.top(1.0, 2.0)
+        assert second.run_until_complete(reader.arrival(timeout=30))
+    first.run_until_complete(asyncio.sleep(0))
+    first.close()
+    second.close()
+    assert len(watched) == 4
+    assert sum(watched) == 0
 
 
 def test_two_readers_of_one_loop_are_both_woken(waking: Waking) -> None:

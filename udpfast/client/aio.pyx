@@ -79,10 +79,11 @@ cdef class Arrivals:
     cdef Reader _reader
     cdef object _loop            # where the sleeper's descriptor is registered
     cdef object _sleeper         # None: the writer cannot be told
-    cdef object _woken           # the future that a wait sleeps on
+    cdef list _asleep            # the futures that waits sleep on: one for each task
 
     def __init__(self, Reader reader not None):
         self._reader = reader
+        self._asleep = []
 
     async def wait(self, timeout=None) -> bool:
         """Wait until the reader has something to read; False: the time is over, or it ended."""
@@ -113,13 +114,15 @@ cdef class Arrivals:
 
     async def _sleep(self, int64_t rest_ns):
         tick_ns = UNTOLD_TICK_NS if self._sleeper is None else TICK_NS
-        self._woken = self._loop.create_future()
-        timer = self._loop.call_later(min(rest_ns, tick_ns) / 1e9, self._wake)
+        loop = asyncio.get_running_loop()
+        woken = loop.create_future()
+        self._asleep.append(woken)
+        timer = loop.call_later(min(rest_ns, tick_ns) / 1e9, self._wake)
         try:
-            await self._woken
+            await woken
         finally:
             timer.cancel()
-            self._woken = None
+            self._asleep.remove(woken)
 
     def _look(self):
         return self._reader.ahead(self._reader._batch, 0)
@@ -141,23 +144,22 @@ cdef class Arrivals:
         self._wake()
 
     def _wake(self):
-        if self._woken is not None and not self._woken.done():
-            self._woken.set_result(None)
+        for woken in self._asleep:
+            if not woken.done():
+                woken.set_result(None)
 
     def release(self) -> None:
         """Leave the event loop. From any thread; a wait then ends if its reader is closed."""
-        if self._loop is None or self._loop.is_closed():
-            self._leave()
-        elif asyncio._get_running_loop() is self._loop:
-            self._leave()
+        loop, self._loop = self._loop, None
+        sleeper, self._sleeper = self._sleeper, None
+        if loop is None or loop.is_closed() or asyncio._get_running_loop() is loop:
+            self._leave(loop, sleeper)
         else:
-            self._loop.call_soon_threadsafe(self._leave)
+            loop.call_soon_threadsafe(self._leave, loop, sleeper)
 
-    def _leave(self):
-        if self._sleeper is not None:
-            if not self._loop.is_closed():
-                self._loop.remove_reader(self._sleeper.fileno())
-            self._sleeper.close()
-            self._sleeper = None
-        self._loop = None
+    def _leave(self, loop, sleeper):
+        if sleeper is not None:
+            if not loop.is_closed():
+                loop.remove_reader(sleeper.fileno())
+            sleeper.close()
         self._wake()
