@@ -182,16 +182,23 @@ def test_two_tasks_of_one_reader_both_end_in_time(waking: Waking) -> None:
     assert asyncio.run(read()) == [False, False, False]
 
 
-def test_loop_that_a_reader_left_watches_it_no_more(waking: Waking) -> None:
+def test_loop_that_a_reader_left_watches_it_no_more(
+    waking: Waking, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = asyncio.new_event_loop(), asyncio.new_event_loop()
     watched: list[int] = []
-    for name in ("add_reader", "remove_reader"):
+    add, remove = first.add_reader, first.remove_reader
 
-        def note(fd: int, *args: object, name: str = name, call: Any = getattr(first, name)) -> Any:
-            watched.append(fd if name == "add_reader" else -fd)
-            return call(fd, *args)
+    def note_add(fd: int, *args: Any) -> None:
+        watched.append(fd)
+        add(fd, *args)
 
-        setattr(first, name, note)
+    def note_remove(fd: int) -> bool:
+        watched.append(-fd)
+        return remove(fd)
+
+    monkeypatch.setattr(first, "add_reader", note_add)
+    monkeypatch.setattr(first, "remove_reader", note_remove)
     with Reader(waking.address) as reader:
         assert not first.run_until_complete(reader.arrival(timeout=0.001))
         assert not second.run_until_complete(reader.arrival(timeout=0.001))
