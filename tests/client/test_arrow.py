@@ -142,6 +142,16 @@ def test_rows_that_are_not_there_are_refused(instance: Instance) -> None:
             batch.table(Kind.TRADES)
 
 
+def test_counts_of_rows_that_only_add_up_are_refused(instance: Instance) -> None:
+    for count in (1 << 31, 1 << 31):  # which is 0 in 32 bits
+        trades = instance.update(TRADES, "binance-usdm", "BTC", row_count=count)
+        instance.append(Kind.TRADES, trades.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        with pytest.raises(FormatError, match=r"record 0: TRADES .* shorter than its count"):
+            batch.table(Kind.TRADES)
+
+
 def test_polars_takes_a_table(batch: Batch) -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(batch.table(Kind.TOP_OF_BOOK))

@@ -279,18 +279,24 @@ def _rows(Batch batch, kind, counts):
     cdef uint16_t wanted = kind
     cdef int64_t i, n = 0, size
     cdef int32_t[::1] offsets = np.zeros(len(counts) + 1, np.int32)
+    cdef uint32_t[::1] rows_of = np.ascontiguousarray(counts, np.uint32)
     cdef uint8_t* target
-    np.cumsum(counts, out=np.asarray(offsets)[1:])
-    rows = np.zeros(offsets[offsets.shape[0] - 1], ROW_DTYPES[kind])
-    target = <uint8_t*> <size_t> rows.ctypes.data
-    for i in range(batch.count):
+    for i in range(batch.count):  # before a count is believed: it may come from another host
         if batch_header(batch, i).kind != wanted:
             continue
-        size = row * (offsets[n + 1] - offsets[n])
-        if batch_header(batch, i).length < RECORD_SIZE + fixed + size:
+        if batch_header(batch, i).length < RECORD_SIZE + fixed + row * rows_of[n]:
             raise FormatError(f"record {batch_header(batch, i).index}: {Kind(kind).name} of "
                               f"{batch_header(batch, i).length - RECORD_SIZE} bytes is shorter "
                               "than its count of rows says")
+        offsets[n + 1] = offsets[n] + <int32_t> rows_of[n]
+        n += 1
+    rows = np.zeros(offsets[n], ROW_DTYPES[kind])
+    target = <uint8_t*> <size_t> rows.ctypes.data
+    n = 0
+    for i in range(batch.count):
+        if batch_header(batch, i).kind != wanted:
+            continue
+        size = row * rows_of[n]
         memcpy(target, batch_payload(batch, i) + fixed, size)
         target += size
         n += 1
