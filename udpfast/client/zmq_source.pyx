@@ -281,7 +281,8 @@ cdef class ZmqSource(Source):
             self.last_taken = 0
         if not self.begun:
             self.begun = True
-            self.seen = envelope.index - count
+            # Behind an answer that was missed: from its first record on, whichever that is.
+            self.seen = 0 if count else envelope.index
         elif envelope.stream == self.stream:
             if envelope.sequence > self.expected:
                 self.pending += envelope.sequence - self.expected
