@@ -16,7 +16,10 @@ __all__ = ["turn_cost_ns", "wake_cost_ns", "write_turns"]
 
 
 def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns):
-    """Write a record at each due time (monotonic ns), whose payload is that time; spin between."""
+    """Write a record at each due time (monotonic ns); spin in between.
+
+    Its payload is that time and the record's number, as `ring_hop.read_paced` wants them.
+    """
     cdef int64_t n, now_ns
     cdef Record* record
     with nogil:
@@ -26,13 +29,14 @@ def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns):
                 waker_turn(&wake.waker, ring.writer.position, now_ns)
                 cpu_relax()
                 now_ns = clock_monotonic_ns()
-            record = ring_claim(&ring.writer, 8)
+            record = ring_claim(&ring.writer, 16)
             memset(<uint8_t*> record + 4, 0, RECORD_SIZE - 4)
             record.kind = KIND_MESSAGE
             record.received_ns = record.published_ns = due_ns[n]
             record.frame.seqno = <uint32_t> n
             memcpy(<uint8_t*> record + RECORD_SIZE, &due_ns[n], 8)
-            ring_commit(&ring.writer, 8)
+            memcpy(<uint8_t*> record + RECORD_SIZE + 8, &n, 8)
+            ring_commit(&ring.writer, 16)
             ring_flush(&ring.writer)
             waker_turn(&wake.waker, ring.writer.position, clock_monotonic_ns())
 

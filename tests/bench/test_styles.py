@@ -1,0 +1,33 @@
+"""The benchmark of styles at a tiny size: that readers beside each other are all looked at."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import wakes
+from bench.partner import Partner, PartnerError
+
+
+def test_spinning_reader_beside_event_loops_is_measured_and_verified() -> None:
+    with Partner(None) as writer, Partner(None) as others:
+        outcome = wakes.spin(writer, others, 0, 5, 2)
+    assert outcome.verified == "5 records, in order, to each of 3"
+    assert outcome.histogram is not None
+    assert outcome.histogram.total == 5
+
+
+def test_spinning_reader_beside_one_that_misses_a_record_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with Partner(None) as writer, Partner(None) as others:
+        monkeypatch.setattr(wakes, "sleep_and_read", read_one_less)
+        with pytest.raises((ValueError, PartnerError), match=r"found 5, 0 wrong, \[4\]"):
+            wakes.spin(writer, others, 0, 5, 1)
+
+
+def read_one_less(state: dict[str, Any], directory: str, sleepers: int, count: int) -> list[int]:
+    """Be a reader that was not there for the last one."""
+    (Path(directory) / "readers").mkdir(exist_ok=True)
+    (Path(directory) / "readers" / "1-0").touch()
+    return [count - 1] * sleepers
