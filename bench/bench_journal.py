@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -82,11 +82,16 @@ def appends(size: int, count: int, settings: Settings) -> Iterator[Row]:
         )
 
 
-def copy(work: Path, size: int, count: int) -> float:
-    """Return the floor's cost of a record."""
-    cost = copy_cost_ns(work / "floor", size, count)
-    (work / "floor").unlink()
-    return cost
+def copy(work: Path, size: int, count: int) -> Outcome:
+    """Return the floor's cost of a record, after counting the words that say it is there."""
+    path = work / "floor"
+    cost = copy_cost_ns(path, size, count)
+    words = np.fromfile(path, np.uint64)
+    path.unlink()
+    found = int(np.count_nonzero(words == size))
+    if found != count:
+        raise ValueError(f"expected {count} records, found {found}")
+    return Outcome(cost, verified=f"{count:,} copied = {found:,} found")
 
 
 def append(work: Path, size: int, count: int, sync_ms: int) -> Outcome:
@@ -125,11 +130,9 @@ def loop(batches: int, settings: Settings) -> Iterator[Row]:
     raw = {"record": {"what": "raw"}}
     with tempfile.TemporaryDirectory() as work:
         variants: dict[str, Callable[[], float | Outcome]] = {
-            "engine": partial(engine_cost_ns, datagrams, batches=batches),
+            "engine": partial(engine, datagrams, batches),
             "engine, journal in the path": partial(in_path, Path(work), datagrams, batches),
-            "engine, raw capture": partial(
-                engine_cost_ns, datagrams, batches=batches, settings=raw
-            ),
+            "engine, raw capture": partial(engine, datagrams, batches, raw),
         }
         trials = interleave(
             variants, settings, label="loop", two_cores=False, rounds=min(settings.rounds, 7)
@@ -137,7 +140,13 @@ def loop(batches: int, settings: Settings) -> Iterator[Row]:
         yield from trials.rows(NAME, "ns/datagram", {"payload": 64}, base="engine")
 
 
-def in_path(work: Path, datagrams: list[bytes], batches: int) -> float:
+def engine(datagrams: list[bytes], batches: int, settings: dict[str, Any] | None = None) -> Outcome:
+    """Return the engine's cost of a datagram."""
+    cost = engine_cost_ns(datagrams, batches=batches, settings=settings or {})
+    return Outcome(cost, verified=f"{batches * len(datagrams):,} datagrams = records")
+
+
+def in_path(work: Path, datagrams: list[bytes], batches: int) -> Outcome:
     """Return the engine's cost of a datagram with a journal in its loop."""
     directory = work / "journal"
     room = batches * 64 * 128 + (1 << 20)
@@ -146,8 +155,9 @@ def in_path(work: Path, datagrams: list[bytes], batches: int) -> float:
         journal.populate(room)
         journal.roll(0)
         cost = engine_cost_ns(datagrams, batches=batches, journal=journal)
+        found = journal.index
     shutil.rmtree(directory)
-    return cost
+    return Outcome(cost, verified=f"{batches * len(datagrams):,} datagrams = {found:,} recorded")
 
 
 def live(seconds: float, settings: Settings) -> Iterator[Row]:
@@ -179,7 +189,7 @@ def lateness(seconds: float, cores: tuple[int, int], sync: Sync | None) -> Outco
             os.sched_setaffinity(0, {cores[0]})
             late = publish_lateness_ns(ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE)
             os.sched_setaffinity(0, before)
-        verified = ""
+            verified = f"{ring.index:,} published"
         if runner is not None:
             runner.join()
             kept = journal_state(directory).index

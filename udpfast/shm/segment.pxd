@@ -25,7 +25,8 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
-from udpfast.core.crc32c cimport CRC32C_BEGIN, crc32c_words
+from udpfast.core.crc32c cimport (
+    CRC32C_BEGIN, crc32c_fast, crc32c_word, crc32c_words, load_word)
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.shm.mapping cimport Mapping
 
@@ -97,14 +98,29 @@ cdef inline uint64_t record_size(uint64_t length) noexcept nogil:
     return (length + 7) & ~<uint64_t>7
 
 
-cdef inline uint32_t record_checksum(const Record* record, const uint8_t* payload) noexcept nogil:
-    # Of a record whose payload may lie elsewhere, padded with zeros to a multiple of 8.
-    cdef Record header
-    cdef uint32_t state
-    memcpy(&header, record, RECORD_SIZE)
-    header.checksum = 0
-    state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>&header, RECORD_SIZE)
-    return ~crc32c_words(state, payload, record_size(<uint64_t>header.length) - RECORD_SIZE)
+cdef inline uint32_t header_state(const uint64_t* words) noexcept nogil:
+    # The state of the CRC32C behind a record's header, its checksum (the upper half of word 5) as
+    # 0. By words, in registers: a load that spans several stores before it waits for all of them.
+    cdef uint64_t fifth = <uint32_t>words[5]
+    cdef uint32_t state = CRC32C_BEGIN
+    if not crc32c_fast():
+        state = crc32c_words(state, <const uint8_t*>words, 40)
+        state = crc32c_words(state, <const uint8_t*>&fifth, 8)
+        return crc32c_words(state, <const uint8_t*>(words + 6), 16)
+    state = crc32c_word(state, words[0])
+    state = crc32c_word(state, words[1])
+    state = crc32c_word(state, words[2])
+    state = crc32c_word(state, words[3])
+    state = crc32c_word(state, words[4])
+    state = crc32c_word(state, fifth)
+    state = crc32c_word(state, words[6])
+    return crc32c_word(state, words[7])
+
+
+cdef inline uint32_t record_checksum(const uint8_t* at, uint64_t size) noexcept nogil:
+    # Of a record in a segment, padded with zeros to `size`. Aligned by contract.
+    cdef uint32_t state = header_state(<const uint64_t*>at)
+    return ~crc32c_words(state, at + RECORD_SIZE, size - RECORD_SIZE)
 
 
 cdef inline int64_t record_look(
@@ -127,7 +143,7 @@ cdef inline int64_t record_look(
         return LOOK_INVALID
     if record.position != position or record.index != index:
         return LOOK_INVALID
-    if record_checksum(record, at + RECORD_SIZE) != record.checksum:
+    if record_checksum(at, size) != record.checksum:
         return LOOK_INVALID
     return <int64_t>size
 
@@ -163,29 +179,43 @@ cdef inline void segment_enter(SegmentWriter* w) noexcept nogil:
 cdef inline bint segment_append(
         SegmentWriter* w, const Record* header, const uint8_t* payload) noexcept nogil:
     # Append a copy of a record, with a position, an index and a checksum of this journal. False: it
-    # does not fit, nothing was done.
-    cdef Record* record = <Record*>w.place
-    cdef uint64_t length = <uint32_t>header.length
-    cdef uint64_t size = record_size(length)
-    cdef uint64_t word
-    cdef Record copy
+    # does not fit, nothing was done. The header's eight words go from load to store in registers.
+    cdef const uint8_t* source = <const uint8_t*>header
+    cdef uint64_t* place = <uint64_t*>w.place
+    cdef uint64_t words[8]
+    cdef uint64_t length, size
+    cdef uint32_t checksum
+    words[0] = load_word(source)
+    length = <uint32_t>words[0]
+    size = record_size(length)
     if size > w.room:
         return False
     if w.position >= w.entry_due:
         segment_enter(w)
-    memcpy(&copy, header, RECORD_SIZE)
-    copy.position = w.position
-    copy.index = w.index
+    words[1] = w.position
+    words[2] = w.index
+    words[3] = load_word(source + 24)
+    words[4] = load_word(source + 32)
+    words[5] = <uint32_t>load_word(source + 40)
+    words[6] = load_word(source + 48)
+    words[7] = load_word(source + 56)
     if length != size:           # the padding may hold anything where the payload comes from
-        (<uint64_t*>(w.place + size - 8))[0] = 0
-    memcpy(w.place + RECORD_SIZE, payload, length - RECORD_SIZE)
-    copy.checksum = record_checksum(&copy, w.place + RECORD_SIZE)
-    memcpy(&word, &copy, 8)
-    memcpy(<uint8_t*>record + 8, <uint8_t*>&copy + 8, RECORD_SIZE - 8)
+        place[size // 8 - 1] = 0
+    if length != RECORD_SIZE:
+        memcpy(place + 8, payload, length - RECORD_SIZE)
+    checksum = ~crc32c_words(
+        header_state(words), <const uint8_t*>(place + 8), size - RECORD_SIZE)
+    place[1] = words[1]
+    place[2] = words[2]
+    place[3] = words[3]
+    place[4] = words[4]
+    place[5] = words[5] | <uint64_t>checksum << 32
+    place[6] = words[6]
+    place[7] = words[7]
     # Orders the whole record before its commit word; read by record_look in any process.
-    store_release(<uint64_t*>w.place, word)
-    w.first_ns = min(w.first_ns, copy.published_ns)
-    w.last_ns = max(w.last_ns, copy.published_ns)
+    store_release(place, words[0])
+    w.first_ns = min(w.first_ns, <int64_t>words[4])
+    w.last_ns = max(w.last_ns, <int64_t>words[4])
     w.place += size
     w.room -= size
     w.position += size

@@ -48,7 +48,7 @@ def append_cost_ns(Journal journal, int size, int64_t count) -> float:
     free(payload)
     if done != count:
         raise ValueError(f"expected room for {count} records, found it for {done}")
-    return started_ns / count
+    return <double>started_ns / count
 
 
 def copy_cost_ns(path, int size, int64_t count) -> float:
@@ -70,7 +70,7 @@ def copy_cost_ns(path, int size, int64_t count) -> float:
         started_ns = clock_monotonic_ns() - started_ns
     free(source)
     segment.close()
-    return started_ns / count
+    return <double>started_ns / count
 
 
 def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns):
