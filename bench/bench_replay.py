@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.agents.replay_lines import guess_channels
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
-from udpfast.cli.replay import guess_channels, run_replay
+from udpfast.cli.replay import replay_datagrams
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, parse_feed
@@ -186,7 +187,7 @@ def replay_file(core: int, recording: Recording) -> Outcome:
     """Do what the verb does, from the file to the books; return datagrams per second."""
     with pinned(core):
         started_ns = monotonic_ns()
-        found = run_replay(recording.path, recording.config, recording.channels)
+        found = replay_datagrams(recording.path)
         elapsed_ns = monotonic_ns() - started_ns
     verified = verify(recording, found["counters"])
     return Outcome(recording.datagrams * 1e9 / elapsed_ns, verified=verified)

@@ -20,6 +20,7 @@ from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.linux cimport ECANCELED
 
+from udpfast.agents.feed_copy import copy_feed
 from udpfast.agents.recording import Recording as RecordingFace
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
@@ -83,6 +84,8 @@ cdef class Recorder(Agent):
                 self.recordings.append(RecordingFace(
                     self._directory / "capture", target / "raw", 0, None, self._config,
                     self._name))
+            for recording in self.recordings:
+                copy_feed(self._directory, recording.journal.directory)
         except BaseException:
             self._close()
             raise

@@ -12,6 +12,9 @@ __all__ = ["Replayer"]
 @final
 class Replayer:
     def __init__(self, config: FeedConfig, directory: Path) -> None: ...
+    @property
+    def finished(self) -> bool: ...
+    def play(self, batch: CaptureBatch, start: int, stop: int, limit: int = 64) -> int: ...
     def replay(
         self,
         batch: CaptureBatch,

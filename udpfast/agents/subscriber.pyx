@@ -35,6 +35,7 @@ from udpfast.net.datagram cimport (
 from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
+from udpfast.agents.feed_copy import write_feed
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
@@ -274,8 +275,9 @@ class Subscriber:
             engine.close()
             raise PermissionError(EPERM, missing[0])
         self._engine = engine
-        engine.announce_restart(clock_realtime_ns())
         try:
+            write_feed(self.config, self.directory)
+            engine.announce_restart(clock_realtime_ns())
             self._start_loop(engine)
         except BaseException:
             engine.close()

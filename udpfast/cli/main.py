@@ -22,7 +22,7 @@ VERBS = {
     "record": "keep what an instance publishes, and what it received, in a journal",
     "verify": "check a journal record by record, and cut what is not valid",
     "export": "turn a journal into Parquet tables, for Spark and others",
-    "replay": "run a capture through the production engine without sockets",
+    "replay": "what was kept, once more: through the engine, to a ring, over UDP, to a file",
     "spark": "tables and a report of what was kept, on Spark",
     "bench": "measure udpfast and its peers on this host, compare, report",
 }

@@ -1,152 +1,93 @@
-"""`udpfast replay`: a capture through the production engine, without sockets."""
+"""`udpfast replay`: what was kept, once more: through the engine, to a ring, UDP or a file."""
 
 from __future__ import annotations
 
-import hashlib
-import ipaddress
 import json
+import re
+import signal
 import sys
-import tempfile
-from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
-import numpy as np
 
-from udpfast.agents.replayer import Replayer
-from udpfast.cli.ledger import ledger_sums, print_ledger
-from udpfast.client.books import Books
-from udpfast.client.reader import Reader
-from udpfast.config import FeedConfig, load_feed, parse_feed
-from udpfast.core.layout import GAP, SESSION, Channel, GapReason, Kind, SessionReason
-from udpfast.errors import ConfigError, FormatError, RingClosedError
-from udpfast.net.pcap import CaptureBatch, CaptureReader
+from udpfast.agents.feed_copy import read_feed
+from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
+from udpfast.agents.replay_source import CaptureSource, Place, RawSource
+from udpfast.cli.ledger import print_ledger
+from udpfast.cli.options import FiniteRange
+from udpfast.cli.replay_records import replay_records
+from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
+from udpfast.client.journal_source import unix_ns
+from udpfast.config import FeedConfig, load_feed
+from udpfast.errors import ConfigError
+from udpfast.shm.instance import instance_directory, journal_directory
+from udpfast.shm.journal import JOURNAL_LAYOUT
+from udpfast.shm.segment import Segment, list_segments, segment_path
 
 __all__ = ["replay"]
 
-# Datagrams between two readings of the ring: what they can set free must fit into it. 16 KiB for
-# each are enough for a message that its last fragment completes once per eight datagrams.
-STEP_MIN, STEP_MAX = 64, 1024
-STEP_BYTES = 1 << 14
-SNAPSHOT_BIT = 0x10
-FRAME_SIZE = 16
-ENDPOINT = np.dtype([("destination", "u1", 16), ("destination_port", "<u2")])
-
-
-class Flow(NamedTuple):
-    """Where datagrams of a capture were sent to: 16 address bytes (empty: any) and a port."""
-
-    address: bytes
-    port: int
-
-    def __str__(self) -> str:
-        """Return "ip:port", or the port alone."""
-        if not self.address:
-            return str(self.port)
-        address = ipaddress.IPv6Address(self.address)
-        return f"{address.ipv4_mapped or f'[{address}]'}:{self.port}"
-
-
-class Output:
-    """Everything that came out of a replay."""
-
-    def __init__(self, reader: Reader) -> None:
-        """Begin with nothing; names are the reader's."""
-        self.reader = reader
-        self.books = Books(reader)
-        self.hash = hashlib.sha256()
-        self._counts = np.zeros(max(Kind) + 1, np.int64)
-        self.gaps: list[dict[str, Any]] = []
-        self.sessions: list[dict[str, Any]] = []
-
-    def read(self) -> None:
-        """Take everything that is in the ring now."""
-        while True:
-            try:
-                batch = self.reader.poll(timeout=0)
-            except RingClosedError:
-                return
-            if len(batch) == 0:
-                return
-            if batch.lapped:
-                raise FormatError(
-                    f"the ring is too small for this capture: {batch.lapped} records "
-                    "were overwritten; raise ring.capacity_bytes"
-                )
-            self.books.apply_batch(batch)
-            self.hash.update(bytes(batch))
-            kinds = batch.headers["kind"]
-            self._counts += np.bincount(kinds, minlength=len(self._counts))
-            for i in np.flatnonzero((kinds == Kind.GAP) | (kinds == Kind.SESSION)).tolist():
-                self._note(Kind(kinds[i]), batch.headers[i], batch.payload(i))
-
-    @property
-    def kinds(self) -> dict[str, int]:
-        """How many records of each kind, by its name."""
-        return {
-            Kind(kind).name: int(self._counts[kind])
-            for kind in np.flatnonzero(self._counts).tolist()
-        }
-
-    def _note(self, kind: Kind, header: Any, payload: memoryview) -> None:
-        channel = Channel(header["channel"]).name.lower()
-        if kind is Kind.GAP:
-            gap = np.frombuffer(payload, GAP, count=1)[0]
-            self.gaps.append(
-                {
-                    "channel": channel,
-                    "session_id": int(header["session_id"]),
-                    "first": int(gap["first"]),
-                    "last": int(gap["last"]),
-                    "count": int(gap["count"]),
-                    "reason": GapReason(gap["reason"]).name.lower(),
-                    "waited_ns": int(gap["waited_ns"]),
-                }
-            )
-        elif kind is Kind.SESSION:
-            session = np.frombuffer(payload, SESSION, count=1)[0]
-            self.sessions.append(
-                {
-                    "old": int(session["old_id"]),
-                    "new": int(session["new_id"]),
-                    "reason": SessionReason(session["reason"]).name.lower(),
-                    "discarded": int(session["discarded"]),
-                }
-            )
-
-    def final_books(self) -> dict[str, Any]:
-        """Return the books by "venue:symbol": levels as [price, quantity], best first."""
-        return {
-            f"{exchange}:{symbol}": {
-                "bids": book.bids().tolist(),
-                "asks": book.asks().tolist(),
-                "stale": book.stale,
-            }
-            for (exchange, symbol), book in sorted(self.books.items())
-        }
+_CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
 
 
 @click.command(
     epilog="""\b
 Examples:
   udpfast replay capture.pcap.gz
-  udpfast replay capture.pcap.gz --incremental 9001 --incremental 9101 --snapshot 9002 --json
+  udpfast replay deribit --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
+  udpfast replay deribit --speed 1 --to ring:rehearsal
+  udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
+  udpfast replay deribit --raw --to incident.pcapng
 """
 )
-@click.argument("capture", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("source", metavar="NAME|DIRECTORY|CAPTURE")
+@click.option("--raw", is_flag=True, help="Of the journal NAME, the datagrams: its raw capture.")
+@click.option(
+    "--to",
+    "target",
+    default="",
+    metavar="TARGET",
+    help="ring:NAME: a ring that readers attach to; udp: the addresses of the lines; or a file, "
+    ".pcap or .pcapng, with .gz or without. By default only the result is kept.",
+)
+@click.option(
+    "--speed",
+    type=FiniteRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Times the recorded pace; 0: as fast as it goes.",
+)
+@click.option("--from", "start", metavar="TIME", help="ISO 8601 with its zone, or UNIX ns.")
+@click.option("--until", "end", metavar="TIME", help="The first moment that is left out.")
+@click.option(
+    "--from-position",
+    type=click.IntRange(min=0),
+    help="Position in the journal, or number of a file's frame.",
+)
+@click.option("--until-position", type=click.IntRange(min=0), help="The first that is left out.")
+@click.option(
+    "--batch",
+    type=click.IntRange(1, 64),
+    default=64,
+    show_default=True,
+    help="Datagrams that the engine takes at once; the result does not depend on it.",
+)
+@click.option(
+    "--expect", metavar="sha256:HEX", help="Exit with 1 unless the records have this SHA-256."
+)
 @click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="The feed's TOML file; its lines' addresses say which datagrams are whose.",
+    help="The feed's TOML file. Raw capture has the settings it was made with. Of a capture file "
+    "the lines are told by their addresses, unless ports are given.",
 )
 @click.option(
     "--incremental",
     "incremental_ports",
     multiple=True,
     type=click.IntRange(1, 65535),
-    help="UDP port of an incremental line; one for each line.",
+    help="UDP port of an incremental line of a capture; one for each line.",
 )
 @click.option(
     "--snapshot",
@@ -155,6 +96,8 @@ Examples:
     type=click.IntRange(1, 65535),
     help="UDP port of a snapshot line.",
 )
+@click.option("--host", default="", help="With --to udp, instead of the lines' own addresses.")
+@click.option("--interface", default="", help="With --to udp, for multicast: name or address.")
 @click.option(
     "--books",
     "books_path",
@@ -162,208 +105,182 @@ Examples:
     help="Write the final books to this file as JSON.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
-def replay(
-    capture: Path,
-    config_path: Path | None,
-    incremental_ports: tuple[int, ...],
-    snapshot_ports: tuple[int, ...],
-    books_path: Path | None,
-    as_json: bool,
-) -> None:
-    """Run the pcap, pcapng or .gz file CAPTURE through windows, objects, decoding and ring.
+def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) -> None:
+    """Replay a journal's records, its raw capture, or a pcap, pcapng or .gz file.
 
-    The capture's time stamps are the only clock: the same capture gives the same records, shown by
-    their SHA-256. Without --config or ports, lines are told by destination, and the snapshot
-    channel by its snapshot bit; what was found is printed. Exit code 1 if the ledger does not add
-    up.
+    Datagrams go through windows, objects, decoding and ring, as a feed's do, by the clocks that the
+    feed's loop went by; those of a file that udpfast did not write, by their time stamps. The same
+    datagrams make the same records, shown by their SHA-256: everything but position and index
+    counts. Without --config or ports, a file's lines are told by destination, and the snapshot
+    channel by its snapshot bit. Exit code 1 if the ledger does not add up, something was missed, or
+    --expect was not met.
     """
-    if config_path is not None and (incremental_ports or snapshot_ports):
-        raise click.UsageError("--config and ports exclude each other: the file names the lines")
-    if incremental_ports or snapshot_ports:
-        channels = {
-            "incremental": [Flow(b"", port) for port in incremental_ports],
-            "snapshot": [Flow(b"", port) for port in snapshot_ports],
-        }
-        config = _config_of(channels)
-    elif config_path is not None:
-        config = load_feed(config_path)
-        channels = _flows_of(config)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    expected = _expected(options.pop("expect"))
+    start = _place(options, "start", "from_position", "--from")
+    end = _place(options, "end", "until_position", "--until")
+    path = Path(source)
+    journal = None
+    if not path.is_file():
+        if _CAPTURE.fullmatch(source):
+            raise click.UsageError(f"{source}: no such file")
+        journal = journal_directory(source)
+        journal = journal / "raw" if options["raw"] else journal
+    elif options["raw"]:
+        raise click.UsageError("--raw is for journals: a capture file has only datagrams")
+    if journal is not None and not _is_raw(journal):
+        result = replay_records(journal, options["target"], Pacer(options["speed"]), start, end)
     else:
-        channels = guess_channels(capture)
-        config = _config_of(channels)
-    if not as_json:
-        for channel, flows in channels.items():
-            click.echo(
-                f"{channel}: "
-                + ", ".join(f"{chr(65 + i)} = {flow}" for i, flow in enumerate(flows))
-            )
-    result = run_replay(capture, config, channels)
+        result = replay_datagrams(path if journal is None else journal, start, end, **options)
+    if expected:
+        result["as_expected"] = result.get("sha256") == expected
     if books_path is not None:
-        books_path.write_text(json.dumps(result["books"]))
+        books_path.write_text(json.dumps(result.get("books", {})))
     if as_json:
         click.echo(json.dumps(result))
     else:
         _print_result(result)
-    sys.exit(0 if result["ledger"]["adds_up"] else 1)
+    fine = result.get("ledger", {}).get("adds_up", True) and not result.get("missed")
+    sys.exit(0 if fine and result.get("as_expected", True) else 1)
 
 
-def run_replay(
-    capture: Path,
-    config: FeedConfig,
-    channels: dict[str, list[Flow]],
+def replay_datagrams(
+    path: Path,
+    start: Place | None = None,
+    end: Place | None = None,
+    *,
+    target: str = "",
+    speed: float = 0.0,
+    batch: int = 64,
+    config_path: Path | None = None,
+    config: FeedConfig | None = None,
+    incremental_ports: tuple[int, ...] = (),
+    snapshot_ports: tuple[int, ...] = (),
+    host: str = "",
+    interface: str = "",
+    raw: bool = False,
 ) -> dict[str, Any]:
-    """Replay a capture; return ledger, gaps, sessions, counters, books and the records' hash."""
-    others = 0
-    step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
-    root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root) as directory:
-        replayer = Replayer(config, Path(directory))
-        try:
-            with (
-                Reader(f"ring:{directory}", start="begin") as reader,
-                CaptureReader(capture) as source,
-            ):
-                output = Output(reader)
-                while (batch := source.read_batch()) is not None:
-                    others += _replay_batch(replayer, output, batch, channels, step)
-                replayer.finish()
-                output.read()
-                frames, damage = source.counts, source.damage
-            counters = replayer.counters()
-        finally:
-            replayer.close()
-    kinds = output.kinds
-    return {
-        "capture": {"frames": frames, "other_datagrams": others, "damage": damage},
-        "ledger": ledger_sums(counters),
-        "records": sum(kinds.values()),
-        "kinds": dict(sorted(kinds.items())),
-        "gaps": [gap for gap in output.gaps if gap["channel"] == "incremental"],
-        "snapshot_gaps": [gap for gap in output.gaps if gap["channel"] == "snapshot"],
-        "sessions": output.sessions,
-        "resets": sum(session["reason"] != "first" for session in output.sessions),
-        "counters": counters,
-        "books": output.final_books(),
-        "sha256": output.hash.hexdigest(),
-    }
+    """Replay a capture file or a directory of raw capture; return what came of it.
 
-
-def guess_channels(capture: Path) -> dict[str, list[Flow]]:
-    """Tell the lines of a capture by destination, and the snapshot channel by its snapshot bit."""
-    seen: dict[Flow, list[int]] = {}
-    with CaptureReader(capture) as source:
-        while (batch := source.read_batch()) is not None:
-            headers = batch.headers[batch.headers["size"] > FRAME_SIZE]
-            bits = np.frombuffer(batch.buffer, "u1")[headers["offset"]] & SNAPSHOT_BIT != 0
-            keys = np.zeros(len(headers), ENDPOINT)
-            for name in ("destination", "destination_port"):
-                keys[name] = headers[name]
-            _, firsts, which = np.unique(
-                keys.view(f"V{ENDPOINT.itemsize}"), return_index=True, return_inverse=True
+    The options are those of the verb; `config` goes before `config_path`.
+    """
+    if config is None and config_path is not None:
+        config = load_feed(config_path)
+    source: CaptureSource | RawSource
+    if path.is_dir():
+        config = config or read_feed(path)
+        if config is None:
+            raise ConfigError(
+                f"{path}: it does not say which feed's it is: give its file by --config"
             )
-            for number in np.argsort(firsts).tolist():  # in order of appearance
-                first = headers[firsts[number]]
-                flow = Flow(first["destination"].tobytes(), int(first["destination_port"]))
-                counts = seen.setdefault(flow, [0, 0])
-                counts[0] += int(np.count_nonzero(which == number))
-                counts[1] += int(np.count_nonzero(bits[which == number]))
-    channels: dict[str, list[Flow]] = {"incremental": [], "snapshot": []}
-    for flow, (messages, snapshots) in seen.items():
-        channels["snapshot" if 2 * snapshots > messages else "incremental"].append(flow)
-    if not channels["incremental"]:
-        raise ConfigError(
-            f"{capture}: expected UDP datagrams of an incremental channel, found "
-            f"{len(channels['snapshot'])} flows that are none"
-        )
-    return channels
-
-
-def _replay_batch(
-    replayer: Replayer,
-    output: Output,
-    batch: CaptureBatch,
-    channels: dict[str, list[Flow]],
-    step: int,
-) -> int:
-    # Returns how many datagrams belong to no line; they are left out.
-    headers = batch.headers
-    channel = np.full(len(headers), 255, dtype=np.uint8)
-    line = np.zeros(len(headers), dtype=np.uint8)
-    for number, flows in enumerate((channels["incremental"], channels["snapshot"])):
-        for index, flow in enumerate(flows):
-            match = headers["destination_port"] == flow.port
-            if flow.address:
-                match &= (headers["destination"] == np.frombuffer(flow.address, "u1")).all(axis=1)
-            channel[match], line[match] = number, index
-    known = channel != 255
-    kept = CaptureBatch(np.ascontiguousarray(headers[known]), batch.buffer)
-    channel, line = channel[known], line[known]
-    for start in range(0, len(channel), step):
-        replayer.replay(kept, channel, line, start, min(start + step, len(channel)))
-        output.read()
-    return int(np.count_nonzero(~known))
-
-
-def _flows_of(config: FeedConfig) -> dict[str, list[Flow]]:
-    lines = [*config.incremental.lines, *config.snapshot.lines]
-    ports = Counter(line.address.rpartition(":")[2] for line in lines)
-    return {
-        channel: [_flow_of(line.address, ports) for line in getattr(config, channel).lines]
+        source = RawSource(path, config, start, end)
+    else:
+        channels = _channels(path, config, incremental_ports, snapshot_ports)
+        config = config or config_of(channels)
+        source = CaptureSource(path, channels, start, end)
+    pacer = Pacer(speed)
+    goal = _open(target, config, batch, host, interface)
+    try:
+        for part in source:
+            goal.take(part, pacer)
+        result = goal.finish()
+    finally:
+        goal.close()
+    capture = {"frames": source.frames, "other_datagrams": source.others, "damage": source.damage}
+    lines = {
+        channel: [line.address for line in getattr(config, channel).lines]
         for channel in ("incremental", "snapshot")
     }
+    return {"capture": capture, "missed": source.missed, "lines": lines} | result
 
 
-def _flow_of(text: str, ports: Counter[str]) -> Flow:
-    # The port alone where it is enough: a capture from another host has other addresses.
-    host, _, port = text.rpartition(":")
-    if ports[port] == 1:
-        return Flow(b"", int(port))
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        raise ConfigError(f"expected an IP address and a port, found {text!r}") from None
-    mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
-    return Flow(mapped.packed, int(port))
+def _channels(
+    path: Path,
+    config: FeedConfig | None,
+    incremental_ports: tuple[int, ...],
+    snapshot_ports: tuple[int, ...],
+) -> dict[str, list[Flow]]:
+    if incremental_ports or snapshot_ports:
+        return {
+            "incremental": [Flow(b"", port) for port in incremental_ports],
+            "snapshot": [Flow(b"", port) for port in snapshot_ports],
+        }
+    return guess_channels(path) if config is None else flows_of(config)
 
 
-def _config_of(channels: dict[str, list[Flow]]) -> FeedConfig:
-    return parse_feed(
-        {
-            "name": "replay",
-            **{
-                channel: {
-                    "lines": [
-                        {
-                            "name": chr(65 + i),
-                            "address": str(flow) if flow.address else f"0.0.0.0:{flow.port}",
-                        }
-                        for i, flow in enumerate(flows)
-                    ]
-                }
-                for channel, flows in channels.items()
-            },
-        },
-        where="ports",
-    )
+def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str) -> Target:
+    if target.startswith("ring:"):
+        return EngineTarget(config, instance_directory(target[5:], create=True), batch)
+    if target == "udp":
+        return UdpTarget(config, host, interface)
+    if _CAPTURE.fullmatch(target):
+        return FileTarget(Path(target))
+    if target:
+        raise click.UsageError(
+            f"--to must be ring:NAME, udp or a file .pcap or .pcapng, was {target!r}"
+        )
+    return EngineTarget(config, None, batch)
+
+
+def _expected(text: str | None) -> str:
+    if text is None:
+        return ""
+    match = re.fullmatch(r"sha256:([0-9a-fA-F]{64})", text)
+    if not match:
+        raise click.UsageError(f"--expect must be sha256: and 64 hex digits, was {text!r}")
+    return match[1].lower()
+
+
+def _place(options: dict[str, Any], time: str, position: str, name: str) -> Place | None:
+    when, where = options.pop(time), options.pop(position)
+    if when is not None and where is not None:
+        raise click.UsageError(f"{name} and {name}-position exclude each other")
+    if when is not None:
+        return "time", unix_ns(int(when) if when.isdecimal() else when, name)
+    return None if where is None else ("position", where)
+
+
+def _is_raw(journal: Path) -> bool:
+    # Raw capture has no payload layouts of its own.
+    for number in list_segments(journal):
+        return Segment.open(segment_path(journal, number)).layout_hash == JOURNAL_LAYOUT
+    raise FileNotFoundError(2, "the journal has no segments", str(journal))
 
 
 def _print_result(result: dict[str, Any]) -> None:
-    print_ledger(result["counters"], result["ledger"])
-    if result["capture"]["other_datagrams"]:
-        click.echo(f"{result['capture']['other_datagrams']:,} datagrams went elsewhere: left out")
-    for session in result["sessions"]:
+    for channel, addresses in result.get("lines", {}).items():
+        click.echo(
+            f"{channel}: "
+            + ", ".join(f"{chr(65 + i)} = {address}" for i, address in enumerate(addresses))
+        )
+    if "ledger" in result:
+        print_ledger(result["counters"], result["ledger"])
+    capture = result.get("capture", {})
+    if capture.get("other_datagrams"):
+        click.echo(f"{capture['other_datagrams']:,} datagrams went elsewhere: left out")
+    if capture.get("damage"):
+        click.echo(f"the capture ends early: {capture['damage']}")
+    if result.get("missed"):
+        click.echo(f"{result['missed']:,} were missed by the recorder, or are damaged")
+    for session in result.get("sessions", []):
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "
             f"{session['discarded']} pending messages dropped"
         )
-    for gap in result["gaps"] + result["snapshot_gaps"]:
+    for gap in result.get("gaps", []) + result.get("snapshot_gaps", []):
         click.echo(
             f"gap {gap['channel']} [{gap['first']}, {gap['last']}] {gap['count']} lost "
             f"({gap['reason']}, waited {gap['waited_ns'] / 1e6:.2f} ms)"
         )
-    for name, book in result["books"].items():
+    for name, book in result.get("books", {}).items():
         click.echo(
             f"book {name}: {len(book['bids'])} bids, {len(book['asks'])} asks"
             + (", STALE" if book["stale"] else "")
         )
-    click.echo(f"records {result['records']}, sha256 {result['sha256']}")
+    for what in ("sent", "unreachable", "written"):
+        if what in result:
+            click.echo(f"{result[what]:,} datagrams {what}")
+    if "sha256" in result:
+        click.echo(f"records {result['records']}, sha256 {result['sha256']}")
+    if not result.get("as_expected", True):
+        click.echo("not the SHA-256 that was expected")

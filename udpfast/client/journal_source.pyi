@@ -4,7 +4,7 @@ from typing import final
 from udpfast.client.source import Source
 from udpfast.shm.journal_cursor import JournalCursor
 
-__all__ = ["JournalSource", "open_source"]
+__all__ = ["JournalSource", "open_source", "unix_ns"]
 
 @final
 class JournalSource(Source):
@@ -13,11 +13,12 @@ class JournalSource(Source):
 def open_source(
     target: str,
     *,
-    start: str | datetime | int,
+    start: str | datetime | int | tuple[str, int],
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
-    end: str | datetime | int | None = None,
+    end: str | datetime | int | tuple[str, int] | None = None,
     image: bool = False,
 ) -> JournalSource: ...
+def unix_ns(when: str | datetime | int, what: str) -> int: ...

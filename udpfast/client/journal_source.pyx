@@ -19,7 +19,7 @@ from udpfast.shm.instance import journal_directory
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.shm.region import Region
 
-__all__ = ["JournalSource", "open_source"]
+__all__ = ["JournalSource", "open_source", "unix_ns"]
 
 cdef enum:
     LOOK_TURNS = 64              # a spinning wait looks for other segments and the end this often
@@ -121,24 +121,44 @@ def open_source(
     ----------
     target : str
         The journal's name, or its directory.
-    start : "begin", "oldest", "tail", str, datetime or int
-        A time: ISO 8601, an aware datetime, or UNIX ns.
-    end : str, datetime or int, optional
-        Of the same kinds: what was published from then on is not read.
+    start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
+        A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the journal.
+    end : str, datetime, int or ("position", int), optional
+        Of the same kinds: the first that is not read.
     batch, buffer_bytes, timeout, name
         As `Reader` has them; `name` is not used, as nobody lists the readers of a journal.
     """
     if image:
         raise ConfigError(f"image must be False for journal:{target}: it begins where it begins")
     start = "begin" if start == "oldest" else start
-    first = start if start in ("begin", "tail") else ("time", _unix_ns(start, "start"))
-    last = None if end is None else ("time", _unix_ns(end, "end"))
+    first = start if start in ("begin", "tail") else _place(start, "start")
+    last = None if end is None else _place(end, "end")
     return JournalSource(JournalCursorFace.attach(
         journal_directory(target), first, last, limit=batch, room_bytes=buffer_bytes))
 
 
-def _unix_ns(when, what):
-    # Of a time as people write it. Fractions beyond microseconds are for integers.
+def _place(where, what):
+    if isinstance(where, tuple) and len(where) == 2 and where[0] in ("position", "time"):
+        return where
+    return "time", unix_ns(where, what)
+
+
+def unix_ns(when, what) -> int:
+    """Return the UNIX ns of a time as people write it.
+
+    Parameters
+    ----------
+    when : str, datetime or int
+        ISO 8601 with its zone, an aware datetime, or UNIX ns. Fractions of a second beyond us are
+        for integers.
+    what : str
+        Named in errors.
+
+    Raises
+    ------
+    ConfigError
+        It is no time, or does not say its zone.
+    """
     if isinstance(when, int) and not isinstance(when, bool):
         return when
     try:

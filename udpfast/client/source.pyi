@@ -20,11 +20,11 @@ class Source:
 def open_source(
     address: str,
     *,
-    start: str | datetime | int | None,
+    start: str | datetime | int | tuple[str, int] | None,
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
     image: bool = False,
-    end: str | datetime | int | None = None,
+    end: str | datetime | int | tuple[str, int] | None = None,
 ) -> Source: ...

@@ -25,7 +25,7 @@ class CapturedDatagram(NamedTuple):
 
 class CaptureBatch(NamedTuple):
     headers: npt.NDArray[Any]
-    buffer: bytes
+    buffer: bytes | memoryview
     def payload(self, index: int) -> memoryview: ...
 
 @final

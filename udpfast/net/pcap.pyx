@@ -89,6 +89,7 @@ cdef size_t capture_read(
                 memset(&entries[count], 0, sizeof(CaptureEntry))
                 read_loop(parser, &frame, &entries[count])
                 entries[count].timestamp_ns = entries[count].unix_ns
+                entries[count].frame = <uint32_t>parser.counts[CAPTURE_FRAMES]
                 count += 1
             continue
         datagram = &entries[count].datagram

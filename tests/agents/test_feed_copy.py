@@ -1,0 +1,28 @@
+"""The settings beside what is kept: read back as they were."""
+
+import pytest
+
+from udpfast.agents.feed_copy import copy_feed, read_feed, write_feed
+from udpfast.config import parse_feed
+from udpfast.errors import FormatError
+
+
+def test_feed_is_read_back_as_it_was_written(tmp_path):
+    lines = [{"name": "A", "address": "239.1.2.3:9001", "senders": ["10.0.0.1"]}]
+    config = parse_feed({"name": "x", "incremental": {"lines": lines}, "agent": {"core": 1}})
+    write_feed(config, tmp_path)
+    (tmp_path / "other").mkdir()
+    copy_feed(tmp_path, tmp_path / "other")
+    assert read_feed(tmp_path / "other") == config
+    assert (tmp_path / "feed.json").stat().st_mode & 0o777 == 0o600
+
+
+def test_feed_that_is_not_there_is_none(tmp_path):
+    copy_feed(tmp_path / "nothing", tmp_path)
+    assert read_feed(tmp_path) is None
+
+
+def test_feed_of_other_settings_is_refused(tmp_path):
+    (tmp_path / "feed.json").write_text('{"name": 7}')
+    with pytest.raises(FormatError, match="expected a feed's settings"):
+        read_feed(tmp_path)

@@ -1,0 +1,196 @@
+"""A feed's run, kept and replayed: the same records, to the last byte, in every way."""
+
+import json
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+from click.testing import CliRunner
+
+from tests.shared import shared
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.main import cli
+from udpfast.client.reader import Reader
+from udpfast.core.layout import Kind
+from udpfast.shm.journal import journal_state
+
+pytestmark = pytest.mark.system
+
+FEED = """
+name = "kept"
+incremental.lines = [
+    {{ name = "A", address = "127.0.0.1:{0}" }},
+    {{ name = "B", address = "127.0.0.1:{1}" }},
+]
+snapshot.lines = [{{ name = "A", address = "127.0.0.1:{2}" }}]
+receive.rcvbuf_bytes = 16777216
+window.lost_packet_wait_us = 2000
+
+[record]
+enabled = true
+what = "both"
+directory = "{3}"
+segment_bytes = 4194304
+"""
+LINES = ("--incremental", 9001, "--incremental", 9101, "--snapshot", 9002)
+
+
+def call(*arguments):
+    """Run a verb; return its exit code and what its last line says as JSON."""
+    found = CliRunner().invoke(cli, [str(each) for each in arguments])
+    assert found.exception is None or isinstance(found.exception, SystemExit), found.output
+    return found.exit_code, json.loads(found.stdout.splitlines()[-1])
+
+
+def wait_for(condition, what):
+    """Wait until a condition holds; fail with `what` after 20 s."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def feed(tmp_path, monkeypatch):
+    """Return the file of a feed of two lines and a snapshot line, kept in tmp_path / "journal"."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    with (
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as c,
+    ):
+        for sock in (a, b, c):
+            sock.bind(("127.0.0.1", 0))
+        ports = [sock.getsockname()[1] for sock in (a, b, c)]
+    path = tmp_path / "feed.toml"
+    path.write_text(FEED.format(*ports, tmp_path / "journal"))
+    return path
+
+
+def test_run_that_was_kept_is_replayed_to_the_same_records(feed, tmp_path):
+    capture, journal = shared("wire", "capture", "roq_udp_rough.pcap.gz"), tmp_path / "journal"
+    with Subscriber(str(feed)) as subscriber:
+        wait_for((journal / "raw" / "journal").exists, "the recorder")
+        code, sent = call(
+            *("replay", capture, *LINES, "--config", feed, "--to", "udp", "--speed", 25, "--json")
+        )
+        assert (code, sent["sent"]) == (0, 74_023)
+        received = subscriber.counters
+        wait_for(
+            lambda: (
+                journal_state(journal / "raw").index
+                >= sum(received()[scope]["datagrams"] for scope in received() if "." in scope)
+            ),
+            "all datagrams in the journal",
+        )
+    code, live = call("replay", journal, "--json")
+    assert code == 0 and live["kinds"]["GAP"] > 10 and live["kinds"]["BOOK"] > 1000
+    expected = f"sha256:{live['sha256']}"
+    for batch in (1, 8, 64):
+        code, found = call(
+            *("replay", journal, "--raw", "--batch", batch, "--expect", expected, "--json")
+        )
+        assert (code, found["missed"], found["records"]) == (0, 0, live["records"])
+        assert found["books"] == live["books"]
+    code, found = call("replay", journal, "--raw", "--to", tmp_path / "a.pcapng.gz", "--json")
+    assert (code, found["written"]) == (0, found["capture"]["frames"]["datagrams"])
+    for batch in (1, 8, 64):
+        code, found = call(
+            *("replay", tmp_path / "a.pcapng.gz", "--config", feed, "--batch", batch),
+            *("--expect", expected, "--json"),
+        )
+        assert (code, found["records"]) == (0, live["records"])
+    code, found = call("replay", journal, "--raw", "--expect", "sha256:" + "0" * 64, "--json")
+    assert code == 1 and not found["as_expected"]
+
+
+@pytest.fixture
+def kept(feed, tmp_path):
+    """Return the journal of a short run: 3 whole messages a millisecond apart, a hole, 200 more."""
+    journal, port = (
+        tmp_path / "journal",
+        int(feed.read_text().split("127.0.0.1:")[1][:5].strip('"')),
+    )
+    with (
+        Subscriber(str(feed)) as subscriber,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
+    ):
+        wait_for((journal / "raw" / "journal").exists, "the recorder")
+        for seqno in [*range(1, 4), *range(10, 210)]:
+            sock.sendto(message(seqno), ("127.0.0.1", port))
+            time.sleep(0.001)
+        wait_for(lambda: subscriber.counters()["incremental"]["messages"] == 203, "all messages")
+    return journal
+
+
+def message(seqno):
+    """Return a whole opaque message of object type 0."""
+    return struct.pack("<BBBBHHII", 1, 0, 0, 0, 0, 7, seqno, 0) + b"payload!"
+
+
+def test_part_of_a_journal_is_what_lies_between_two_times_or_positions(kept):
+    with Reader(f"journal:{kept}") as reader:
+        records = list(reader)
+    messages = [record for record in records if record.kind is Kind.MESSAGE]
+    first, last = messages[50], messages[150]
+    for start, end in (
+        (("--from", first.published_ns), ("--until", last.published_ns)),
+        (("--from-position", first.position), ("--until-position", last.position)),
+    ):
+        code, found = call("replay", kept, *start, *end, "--json")
+        assert (code, found["kinds"]) == (0, {"MESSAGE": 100})
+    code, found = call("replay", kept, "--raw", "--from", first.published_ns, "--json")
+    assert code == 0 and found["kinds"]["MESSAGE"] == 153
+    with Reader(f"journal:{kept}", start=("position", first.position)) as reader:
+        assert next(reader).index == first.index
+
+
+def test_replay_to_a_ring_is_read_like_a_feed(kept, tmp_path):
+    with Reader(f"journal:{kept}") as reader:
+        expected = [(r.kind, r.received_ns, bytes(r.payload)) for r in reader]
+    for what in ([], ["--raw"]):
+        name = f"again{len(what)}"
+        process = subprocess.Popen(
+            [sys.executable, "-m", "udpfast", "replay", str(kept), *what, "--to", f"ring:{name}"]
+            + ["--speed", "1", "--json"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        with Reader(f"ring:{name}", start="begin", timeout=20.0) as reader:
+            began = time.monotonic()
+            found = [(r.kind, r.received_ns, bytes(r.payload)) for r in reader]
+            assert time.monotonic() - began > 0.15  # 203 ms at the recorded pace
+        assert found == expected
+        output = process.communicate()[0]
+        assert process.returncode == 0
+        assert json.loads(output)["records"] == len(expected)
+
+
+def test_pcap_of_a_run_has_its_datagrams_at_the_lines_addresses(kept, feed, tmp_path):
+    code, found = call("replay", kept, "--raw", "--to", tmp_path / "a.pcap", "--json")
+    assert (code, found["written"]) == (0, 203)
+    code, found = call("replay", tmp_path / "a.pcap", "--config", feed, "--json")
+    assert code == 0 and found["kinds"]["MESSAGE"] == 203 and found["kinds"]["GAP"] == 1
+
+
+def test_replay_says_what_it_cannot_do(kept, tmp_path):
+    for arguments, words in (
+        ((kept, "--to", "udp"), "--raw"),
+        ((kept, "--from", "2026-08-21T09:30"), "time zone"),
+        ((kept, "--from", "1", "--from-position", "1"), "exclude"),
+        ((kept, "--expect", "md5:1"), "sha256:"),
+        ((kept, "--to", "somewhere"), "ring:NAME"),
+        ((tmp_path / "none.pcap",), "no such file"),
+        ((tmp_path / "nothing",), "no such journal"),
+    ):
+        found = subprocess.run(
+            [sys.executable, "-m", "udpfast", "replay", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert found.returncode in (1, 2) and words in found.stderr
+        assert "Traceback" not in found.stderr

@@ -1,0 +1,209 @@
+"""What a replay is fed from: a capture file, or the raw capture that a recorder kept.
+
+Both yield batches of datagrams whose lines are told; from raw capture, and from the pcapng files
+made of it, come also the clocks that the feed's loop went by.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.agents.replay_lines import Flow, tell_lines
+from udpfast.config import FeedConfig
+from udpfast.core.layout import ClockReason, Kind
+from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
+from udpfast.shm.journal_cursor import JournalCursor
+
+__all__ = ["CaptureSource", "Place", "RawSource"]
+
+#: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
+#: the number of a frame.
+Place = tuple[Literal["time", "position"], int]
+
+BATCH = 16_384
+CAPTURE_SIZE = 16  # of the struct before a datagram in raw capture
+SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
+
+
+class CaptureSource:
+    """The datagrams of a capture file.
+
+    Parameters
+    ----------
+    path : Path
+    channels : dict
+        The flows of each line.
+    start, end : Place, optional
+        The first frame, and the first that is not read.
+
+    Attributes
+    ----------
+    others : int
+        Datagrams of no line.
+    missed : int
+        0: a file says nothing about what it lacks.
+    frames : dict
+        What became of the file's frames.
+    damage : str or None
+        Why it could not be read to its end.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        channels: dict[str, list[Flow]],
+        start: Place | None = None,
+        end: Place | None = None,
+    ) -> None:
+        self.others = self.missed = 0
+        self.frames: dict[str, int] = {}
+        self.damage: str | None = None
+        self._path = path
+        self._channels = channels
+        self._start = start
+        self._end = end
+
+    def __iter__(self) -> Iterator[CaptureBatch]:
+        """Yield batches until the end."""
+        with CaptureReader(self._path, events=True) as reader:
+            while (batch := reader.read_batch(BATCH)) is not None:
+                headers = batch.headers
+                ended = False
+                if self._start is not None:
+                    headers = headers[_not_before(headers, self._start)]
+                if self._end is not None:
+                    behind = np.flatnonzero(_not_before(headers, self._end))
+                    ended = len(behind) > 0
+                    headers = headers[: behind[0]] if ended else headers
+                self.others += tell_lines(headers, self._channels)
+                yield CaptureBatch(np.ascontiguousarray(headers), batch.buffer)
+                if ended:
+                    break
+            self.frames, self.damage = reader.counts, reader.damage
+
+
+def _not_before(headers: npt.NDArray[Any], place: Place) -> npt.NDArray[np.bool_]:
+    column = "timestamp_ns" if place[0] == "time" else "frame"
+    found: npt.NDArray[np.bool_] = headers[column] >= place[1]
+    return found
+
+
+class RawSource:
+    """The datagrams that a recorder kept as the feed's loop received them.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the journal.
+    config : FeedConfig
+        Whose lines they came from: captures that are made of them carry their addresses.
+    start, end : Place, optional
+        The first record, and the first that is not read.
+
+    Attributes
+    ----------
+    others : int
+        0: raw capture has no others.
+    missed : int
+        Datagrams that the recorder missed, or that are damaged.
+    frames : dict
+        Records read, by what they are.
+    damage : None
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: FeedConfig,
+        start: Place | None = None,
+        end: Place | None = None,
+    ) -> None:
+        self.others = self.missed = 0
+        self.frames = {"datagrams": 0, "clocks": 0}
+        self.damage: str | None = None
+        self._cursor = JournalCursor.attach(
+            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=0
+        )
+        self._endpoints = _endpoints_of(config)
+
+    def __iter__(self) -> Iterator[CaptureBatch]:
+        """Yield batches until the end. Each is valid until the next."""
+        cursor = self._cursor
+        with cursor:
+            while not cursor.ended:
+                count = cursor.poll()
+                self.missed += cursor.missed
+                if count:
+                    yield self._batch(count)
+
+    def _batch(self, count: int) -> CaptureBatch:
+        cursor = self._cursor
+        records, offsets = cursor.headers[:count], cursor.offsets[:count].astype(np.int64)
+        kinds = records["kind"]
+        lapped = np.flatnonzero(kinds == Kind.LAPPED)
+        words = cursor.payloads[: len(cursor.payloads) // 8 * 8].view("<i8")
+        self.missed += int(words[offsets[lapped] // 8].sum())
+        what = cursor.payloads[: len(cursor.payloads) // 4 * 4].view("<u4")[offsets // 4 + 2]
+        datagram = kinds == Kind.DATAGRAM
+        headers = np.zeros(count, CAPTURED)
+        headers["timestamp_ns"] = records["received_ns"]
+        headers["now_ns"] = words[offsets // 8]
+        headers["unix_ns"] = records["published_ns"]
+        for name in ("channel", "line"):
+            headers[name] = records[name]
+        headers["flags"] = np.where(datagram, what, 0)
+        headers["offset"] = offsets + CAPTURE_SIZE
+        headers["size"] = np.where(datagram, records["length"] - 64 - CAPTURE_SIZE, 0)
+        headers["event"] = np.select(
+            [datagram, kinds == Kind.RESTART, what == ClockReason.EXPIRE],
+            [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE],
+            CaptureEvent.FINISH,
+        )
+        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
+        for name in ENDPOINTS.names or ():
+            headers[name] = ends[name]
+        found = datagram | np.isin(kinds, (Kind.CLOCK, Kind.RESTART))
+        self.frames["datagrams"] += int(np.count_nonzero(datagram))
+        self.frames["clocks"] += int(np.count_nonzero(kinds == Kind.CLOCK))
+        return CaptureBatch(np.ascontiguousarray(headers[found]), cursor.payloads.data.toreadonly())
+
+
+ENDPOINTS = np.dtype(
+    [
+        ("source", "u1", 16),
+        ("destination", "u1", 16),
+        ("source_port", "<u2"),
+        ("destination_port", "<u2"),
+    ]
+)
+
+
+def _endpoints_of(config: FeedConfig) -> npt.NDArray[Any]:
+    # By channel and line. Who sent a datagram is not kept: line i is sent by 192.0.2.(i + 1).
+    found = np.zeros((2, 32), ENDPOINTS)
+    for channel, lines in enumerate((config.incremental.lines, config.snapshot.lines)):
+        for index, line in enumerate(lines):
+            host, _, port = line.address.rpartition(":")
+            address = ipaddress.ip_address(host.strip("[]"))
+            sender: ipaddress.IPv4Address | ipaddress.IPv6Address
+            if address.version == 4:
+                sender = ipaddress.IPv4Address(SOURCE_NETWORK + index + 1)
+            else:
+                sender = ipaddress.IPv6Address(f"2001:db8::{index + 1:x}")
+            place = found[channel, index]
+            place["source"] = np.frombuffer(_mapped(sender), "u1")
+            place["destination"] = np.frombuffer(_mapped(address), "u1")
+            place["source_port"] = place["destination_port"] = int(port)
+    return found
+
+
+def _mapped(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bytes:
+    if address.version == 4:
+        return ipaddress.IPv6Address(f"::ffff:{address}").packed
+    return address.packed

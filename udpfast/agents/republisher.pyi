@@ -1,0 +1,16 @@
+from pathlib import Path
+from typing import final
+
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.ring import Ring
+
+__all__ = ["Republisher"]
+
+@final
+class Republisher:
+    @property
+    def ring(self) -> Ring: ...
+    def __init__(self, directory: Path, capacity_bytes: int) -> None: ...
+    def take(self, cursor: JournalCursor, start: int, stop: int) -> None: ...
+    def turn(self) -> None: ...
+    def close(self) -> None: ...

@@ -1,0 +1,139 @@
+"""A ring that a journal's records go to once more, for strategies to read as if they were live."""
+
+from pathlib import Path
+
+import cython
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.string cimport memcpy
+
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.shm.journal_cursor cimport JournalCursor
+from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.shm.wake cimport WakeRegion, waker_turn
+
+from udpfast.agents.name_copy import names_path
+from udpfast.errors import FormatError
+from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.region import Region
+from udpfast.shm.ring import Ring as RingFace
+from udpfast.shm.wake import WakeRegion as WakeRegionFace
+
+__all__ = ["Republisher"]
+
+cdef enum:
+    NAMES_AT = 4096              # of the table in its region
+
+
+@cython.final
+cdef class Republisher:
+    """Publish a journal's records in a ring of their own.
+
+    Each keeps its kind, stamps, line and payload; position and index are the new ring's. Where the
+    journal goes on with other names, the ring says RESTART, as a feed's would.
+
+    Parameters
+    ----------
+    directory : Path
+        The new instance's.
+    capacity_bytes : int
+        Of its ring.
+
+    Raises
+    ------
+    WriterExistsError
+        A live process writes that instance.
+    """
+
+    cdef readonly Ring ring
+    cdef WakeRegion _wake
+    cdef object _directory
+    cdef object _names_region
+    cdef object _source              # NameTable of the journal's names; None: it has none
+    cdef object _target              # of the ring's
+    cdef int64_t _names
+
+    def __init__(self, directory, capacity_bytes):
+        self._directory = Path(directory)
+        self._names = -1
+        self.ring = RingFace.create(self._directory / "ring", capacity_bytes, PAYLOAD_HASH)
+        try:
+            self._wake = WakeRegionFace.create(self._directory)
+        except BaseException:
+            self.ring.close()
+            raise
+
+    def take(self, JournalCursor cursor not None, int64_t start, int64_t stop) -> None:
+        """Publish records [start, stop) of the cursor's last poll.
+
+        Raises
+        ------
+        FormatError
+            A record is too long for the ring.
+        """
+        cdef const Record* header
+        cdef Record* record
+        cdef uint32_t size
+        cdef int64_t i
+        if not 0 <= start <= stop <= len(cursor.headers):
+            raise ValueError(f"start and stop must lie in 0..{len(cursor.headers)}, "
+                             f"were {start} and {stop}")
+        self._renew_names(cursor)
+        for i in range(start, stop):
+            header = &cursor._headers[i]
+            size = <uint32_t>header.length - RECORD_SIZE
+            record = ring_claim(&self.ring.writer, size)
+            if record == NULL:
+                raise FormatError(f"record {header.index} has {size} bytes, the ring takes "
+                                  f"{self.ring.payload_max}: a larger one is needed")
+            record.kind = header.kind
+            record.flags = header.flags
+            record.received_ns = header.received_ns
+            record.published_ns = header.published_ns
+            record.channel = header.channel
+            record.line = header.line
+            record.message_type = header.message_type
+            record.checksum = 0
+            record.frame = header.frame
+            memcpy(<uint8_t*>record + RECORD_SIZE, cursor._payloads + cursor._offsets[i], size)
+            ring_commit(&self.ring.writer, size)
+        ring_flush(&self.ring.writer)
+        waker_turn(&self._wake.waker, self.ring.writer.position, clock_monotonic_ns())
+
+    def turn(self) -> None:
+        """Wake readers that fell asleep meanwhile; while nothing is published."""
+        waker_turn(&self._wake.waker, self.ring.writer.position, clock_monotonic_ns())
+
+    def _renew_names(self, JournalCursor cursor):
+        # Before the first record that goes by them. All are there: a finished journal's are, and
+        # those of one that is written were copied before its records.
+        number = cursor.names
+        if number and number != self._names:
+            self._begin_names(cursor, number)
+        if self._source is not None:
+            for each in range(len(self._target) + 1, len(self._source) + 1):
+                self._target.intern(self._source.bytes(each) or b"")
+
+    def _begin_names(self, cursor, number):
+        region = Region.attach(
+            names_path(cursor.directory, number), NAMES_REGION_KIND, PAYLOAD_HASH)
+        self._source = NameTable(region.view()[NAMES_AT:])
+        if self._names_region is not None:
+            self._names_region.close()
+            self.ring.announce_restart(cursor._headers[0].published_ns)
+        capacity = self._source.capacity
+        self._names_region = Region.create(
+            self._directory / "names", NAMES_REGION_KIND, NAMES_AT + name_table_size(capacity),
+            PAYLOAD_HASH, replace=True)
+        self._target = NameTable(self._names_region.view()[NAMES_AT:], capacity=capacity)
+        self._names_region.mark_ready()
+        self._names = number
+
+    def close(self) -> None:
+        """Say that nothing more will come. Idempotent."""
+        self.ring.close()
+        self._wake.close()
+        if self._names_region is not None:
+            self._names_region.close()

@@ -1,0 +1,127 @@
+"""What comes out of a replay: records, counted and hashed, gaps, sessions, books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from udpfast.client.batch import Batch
+from udpfast.client.books import Books
+from udpfast.client.reader import Reader
+from udpfast.core.layout import GAP, SESSION, Channel, GapReason, Kind, SessionReason
+from udpfast.errors import FormatError, RingClosedError
+from udpfast.shm.record_hash import RecordHash
+
+__all__ = ["Output"]
+
+
+class Output:
+    """Everything that came out of a replay, over all runs of the feed that it holds."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.hash = RecordHash()
+        self.books: Books | None = None
+        self.gaps: list[dict[str, Any]] = []
+        self.sessions: list[dict[str, Any]] = []
+        self.missed = 0
+        self._counts = np.zeros(max(Kind) + 1, np.int64)
+
+    def begin(self, reader: Reader) -> None:
+        """Go on with the records of another run; names and books are that one's."""
+        self.reader = reader
+        self.books = Books(reader)
+
+    def read_ring(self) -> None:
+        """Take everything that is in the ring now."""
+        missed = self.missed
+        self.read_journal()
+        if self.missed > missed:
+            raise FormatError(
+                f"the ring is too small for this replay: {self.missed - missed} records "
+                "were overwritten; raise ring.capacity_bytes"
+            )
+
+    def read_journal(self) -> None:
+        """Take everything that is there now."""
+        while True:
+            try:
+                batch = self.reader.poll(timeout=0)
+            except RingClosedError:
+                return
+            if len(batch) == 0:
+                return
+            self.take(batch)
+
+    def take(self, batch: Batch) -> None:
+        """Take a batch of the reader's."""
+        assert self.books is not None
+        self.missed += batch.lapped
+        self.books.apply_batch(batch)
+        self.hash.add(batch.headers, batch.offsets, batch.payloads)
+        kinds = batch.headers["kind"]
+        self._counts += np.bincount(kinds, minlength=len(self._counts))
+        for i in np.flatnonzero((kinds == Kind.GAP) | (kinds == Kind.SESSION)).tolist():
+            self._note(Kind(kinds[i]), batch.headers[i], batch.payload(i))
+
+    @property
+    def kinds(self) -> dict[str, int]:
+        """How many records of each kind, by its name."""
+        return {
+            Kind(kind).name: int(self._counts[kind])
+            for kind in np.flatnonzero(self._counts).tolist()
+        }
+
+    def _note(self, kind: Kind, header: Any, payload: memoryview) -> None:
+        channel = Channel(header["channel"]).name.lower()
+        if kind is Kind.GAP:
+            gap = np.frombuffer(payload, GAP, count=1)[0]
+            self.gaps.append(
+                {
+                    "channel": channel,
+                    "session_id": int(header["session_id"]),
+                    "first": int(gap["first"]),
+                    "last": int(gap["last"]),
+                    "count": int(gap["count"]),
+                    "reason": GapReason(gap["reason"]).name.lower(),
+                    "waited_ns": int(gap["waited_ns"]),
+                }
+            )
+        elif kind is Kind.SESSION:
+            session = np.frombuffer(payload, SESSION, count=1)[0]
+            self.sessions.append(
+                {
+                    "old": int(session["old_id"]),
+                    "new": int(session["new_id"]),
+                    "reason": SessionReason(session["reason"]).name.lower(),
+                    "discarded": int(session["discarded"]),
+                }
+            )
+
+    def result(self) -> dict[str, Any]:
+        """Return everything as `udpfast replay --json` prints it."""
+        kinds = self.kinds
+        return {
+            "records": sum(kinds.values()),
+            "kinds": dict(sorted(kinds.items())),
+            "gaps": [gap for gap in self.gaps if gap["channel"] == "incremental"],
+            "snapshot_gaps": [gap for gap in self.gaps if gap["channel"] == "snapshot"],
+            "sessions": self.sessions,
+            "resets": sum(session["reason"] != "first" for session in self.sessions),
+            "books": self._final_books(),
+            "sha256": self.hash.hexdigest(),
+        }
+
+    def _final_books(self) -> dict[str, Any]:
+        # By "venue:symbol": levels as [price, quantity], best first.
+        if self.books is None:
+            return {}
+        return {
+            f"{exchange}:{symbol}": {
+                "bids": book.bids().tolist(),
+                "asks": book.asks().tolist(),
+                "stale": book.stale,
+            }
+            for (exchange, symbol), book in sorted(self.books.items())
+        }

@@ -1,0 +1,79 @@
+"""Replay of a journal's records: what they amount to, or a ring that has them once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.agents.feed_copy import read_feed
+from udpfast.agents.replay_source import Place
+from udpfast.agents.republisher import Republisher
+from udpfast.cli.replay_output import Output
+from udpfast.cli.replay_target import Pacer
+from udpfast.client.reader import Reader
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.instance import instance_directory
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.record_hash import RecordHash
+from udpfast.tables import RingConfig
+
+__all__ = ["replay_records"]
+
+BATCH = 4096
+#: Records that are published together, at most.
+STEP = 256
+
+
+def replay_records(
+    journal: Path, target: str, pacer: Pacer, start: Place | None, end: Place | None
+) -> dict[str, Any]:
+    """Read a journal's records, or publish them in a ring; return what they are."""
+    if not target:
+        return _read(journal, start, end)
+    if not target.startswith("ring:"):
+        raise click.UsageError(
+            f"--to must be ring:NAME for records, was {target!r}: what was received is in the "
+            "raw capture (--raw), if the recorder kept it"
+        )
+    feed = read_feed(journal)
+    ring = RingConfig() if feed is None else feed.ring
+    directory = instance_directory(target.removeprefix("ring:"), create=True)
+    republisher = Republisher(directory, ring.capacity_bytes)
+    try:
+        with JournalCursor.attach(
+            journal,
+            start or "begin",
+            end,
+            follow=False,
+            limit=BATCH,
+            payload_hash=PAYLOAD_HASH,
+        ) as cursor:
+            return _publish(cursor, republisher, pacer)
+    finally:
+        republisher.close()
+
+
+def _publish(cursor: JournalCursor, republisher: Republisher, pacer: Pacer) -> dict[str, Any]:
+    content = RecordHash()
+    missed = 0
+    while not cursor.ended:
+        count = cursor.poll()
+        missed += cursor.missed
+        headers = cursor.headers[:count]
+        at = 0
+        while at < count:
+            stop = pacer.due(headers["published_ns"], at, STEP)
+            republisher.take(cursor, at, stop)
+            at = stop
+        content.add(headers, cursor.offsets, cursor.payloads)
+    return {"records": content.records, "missed": missed, "sha256": content.hexdigest()}
+
+
+def _read(journal: Path, start: Place | None, end: Place | None) -> dict[str, Any]:
+    output = Output()
+    with Reader(f"journal:{journal.resolve()}", start=start, end=end) as reader:
+        output.begin(reader)
+        output.read_journal()
+    return output.result() | {"missed": output.missed}

@@ -1,0 +1,265 @@
+"""Where a replay goes: through the engine, out over UDP, into a capture file; and how fast."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from msgspec.structs import replace
+
+from udpfast.agents.replay_lines import CHANNEL_NONE
+from udpfast.agents.replayer import Replayer
+from udpfast.cli.ledger import ledger_sums
+from udpfast.cli.replay_output import Output
+from udpfast.client.reader import Reader
+from udpfast.config import FeedConfig, RecordConfig
+from udpfast.core.clock import monotonic_ns
+from udpfast.net.capture_writer import CaptureWriter
+from udpfast.net.pcap import CaptureBatch
+from udpfast.net.sender import DatagramSender
+
+__all__ = ["EngineTarget", "FileTarget", "Pacer", "Target", "UdpTarget"]
+
+# Entries between two readings of the ring: what they can set free must fit into it. 16 KiB for
+# each are enough for a message that its last fragment completes once per eight datagrams.
+STEP_MIN, STEP_MAX = 64, 1024
+STEP_BYTES = 1 << 14
+
+#: A wait of the pacer sleeps until so long before it ends, and then looks at the clock.
+SPIN_NS = 150_000
+PAUSE_S = 0.0001
+
+
+class Pacer:
+    """When entries are due: at the pace of their stamps, a multiple of it, or at once.
+
+    Parameters
+    ----------
+    speed : float
+        Times the recorded pace; 0: at once.
+    """
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._first_ns: int | None = None
+        self._began_ns = 0
+        self._latest_ns = 0
+
+    def due(self, stamps: npt.NDArray[np.int64], start: int, limit: int) -> int:
+        """Wait until entry `start` is due; return behind the last of `limit` that are by then."""
+        stop = min(len(stamps), start + limit)
+        if not self._speed:
+            return stop
+        first_ns = int(stamps[start])
+        if self._first_ns is None:
+            self._first_ns, self._began_ns = first_ns, monotonic_ns()
+        # Stamps of several cards step back now and then: what comes later is not due earlier.
+        self._latest_ns = max(self._latest_ns, first_ns)
+        due_ns = self._began_ns + int((self._latest_ns - self._first_ns) / self._speed)
+        while (now_ns := monotonic_ns()) < due_ns:
+            if due_ns - now_ns > 2 * SPIN_NS:
+                time.sleep((due_ns - now_ns - SPIN_NS) / 1e9)
+        passed_ns = int((now_ns - self._began_ns) * self._speed) + self._first_ns
+        later = np.flatnonzero(stamps[start:stop] > passed_ns)
+        return start + max(1, int(later[0])) if len(later) else stop
+
+
+class Target(Protocol):
+    """Where batches go."""
+
+    def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
+        """Take a batch, as its entries are due."""
+
+    def finish(self) -> dict[str, Any]:
+        """End; return what there is to say."""
+
+    def close(self) -> None:
+        """Let go of everything. Idempotent."""
+
+
+class EngineTarget:
+    """The production engine: the records of each run of the feed, and what they amount to.
+
+    Parameters
+    ----------
+    config : FeedConfig
+    directory : Path or None
+        The instance's, for other readers to attach to; None: nobody's.
+    batch : int
+        Datagrams that the engine takes at once.
+    """
+
+    def __init__(self, config: FeedConfig, directory: Path | None, batch: int) -> None:
+        self._config = replace(
+            config,
+            record=RecordConfig(),
+            agent=replace(config.agent, huge_pages=type(config.agent)().huge_pages),
+        )
+        self._directory = directory
+        self._batch = batch
+        self._step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
+        self._output = Output()
+        self._counters: dict[str, Counter[str]] = {}
+        self._adds_up = True
+        self._runs = 0
+        self._replayer: Replayer | None = None
+        self._stack = ExitStack()
+
+    def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
+        """Take a batch; where it says that another run of the feed began, so does the output."""
+        stamps = batch.headers["timestamp_ns"]
+        at = 0
+        while at < len(stamps):
+            replayer = self._replayer or self._begin()
+            stop = pacer.due(stamps, at, self._step)
+            taken = replayer.play(batch, at, stop, self._batch)
+            self._output.read_ring()
+            if at + taken < stop:
+                self._end()
+                at += self._is_mark(batch, at + taken)
+            at += taken
+
+    def _is_mark(self, batch: CaptureBatch, at: int) -> int:
+        # A RESTART only says what the new run's beginning says, too.
+        return int(batch.headers["event"][at] == 4)
+
+    def _begin(self) -> Replayer:
+        directory = self._directory
+        if directory is None:
+            root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+            directory = Path(
+                self._stack.enter_context(
+                    tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root)
+                )
+            )
+        self._replayer = Replayer(self._config, directory)
+        self._runs += 1
+        self._output.begin(self._stack.enter_context(Reader(f"ring:{directory}", start="begin")))
+        return self._replayer
+
+    def _end(self) -> None:
+        if self._replayer is None:
+            return
+        self._output.read_ring()
+        counters = self._replayer.counters()
+        self._adds_up &= ledger_sums(counters)["adds_up"]
+        for scope, values in counters.items():
+            self._counters.setdefault(scope, Counter()).update(values)
+        self._replayer.close()
+        self._replayer = None
+
+    def finish(self) -> dict[str, Any]:
+        """Deliver what waits, and say what came out."""
+        replayer = self._replayer or self._begin()
+        replayer.finish()
+        self._end()
+        counters = {scope: dict(values) for scope, values in self._counters.items()}
+        ledger = ledger_sums(counters) | {"adds_up": self._adds_up}
+        result = self._output.result()
+        return {"runs": self._runs, "ledger": ledger, "counters": counters} | result
+
+    def close(self) -> None:
+        """Close ring and reader."""
+        if self._replayer is not None:
+            self._replayer.close()
+            self._replayer = None
+        self._stack.close()
+
+
+class UdpTarget:
+    """The network: each datagram goes to the address of its line.
+
+    Parameters
+    ----------
+    config : FeedConfig
+    host : str
+        Instead of the lines' own addresses, with their ports; empty: those.
+    interface : str
+        For multicast.
+    """
+
+    def __init__(self, config: FeedConfig, host: str, interface: str) -> None:
+        self._senders: dict[tuple[int, int], DatagramSender] = {}
+        self._sent = 0
+        try:
+            for channel, lines in enumerate((config.incremental.lines, config.snapshot.lines)):
+                for index, line in enumerate(lines):
+                    address, _, port = line.address.rpartition(":")
+                    self._senders[channel, index] = DatagramSender(
+                        f"{host or address}:{port}", interface=interface
+                    )
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
+        """Send a batch's datagrams, those that are due together and of one line at once."""
+        headers = batch.headers
+        headers = headers[(headers["event"] < 2) & (headers["channel"] != CHANNEL_NONE)]
+        stamps = headers["timestamp_ns"]
+        keys = headers["channel"].astype(np.int64) * 256 + headers["line"]
+        offsets, sizes = headers["offset"].astype(np.int64), headers["size"].astype(np.int64)
+        at = 0
+        while at < len(headers):
+            stop = pacer.due(stamps, at, STEP_MAX)
+            turns = np.flatnonzero(np.diff(keys[at:stop])) + at + 1
+            for end in (*turns.tolist(), stop):
+                self._send(divmod(int(keys[at]), 256), batch.buffer, offsets[at:end], sizes[at:end])
+                at = end
+
+    def _send(
+        self,
+        line: tuple[int, int],
+        buffer: bytes | memoryview,
+        offsets: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+    ) -> None:
+        sender = self._senders[line]
+        done = 0
+        while done < len(sizes):
+            done += sender.send((buffer, offsets[done:], sizes[done:]))
+            if done < len(sizes):
+                time.sleep(PAUSE_S)  # the socket's queue is full
+        self._sent += done
+
+    def finish(self) -> dict[str, Any]:
+        """Say how many datagrams went out."""
+        gave_up = sum(sender.counts["unreachable"] for sender in self._senders.values())
+        return {"sent": self._sent - gave_up, "unreachable": gave_up}
+
+    def close(self) -> None:
+        """Close the sockets."""
+        for sender in self._senders.values():
+            sender.close()
+
+
+class FileTarget:
+    """A capture file.
+
+    Parameters
+    ----------
+    path : Path
+        Its name says which kind.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._writer = CaptureWriter(path)
+
+    def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
+        """Write a batch's datagrams."""
+        headers = batch.headers
+        self._writer.write(CaptureBatch(headers[headers["channel"] != CHANNEL_NONE], batch.buffer))
+
+    def finish(self) -> dict[str, Any]:
+        """Say how many frames were written."""
+        return {"written": self._writer.frames}
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
