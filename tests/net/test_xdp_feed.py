@@ -10,14 +10,17 @@ from typing import Any
 
 import pytest
 
-from udpfast.agents.subscriber import Subscriber
+from tests.net.ethernet import ethernet, ipv4, udp
+from udpfast.agents.engine import Engine
+from udpfast.agents.subscriber import FeedLoop, Subscriber
 from udpfast.cli.ledger import ledger_sums
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
-from udpfast.config import parse_publish
+from udpfast.config import parse_feed, parse_publish
 from udpfast.core.layout import Kind
-from udpfast.testing.frames import datagrams
+from udpfast.testing.frames import datagram, datagrams
 from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
+from udpfast.testing.turns import Turns
 
 pytestmark = pytest.mark.system
 
@@ -141,6 +144,42 @@ def test_feed_counts_foreign_frames_beside_its_datagrams(link: Wire) -> None:
         refused = ("fragment", "checksum", "malformed", "foreign")
         assert own["frames"] == own["datagrams"] + sum(own[f"frames_{name}"] for name in refused)
     assert counters["incremental.B"]["frames_fragment"] == 1
+
+
+def test_hole_is_not_lost_while_what_fills_it_waits_behind_foreign_frames(
+    link: Wire, tmp_path: Path
+) -> None:
+    batch, ms = 4, 1_000_000
+    settings = tables("held", "xdp") | {"window": {"lost_packet_wait_us": 5_000}}
+    config = parse_feed(settings | {"receive": {"path": "xdp", "batch": batch}})
+    ends = "10.99.0.1", ADDRESSES["B"][0]
+
+    def frame(seqno: int, checksum: str = "right") -> bytes:
+        payload = datagram(b"x", seqno=seqno)
+        return ethernet(ipv4(*ends, udp(*ends, payload, ADDRESSES["B"][1], checksum=checksum)))
+
+    engine = Engine(config, tmp_path)
+    with ExitStack() as stack:
+        with link.inside(link.b):
+            turns = stack.enter_context(Turns(FeedLoop(engine, config)))
+        sender, raw = stack.enter_context(link.sender()), stack.enter_context(link.raw())
+        for seqno in (1, 3):
+            sender.sendto(datagram(b"x", seqno=seqno), ADDRESSES["A"])
+        while engine.read_counters()["incremental.A"]["frames"] < 2:
+            turns.turn(ms)
+        for _ in range(3):
+            for seqno in range(batch - 1):
+                raw.send(frame(seqno % 2))
+            raw.send(frame(1, checksum="wrong"))
+        raw.send(frame(2))
+        while engine.read_counters()["incremental.B"]["frames"] < batch:
+            turns.turn(2 * ms)
+        for turn in range(4):  # the loop was held up for 18 ms
+            turns.turn(20 * ms + turn)
+        counters = engine.read_counters()
+    engine.close()
+    assert counters["incremental.B"]["frames_checksum"] == 3
+    assert (counters["incremental"]["lost"], counters["incremental"]["messages"]) == (0, 3)
 
 
 def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:

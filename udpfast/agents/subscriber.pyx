@@ -170,6 +170,7 @@ cdef class FeedLoop(Agent):
         for i in range(self.batch_count):
             batch = self.batches[i]
             count = datagram_receive(batch)
+            backlog |= batch.full
             if unlikely(count < 0):
                 # One line's trouble (its interface went down) is not the other lines'.
                 counter_add(&self._line(batch)[LINE_RECEIVE_ERRORS], 1)
@@ -177,7 +178,6 @@ cdef class FeedLoop(Agent):
                 error = count
             elif count > 0:
                 total += count
-                backlog |= batch.full
                 # The one clock read of this batch: what came was there before it.
                 unix_ns = clock_realtime_ns()
                 self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
@@ -193,7 +193,7 @@ cdef class FeedLoop(Agent):
         if now_ns >= self.drops_at_ns:
             self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
             self._read_drops()
-        return total
+        return total + backlog  # nor is it idle that read frames for no line
 
     cdef void _read_drops(self) noexcept nogil:
         cdef int i
