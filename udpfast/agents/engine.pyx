@@ -337,6 +337,8 @@ cdef class Engine:
     cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef Record* record = ring_claim(self.capture, sizeof(Clock))
         cdef Clock* clock = <Clock*>(<uint8_t*>record + RECORD_SIZE)
+        if unlikely(record == NULL):
+            return  # no ring is so small
         memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
         record.kind = KIND_CLOCK
         record.received_ns = unix_ns

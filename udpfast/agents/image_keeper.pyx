@@ -231,7 +231,7 @@ cdef class ImageKeeper(Agent):
         # Go on with the image that the keeper before left of this very ring. What follows it may
         # be overwritten by now: then this keeper is lapped, like any reader, and says so.
         cdef ImageView view
-        cdef int rc
+        cdef int rc = -1
         try:
             view = ImageView.attach(self._directory, ENTRY_HASH)
         except (FileNotFoundError, FormatError):

@@ -298,7 +298,7 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
         if record == NULL:
             return -ENOMEM
         memcpy(<uint8_t*>record + RECORD_SIZE, &mark.session, sizeof(Session))
-    for i in range(CHANNEL_COUNT):
+    for i in range(<uint32_t>CHANNEL_COUNT):
         if mark.has_connection[i]:
             record = output_claim(output, &mark.connection_record[i], sizeof(Connection))
             if record == NULL:
