@@ -13,8 +13,10 @@ from tests.client.instance import Instance
 from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
+from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.readers import list_readers
+from udpfast.shm.region import Region
 from udpfast.shm.ring import Ring
 
 
@@ -237,6 +239,30 @@ def test_restart_missed_in_a_lap_renews_the_names(tmp_path: Path, by_batch: bool
             lapped, record = next(reader), next(reader)
             assert lapped.kind is Kind.LAPPED
             assert record.symbol == "after"
+
+
+def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", capacity_bytes=4096)
+    instance.top(1.0, 2.0, symbol="before")
+    with Reader(instance.address, start="begin") as reader:
+        assert next(reader).symbol == "before"
+        for _ in range(100):
+            instance.top(1.0, 2.0, symbol="before")
+        instance.names_region.close()
+        instance.ring.region.close()
+        # The next writer has begun a table that is not ready yet; its ring comes first.
+        region = Region.create(
+            instance.directory / "names", NAMES_REGION_KIND, 1 << 16, PAYLOAD_HASH, replace=True
+        )
+        assert next(reader).kind is Kind.LAPPED
+        assert next(reader).symbol == "before"
+        region.close()
+        again = Instance(instance.directory, 4096)
+        again.ring.announce_restart(now_ns=1)
+        again.top(1.0, 2.0, symbol="after")
+        again.close()
+        *_, last = reader
+        assert last.symbol == "after"
 
 
 def _restart(instance: Instance) -> Instance:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from udpfast.errors import NotReadyError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.region import Region
@@ -48,7 +49,7 @@ class RingNames:
             return False
         try:
             region = Region.attach(self._directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return False
         self._region = region
         self._table = NameTable(region.view()[_REGION_PAGE:])

@@ -113,7 +113,7 @@ cdef class RingSource(Source):
         try:
             region = Region.attach(
                 Path(self.directory) / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return
         self.names_region = region
         self.names = NameCache(NameTable(region.view()[REGION_PAGE:]))
