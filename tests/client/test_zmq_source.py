@@ -293,6 +293,25 @@ def test_a_restarted_writer_says_so(instance: Instance) -> None:
         reader.close()
 
 
+def test_a_restart_that_the_fanout_missed_renews_its_names(tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", 4096)
+    with Turned(instance) as turned, turned.open() as reader:
+        instance.top(1, 2, symbol="before")
+        turned.turn()
+        assert next(reader).symbol == "before"
+        instance.names_region.close()
+        instance.ring.region.close()
+        instance = Instance(instance.directory, 4096)
+        instance.ring.announce_restart(1)
+        for _ in range(100):
+            instance.top(1, 2, symbol="after")
+        instance.ring.flush()
+        turned.turn()
+        assert next(reader).kind is Kind.LAPPED
+        assert next(reader).symbol == "after"
+    instance.close()
+
+
 def test_a_ring_of_another_boot_in_the_place_of_the_old_one_says_so(instance: Instance) -> None:
     address = f"ipc://{instance.directory}/zmq"
     with running(instance.directory, addresses=("ipc",)) as fanout:

@@ -186,6 +186,7 @@ cdef class ZmqFanout(Agent):
             return 0
         if lapped:
             self.outbox.unseen += lapped
+            self._renew_names()  # a RESTART may be among what was missed
             if self.last is not None:
                 self.last.lapped(cursor, lapped)
         self.read += count
