@@ -21,7 +21,7 @@ help: ## this list
 build: $(VENV)/.installed ## .venv with all that is needed, udpfast compiled in place
 
 demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report
-	@$(VENV)/bin/udpfast demo
+	@$(VENV)/bin/udpfast demo --report build/demo
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 7

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from udpfast.spark.java import JavaMissingError, find_java
-from udpfast.spark.session import LOG_SETTINGS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Whoever cannot have Java says so: a pipeline that nobody tested shall not look tested.
 ALLOWED = "UDPFAST_WITHOUT_SPARK"
-
-#: Small data, many queries: compiling them well takes longer than running them.
-QUICK = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-    f"-Dlog4j.configurationFile={LOG_SETTINGS}",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,6 +35,6 @@ def spark() -> Iterator["SparkSession"]:
         pytest.fail(f"{error} (set {ALLOWED}=1 to leave these tests out)")
     from udpfast.spark.session import open_session
 
-    session = open_session("local[2]", memory="2g", settings=QUICK)
+    session = open_session("local[2]", memory="2g", quick=True)
     yield session
     session.stop()

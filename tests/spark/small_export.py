@@ -142,7 +142,7 @@ class SmallExport:
         self._now_ns += 1000
         winner = self._chance.choice((0, 0, 1))
         alone = self._chance.random() < 0.1
-        lead = None if alone else int(self._chance.lognormvariate(11, 1.5))
+        lead = None if alone else int(self._chance.lognormvariate(11, 1.5)) - 9000
         delays = [0 if line == winner else lead for line in (0, 1)]
         self.rows["races"].append(
             {

@@ -6,7 +6,7 @@
 
 Four processes. The publisher restarts once on the way. In the end both strategies' books must equal
 what was published, and every message that is missing must be one that the bad network swallowed
-on both lines.
+on both lines. With --report, what the subscriber saw is kept, and becomes a page by Spark.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -26,6 +27,7 @@ from typing import Any
 
 import click
 
+from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
@@ -78,24 +80,44 @@ class DemonstrationError(UdpfastError):
     type=click.Path(path_type=Path),
     help="Write the final books of the first strategy to this file as JSON.",
 )
+@click.option(
+    "--report",
+    "report_path",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Keep all that was received in this directory, and make a report of it (extra [spark]).",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
-def demo(seconds: float, seed: int, simulate: bool, books_path: Path | None, as_json: bool) -> None:
+def demo(
+    seconds: float,
+    seed: int,
+    simulate: bool,
+    books_path: Path | None,
+    report_path: Path | None,
+    as_json: bool,
+) -> None:
     """Publish a market over two bad lines on loopback, and prove what arrives.
 
     Exit code 1 if a book differs, a sum does not add up, or anything was lost unexplained.
     """
     market = None if simulate else find_market()
+    lacking = what_a_report_lacks() if report_path else None
+    kept = None if lacking else report_path
     with contextlib.ExitStack() as stack:
         # Opened first: a path that cannot be written shall not be found out at the end.
         output = stack.enter_context(books_path.open("w")) if books_path else None
         directory = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory())
         )
-        result = Demonstration(Path(directory), market, seconds, seed).run()
+        result = Demonstration(Path(directory), market, seconds, seed, kept).run()
         books = result.pop("books")
         if output is not None:
             json.dump(books, output)
     print_summary(result)
+    if kept is not None:
+        result["report"] = str(make_report(kept))
+        click.echo(f"report: {result['report']}")
+    elif lacking:
+        click.echo(f"no report: {lacking}")
     if as_json:
         click.echo(json.dumps(result))
     sys.exit(0 if result["ok"] else 1)
@@ -111,12 +133,23 @@ def find_market() -> Path | None:
 class Demonstration:
     """The four processes, from start to proof."""
 
-    def __init__(self, directory: Path, market: Path | None, seconds: float, seed: int) -> None:
-        """Prepare to play `market` (None: a simulated one) with everything below `directory`."""
+    def __init__(
+        self,
+        directory: Path,
+        market: Path | None,
+        seconds: float,
+        seed: int,
+        kept: Path | None = None,
+    ) -> None:
+        """Prepare to play `market` (None: a simulated one) with everything below `directory`.
+
+        What is received is recorded below `kept`, if that is asked for.
+        """
         self.directory = directory
         self.market = market
         self.seconds = seconds
         self.seed = seed
+        self.kept = kept
         self.ports = free_ports(3)
         self.environment = {**os.environ, "UDPFAST_SHM": str(directory / "shm")}
         os.environ["UDPFAST_SHM"] = self.environment["UDPFAST_SHM"]
@@ -143,6 +176,13 @@ class Demonstration:
         # reason alone shall not look like a loss.
         a, b, snapshot = self.ports
         path = self.directory / "feed.toml"
+        record = ""
+        if self.kept is not None:
+            # What an earlier demonstration has left is of another market.
+            for old in ("journal", "export"):
+                shutil.rmtree(self.kept / old, ignore_errors=True)
+            journal = (self.kept / "journal").resolve()
+            record = f'[record]\nenabled = true\nwhat = "both"\ndirectory = "{journal}"\n'
         path.write_text(f"""name = "{NAME}"
 [[incremental.lines]]
 name = "A"
@@ -157,7 +197,7 @@ address = "127.0.0.1:{snapshot}"
 lost_packet_wait_us = 50_000
 [ring]
 capacity_bytes = {1 << 28}
-""")
+{record}""")
         return str(path)
 
     def _send_options(self) -> list[str]:

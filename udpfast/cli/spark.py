@@ -43,6 +43,7 @@ def spark() -> None:
 @click.argument("out")
 @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
 @click.option("--memory", default="4g", show_default=True, help="Of a local master.")
+@click.option("--quick", is_flag=True, help="For little data: compile less, start sooner.")
 @click.option("--job", "jobs", multiple=True, help="Only this one; may be given several times.")
 @click.option(
     "--bar-s", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Of a bar."
@@ -118,6 +119,7 @@ def run_pipeline(
     *,
     master: str = "local[*]",
     memory: str = "4g",
+    quick: bool = False,
     jobs: Sequence[str] = (),
     bar_s: int = 60,
     at: str | None = None,
@@ -139,7 +141,7 @@ def run_pipeline(
     chosen = pipeline.chosen_jobs(jobs)
     parameters = Parameters(bar_s, unix_ns(at), bucket_ms, lags)
     roots = export_roots(sources, out)
-    session = open_session(master, memory=memory)
+    session = open_session(master, memory=memory, quick=quick)
     bronze = Bronze(session, roots, start_ns=unix_ns(start), end_ns=unix_ns(end))
     done = []
     with Progress(session) as progress:

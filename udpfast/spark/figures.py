@@ -27,6 +27,10 @@ PAIRS_MAX = 5
 BARS_MAX = 1440
 LEVELS_MAX = 20_000
 
+#: Days are what matplotlib counts times in. Around a single point it puts four years.
+DAYS_MIN = 1 / 1440
+DAYS_OF_ONE_POINT = 365
+
 PERCENTS = ("p50", "p90", "p99", "p99_9")
 
 
@@ -100,7 +104,7 @@ def draw_races(canvas: Figure, lines: list[dict[str, Any]]) -> None:
 
 def spread(axis: Axes, place: int, values: Sequence[float]) -> None:
     """Draw quantiles as a line that gets thinner, each a dot."""
-    kept = [max(value, 1e-3) for value in values]
+    kept = [value for value in values if value > 0]  # a lead below zero is none
     axis.plot(kept, [place] * len(kept), color=OWN[0], lw=1.2)
     axis.plot(kept, [place] * len(kept), ".", color=OWN[0], ms=7)
 
@@ -152,8 +156,12 @@ def panels(canvas: Figure, count: int) -> list[Axes]:
 
 
 def over_time(axis: Axes, title: str) -> None:
-    """Put times at the x axis, short."""
-    locator = AutoDateLocator(maxticks=6)  # type: ignore[no-untyped-call]
+    """Put times at the x axis, short; at least a minute of them."""
+    low, high = axis.get_xlim()
+    if high - low < DAYS_MIN or high - low > DAYS_OF_ONE_POINT:
+        middle = (axis.dataLim.x0 + axis.dataLim.x1) / 2
+        axis.set_xlim(middle - DAYS_MIN / 2, middle + DAYS_MIN / 2)
+    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
     axis.xaxis.set_major_locator(locator)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axis.yaxis.set_major_formatter(tick)

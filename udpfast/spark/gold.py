@@ -61,12 +61,11 @@ class Gold:
         whole = dataset.dataset(folder, filesystem=files, format="parquet")
         return whole.head(rows, filter=where, columns=columns)
 
-    def count(self, name: str) -> int:
-        """Return how many rows a job's table has."""
+    def count(self, name: str, layer: str = "gold") -> int:
+        """Return how many rows a table has: from the feet of its files."""
         files, path = open_file_system(self.out)
-        if files.get_file_info(f"{path}/gold/{name}").type == FileType.NotFound:
+        folder = f"{path}/{layer}/{name}"
+        if files.get_file_info(folder).type == FileType.NotFound:
             return 0
-        found: int = dataset.dataset(
-            f"{path}/gold/{name}", filesystem=files, format="parquet"
-        ).count_rows()
+        found: int = dataset.dataset(folder, filesystem=files, format="parquet").count_rows()
         return found

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ from udpfast.spark.jobs import JOBS, Job, Parameters
 from udpfast.spark.silver import SILVER
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
     from udpfast.spark.bronze import Bronze
 
@@ -56,13 +57,21 @@ def chosen_jobs(names: Sequence[str]) -> list[Job]:
 def run_jobs(
     bronze: Bronze, out: str, jobs: Sequence[Job], parameters: Parameters
 ) -> Iterator[Ran]:
-    """Run jobs one after the other over what is there; yield each as it is done."""
+    """Run jobs one after the other over what is there; yield each as it is done.
+
+    What several of them make of the same reduction, they make of one.
+    """
+    shared = Counter(job.reduce for job in jobs)
+    reduced: dict[Any, DataFrame] = {}
     for job in jobs:
         began = time.perf_counter()
         bronze.spark.sparkContext.setJobDescription(job.name)
-        table = job.finish(job.reduce(bronze, parameters), parameters)
+        if job.reduce not in reduced:
+            whole = job.reduce(bronze, parameters)
+            reduced[job.reduce] = whole.persist() if shared[job.reduce] > 1 else whole
+        table = job.finish(reduced[job.reduce], parameters)
         table.write.mode("overwrite").parquet(gold(out, job.name))
-        yield Ran(job.name, rows(bronze.spark, out, job.name), time.perf_counter() - began)
+        yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began)
 
 
 def stream_jobs(
@@ -108,7 +117,7 @@ def stream_jobs(
     try:
         for name, query in queries.items():
             query.awaitTermination()
-            yield Ran(name, rows(bronze.spark, out, name), time.perf_counter() - began)
+            yield Ran(name, Gold(out).count(name), time.perf_counter() - began)
     finally:
         for query in queries.values():
             query.stop()
@@ -134,20 +143,14 @@ def write_silver(bronze: Bronze, out: str) -> Iterator[Ran]:
     for name, make in SILVER.items():
         began = time.perf_counter()
         bronze.spark.sparkContext.setJobDescription(f"silver {name}")
-        path = f"{out}/silver/{name}"
-        make(bronze).write.mode("overwrite").parquet(path)
-        count = bronze.spark.read.parquet(path).count()
+        make(bronze).write.mode("overwrite").parquet(f"{out}/silver/{name}")
+        count = Gold(out).count(name, "silver")
         yield Ran(f"silver {name}", count, time.perf_counter() - began)
 
 
 def gold(out: str, name: str) -> str:
     """Return where a job's table lies."""
     return f"{out}/gold/{name}"
-
-
-def rows(spark: SparkSession, out: str, name: str) -> int:
-    """Return how many rows a gold table has: from the feet of its files."""
-    return spark.read.parquet(gold(out, name)).count()
 
 
 def write_run(out: str, ran: Sequence[Ran], about: dict[str, Any]) -> None:

@@ -22,7 +22,11 @@ KEYS = ("feed", "channel", "line")
 
 
 def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
-    """Count wins per line and slot of the lead; the slot is NULL where no other line brought it."""
+    """Count wins per line and slot of the lead; the slot is NULL where no other line brought it.
+
+    The loop asks one line after the other: what it takes from the second first may have come to the
+    host later. Such a win has a negative lead, and saves nothing.
+    """
     return (
         silver.races(bronze)
         .withColumn("slot", slot_value("lead_ns"))
@@ -30,7 +34,7 @@ def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
         .agg(
             F.count("*").alias("count"),
             F.sum(F.col("completed").cast("bigint")).alias("messages"),
-            F.sum("lead_ns").alias("lead_ns"),
+            F.sum(F.greatest("lead_ns", F.lit(0))).alias("saved_ns"),
         )
     )
 
@@ -42,7 +46,8 @@ def finish_races(slots: DataFrame, _: Parameters) -> DataFrame:
         F.sum("count").alias("wins"),
         F.sum("messages").alias("messages_completed"),
         F.sum(F.when(alone, F.col("count")).otherwise(0)).alias("only_copy"),
-        F.sum("lead_ns").alias("saved_ns"),
+        F.sum(F.when(F.col("slot") < 0, F.col("count")).otherwise(0)).alias("came_later"),
+        F.sum("saved_ns").alias("saved_ns"),
     )
     race = Window.partitionBy("feed", "channel")
     leads = quantiles(slots.where(~alone), KEYS, "slot").drop("count")

@@ -1,0 +1,55 @@
+"""The demonstration as `make demo` starts it: it ends with a page of what it just did."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from udpfast.cli.demo_report import what_a_report_lacks
+
+# Two Java machines and four processes: a minute on a busy host.
+pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+@pytest.mark.usefixtures("spark")  # which fails where Spark is missing, and it may not be
+def test_demo_ends_with_the_path_of_a_report_that_agrees_with_it(tmp_path: Path) -> None:
+    demo = ("demo", "--simulate", "--seconds", "3", "--report", str(tmp_path), "--json")
+    result = subprocess.run(
+        [sys.executable, "-m", "udpfast", *demo],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    *_, line, summary = result.stdout.splitlines()
+    page = tmp_path / "report.html"
+    assert line == f"report: {page}"
+    assert "<svg" in page.read_text()
+    assert not (tmp_path / "journal").exists()
+    values = json.loads(summary)["counters"]["incremental"]
+    report = subprocess.run(
+        [sys.executable, "-m", "udpfast", "spark", "report", str(tmp_path), "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    losses = json.loads(report.stdout)["jobs"]["losses"]
+    rows = [dict(zip(losses["columns"], row, strict=True)) for row in losses["table"]]
+    own = [row for row in rows if row["channel"] == 0]
+    assert sum(row["gaps"] for row in own) == values["gaps"]
+    assert sum(row["lost"] for row in own) == values["lost"] > 0
+
+
+def test_report_lacks_java_is_said_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("udpfast.spark.java.find_java.__defaults__", (tmp_path,))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    lacking = what_a_report_lacks()
+    assert lacking is not None
+    assert lacking.startswith("Spark needs Java 17 or newer")
+    assert "\n" not in lacking
