@@ -32,8 +32,10 @@ __all__ = ["beside", "waking"]
 NAME = "styles"
 WAKE_PERIOD_NS = 1_000_000
 IDLE_S = 2.0
-ALONE = "spinning, alone"
-BESIDE = {ALONE: 0, "spinning, beside 1 asyncio": 1, "spinning, beside 8 asyncio": 8}
+HERE = "spinning, beside 8 asyncio"
+ELSEWHERE = "spinning, 8 asyncio elsewhere"
+#: How many readers sleep, and whether that is elsewhere.
+BESIDE = {"spinning, alone": (0, False), HERE: (8, False), ELSEWHERE: (8, True)}
 
 
 def waking(settings: Settings) -> Iterator[Row]:
@@ -174,38 +176,49 @@ def rest(core: int) -> Outcome:
 
 
 def beside(settings: Settings) -> Iterator[Row]:
-    """Measure a spinning reader's latency alone, and beside readers that sleep in event loops."""
-    count = 200 if settings.quick else 2000
+    """Measure a spinning reader's latency beside readers that sleep in an event loop.
+
+    Where there is no third core they take time from the writer's. So the base is a twin: as many
+    readers that do the same with a ring of their own.
+    """
+    count = 200 if settings.quick else 1000
     third = sorted(os.sched_getaffinity(0) - set(settings.cores))
+    if not third:
+        settings.note("event loops share the writer's core: there is no third one")
     with (
         Partner(settings.cores[0]) as writer,
         Partner(third[0] if third else settings.cores[0]) as others,
     ):
         variants: dict[str, Callable[[], float | Outcome]] = {
-            name: partial(spin, writer, others, settings.cores[1], count, sleepers)
-            for name, sleepers in BESIDE.items()
+            name: partial(spin, writer, others, settings.cores[1], count, *how)
+            for name, how in BESIDE.items()
         }
         yield from interleave(variants, settings, label="spinning").rows(
             NAME,
             "ns",
             {"rate": 1_000_000_000 // WAKE_PERIOD_NS, "measure": "spinning reader"},
-            base=ALONE,
+            base=ELSEWHERE,
+            goals={HERE: "unchanged: <= 1.1"},
         )
 
 
-def spin(writer: Partner, others: Partner, core: int, count: int, sleepers: int) -> Outcome:
-    """Let a compiled loop follow the writer's schedule while event loops do, too."""
+def spin(
+    writer: Partner, others: Partner, core: int, count: int, sleepers: int, elsewhere: bool
+) -> Outcome:
+    """Let a compiled loop follow the writer's schedule while event loops do, here or elsewhere."""
     histogram = LatencyHistogram()
-    with memory_directory() as directory:
+    with memory_directory() as directory, memory_directory() as other:
+        place = other if elsewhere else directory
         writer.call(open_wake, str(directory))
         try:
             with RingCursor.attach(directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+                due_ns = due_times(count)
                 if sleepers:
-                    others.start(sleep_and_read, str(directory), sleepers, count)
-                while len(list(directory.glob("readers/*"))) < sleepers:
+                    others.start(sleep_and_read, str(place), sleepers, due_ns, elsewhere)
+                while len(list(place.glob("readers/*"))) < sleepers:
                     time.sleep(0.001)
                 with pinned(core):
-                    writer.start(write_wakes, due_times(count))
+                    writer.start(write_wakes, due_ns)
                     seen, wrong = read_paced(cursor, count, histogram)
             writer.result()
             read = others.result() if sleepers else []
@@ -237,23 +250,43 @@ def write_wakes(state: dict[str, Any], due_ns: Any) -> None:
     write_turns(state["ring"], state["wake"], due_ns)
 
 
-def sleep_and_read(state: dict[str, Any], directory: str, sleepers: int, count: int) -> list[int]:
-    """Read in as many tasks of one event loop; return what each of them had, in order."""
+def sleep_and_read(
+    state: dict[str, Any], directory: str, sleepers: int, due_ns: Any, elsewhere: bool
+) -> list[int]:
+    """Read in as many tasks of one event loop; return what each of them had, in order.
+
+    Elsewhere: the ring is their own, and a task of the same loop writes it.
+    """
 
     async def read(reader: Reader) -> int:
         seen = 0
         async for record in reader:
             seen += record.seqno == seen
-            if seen == count:
+            if seen == len(due_ns):
                 break
         reader.close()
         return seen
 
+    async def write() -> None:
+        for n in range(len(due_ns)):
+            await asyncio.sleep((int(due_ns[n]) - monotonic_ns()) / 1e9)
+            write_turns(state["ring"], state["wake"], due_ns[n : n + 1], n)
+
     async def read_all() -> list[int]:
         readers = [Reader(f"ring:{directory}", start="begin") for _ in range(sleepers)]
-        return await asyncio.gather(*map(read, readers))
+        writing = asyncio.create_task(write()) if elsewhere else None
+        seen = await asyncio.gather(*map(read, readers))
+        if writing is not None:
+            await writing
+        return seen
 
-    return asyncio.run(read_all())
+    if not elsewhere:
+        return asyncio.run(read_all())
+    open_wake(state, directory)
+    try:
+        return asyncio.run(read_all())
+    finally:
+        close_wake(state)
 
 
 def write_pipe(state: dict[str, Any], path: str, due_ns: Any) -> None:

@@ -15,12 +15,13 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn, waker_wake
 __all__ = ["turn_cost_ns", "wake_cost_ns", "write_turns"]
 
 
-def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns):
+def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t first=0):
     """Write a record at each due time (monotonic ns); spin in between.
 
-    Its payload is that time and the record's number, as `ring_hop.read_paced` wants them.
+    Its payload is that time and the record's number, from `first` on, as `ring_hop.read_paced`
+    wants them.
     """
-    cdef int64_t n, now_ns
+    cdef int64_t n, number, now_ns
     cdef Record* record
     with nogil:
         for n in range(due_ns.shape[0]):
@@ -33,9 +34,10 @@ def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns):
             memset(<uint8_t*> record + 4, 0, RECORD_SIZE - 4)
             record.kind = KIND_MESSAGE
             record.received_ns = record.published_ns = due_ns[n]
-            record.frame.seqno = <uint32_t> n
+            number = first + n
+            record.frame.seqno = <uint32_t> number
             memcpy(<uint8_t*> record + RECORD_SIZE, &due_ns[n], 8)
-            memcpy(<uint8_t*> record + RECORD_SIZE + 8, &n, 8)
+            memcpy(<uint8_t*> record + RECORD_SIZE + 8, &number, 8)
             ring_commit(&ring.writer, 16)
             ring_flush(&ring.writer)
             waker_turn(&wake.waker, ring.writer.position, clock_monotonic_ns())
