@@ -1,4 +1,4 @@
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ RACE: np.dtype[np.void]
 
 @final
 class Races:
-    def __init__(self, position: int, end_position: int) -> None: ...
+    def __new__(cls, position: int, end_position: int) -> Self: ...
     @property
     def lines(self) -> list[int]: ...
     def add(self, block: Block) -> None: ...
