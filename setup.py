@@ -98,7 +98,7 @@ if Path("bench/peers").is_dir():
 
 setup(
     cmdclass={"build_ext": BuildExt},
-    packages=[*find_packages(include=["udpfast", "udpfast.*"]), *benchmarks],
+    packages=[*find_packages(include=["udpfast", "udpfast.*"]), "pyspark_udpfast", *benchmarks],
     package_dir={"udpfast_bench": "bench"},
     ext_modules=cythonize(
         extensions,

@@ -1,9 +1,9 @@
-"""Write the tables of docs/operating.md from the code: every counter, every key.
+"""Write the tables of the documentation from the code: every counter, key, column and option.
 
 Usage: python scripts/generate_reference.py [--check]
 
 The text between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the rest is written by hand.
-With --check nothing is written, and the exit code is 1 if the file is not what it would be.
+With --check nothing is written, and the exit code is 1 if a file is not what it would be.
 """
 
 import re
@@ -19,8 +19,10 @@ from udpfast.core.counter import (
     VERDICTS,
     CounterInfo,
 )
+from udpfast.export.schema import SPARK_TYPES, TABLES, Table
+from udpfast.spark.options import OPTIONS
 
-PAGE = Path(__file__).parent.parent / "docs" / "operating.md"
+DOCS = Path(__file__).parent.parent / "docs"
 REQUIRED = re.compile(r"(^|\.)(name|address)$")
 
 
@@ -55,38 +57,64 @@ def key_table(settings: Iterable[Setting]) -> str:
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *key_rows(settings)])
 
 
-def tables() -> dict[str, str]:
-    """Return every generated table by its marker's name."""
+def column_rows(table: Table) -> Iterator[str]:
+    """Yield one row per column."""
+    for column in table.columns:
+        yield f"| `{column.name}` | {SPARK_TYPES[column.type]} | {column.doc} |"
+
+
+def column_tables() -> str:
+    """Return every table of an export with its columns."""
+    parts = []
+    for table in TABLES.values():
+        parts += [f"### {table.name}", "", f"`DIR/{table.directory}`: {table.doc}", ""]
+        parts += ["| column | type | what it says |", "|---|---|---|", *column_rows(table), ""]
+    return "\n".join(parts)
+
+
+def option_table() -> str:
+    """Return a table of the data source's options."""
+    rows = [f"| `{name}` | {text} |" for name, text in OPTIONS.items()]
+    return "\n".join(["| option | what it says |", "|---|---|", *rows])
+
+
+def pages() -> dict[str, dict[str, str]]:
+    """Return every generated table by its page and its marker's name."""
     return {
-        "verdicts": counter_table(VERDICTS),
-        "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),
-        "channel counters": counter_table(CHANNEL_COUNTERS),
-        "feed counters": counter_table(FEED_COUNTERS),
-        "feed keys": key_table(describe(example_feed())),
-        "publish keys": key_table(describe(example_publish())),
+        "operating.md": {
+            "verdicts": counter_table(VERDICTS),
+            "line counters": counter_table(LINE_COUNTERS[len(VERDICTS) :]),
+            "channel counters": counter_table(CHANNEL_COUNTERS),
+            "feed counters": counter_table(FEED_COUNTERS),
+            "feed keys": key_table(describe(example_feed())),
+            "publish keys": key_table(describe(example_publish())),
+        },
+        "tables.md": {"columns": column_tables(), "options": option_table()},
     }
 
 
-def generate(text: str) -> str:
-    """Return the page with all tables replaced."""
-    for name, table in tables().items():
+def generate(page: str, text: str, tables: dict[str, str]) -> str:
+    """Return a page with all tables replaced."""
+    for name, table in tables.items():
         pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.S)
         if not pattern.search(text):
-            raise SystemExit(f"{PAGE.name} has no place for the table {name!r}")
+            raise SystemExit(f"{page} has no place for the table {name!r}")
         text = pattern.sub(lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text)
     return text
 
 
 def main() -> None:
-    """Write the page, or compare it."""
-    old = PAGE.read_text(encoding="utf-8")
-    new = generate(old)
-    if "--check" not in sys.argv[1:]:
-        PAGE.write_text(new, encoding="utf-8")
-    elif new != old:
-        raise SystemExit(
-            f"{PAGE.name} is not what the code says: run python scripts/generate_reference.py"
-        )
+    """Write the pages, or compare them."""
+    for page, tables in pages().items():
+        path = DOCS / page
+        old = path.read_text(encoding="utf-8")
+        new = generate(page, old, tables)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(new, encoding="utf-8")
+        elif new != old:
+            raise SystemExit(
+                f"{page} is not what the code says: run python scripts/generate_reference.py"
+            )
 
 
 if __name__ == "__main__":

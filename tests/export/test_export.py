@@ -225,7 +225,7 @@ def test_second_export_changes_nothing(journal: Path, root: Path) -> None:
 
 
 def test_export_elsewhere_has_the_same_bytes(journal: Path, root: Path, tmp_path: Path) -> None:
-    list(Exporter(journal, tmp_path, payloads=True).run())
+    list(Exporter(journal, tmp_path, payloads=True, threads=3).run())
     assert files_of(tmp_path) == files_of(root)
 
 

@@ -34,6 +34,13 @@ __all__ = ["export"]
 @click.option("--feed", default="", help="What the column `feed` says; else the instance's name.")
 @click.option("--payloads", is_flag=True, help="Keep each record's payload in `messages`.")
 @click.option("--replace", is_flag=True, help="Write anew what another journal has left there.")
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="That compress at the same time; the feed may want the other cores.",
+)
 @click.option("--follow", is_flag=True, help="Go on with what is recorded, until it is closed.")
 @click.option(
     "--look-s",

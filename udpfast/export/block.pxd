@@ -7,7 +7,7 @@ from udpfast.market.updates cimport UpdateHeader
 
 cdef class Block:
     cdef readonly int64_t count
-    cdef const Record* headers
+    cdef const Record* records
     cdef const uint64_t* offsets     # of each payload in payloads
     cdef const uint8_t* payloads
     cdef tuple _arrays

@@ -80,10 +80,15 @@ cdef class Block:
         if not 0 <= count <= min(len(headers), len(offsets)):
             raise ValueError(f"count must be 0 to {min(len(headers), len(offsets))}, was {count}")
         self._arrays = (headers, offsets, payloads)
-        self.headers = <const Record*> <size_t> headers.ctypes.data
+        self.records = <const Record*> <size_t> headers.ctypes.data
         self.offsets = <const uint64_t*> <size_t> offsets.ctypes.data
         self.payloads = <const uint8_t*> <size_t> payloads.ctypes.data
         self.count = count
+
+    @property
+    def headers(self):
+        """The records' headers: dtype `RECORD`, valid as long as the block is."""
+        return self._arrays[0][:self.count]
 
     def partitions(self):
         """Return which partition each record is of, and what the partitions are.
@@ -102,7 +107,7 @@ cdef class Block:
         cdef const Record* record
         cdef uint32_t last = 0, key
         for i in range(self.count):
-            record = self.headers + i
+            record = self.records + i
             day = _day(record.published_ns)
             key = (<uint32_t> record.frame.session_id << 8) | record.channel
             if code < 0 or key != last or day != last_day:
@@ -125,7 +130,7 @@ cdef class Block:
         cdef uint32_t[::1] symbols = np.empty(self.count, np.uint32)
         cdef const uint8_t* at
         for i in range(self.count):
-            at = _ids(self.headers + i, self.payloads + self.offsets[i])
+            at = _ids(self.records + i, self.payloads + self.offsets[i])
             memcpy(&exchanges[i], at, 4)
             memcpy(&symbols[i], at + 4, 4)
         return np.asarray(exchanges), np.asarray(symbols)
@@ -134,7 +139,7 @@ cdef class Block:
         """Return how many of the records lie from one position to another."""
         cdef int64_t i, count = 0
         for i in range(self.count):
-            count += position <= self.headers[i].position < end_position
+            count += position <= self.records[i].position < end_position
         return count
 
     def select(self, uint64_t kinds, bint rows=False, keep=None):
@@ -177,11 +182,11 @@ cdef class Block:
         cdef uint16_t kind
         cdef KindLayout layout
         for i in range(self.count):
-            kind = self.headers[i].kind
+            kind = self.records[i].kind
             if kind >= KINDS or not (kinds >> kind) & 1 or (keep != NULL and not keep[i]):
                 continue
             layout = _LAYOUTS.kind[kind]
-            size = self.headers[i].length - RECORD_SIZE
+            size = self.records[i].length - RECORD_SIZE
             if size < layout.fixed:
                 return -1 - i
             number = 0
@@ -202,7 +207,7 @@ cdef class Block:
         cdef const uint8_t* update
         cdef KindLayout layout
         for i in range(self.count):
-            record = self.headers + i
+            record = self.records + i
             kind = record.kind
             if kind >= KINDS or not (kinds >> kind) & 1 or (keep != NULL and not keep[i]):
                 continue
@@ -224,7 +229,7 @@ cdef class Block:
 
     cdef const UpdateHeader* update(self, int64_t i) noexcept nogil:
         # Of record i; NULL if it is no update.
-        cdef const Record* record = self.headers + i
+        cdef const Record* record = self.records + i
         if record.kind < KIND_BOOK or record.kind >= KINDS or not _LAYOUTS.kind[record.kind].fixed:
             return NULL
         if record.length < RECORD_SIZE + <int32_t> sizeof(UpdateHeader):

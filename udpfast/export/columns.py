@@ -37,6 +37,7 @@ __all__ = [
     "Selection",
     "kind_mask",
     "latency_batches",
+    "partition_columns",
     "record_batch",
     "session_word",
 ]
@@ -213,6 +214,18 @@ def latency_batches(
     return {
         partition: pa.RecordBatch.from_pylist(sorted(rows, key=_latency_order), schema)
         for partition, rows in found.items()
+    }
+
+
+def partition_columns(partition: Partition, rows: int) -> dict[str, pa.Array]:
+    """Return the columns that rows of one partition have in common."""
+    import pyarrow as pa
+
+    day, channel, session = partition
+    return {
+        "date": pa.repeat(pa.scalar(day, pa.int32()), rows).cast(pa.date32()),
+        "channel": pa.repeat(pa.scalar(channel, pa.int32()), rows),
+        "session": pa.repeat(session_word(session), rows),
     }
 
 

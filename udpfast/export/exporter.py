@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_
 from udpfast.export.schema import TABLES, Table, table_of
 from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
 
-__all__ = ["Exported", "Exporter"]
+__all__ = ["Exported", "Exporter", "feed_name"]
 
 _FEED = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -39,6 +40,11 @@ class Exported:
     written: bool
 
 
+def feed_name(part: Part, journal: Path) -> str:
+    """Return what a journal's records are called: by the instance, or the journal's directory."""
+    return part.name if _FEED.fullmatch(part.name) else journal.resolve().name
+
+
 class Exporter:
     """Make Parquet of a journal. One at a time for each feed of an export.
 
@@ -55,6 +61,8 @@ class Exporter:
         Keep the payloads in `messages`.
     replace : bool
         Write anew what another journal of the same name has left.
+    threads : int
+        That compress files of one segment at the same time.
     """
 
     def __init__(
@@ -66,6 +74,7 @@ class Exporter:
         tables: tuple[str, ...] = tuple(TABLES),
         payloads: bool = False,
         replace: bool = False,
+        threads: int = 1,
     ) -> None:
         self.journal = journal
         self.root = root
@@ -73,6 +82,7 @@ class Exporter:
         self._tables = [table_of(name) for name in tables]
         self._payloads = payloads
         self._replace = replace
+        self._threads = threads
         self._done: set[tuple[bool, int]] = set()
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
@@ -103,15 +113,10 @@ class Exporter:
             for part in raced_parts(parts, is_closed(directory, dead)) if raw else parts:
                 if not part.finished:
                     continue
-                feed = self._feed_of(part)
+                feed = self._feed or feed_name(part, self.journal)
                 with _lock(self.root, feed):
                     yield self._export(directory, part, feed, tables, raw)
                 self._done.add((raw, part.number))
-
-    def _feed_of(self, part: Part) -> str:
-        if self._feed:
-            return self._feed
-        return part.name if _FEED.fullmatch(part.name) else self.journal.resolve().name
 
     def _export(
         self, directory: Path, part: Part, feed: str, tables: tuple[Table, ...], raw: bool
@@ -153,7 +158,7 @@ class Exporter:
                 records, missing = _append_records(
                     files, directory, part, feed, tables, self._payloads
                 )
-            written = files.finish()
+            written = files.finish(self._threads)
         except BaseException:
             files.discard()
             raise
@@ -231,8 +236,9 @@ class _Files:
             self._files[key] = PartitionFile(self._root, table, partition, self._name)
         return self._files[key]
 
-    def finish(self) -> list[WrittenFile]:
-        written = [file.finish() for file in self._files.values()]
+    def finish(self, threads: int) -> list[WrittenFile]:
+        with ThreadPoolExecutor(threads) as pool:
+            written = list(pool.map(PartitionFile.finish, self._files.values()))
         for file in self._files.values():
             file.show()
         for directory in {file.directory for file in self._files.values()}:

@@ -63,7 +63,7 @@ cdef class HopCounts:
         cdef const UpdateHeader* update
         cdef Histogram* hops = NULL
         for i in range(block.count):
-            record = block.headers + i
+            record = block.records + i
             if record.kind != KIND_MESSAGE and record.kind < KIND_BOOK:
                 continue
             if record.flags & (RECORD_NO_TIMESTAMP | RECORD_RELEASED):

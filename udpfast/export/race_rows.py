@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.export.columns import Partition, session_word
+from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import Races
-from udpfast.export.schema import arrow_schema
+from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
 from udpfast.export.segments import Blocks, Part
 
 if TYPE_CHECKING:
@@ -118,11 +118,10 @@ def _column(
 ) -> pa.Array:
     import pyarrow as pa
 
-    day, channel, session = partition
-    constants = {"date": day, "channel": channel, "session": session_word(session), "feed": feed}
-    if name in constants:
-        value = pa.scalar(constants[name], pa.int32() if name == "date" else None)
-        return pa.repeat(value, len(races))
+    if name in PARTITION_COLUMNS:
+        return partition_columns(partition, len(races))[name]
+    if name == "feed":
+        return pa.repeat(feed, len(races))
     if name == "received_at":
         return pa.array(np.floor_divide(races["received_ns"], 1000))
     if name == "fragments":

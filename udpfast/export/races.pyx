@@ -101,8 +101,8 @@ cdef class Races:
             # At most two entries each, and never more than half of the slots.
             if 2 * (self._count + 2) > self._slots:
                 self._grow()
-            if block.headers[i].kind == KIND_DATAGRAM:
-                self._take(block.headers + i, block.payloads + block.offsets[i])
+            if block.records[i].kind == KIND_DATAGRAM:
+                self._take(block.records + i, block.payloads + block.offsets[i])
 
     cdef int _grow(self) except -1:
         cdef uint64_t slots = 2 * self._slots, i

@@ -21,9 +21,13 @@ from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_pat
 __all__ = [
     "Blocks",
     "Part",
+    "Place",
     "is_closed",
+    "journal_begin",
+    "journal_head",
     "journal_names",
     "journal_parts",
+    "journal_place",
 ]
 
 #: Records of one block: 16 MiB of headers and short payloads, which a second-level cache does not
@@ -32,6 +36,14 @@ BLOCK_RECORDS = 1 << 16
 
 _NAMES_AT = 4096  # of the table in its region
 _POSITION_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place between two records of a journal: the position and the index of the second."""
+
+    position: int
+    index: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +119,64 @@ def journal_parts(
     return found
 
 
+def journal_begin(directory: str | os.PathLike[str]) -> Place:
+    """Return the place of the oldest record that is still there."""
+    for number in list_segments(directory):
+        try:
+            info = Segment.open(segment_path(directory, number)).info()
+        except (RegionError, FileNotFoundError):
+            continue
+        return Place(info.position, info.index)
+    return Place(0, 0)
+
+
+def journal_head(directory: str | os.PathLike[str]) -> Place:
+    """Return the place behind the last record that will stay.
+
+    While its journal is written and synced, that is the last one that the disk has: what is beyond
+    may be another record after a power cut.
+    """
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, FormatError):
+        state = None
+    if state is not None and state.alive:
+        if state.synced_ns:
+            return Place(state.synced_position, state.synced_index)
+        return Place(state.position, state.index)
+    if state is not None and state.closed:
+        return Place(state.position, state.index)
+    with JournalCursor.attach(directory, "tail", follow=False) as cursor:
+        while cursor.poll():
+            pass
+        return Place(cursor.position, cursor.index)
+
+
+def journal_place(directory: str | os.PathLike[str], start: Place, records: int) -> Place:
+    """Return the place so many records behind another, or the journal's end before it."""
+    best = start
+    for number in list_segments(directory):
+        try:
+            segment = Segment.open(segment_path(directory, number))
+        except (RegionError, FileNotFoundError):
+            continue
+        entries = segment.index()
+        segment.close()
+        near = entries[
+            (entries["index"] > best.index) & (entries["index"] <= start.index + records)
+        ]
+        if len(near):
+            best = Place(int(near["position"][-1]), int(near["index"][-1]))
+        if len(entries) and entries["index"][0] > start.index + records:
+            break
+    with JournalCursor.attach(directory, ("position", best.position), follow=False) as cursor:
+        while rest := start.index + records - best.index:
+            if not cursor.poll(min(rest, BLOCK_RECORDS)):
+                break
+            best = Place(cursor.position, cursor.index)
+    return best
+
+
 def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) -> Part:
     end, first_ns, last_ns = info.end_position, info.first_ns, info.last_ns
     if end is None:
@@ -164,6 +234,8 @@ class Blocks:
     ----------
     missing : int
         Records that should have been between those that came: damaged ones.
+    position : int
+        Behind the last record that came.
     """
 
     def __init__(
@@ -176,6 +248,7 @@ class Blocks:
         records: int = BLOCK_RECORDS,
     ) -> None:
         self.missing = 0
+        self.position = 0
         self._directory = directory
         self._arguments = (start, end)
         self._hash = 0 if raw else PAYLOAD_HASH
@@ -197,5 +270,6 @@ class Blocks:
                 if cursor.names != number:
                     number = cursor.names
                     names = journal_names(self._directory, number)
-                yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
                 self.missing = cursor.missed_total
+                self.position = cursor.position
+                yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names

@@ -4,6 +4,23 @@ Wants the extra `[spark]` and Java 17 or newer. Nothing of udpfast imports this 
 `udpfast spark`: who receives and trades never loads it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from udpfast.spark.session import open_session
 
-__all__ = ["open_session"]
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["open_session", "register"]
+
+
+def register(spark: SparkSession) -> None:
+    """Have a session know the format "udpfast", also where Spark does not find it by itself.
+
+    It does where the package `pyspark_udpfast`, which is installed with udpfast, can be imported.
+    """
+    from udpfast.spark.source import UdpfastSource
+
+    spark.dataSource.register(UdpfastSource)

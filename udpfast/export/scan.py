@@ -1,0 +1,300 @@
+"""Tables straight from a journal, in pieces that any process can read: what Spark's tasks do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError, FormatError
+from udpfast.export.block import Block
+from udpfast.export.columns import (
+    Names,
+    Partition,
+    Selection,
+    latency_batches,
+    partition_columns,
+    record_batch,
+)
+from udpfast.export.exporter import feed_name
+from udpfast.export.hops import HopCounts
+from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
+from udpfast.export.schema import Table, table_of
+from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
+from udpfast.shm.segment import Segment, segment_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["FIELDS", "Condition", "Scan"]
+
+#: Fields of a record's header that conditions may be about.
+FIELDS = ("position", "index", "received_ns", "published_ns", "seqno", "line", "channel")
+
+#: Rows of one batch of races; those of others are as many as a block of records has.
+_RACES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a field of a record's header must be: from `low` to `high`, both included.
+
+    Attributes
+    ----------
+    field : str
+        One of `FIELDS`.
+    low, high : int or None
+        None: without a bound.
+    """
+
+    field: str
+    low: int | None = None
+    high: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A table of a journal, or part of one.
+
+    Attributes
+    ----------
+    journal : str
+        Its directory.
+    table : str
+    columns : tuple of str
+        In their order; empty: all, the partition columns last.
+    feed : str
+        What the column `feed` says; empty: the name of the instance recorded.
+    payloads : bool
+        Fill the column `payload`.
+    kinds : tuple of str or None
+        Only records of these kinds. For the tables that have a kind of their own it is all or
+        nothing.
+    symbols, exchanges : tuple of str or None
+        Only records of these; what has none does not count among them.
+    conditions : tuple of Condition
+        All must hold. None of them and of the three above is for `races` and `latency`.
+    piece_bytes : int
+        Of the journal, about, in one piece.
+    skip_damage : bool
+        Go on behind records that are damaged; else that is an error.
+    """
+
+    journal: str
+    table: str = "messages"
+    columns: tuple[str, ...] = ()
+    feed: str = ""
+    payloads: bool = False
+    kinds: tuple[str, ...] | None = None
+    symbols: tuple[str, ...] | None = None
+    exchanges: tuple[str, ...] | None = None
+    conditions: tuple[Condition, ...] = ()
+    piece_bytes: int = 1 << 25
+    skip_damage: bool = False
+
+    def __post_init__(self) -> None:
+        """Check names.
+
+        Raises
+        ------
+        ConfigError, ValueError
+            Something has a name that is not known, or cannot be asked of this table.
+        """
+        table = table_of(self.table)
+        for name in self.columns:
+            _check(name, table.column_names, "column")
+        for name in self.kinds or ():
+            _check(name, tuple(Kind.__members__), "kind")
+        for condition in self.conditions:
+            _check(condition.field, FIELDS, "field")
+        asked = self.conditions or (self.kinds, self.symbols, self.exchanges) != (None,) * 3
+        if asked and self.table in ("races", "latency"):
+            raise ConfigError(
+                f"{self.table} is made from all records: filter its rows, not what it is made from"
+            )
+
+    @property
+    def directory(self) -> Path:
+        """Of the segments that it reads."""
+        return Path(self.journal) / "raw" if table_of(self.table).raw else Path(self.journal)
+
+    def pieces(self, start: int = 0, end: int | None = None) -> list[Part]:
+        """Return what there is to read, in the order of the journal.
+
+        Parameters
+        ----------
+        start, end : int
+            Positions: from, and up to. Of races, whole segments count; of latency, each is one
+            piece.
+        """
+        table = table_of(self.table)
+        parts = journal_parts(self.directory)
+        if table.raw:
+            finished = [part for part in parts if part.finished]
+            parts = raced_parts(finished, is_closed(self.directory, dead=True))
+        parts = [part for part in parts if part.end_position > start]
+        parts = [part for part in parts if end is None or part.position < end]
+        if table.raw:
+            return parts
+        low = max([start, *(c.low for c in self._about("position") if c.low is not None)])
+        highs = [c.high + 1 for c in self._about("position") if c.high is not None]
+        high = min([*highs, *([] if end is None else [end])], default=None)
+        found: list[Part] = []
+        for part in parts:
+            if self._reaches(part):
+                found += self._cut(part, low, high)
+        return found
+
+    def _about(self, field: str) -> list[Condition]:
+        return [condition for condition in self.conditions if condition.field == field]
+
+    def _reaches(self, part: Part) -> bool:
+        # Whether a segment can have records of the times wanted.
+        return all(
+            (condition.low is None or part.last_ns >= condition.low)
+            and (condition.high is None or part.first_ns <= condition.high)
+            for condition in self._about("published_ns")
+        )
+
+    def _cut(self, part: Part, low: int, high: int | None) -> list[Part]:
+        # Into pieces, at records that the segment's index knows.
+        low = max(low, part.position)
+        high = part.end_position if high is None else min(high, part.end_position)
+        if low >= high:
+            return []
+        segment = Segment.open(segment_path(self.directory, part.number))
+        entries = segment.index()
+        segment.close()
+        bounds = [low]
+        early_ns = max((c.low for c in self._about("published_ns") if c.low is not None), default=0)
+        for entry in entries if self.table != "latency" else ():  # whose rows are of the whole
+            position = int(entry["position"])
+            if entry["before_ns"] < early_ns and bounds == [low] and low < position < high:
+                bounds = [low := position]  # all before it were published earlier than wanted
+            elif bounds[-1] + self.piece_bytes <= position < high:
+                bounds.append(position)
+        return [
+            replace(part, position=begin, end_position=stop)
+            for begin, stop in zip(bounds, [*bounds[1:], high], strict=True)
+        ]
+
+    def batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a piece, in the order of the journal.
+
+        Raises
+        ------
+        FormatError
+            Records are damaged or gone.
+        """
+        if self.table == "races":
+            yield from self._race_batches(piece)
+        elif self.table == "latency":
+            yield from self._latency_batches(piece)
+        else:
+            yield from self._record_batches(piece)
+
+    def _record_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
+        table = table_of(self.table)
+        selection = Selection(
+            table,
+            self.feed or feed_name(piece, Path(self.journal)),
+            self.columns or table.column_names,
+            self.payloads,
+            dictionaries=False,
+        )
+        blocks = self._blocks(piece)
+        for block, names in blocks:
+            batch = record_batch(block, names, selection, self._keep(table, block, names))
+            if batch.num_rows:
+                yield batch
+        self._check_whole(piece, blocks)
+
+    def _blocks(self, piece: Part) -> Blocks:
+        return Blocks(
+            self.directory, ("position", piece.position), ("position", piece.end_position)
+        )
+
+    def _keep(self, table: Table, block: Block, names: Names) -> NDArray[np.bool_] | None:
+        # By record, whether all conditions hold; None: there are none.
+        keep: list[Any] = []
+        headers = block.headers
+        for condition in self.conditions:
+            values = headers[condition.field]
+            if condition.low is not None:
+                keep.append(_at_least(values, condition.low))
+            if condition.high is not None:
+                keep.append(~_at_least(values, condition.high + 1))
+        if self.kinds is not None:
+            wanted = np.zeros(64, np.bool_)
+            wanted[[Kind[name].value for name in self.kinds]] = True
+            keep.append(wanted[np.minimum(headers["kind"], 63)])
+        if self.symbols is not None or self.exchanges is not None:
+            for ids, words in zip(block.ids(), (self.exchanges, self.symbols), strict=True):
+                if words is not None:
+                    known = names.known(words)
+                    keep.append(known[np.minimum(ids, len(known) - 1)])
+        return np.logical_and.reduce(keep) if keep else None
+
+    def _check_whole(self, piece: Part, blocks: Blocks) -> None:
+        if self.skip_damage or (blocks.position >= piece.end_position and not blocks.missing):
+            return
+        raise FormatError(
+            f"{segment_path(self.directory, piece.number)}: expected all records from position "
+            f"{piece.position} to {piece.end_position}, found {blocks.missing} damaged and the "
+            f"last one before {blocks.position} (udpfast verify says more)"
+        )
+
+    def _latency_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
+        hops = HopCounts()
+        blocks = self._blocks(piece)
+        for block, _ in blocks:
+            hops.add(block)
+        self._check_whole(piece, blocks)
+        feed = self.feed or feed_name(piece, Path(self.journal))
+        columns = self.columns or table_of(self.table).column_names
+        for partition, batch in latency_batches(hops.take(), feed, piece.number).items():
+            yield _with_partition(batch, partition).select(columns)
+
+    def _race_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
+        races, _, missing = part_races(self.directory, piece)
+        if missing and not self.skip_damage:
+            raise FormatError(
+                f"{segment_path(self.directory, piece.number)}: {missing} records in it or around "
+                "it are damaged (udpfast verify says more)"
+            )
+        feed = self.feed or feed_name(piece, Path(self.journal))
+        columns = self.columns or table_of(self.table).column_names
+        for partition, found in split_races(races).items():
+            lines = races.lines[partition[1]]
+            for begin in range(0, len(found), _RACES):
+                rows = found[begin : begin + _RACES]
+                yield race_batch(rows, partition, lines, feed, columns)
+
+
+def _with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    for name, column in partition_columns(partition, batch.num_rows).items():
+        batch = batch.append_column(pa.field(name, column.type), column)
+    return batch
+
+
+def _check(name: str, known: tuple[str, ...], what: str) -> None:
+    if name not in known:
+        raise ConfigError(f"{what} must be one of {', '.join(known)}, was {name!r}")
+
+
+def _at_least(values: NDArray[Any], bound: int) -> NDArray[np.bool_]:
+    # Whatever bound somebody asks for, beyond the field's own numbers too.
+    info = np.iinfo(values.dtype)
+    if bound <= info.min:
+        return np.ones(len(values), np.bool_)
+    if bound > info.max:
+        return np.zeros(len(values), np.bool_)
+    found: NDArray[np.bool_] = values >= values.dtype.type(bound)
+    return found

@@ -1,0 +1,249 @@
+"""A journal as a data source of Spark: `spark.read.format("udpfast").load("deribit")`.
+
+The tables and their columns are those of an export (`export/schema.py`), for what is not exported
+yet and for what is being recorded right now. Everything that a task yields is a batch of Arrow.
+
+Spark asks a source for all columns and all rows, whatever a query needs of them: so there are
+options for both. With the option `pushdown` filters of the query do the same as those for rows,
+where the session allows it (`spark.sql.python.filterPushdown.enabled`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from udpfast.errors import ConfigError
+from udpfast.export.scan import FIELDS, Condition, Scan
+from udpfast.export.schema import arrow_schema, table_of
+from udpfast.export.segments import Part
+from udpfast.shm.instance import journal_directory
+from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of, unix_ns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JournalPartition", "JournalReader", "UdpfastSource", "scan_of"]
+
+_PIECE_BYTES_MIN = 1 << 16
+_DAY_NS = 86_400_000_000_000
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+@dataclass
+class JournalPartition(InputPartition):
+    """What one task reads."""
+
+    piece: Part
+
+
+class UdpfastSource(DataSource):
+    """Tables of a journal, as they are or as they grow."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` calls it."""
+        return "udpfast"
+
+    def schema(self) -> StructType:
+        """Return the columns that are asked for, all by default, the partition columns last."""
+        own = _fields(table_of(self.options.get("table", "messages")).name)
+        columns = list_of(self.options, "columns")
+        if columns is None:
+            return StructType(list(own.values()))
+        for name in columns:
+            if name not in own:
+                raise ConfigError(f"columns must be of {', '.join(own)}, had {name!r}")
+        return StructType([own[name] for name in columns])
+
+    def reader(self, schema: StructType) -> JournalReader:
+        """Return a reader of what is there now."""
+        scan = scan_of(self.options, schema)
+        return PushdownReader(scan) if flag_of(self.options, "pushdown") else JournalReader(scan)
+
+    def streamReader(self, schema: StructType) -> Any:  # noqa: N802
+        """Return a reader of what is there and of what comes."""
+        from udpfast.spark.stream import JournalStreamReader
+
+        return JournalStreamReader(
+            scan_of(self.options, schema),
+            first=self.options.get("from", "begin"),
+            max_records=number_of(self.options, "max_records", 1),
+            skip_loss=flag_of(self.options, "skip_loss"),
+        )
+
+
+class JournalReader(DataSourceReader):
+    """A table of a journal as of now.
+
+    Parameters
+    ----------
+    scan : Scan
+    """
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+
+    def partitions(self) -> list[InputPartition]:
+        """Return what there is to read."""
+        return [JournalPartition(piece) for piece in self.scan.pieces()]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition; None, where there is none at all, has no rows."""
+        if not isinstance(partition, JournalPartition):
+            return iter(())
+        return self.scan.batches(partition.piece)
+
+
+class PushdownReader(JournalReader):
+    """The same; what it can it keeps of the query's filters, and Spark need not look again."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Take over filters of records; yield the others back."""
+        for each in filters:
+            changed = _push(self.scan, each)
+            if changed is None:
+                yield each
+            else:
+                self.scan = changed
+
+
+def _push(scan: Scan, asked: Filter) -> Scan | None:
+    # The scan with one more condition; None: it cannot have it.
+    attribute: tuple[str, ...] = getattr(asked, "attribute", ())
+    name = attribute[0] if len(attribute) == 1 else ""
+    if scan.table in ("races", "latency"):
+        return None
+    if name in ("symbol", "exchange") or (name == "kind" and scan.table == "messages"):
+        return _push_words(scan, asked, f"{name}s")
+    if isinstance(asked, IsNotNull) and name in (*FIELDS, "kind", "date"):
+        return scan  # they never are
+    bounds = _bounds(asked)
+    if bounds is None:
+        return None
+    low, high = bounds
+    if name == "date":
+        name = "published_ns"
+        low = None if low is None else _begin_of(low)
+        high = None if high is None else _begin_of(high + datetime.timedelta(1)) - 1
+    # A bound that is no integer is of a type that Spark compares in its own way.
+    if name not in FIELDS or not all(type(each) in (int, type(None)) for each in (low, high)):
+        return None
+    condition = Condition(name, low, high)
+    return dataclasses.replace(scan, conditions=(*scan.conditions, condition))
+
+
+def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
+    if getattr(scan, field) is not None:
+        return None
+    if isinstance(asked, EqualTo | EqualNullSafe) and isinstance(asked.value, str):
+        words: tuple[str, ...] = (asked.value,)
+    elif isinstance(asked, In):
+        words = tuple(word for word in asked.value if isinstance(word, str))
+    else:
+        return None
+    if field == "kinds":
+        from udpfast.core.layout import Kind
+
+        words = tuple(word for word in words if word in Kind.__members__)
+    changed: dict[str, Any] = {field: words}
+    return dataclasses.replace(scan, **changed)
+
+
+def _bounds(asked: Filter) -> tuple[Any, Any] | None:
+    # What a filter says as from and to, both included.
+    if isinstance(asked, EqualTo | EqualNullSafe):
+        return None if asked.value is None else (asked.value, asked.value)
+    if isinstance(asked, GreaterThanOrEqual):
+        return asked.value, None
+    if isinstance(asked, LessThanOrEqual):
+        return None, asked.value
+    one = datetime.timedelta(1) if isinstance(getattr(asked, "value", 0), datetime.date) else 1
+    if isinstance(asked, GreaterThan):
+        return asked.value + one, None
+    if isinstance(asked, LessThan):
+        return None, asked.value - one
+    return None
+
+
+def _begin_of(day: datetime.date) -> int:
+    return (day - _EPOCH).days * _DAY_NS
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
+    """Return the scan that options ask for, with the columns of a schema.
+
+    Raises
+    ------
+    ConfigError
+        An option is unknown or says something that it cannot, or the schema is not the table's.
+    """
+    for name in options:
+        if name.lower() not in OPTIONS:
+            raise ConfigError(f"option must be one of {', '.join(OPTIONS)}, was {name!r}")
+    if "path" not in options:
+        raise ConfigError("load() wants the directory of a journal, or its name")
+    table = table_of(options.get("table", "messages"))
+    own = _fields(table.name)
+    for field in schema.fields:
+        if field.name not in own or own[field.name].dataType != field.dataType:
+            found = own[field.name].dataType.simpleString() if field.name in own else "no such"
+            raise ConfigError(
+                f"schema: expected columns of {table.name}, found {field.name} "
+                f"{field.dataType.simpleString()} ({found} column there)"
+            )
+    times = (("start", "low", 0), ("end", "high", -1))
+    conditions = tuple(
+        Condition("published_ns", **{bound: unix_ns(options[name], name) + shift})
+        for name, bound, shift in times
+        if name in options
+    )
+    return Scan(
+        journal=_directory(options["path"]),
+        table=table.name,
+        columns=tuple(field.name for field in schema.fields),
+        feed=options.get("feed", ""),
+        payloads=flag_of(options, "payloads"),
+        kinds=list_of(options, "kinds"),
+        symbols=list_of(options, "symbols"),
+        exchanges=list_of(options, "exchanges"),
+        conditions=conditions,
+        piece_bytes=number_of(options, "piece_bytes", _PIECE_BYTES_MIN) or 1 << 25,
+        skip_damage=flag_of(options, "skip_damage"),
+    )
+
+
+def _fields(table: str) -> dict[str, StructField]:
+    # By Arrow: where sources are asked, there is no JVM to read DDL.
+    schema = from_arrow_schema(arrow_schema(table, partitions=True))
+    return {field.name: field for field in schema.fields}
+
+
+def _directory(path: str) -> str:
+    if path.startswith("file:"):
+        path = unquote(urlsplit(path).path)
+    return str(journal_directory(path).absolute())

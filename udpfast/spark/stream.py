@@ -1,0 +1,124 @@
+"""A journal as a stream of Spark: offsets are places between its records.
+
+Nothing that is in a journal ever changes, and a batch is what lies between two places. So whoever
+starts again from a checkpoint reads the same batch, record by record, that was not finished.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from udpfast.errors import ConfigError, FormatError
+from udpfast.export.scan import Scan
+from udpfast.export.schema import table_of
+from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
+from udpfast.spark.source import JournalPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["JournalStreamReader"]
+
+
+class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A table of a journal as it grows.
+
+    Parameters
+    ----------
+    scan : Scan
+    first : str
+        "begin" or "tail": where a query begins that has no checkpoint.
+    max_records : int or None
+        In one batch.
+    skip_loss : bool
+        Go on behind records that were removed to make room.
+    """
+
+    def __init__(self, scan: Scan, *, first: str, max_records: int | None, skip_loss: bool) -> None:
+        if first not in ("begin", "tail"):
+            raise ConfigError(f"from must be begin or tail, was {first!r}")
+        self._scan = scan
+        self._first = first
+        self._max_records = max_records
+        self._skip_loss = skip_loss
+        self._target: Place | None = None
+        self._raw = table_of(scan.table).raw
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return where a new query begins."""
+        place = self._head() if self._first == "tail" else journal_begin(self._scan.directory)
+        return dataclasses.asdict(place)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return the limit that was asked for, in records of the journal."""
+        if self._max_records is None:
+            return ReadAllAvailable()
+        return ReadMaxRows(self._max_records)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Take no notice of what comes from now on."""
+        self._target = self._head()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Return up to where the next batch reads."""
+        begin = Place(**start)
+        head = self._target or self._head()
+        if head.position < begin.position:
+            if self._raw:  # its last segments are not raced yet
+                return start
+            raise FormatError(
+                f"{self._scan.directory}: expected records up to position {begin.position}, as "
+                f"the checkpoint has it, found {head.position}: is it another journal?"
+            )
+        if isinstance(limit, ReadMaxRows) and head.position > begin.position:
+            head = self._limited(begin, head, limit.max_rows)
+        return dataclasses.asdict(head)
+
+    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return where the journal ends."""
+        return dataclasses.asdict(self._head())
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """Return what lies between two places.
+
+        Raises
+        ------
+        FormatError
+            The beginning of it was removed.
+        """
+        oldest = journal_begin(self._scan.directory)
+        if oldest.position > start["position"] and not self._skip_loss:
+            raise FormatError(
+                f"{self._scan.directory}: records from position {start['position']} to "
+                f"{oldest.position} were removed before they were read (record.keep_bytes); with "
+                "the option skip_loss = true the stream goes on behind them"
+            )
+        pieces = self._scan.pieces(start["position"], end["position"])
+        return [JournalPartition(piece) for piece in pieces]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one partition."""
+        assert isinstance(partition, JournalPartition)
+        return self._scan.batches(partition.piece)
+
+    def _head(self) -> Place:
+        if not self._raw:
+            return journal_head(self._scan.directory)
+        pieces = self._scan.pieces()
+        return Place(pieces[-1].end_position if pieces else 0, 0)
+
+    def _limited(self, begin: Place, head: Place, records: int) -> Place:
+        if self._raw:  # a segment at a time: what it holds was raced together
+            pieces = self._scan.pieces(begin.position, head.position)
+            return Place(pieces[0].end_position, 0) if pieces else head
+        return min(head, journal_place(self._scan.directory, begin, records))
