@@ -1,5 +1,6 @@
 """The fan-out as a plain SUB socket sees it: real sockets, messages taken apart."""
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -217,6 +218,49 @@ def test_hostile_subscribers_disturb_nobody(instance: Instance) -> None:
             late.until(EnvelopeType.BEGIN)
             instance.top(1, 2)
             assert late.until(EnvelopeType.RECORDS)[-1].topic == b"TOP_OF_BOOK/"
+
+
+class Bare:
+    """A subscriber that speaks ZMTP 3.0 itself, and says what no library would say."""
+
+    def __init__(self, address: str) -> None:
+        host, port = address.removeprefix("tcp://").split(":")
+        self.socket = socket.create_connection((host, int(port)))
+        mechanism = b"NULL".ljust(20, b"\0")
+        self.socket.sendall(b"\xff" + bytes(8) + b"\x7f\x03\x00" + mechanism + bytes(32))
+        self.socket.recv(64, socket.MSG_WAITALL)
+        ready = b"\x05READY\x0bSocket-Type" + (3).to_bytes(4, "big") + b"SUB"
+        self.socket.sendall(bytes([4, len(ready)]) + ready)
+
+    def say(self, *requests: bytes) -> None:
+        for request in requests:
+            self.socket.sendall(bytes([0, len(request)]) + request)
+
+
+def test_nobody_ends_what_others_subscribe_to(instance: Instance) -> None:
+    with (
+        running(instance.directory) as fanout,
+        Subscriber(fanout.addresses[1], b"BOOK/") as sub,
+    ):
+        sub.until(EnvelopeType.BEGIN)
+        bare = Bare(fanout.addresses[1])
+        bare.say(b"\0BOOK/", b"\1TRADES/", b"\0TRADES/", b"\0TRADES/", b"\0BOOK/")
+        bare.say(b"\1BOOK/", b"\1BOOK/", b"\0BOOK/", b"\0BOOK/", b"\1@names/1")
+        wait_until(lambda: fanout.statistics()["requests"] == 5)
+        wait_until(lambda: fanout.statistics()["streams"] == 1)
+        assert fanout.statistics()["subscribers"] == 1
+        instance.book([(1, 2)], [])
+        assert sub.until(EnvelopeType.RECORDS)[-1].envelope["count"] == 1
+        bare.say(b"\1BOOK/", b"\1BOOK/", b"\1@names/1")
+        wait_until(lambda: fanout.statistics()["requests"] == 8)
+        assert fanout.statistics()["subscribers"] == 2
+        bare.socket.close()
+        wait_until(lambda: fanout.statistics()["subscribers"] == 1)
+        again = Bare(fanout.addresses[1])  # by the number of the one before, as a rule
+        again.say(b"\0BOOK/", b"\1BOOK/", b"\0BOOK/", b"\1@names/1")
+        wait_until(lambda: fanout.statistics()["requests"] == 10)
+        assert fanout.statistics()["subscribers"] == 1
+        again.socket.close()
 
 
 def test_the_end_of_the_ring_ends_agent_and_streams(instance: Instance) -> None:

@@ -81,6 +81,7 @@ cdef class ZmqFanout(Agent):
     cdef int64_t look_ns
     cdef int64_t end_ns          # the ring was closed: what is left of it is told until then
     cdef uint64_t read
+    cdef uint64_t markers
     cdef uint64_t requests
     cdef uint64_t refused
 
@@ -124,7 +125,7 @@ cdef class ZmqFanout(Agent):
         dict of str to int
             records: read from the ring; unseen: records that the fan-out itself missed;
             messages, bytes: sent; streams: topics served now; subscribers: of all streams;
-            requests: subscriptions so far; refused: of these, not served.
+            requests: subscriptions so far; refused: what was asked for and not done.
         """
         return {
             "records": self.read, "unseen": self.outbox.unseen, "messages": self.outbox.messages,
@@ -242,16 +243,17 @@ cdef class ZmqFanout(Agent):
         for _ in range(REQUESTS_MAX):
             if not socket.getsockopt(zmq.EVENTS) & zmq.POLLIN:
                 return
-            request = socket.recv(zmq.NOBLOCK)
+            frame = socket.recv(zmq.NOBLOCK, copy=False)
+            request = frame.bytes
             if request[:1] == b"\1":
                 self.requests += 1
-                self._subscribe(socket, request[1:])
+                self._subscribe(socket, request[1:], _connection(frame))
             elif request[:1] == b"\0":
-                self._unsubscribe(socket, request[1:])
+                self._unsubscribe(socket, request[1:], _connection(frame))
             else:
                 self.refused += 1
 
-    cdef _subscribe(self, socket, bytes text):
+    cdef _subscribe(self, socket, bytes text, int64_t connection):
         # What the answer's topic is, only this one subscriber has: nobody else gets the answer.
         import zmq
         cdef Stream stream
@@ -272,7 +274,12 @@ cdef class ZmqFanout(Agent):
         socket.setsockopt(zmq.UNSUBSCRIBE, answer)
         if refusal is None and not text.startswith(NAMES_REQUEST):
             socket.setsockopt(zmq.SUBSCRIBE, text + bytes([TOPIC_STREAM]))
-            stream.subscribers += 1
+            if not self._take_marker(stream, connection):  # once more counts as once
+                stream.subscribers += 1
+            self.markers += 1
+            # Nothing that is sent begins like this: the library keeps it for us, and no more.
+            stream.markers[connection] = b"\xff%d" % self.markers
+            socket.setsockopt(zmq.SUBSCRIBE, stream.markers[connection])
 
     cdef _answer(self, Stream stream):
         if stream.text.startswith(NAMES_REQUEST):
@@ -286,10 +293,25 @@ cdef class ZmqFanout(Agent):
             last = self.last.records()
         self.outbox.send_last(stream, self.streams, last)
 
-    cdef _unsubscribe(self, socket, bytes text):
+    cdef bint _take_marker(self, Stream stream, int64_t connection) except -1:
+        # Whether the sender of the last request subscribes to a stream; its marker is taken off.
+        # One that a connection of the same number left behind is not the sender's to take.
+        import zmq
+        marker = stream.markers.pop(connection, None)
+        if marker is None:
+            return False
+        before = stream.socket.getsockopt(zmq.TOPICS_COUNT)
+        stream.socket.setsockopt(zmq.UNSUBSCRIBE, marker)
+        return stream.socket.getsockopt(zmq.TOPICS_COUNT) < before
+
+    cdef _unsubscribe(self, socket, bytes text, int64_t connection):
+        # Of a connection that has gone the library itself says what it had: that is believed.
         import zmq
         cdef Stream stream = self.streams.find(socket, text)
         if stream is None:
+            return
+        if connection >= 0 and not self._take_marker(stream, connection):
+            self.refused += 1  # who ends what others subscribe to
             return
         socket.setsockopt(zmq.UNSUBSCRIBE, text + bytes([TOPIC_STREAM]))
         stream.subscribers -= 1
@@ -346,6 +368,15 @@ cdef class ZmqFanout(Agent):
     cdef _learn_names(self, int64_t now_ns):
         if self.names.learn(now_ns):
             self.streams.forget()
+
+
+cdef int64_t _connection(frame) except -2:
+    # The number of the connection that a request came by; -1: the library made it.
+    import zmq
+    try:
+        return frame.get(zmq.SRCFD)
+    except zmq.ZMQError:
+        return -1
 
 
 cdef RingCursor _attach_cursor(directory, start, limit):

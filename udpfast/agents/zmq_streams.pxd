@@ -17,6 +17,7 @@ cdef class Stream:
     cdef uint64_t bit            # in the masks of records; 0: everything
     cdef uint32_t names          # sent so far
     cdef int64_t subscribers
+    cdef dict markers            # by connection: what tells that it subscribes
     cdef int64_t sent_ns
 
 cdef class Streams:

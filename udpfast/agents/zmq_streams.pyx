@@ -130,4 +130,5 @@ cdef Stream new_stream(socket, bytes text):
     stream.send = socket.send
     stream.text = text[:LONGEST_TOPIC]
     stream.number = clock_realtime_ns()
+    stream.markers = {}
     return stream
