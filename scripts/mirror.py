@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 COPIED = ("udpfast", "tests", "docs", "scripts", "bench", "packaging", ".ci")
-SKIPPED = ("*.so", "__pycache__", "*.c")
+SKIPPED = ("*.so", "__pycache__")
+GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, peers of benchmarks
 
 
 def mirror(source: Path, target: Path) -> None:
@@ -18,7 +19,7 @@ def mirror(source: Path, target: Path) -> None:
     built = {path.relative_to(target) for path in target.rglob("*.so")}
     for folder in COPIED:
         if (source / folder).is_dir():
-            copy_newer(source / folder, target / folder)
+            copy_newer(source / folder, target / folder, (*SKIPPED, *GENERATED.get(folder, ())))
     for path in source.iterdir():
         if path.is_file():
             copy_file(str(path), str(target / path.name))
@@ -27,12 +28,12 @@ def mirror(source: Path, target: Path) -> None:
             (target / path).unlink()
 
 
-def copy_newer(source: Path, target: Path) -> None:
+def copy_newer(source: Path, target: Path, skipped: tuple[str, ...]) -> None:
     """Copy a tree; drop files that its source no longer has, but nothing that was built."""
     shutil.copytree(
         source,
         target,
-        ignore=shutil.ignore_patterns(*SKIPPED),
+        ignore=shutil.ignore_patterns(*skipped),
         copy_function=copy_file,
         dirs_exist_ok=True,
     )
