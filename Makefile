@@ -24,7 +24,7 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 	@$(VENV)/bin/udpfast demo --report build/demo
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
-	@$(VENV)/bin/udpfast bench run --report --rounds 7
+	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
 test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
