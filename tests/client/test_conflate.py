@@ -3,10 +3,11 @@
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from tests.client.instance import Instance
-from udpfast import Books, ConfigError, Kind, Latest, Reader, RingClosedError
+from tests.client.instance import REGION_PAGE, Instance
+from udpfast import Books, ConfigError, FormatError, Kind, Latest, Reader, RingClosedError
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import CUSTOM_METRICS, TRADES
 
@@ -84,6 +85,23 @@ def test_books_are_those_of_every_record(instance: Instance) -> None:
             books.apply_batch(every.poll(timeout=0))
             for key in books:
                 assert latest.books[key].best() == books[key].best(), f"seed {seed}"
+
+
+def test_records_before_a_failure_are_handed_out_first(instance: Instance) -> None:
+    with Reader(instance.address, start="begin", batch=2) as reader:
+        latest = Latest(reader)
+        for number in range(4):
+            instance.top(float(number), 9.0, f"S{number}")
+        instance.ring.flush()
+        # The third one is none: of a position that it has not.
+        view = np.frombuffer(instance.ring.region.view(), np.uint8)
+        at = REGION_PAGE + 2 * instance.ring.position // 4
+        assert view[at + 8 : at + 16].view(np.uint64)[0] == 2 * instance.ring.position // 4
+        view[at + 8] ^= 0xFF
+        assert [record.symbol for record in latest.poll()] == ["S0", "S1"]
+        for _ in range(2):
+            with pytest.raises(FormatError, match="expected record 2"):
+                latest.poll()
 
 
 def test_iteration_ends_with_the_ring(instance: Instance) -> None:

@@ -27,6 +27,7 @@ cdef class Latest:
     cdef int64_t _poll
     cdef list _found             # by the current poll; None where something newer came
     cdef list _pending           # of the iteration, last one first
+    cdef object _failure         # that ended the poll before; None: none did
 
     cdef _take_run(self)
     cdef int64_t _note(self, const Record* header, const uint8_t* payload, int64_t i) except -2

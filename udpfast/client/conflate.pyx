@@ -15,7 +15,7 @@ from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.client.books import Books
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, RingClosedError
+from udpfast.errors import ConfigError, RingClosedError, UdpfastError
 
 __all__ = ["Latest"]
 
@@ -89,8 +89,12 @@ cdef class Latest:
         RingClosedError
             All was read, and the writer closed the ring; or another file took its place.
         """
-        cdef int64_t ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
+        cdef int64_t ahead
         cdef uint64_t goal
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            raise failure
+        ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
         if ahead == READER_CLOSED:
             self.reader._check_open()
             raise RingClosedError(f"{self.reader.address}: everything was read, and its writer "
@@ -101,9 +105,12 @@ cdef class Latest:
             goal = self.reader.index + self.reader.lag
             self._take_run()
             # A feed that is faster than this loop must not keep it.
-            while self.reader.index < goal and self.reader.ahead(self.reader._batch, 0) > 0:
-                self._take_run()
-                PyErr_CheckSignals()
+            try:
+                while self.reader.index < goal and self.reader.ahead(self.reader._batch, 0) > 0:
+                    self._take_run()
+                    PyErr_CheckSignals()
+            except UdpfastError as failure:  # what came before it is handed out first
+                self._failure = failure
         return [record for record in self._found if record is not None]
 
     def __iter__(self):
