@@ -1,5 +1,6 @@
 """What an event loop watches of a ZeroMQ socket."""
 
+import os
 import select
 from collections.abc import Iterator
 
@@ -55,3 +56,11 @@ def test_closed_socket_leaves_the_descriptor_to_its_sleeper(
     sleeper.close()
     sleeper.close()
     assert sleeper.fileno() == -1
+
+
+def test_dropped_sleeper_leaves_no_descriptor(
+    sockets: tuple[zmq.Socket[bytes], zmq.Socket[bytes]],
+) -> None:
+    fd = SocketSleeper(sockets[1]).fileno()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)

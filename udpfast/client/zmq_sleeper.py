@@ -26,6 +26,7 @@ class SocketSleeper:
     def __init__(self, socket: zmq.Socket[Any]) -> None:
         import zmq
 
+        self._fd = -1
         self._socket = socket
         self._events = zmq.EVENTS
         # Of our own: the loop may let go of it after the socket has closed the library's.
@@ -52,3 +53,7 @@ class SocketSleeper:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    def __del__(self) -> None:
+        """Close it, of a reader that was dropped."""
+        self.close()
