@@ -13,30 +13,34 @@ Usage: udpfast bench run journal [--quick]
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from udpfast.agents.recorder import Recorder
-from udpfast.config import RecordConfig
-from udpfast.core.agent import AgentRunner
+from udpfast.core.clock import monotonic_ns
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.histogram import LatencyHistogram
+from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 from udpfast.testing.engine_cost import engine_cost_ns
 from udpfast.testing.frames import datagram
+from udpfast.testing.hostprobe import pinned
 from udpfast.testing.journal_cost import append_cost_ns, copy_cost_ns, publish_lateness_ns
 
 from .result import Row
-from .trials import Benchmark, Outcome, Settings, interleave
+from .trials import Benchmark, Outcome, Settings, Trials, interleave
 
 __all__ = ["BENCHMARK"]
 
@@ -49,7 +53,38 @@ SYNC_MS = 100
 LIVE_RATE = 100_000
 LIVE_SIZE = 192
 
-Sync = Literal["none", "interval", "batch"]
+NOBODY = "nobody reads"
+READ = "a spinning reader"
+
+#: What reads the live ring: a reader that counts, or a recorder.
+PARTNER = """
+import sys
+from pathlib import Path
+import udpfast
+from udpfast.agents.recorder import Recorder
+from udpfast.config import RecordConfig
+from udpfast.core.agent import AgentRunner
+from udpfast.shm.journal import journal_state
+
+instance, directory, what, core = sys.argv[1:]
+if what == "a spinning reader":
+    import os
+    os.sched_setaffinity(0, {int(core)})
+    count = 0
+    with udpfast.Reader(f"ring:{instance}", start="begin", idle="spin") as reader:
+        while True:
+            try:
+                count += len(reader.poll(timeout=1.0))
+            except udpfast.RingClosedError:
+                break
+else:
+    config = RecordConfig(directory=directory, sync=what)
+    runner = AgentRunner(Recorder(config, Path(instance), "live"), core=int(core))
+    runner.start()
+    runner.join()
+    count = journal_state(directory).index
+print(count)
+"""
 
 
 def run(settings: Settings) -> Iterator[Row]:
@@ -161,42 +196,71 @@ def in_path(work: Path, datagrams: list[bytes], batches: int) -> Outcome:
 
 
 def live(seconds: float, settings: Settings) -> Iterator[Row]:
-    """Measure how late records are in a ring, with a recorder on it and without."""
+    """Measure how late records are in a ring that nobody reads, that is read, and recorded."""
     variants: dict[str, Callable[[], float | Outcome]] = {
-        "not recorded": partial(lateness, seconds, settings.cores, None),
+        NOBODY: partial(lateness, seconds, settings.cores, None),
+        READ: partial(lateness, seconds, settings.cores, READ),
         "recorded, sync none": partial(lateness, seconds, settings.cores, "none"),
         "recorded, sync interval": partial(lateness, seconds, settings.cores, "interval"),
         "recorded, sync batch": partial(lateness, seconds, settings.cores, "batch"),
     }
-    trials = interleave(variants, settings, label="live ring", rounds=min(settings.rounds, 5))
-    yield from trials.rows(
-        NAME, "ns (p99)", {"rate": LIVE_RATE, "size": LIVE_SIZE}, base="not recorded"
-    )
+    trials = interleave(variants, settings, label="live ring", rounds=min(settings.rounds, 9))
+    for percentile in (50.0, 90.0, 99.0):
+        kept = [
+            dataclasses.replace(
+                trial,
+                outcome=Outcome(
+                    float(trial.outcome.histogram.percentile(percentile)),
+                    verified=trial.outcome.verified,
+                ),
+            )
+            for trial in trials.kept
+            if trial.outcome.histogram is not None
+        ]
+        yield from Trials(tuple(variants), kept, trials.dropped).rows(
+            NAME,
+            "ns",
+            {"rate": LIVE_RATE, "size": LIVE_SIZE, "percentile": f"p{percentile:g}"},
+            base=READ,
+        )
 
 
-def lateness(seconds: float, cores: tuple[int, int], sync: Sync | None) -> Outcome:
-    """Return the p99 of the lateness; the ring's writer has one core, the recorder the other."""
+def lateness(seconds: float, cores: tuple[int, int], reader: str | None) -> Outcome:
+    """Return how late records were; the ring's writer has one core, what reads it the other."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as shm, tempfile.TemporaryDirectory() as disk:
         instance, directory = Path(shm), Path(disk) / "journal"
         count = int(seconds * LIVE_RATE)
         with Ring.create(instance / "ring", 1 << 26, PAYLOAD_HASH) as ring:
-            runner = None
-            if sync:
-                config = RecordConfig(directory=str(directory), sync=sync, core=cores[1])
-                runner = AgentRunner(Recorder(config, instance, "live"), core=cores[1])
-                runner.start()
-            before = os.sched_getaffinity(0)
-            os.sched_setaffinity(0, {cores[0]})
-            late = publish_lateness_ns(ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE)
-            os.sched_setaffinity(0, before)
+            process = None
+            if reader is not None:
+                process = start(reader, instance, directory, cores[1])
+            with pinned(cores[0]):
+                late = publish_lateness_ns(ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE)
             verified = f"{ring.index:,} published"
-        if runner is not None:
-            runner.join()
-            kept = journal_state(directory).index
-            if kept != count:
-                raise ValueError(f"expected {count} records in the journal, found {kept}")
-            verified = f"{count:,} published = {kept:,} recorded"
-    return Outcome(float(np.percentile(late, 99)), verified=verified)
+        if process is not None:
+            read = int(process.communicate()[0])
+            if read != count:
+                raise ValueError(f"expected {count} records read, found {read}")
+            verified = f"{count:,} published = {read:,} read"
+    histogram = LatencyHistogram()
+    for each in late.tolist():
+        histogram.record(each)
+    return Outcome(float(np.percentile(late, 99)), histogram=histogram, verified=verified)
+
+
+def start(reader: str, instance: Path, directory: Path, core: int) -> subprocess.Popen[str]:
+    """Start what reads the ring, in a process of its own that prints how many records it read."""
+    arguments = [str(instance), str(directory), reader, str(core)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", PARTNER, *arguments], stdout=subprocess.PIPE, text=True
+    )
+    deadline_ns = monotonic_ns() + 20_000_000_000
+    while not list_readers(instance):
+        if process.poll() is not None or monotonic_ns() > deadline_ns:
+            process.kill()
+            raise RuntimeError("expected a reader of the ring, found none")
+        time.sleep(0.01)
+    return process
 
 
 BENCHMARK = Benchmark(

@@ -37,10 +37,13 @@ class AgentFactory:
         Of its table in the feed's file; what tools call it.
     module : str
         Has `build(config, directory) -> Agent`; imported when it is wanted, not before.
+    apart : bool
+        It has a process of its own whatever `run.processes` says.
     """
 
     name: str
     module: str
+    apart: bool = False
 
     def settings(self, config: FeedConfig) -> SideConfig:
         """Return the agent's table; the defaults if it has none of its own."""
@@ -57,7 +60,9 @@ class AgentFactory:
 AGENTS: tuple[AgentFactory, ...] = (
     AgentFactory("image", "udpfast.agents.image_keeper"),
     AgentFactory("zmq", "udpfast.agents.zmq_fanout"),
-    AgentFactory("record", "udpfast.agents.recorder"),
+    # Where the kernel writes its pages to the disk, it interrupts every processor that runs a
+    # thread of the same process: the feed's, a few microseconds each time.
+    AgentFactory("record", "udpfast.agents.recorder", apart=True),
 )
 
 

@@ -209,5 +209,6 @@ class SideAgents:
 
 
 def _launcher(factory: AgentFactory, config: FeedConfig, directory: Path) -> Callable[[], SideRun]:
-    run = ProcessRun if config.run.processes == "each" else ThreadRun
+    apart = factory.apart or config.run.processes == "each"
+    run = ProcessRun if apart else ThreadRun
     return lambda: run(factory, config, directory)

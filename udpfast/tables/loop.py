@@ -69,7 +69,8 @@ class RunConfig(Struct, frozen=True):
         Literal["one", "each"],
         Meta(
             description="one: all agents are threads of the feed's process; each: every agent "
-            "beside the feed has a process of its own, so that not even a crash reaches the feed"
+            "beside the feed has a process of its own, so that not even a crash reaches the feed. "
+            "A recorder always has one"
         ),
     ] = "one"
     restart_first_ms: Annotated[
