@@ -17,10 +17,12 @@ class Reader:
     @property
     def address(self) -> str: ...
     @property
+    def origin(self) -> str: ...
+    @property
     def directory(self) -> Path | None: ...
     def __init__(
         self,
-        address: str,
+        address: str | list[str] | tuple[str, ...],
         *,
         idle: str | IdleStrategy = "backoff",
         start: str | datetime | int | tuple[str, int] | None = None,

@@ -36,9 +36,12 @@ cdef class Reader:
 
     Parameters
     ----------
-    address : str
+    address : str, or list or tuple of str
         "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
         "journal:NAME" or "journal:/path/to/it" for what was kept; "zmq:..." (docs/zmq.md).
+        Several: their records as one stream, in the order of `published_ns`, equal ones in that of
+        the list, those of one address in their own. What is live and has nothing new holds up
+        nothing else. A run of records, and so a batch, is of one address: `origin`.
     idle : {"spin", "yield", "backoff", "sleep"}
         How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
         sleeps for up to 1 ms.
@@ -96,7 +99,7 @@ cdef class Reader:
         self._source = open_source(
             address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
             name=name, image=image, end=end)
-        self.address = address
+        self.address = address if isinstance(address, str) else " + ".join(address)
         self._batch = batch
         self._memory = BatchMemory(
             self._source.headers_array, self._source.offsets_array, self._source.payloads_array)
@@ -208,6 +211,11 @@ cdef class Reader:
     def directory(self):
         """The instance's directory, a `Path`; None if it is not on this host."""
         return self._source.directory
+
+    @property
+    def origin(self) -> str:
+        """The address that the records handed out last came from."""
+        return self._source.origin or self.address
 
     @property
     def names(self) -> NameCache:

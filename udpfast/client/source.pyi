@@ -9,6 +9,8 @@ __all__ = ["Source", "open_source"]
 
 class Source:
     @property
+    def origin(self) -> str: ...
+    @property
     def directory(self) -> Path | None: ...
     @property
     def headers_array(self) -> NDArray[Any]: ...
@@ -18,7 +20,7 @@ class Source:
     def payloads_array(self) -> NDArray[np.uint8]: ...
 
 def open_source(
-    address: str,
+    address: str | list[str] | tuple[str, ...],
     *,
     start: str | datetime | int | tuple[str, int] | None,
     batch: int,

@@ -27,6 +27,11 @@ cdef class Source:
         What it fills: dtype `RECORD`, uint64, uint8.
     """
 
+    @property
+    def origin(self) -> str:
+        """Address of the source that the last records came from; empty: there is only one."""
+        return ""
+
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         # Fill the arrays from their beginning with what is there, `limit` records at most; wait
         # for the first until until_ns (monotonic) or `closing`, resting by `idle`. Records of one
@@ -99,13 +104,22 @@ cdef class Source:
 
 def open_source(
         address, *, start, batch, buffer_bytes, timeout, name, image=False, end=None) -> Source:
-    """Open what an address names; the parameters are those of `Reader`.
+    """Open what an address names, or several as one; the parameters are those of `Reader`.
 
     Raises
     ------
     ConfigError
         No source is called by that prefix, or it has no image, no times or no end.
     """
+    if isinstance(address, (list, tuple)):
+        if image:
+            raise ConfigError(f"image must be False for several addresses, was {image!r}")
+        composite = import_module("udpfast.client.composite_source")
+        return composite.open_sources(
+            address,
+            lambda one: open_source(one, start=start, batch=batch, buffer_bytes=buffer_bytes,
+                                    timeout=timeout, name=name, end=end),
+            batch)
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())

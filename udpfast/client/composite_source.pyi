@@ -1,0 +1,18 @@
+from collections.abc import Callable, Sequence
+from typing import final
+
+from udpfast.client.source import Source
+
+__all__ = ["CompositeSource", "Member", "open_sources"]
+
+@final
+class Member:
+    def __init__(self, source: Source, address: str) -> None: ...
+
+@final
+class CompositeSource(Source):
+    def __init__(self, members: list[Member], batch: int) -> None: ...
+
+def open_sources(
+    addresses: Sequence[str], open_one: Callable[[str], Source], batch: int
+) -> CompositeSource: ...

@@ -1,0 +1,258 @@
+"""Several sources as one stream: what `Reader([ADDRESS, ...])` reads from.
+
+The order is that of `published_ns`, of equal ones that of the list; the records of one source stay
+in their own order. Of journals that are complete it is thus a function of their files. A source
+that is live and has nothing new holds up no other: what it publishes later comes later.
+"""
+
+cimport cython
+from libc.errno cimport EBADMSG, EPIPE
+from libc.stdint cimport INT64_MAX, int64_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.client.source cimport Source
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset, idle_step
+from udpfast.core.layout cimport RECORD_SIZE, Record
+
+import numpy as np
+
+from udpfast.core.layout import RECORD
+from udpfast.errors import ConfigError, RingClosedError
+
+__all__ = ["CompositeSource", "Member", "open_sources"]
+
+cdef enum:
+    LOOK_TURNS = 16              # a spinning wait looks at its sources this often
+
+
+@cython.final
+cdef class Member:
+    """One source of several, and what it brought that is not handed on yet.
+
+    Parameters
+    ----------
+    source : Source
+    address : str
+    """
+
+    def __init__(self, Source source not None, str address not None):
+        self.source = source
+        self.address = address
+
+    cdef const Record* ahead(self) noexcept:
+        return self.source.headers + self.next
+
+    cdef int look(self, int64_t limit) except -1:
+        # Bring something into memory, if there is something. -1 is for exceptions: a source's
+        # own trouble is returned as its -errno, negated; 0: none.
+        cdef Idle idle
+        cdef int64_t count
+        if self.ended or self.next < self.count:
+            return 0
+        idle_reset(&idle, IDLE_SPIN, 0)
+        self.source.report(self.read)
+        count = self.source.wait(limit, 0, &idle)
+        self.next = self.count = 0
+        if count == -EPIPE:
+            self.ended = True
+        elif count < 0:
+            return <int>-count
+        elif count > 0:
+            self.count = count
+            self.missed = self.source.missed
+            if self.source.names_missing() or self.missed:
+                self.source.renew_names()
+        return 0
+
+
+@cython.final
+cdef class CompositeSource(Source):
+    """Some sources, merged.
+
+    Parameters
+    ----------
+    members : list of Member
+    batch : int
+        Records that one wait may bring.
+    """
+
+    def __init__(self, list members not None, int64_t batch):
+        cdef Member member
+        self.members = members
+        self.current = members[0]
+        self.room = max(len((<Member>each).source.payloads_array) for each in members)
+        self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
+                        np.zeros(self.room, np.uint8))
+        member = self.current
+        self.names = member.source.names
+
+    @property
+    def origin(self) -> str:
+        """The address whose records the last wait brought."""
+        return self.current.address
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        cdef uint64_t turns = 0
+        cdef bint look = True
+        cdef int64_t count
+        while True:
+            if look:
+                with gil:
+                    count = self.look(limit)
+                if count != 0:
+                    idle_step(idle, 1)
+                    return count
+                if self.closing or clock_monotonic_ns() >= until_ns:
+                    return 0
+            idle_step(idle, 0)
+            turns += 1
+            look = idle.parked or turns % LOOK_TURNS == 0
+
+    cdef int64_t look(self, int64_t limit) noexcept:
+        try:
+            return self._merge(limit)
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+
+    cdef int64_t _merge(self, int64_t limit) except -1:
+        cdef Member member, first = None
+        cdef int64_t first_ns = 0, ended = 0
+        cdef int code
+        for member in self.members:
+            code = member.look(len(member.source.headers_array))
+            if code != 0:
+                self.failing = member
+                self.code = -code
+                raise _MemberFailed()
+            ended += member.ended
+            if member.next < member.count and (
+                    first is None or member.ahead().published_ns < first_ns):
+                first, first_ns = member, member.ahead().published_ns
+        if first is None:
+            return -EPIPE if ended == len(self.members) else 0
+        return self._hand_on(first, self._run(first, limit))
+
+    cdef int64_t _run(self, Member member, int64_t limit) except -1:
+        # How many records of one source come before those of all others; one at least.
+        cdef Member other
+        cdef const Record* headers = member.source.headers
+        cdef int64_t last_ns = INT64_MAX, end = member.next + 1
+        cdef bint before = True      # in the list
+        for other in self.members:
+            if other is member:
+                before = False
+            elif other.next < other.count:
+                last_ns = min(last_ns, other.ahead().published_ns - before)
+        while (end < min(member.count, member.next + limit)
+               and headers[end].published_ns <= last_ns):
+            end += 1
+        return end - member.next
+
+    cdef int64_t _hand_on(self, Member member, int64_t count) except -1:
+        cdef Source source = member.source
+        cdef uint64_t used = 0, size
+        cdef int64_t i, done = 0
+        for i in range(member.next, member.next + count):
+            size = <uint64_t>source.headers[i].length - RECORD_SIZE
+            if used + size > <uint64_t>self.room:
+                break
+            memcpy(self.headers + done, source.headers + i, RECORD_SIZE)
+            memcpy(self.payloads + used, source.payloads + source.offsets[i], size)
+            self.offsets[done] = used
+            used += (size + 7) & ~<uint64_t>7
+            done += 1
+        self.missed = member.missed
+        member.missed = 0
+        member.next += done
+        member.read += done
+        self.current = member
+        self.names = source.names
+        return done
+
+    cdef check(self):
+        cdef Member member
+        for member in self.members:
+            if not member.ended:
+                member.source.check()
+
+    cdef fail(self, int64_t code):
+        if code == -EPIPE:
+            raise RingClosedError("everything was read, and nobody writes any of the sources")
+        if isinstance(self.failure, _MemberFailed):
+            self.failing.source.fail(self.code)
+        raise self.failure
+
+    cdef renew_names(self):
+        self.current.source.renew_names()
+        self.names = self.current.source.names
+
+    cdef bint names_missing(self):
+        return self.current.source.names_missing()
+
+    cdef uint64_t next_index(self):
+        # Behind the run that was handed on, so that the reader's lag is the sum of all.
+        cdef Member member = self.current
+        if member.next < member.count:
+            return member.source.headers[member.next].index
+        return member.source.next_index()
+
+    cdef uint64_t missed_total(self):
+        return sum((<Member>each).source.missed_total() for each in self.members)
+
+    cdef uint64_t written(self):
+        cdef Member member
+        cdef uint64_t ahead = 0, written, index
+        for member in self.members:
+            if not member.ended and not member.source.detached():
+                written, index = member.source.written(), member.source.next_index()
+                ahead += max(written, index) - index  # it may be read further than it was flushed
+            ahead += member.count - member.next
+        return self.next_index() + ahead
+
+    cdef uint64_t writer_epoch(self):
+        return self.current.source.writer_epoch()
+
+    cdef bint detached(self):
+        return self.done
+
+    cdef detach(self):
+        cdef Member member
+        self.done = True
+        for member in self.members:
+            member.source.detach()
+
+
+class _MemberFailed(Exception):
+    """One of the sources failed: it says why itself."""
+
+
+def open_sources(addresses, open_one, batch) -> CompositeSource:
+    """Open several addresses as one source.
+
+    Parameters
+    ----------
+    addresses : sequence of str
+    open_one : callable
+        Opens one of them.
+    batch : int
+        Records that one wait may bring.
+
+    Raises
+    ------
+    ConfigError
+        There are none, or one of them is named twice.
+    """
+    if not addresses or len(set(addresses)) != len(addresses):
+        raise ConfigError("address must be one or more different addresses, was "
+                          f"{list(addresses)!r}")
+    members = []
+    try:
+        for address in addresses:
+            members.append(Member(open_one(address), address))
+    except BaseException:
+        for member in members:
+            (<Member>member).source.detach()
+        raise
+    return CompositeSource(members, batch)
