@@ -142,6 +142,18 @@ def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_pa
     run(python.parent / "udpfast", "bench", "list", cwd=tmp_path)
 
 
+def test_every_declaration_is_installed_and_complete(python: Path, tmp_path: Path) -> None:
+    """Whatever a strategy says `cimport` to: Cython finds it, and all that it needs, installed."""
+    declared = [path.relative_to(ROOT) for path in files("udpfast", ".pxd")]
+    names = [".".join(path.with_suffix("").parts) for path in declared if path.stem != "__init__"]
+    (tmp_path / "all.pyx").write_text("".join(f"cimport {name}\n" for name in names))
+    run(python, "-m", "cython", "-M", "-3", "all.pyx", cwd=tmp_path)
+    words = (tmp_path / "all.c.dep").read_text().split()
+    used = {(tmp_path / word).resolve() for word in words if word.endswith(".pxd")}
+    assert {packages(python) / f"{name.replace('.', '/')}.pxd" for name in names} <= used
+    assert not [path for path in used if path.is_relative_to(ROOT)]
+
+
 def test_strategy_in_cython_is_built_against_the_installed_wheel(
     python: Path, tmp_path: Path
 ) -> None:
