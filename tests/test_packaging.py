@@ -78,8 +78,9 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def sources() -> set[str]:
-    """Return the source files of udpfast, relative to the project."""
-    return {str(path.relative_to(ROOT)) for path in files("udpfast", *SOURCES)}
+    """Return the source files of udpfast and of Spark's name for it, relative to the project."""
+    folders = ("udpfast", "pyspark_udpfast")
+    return {str(path.relative_to(ROOT)) for name in folders for path in files(name, *SOURCES)}
 
 
 def benchmarks() -> set[str]:
@@ -105,7 +106,7 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert {name for name in held if name.startswith("udpfast_bench/")} == installed
     assert not {name for name in held if name.endswith(".c")} - installed
     tops = {name.partition("/")[0].partition("-")[0] for name in held}
-    assert tops == {"udpfast", "udpfast_bench"}
+    assert tops == {"udpfast", "udpfast_bench", "pyspark_udpfast"}
 
 
 @pytest.fixture(scope="module")
