@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -117,7 +117,7 @@ class Selection:
     dictionaries: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Source:
     # What the columns of one batch are made from.
     block: Block
@@ -129,6 +129,13 @@ class _Source:
     def record(self, field: str) -> Values:
         dtype, offset = _field(RECORD, field)
         return self.rows.column("record", offset, dtype)
+
+    @cached_property
+    def no_update(self) -> Values | None:
+        # By row, whether its record is no update; None: all are.
+        if self.selection.table.kinds:
+            return None
+        return _mask(self.record("kind") < Kind.BOOK)
 
 
 def kind_mask(table: Table) -> int:
@@ -247,9 +254,7 @@ def _array(source: _Source, column: Column, type_: pa.DataType) -> pa.Array:
     if dtype.kind == "S":
         return _texts(*source.rows.texts(base, offset, dtype.itemsize))
     values = source.rows.column(base, offset, dtype)
-    absent = None
-    if part == "update" and not source.selection.table.kinds:
-        absent = source.record("kind") < Kind.BOOK
+    absent = source.no_update if part == "update" else None
     if column.words:
         return _words(values, _word_list(column.words), absent)
     return _numbers(values, type_, absent)
