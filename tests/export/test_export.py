@@ -325,3 +325,27 @@ def test_command_says_what_there_is_and_follows_to_the_end(journal: Path, tmp_pa
     assert found["segments"] == found["written"] == len(list_segments(journal))
     assert (found["records"], found["rows"]["messages"], found["missing"]) == (RECORDS, RECORDS, 0)
     assert call(journal, tmp_path)["written"] == 0
+
+
+def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "journal"
+    copy.mkdir(mode=0o700)
+    for path in journal.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    segment_path(copy, 2).unlink()
+    found = CliRunner().invoke(cli, ["export", str(copy), str(tmp_path / "root"), "--json"])
+    assert found.exit_code == 0
+    assert json.loads(found.stdout)["holes"] == 1
+    assert "segments before 3, from position" in found.stderr
+
+
+def test_segment_removed_while_it_is_read_is_an_error(journal: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "journal"
+    copy.mkdir(mode=0o700)
+    for path in journal.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    exports = Exporter(copy, tmp_path / "root", tables=("gaps",)).run()
+    next(exports)
+    segment_path(copy, 2).unlink()
+    with pytest.raises(FormatError, match="was it removed meanwhile"):
+        next(exports)

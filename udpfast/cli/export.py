@@ -96,7 +96,10 @@ class _Summary:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._rows: dict[str, int] = {}
-        self._counts = dict.fromkeys(("segments", "written", "records", "missing", "bytes"), 0)
+        self._ends: dict[tuple[str, bool], int] = {}
+        self._counts = dict.fromkeys(
+            ("segments", "written", "records", "missing", "holes", "bytes"), 0
+        )
         self._since_ns = time.monotonic_ns()
 
     def add(self, exported: Exported) -> None:
@@ -107,6 +110,15 @@ class _Summary:
         self._counts["records"] += entry.records
         self._counts["missing"] += entry.missing
         self._counts["bytes"] += size_bytes
+        end = self._ends.get((entry.feed, entry.raw), entry.position)
+        if entry.position != end:
+            self._counts["holes"] += 1
+            click.echo(
+                f"udpfast: {entry.feed}: segments before {entry.segment}, from position {end} to "
+                f"{entry.position}, were removed before they were exported",
+                err=True,
+            )
+        self._ends[entry.feed, entry.raw] = entry.end_position
         for table, rows in entry.rows().items():
             self._rows[table] = self._rows.get(table, 0) + rows
         now_ns = time.monotonic_ns()

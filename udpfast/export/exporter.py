@@ -19,6 +19,7 @@ from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile, sync_d
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.schema import TABLES, Table, table_of
 from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
+from udpfast.shm.segment import segment_path
 
 __all__ = ["Exported", "Exporter", "feed_name"]
 
@@ -207,6 +208,12 @@ def _append_records(
                     files.file(selection.table, partition).append(batch)
         if latency in tables:
             hops.add(block)
+    if blocks.position < part.end_position and not blocks.missing:
+        raise FormatError(
+            f"{segment_path(directory, part.number)}: expected records up to position "
+            f"{part.end_position}, found none behind {blocks.position}: was it removed meanwhile "
+            "(record.keep_bytes)?"
+        )
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)
     return records, blocks.missing
