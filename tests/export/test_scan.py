@@ -155,6 +155,7 @@ def test_head_of_a_written_journal_is_what_the_disk_has(tmp_path: Path) -> None:
         recorder.work(now_ns)
     head, state = journal_head(journal), journal_state(journal)
     assert head.index in (18 * 20, state.synced_index) and state.index == 18 * 21
+    assert journal_head(journal, synced=False).index == 18 * 21
     drive(recorder)
     recorder.on_stop()
     assert journal_head(journal) == Place(journal_state(journal).position, 18 * 21)

@@ -130,21 +130,23 @@ def journal_begin(directory: str | os.PathLike[str]) -> Place:
     return Place(0, 0)
 
 
-def journal_head(directory: str | os.PathLike[str]) -> Place:
-    """Return the place behind the last record that will stay.
+def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Place:
+    """Return the place behind the last record that is to be read.
 
-    While its journal is written and synced, that is the last one that the disk has: what is beyond
-    may be another record after a power cut.
+    Parameters
+    ----------
+    directory : str or path
+    synced : bool
+        While the journal is written and synced, that is the last record that the disk has: what is
+        beyond may be another one after a power cut. Without it, the last one at all.
     """
     try:
         state = journal_state(directory)
     except (FileNotFoundError, FormatError):
         state = None
-    if state is not None and state.alive:
-        if state.synced_ns:
-            return Place(state.synced_position, state.synced_index)
-        return Place(state.position, state.index)
-    if state is not None and state.closed:
+    if state is not None and state.alive and synced and state.synced_ns:
+        return Place(state.synced_position, state.synced_index)
+    if state is not None and (state.alive or state.closed):
         return Place(state.position, state.index)
     with JournalCursor.attach(directory, "tail", follow=False) as cursor:
         while cursor.poll():

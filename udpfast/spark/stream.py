@@ -74,7 +74,8 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = Place(**start)
         head = self._target or self._head()
         if head.position < begin.position:
-            if self._raw:  # its last segments are not raced yet
+            # The last segments are not raced yet; or nothing had been synced when it began.
+            if self._raw or journal_head(self._scan.directory, synced=False) >= begin:
                 return start
             raise FormatError(
                 f"{self._scan.directory}: expected records up to position {begin.position}, as "

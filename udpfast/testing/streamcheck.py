@@ -68,7 +68,9 @@ def stream(journal: Path, sink: Path, batch: int, now: bool) -> None:
         .writeStream.format("parquet")
         .option("checkpointLocation", str(sink / "checkpoint"))
     )
-    trigger = writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 s")
+    trigger = (
+        writer.trigger(availableNow=True) if now else writer.trigger(processingTime="0 seconds")
+    )
     trigger.start(str(sink / "rows")).awaitTermination()
 
 
@@ -136,7 +138,8 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "udpfast.testing.streamcheck", "--batch", str(options.batch)]
     command += ["--stream", str(journal), str(sink)] + ["--now"] * now
-    return subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    with (sink.parent / "query.log").open("wb") as log:
+        return subprocess.Popen(command, start_new_session=True, stderr=log)
 
 
 def _commits(sink: Path) -> int:
@@ -150,7 +153,8 @@ def _wait_for_commit(query: subprocess.Popen[bytes], sink: Path, before: int) ->
     until = time.monotonic() + START_S
     while _commits(sink) <= before:
         if query.poll() is not None:
-            raise RuntimeError(f"the query ended by itself, with exit code {query.returncode}")
+            log = (sink.parent / "query.log").read_text(errors="replace")
+            raise RuntimeError(f"the query ended with code {query.returncode}:\n{log[-4000:]}")
         if time.monotonic() > until:
             raise RuntimeError(f"expected a batch within {START_S} s, found none")
         time.sleep(0.05)
