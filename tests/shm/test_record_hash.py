@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 import pytest
 
-from udpfast.core.layout import RECORD
+from udpfast.core.layout import RECORD, Kind
 from udpfast.shm.record_hash import RecordHash
 
 
@@ -62,3 +62,14 @@ def test_record_hash_refuses_records_outside_the_payloads():
     headers["length"] = 1000
     with pytest.raises(ValueError, match="does not lie within"):
         hash_of(headers, offsets, payloads)
+
+
+def test_record_hash_leaves_out_restarts():
+    headers, offsets, payloads = records_of([b"one", b"restart!", b"three"])
+    headers["kind"][1] = Kind.RESTART
+    content = RecordHash()
+    content.add(headers, offsets, payloads)
+    content.add(headers[1:2], offsets[1:2], payloads)
+    assert content.records == 2
+    kept = [0, 2]
+    assert content.hexdigest() == hash_of(headers[kept], offsets[kept], payloads)

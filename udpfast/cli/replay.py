@@ -258,6 +258,8 @@ def _print_result(result: dict[str, Any]) -> None:
     capture = result.get("capture", {})
     if capture.get("other_datagrams"):
         click.echo(f"{capture['other_datagrams']:,} datagrams went elsewhere: left out")
+    if capture.get("frames", {}).get("fragments"):
+        click.echo(f"{capture['frames']['fragments']:,} IP fragments: left out")
     if capture.get("damage"):
         click.echo(f"the capture ends early: {capture['damage']}")
     if result.get("missed"):

@@ -101,15 +101,14 @@ class EngineTarget:
             record=RecordConfig(),
             agent=replace(config.agent, huge_pages=type(config.agent)().huge_pages),
         )
-        self._directory = directory
+        self._stack = ExitStack()
+        self._directory = directory or self._own_directory()
         self._batch = batch
         self._step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
         self._output = Output()
         self._counters: dict[str, Counter[str]] = {}
-        self._adds_up = True
         self._runs = 0
         self._replayer: Replayer | None = None
-        self._stack = ExitStack()
 
     def take(self, batch: CaptureBatch, pacer: Pacer) -> None:
         """Take a batch; where it says that another run of the feed began, so does the output."""
@@ -129,30 +128,26 @@ class EngineTarget:
         # A RESTART only says what the new run's beginning says, too.
         return int(batch.headers["event"][at] == 4)
 
+    def _own_directory(self) -> Path:
+        root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
+        context = tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root)
+        return Path(self._stack.enter_context(context))
+
     def _begin(self) -> Replayer:
-        directory = self._directory
-        if directory is None:
-            root = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
-            directory = Path(
-                self._stack.enter_context(
-                    tempfile.TemporaryDirectory(prefix="udpfast-replay-", dir=root)
-                )
-            )
-        self._replayer = Replayer(self._config, directory)
+        # In the same directory as the run before, as a feed does: names go on, counters begin anew.
+        self._replayer = Replayer(self._config, self._directory)
         self._runs += 1
-        self._output.begin(self._stack.enter_context(Reader(f"ring:{directory}", start="begin")))
+        reader = Reader(f"ring:{self._directory}", start="begin")
+        self._output.begin(self._stack.enter_context(reader))
         return self._replayer
 
     def _end(self) -> None:
-        if self._replayer is None:
-            return
-        self._output.read_ring()
-        counters = self._replayer.counters()
-        self._adds_up &= ledger_sums(counters)["adds_up"]
-        for scope, values in counters.items():
-            self._counters.setdefault(scope, Counter()).update(values)
-        self._replayer.close()
-        self._replayer = None
+        if self._replayer is not None:
+            self._output.read_ring()
+            for scope, values in self._replayer.counters().items():
+                self._counters.setdefault(scope, Counter()).update(values)
+            self._replayer.close()
+            self._replayer = None
 
     def finish(self) -> dict[str, Any]:
         """Deliver what waits, and say what came out."""
@@ -160,9 +155,12 @@ class EngineTarget:
         replayer.finish()
         self._end()
         counters = {scope: dict(values) for scope, values in self._counters.items()}
-        ledger = ledger_sums(counters) | {"adds_up": self._adds_up}
         result = self._output.result()
-        return {"runs": self._runs, "ledger": ledger, "counters": counters} | result
+        return {
+            "runs": self._runs,
+            "ledger": ledger_sums(counters),
+            "counters": counters,
+        } | result
 
     def close(self) -> None:
         """Close ring and reader."""

@@ -7,7 +7,7 @@ import cython
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE, Record
 
 from udpfast.core.layout import RECORD
 
@@ -19,12 +19,13 @@ cdef class RecordHash:
     """A SHA-256 over records, in their order.
 
     Every byte of header and payload counts, but for where the record lies: position, index and
-    checksum are those of one log, and taken as 0.
+    checksum are those of one log, and taken as 0. RESTART says only that a log goes on, and is left
+    out.
 
     Attributes
     ----------
     records : int
-        Added so far.
+        Added so far, without those that were left out.
     """
 
     cdef object _hash
@@ -61,11 +62,17 @@ cdef class RecordHash:
             if length < RECORD_SIZE or (
                     places[i] + length - RECORD_SIZE > <uint64_t>payload_bytes.shape[0]):
                 raise ValueError(f"record {i} does not lie within the payloads")
-            size += length
+            if records[i].kind != KIND_RESTART:
+                size += length
+                self.records += 1
+        if size == 0:
+            return
         joined = bytearray(size)
         cdef uint8_t[::1] target = joined
         with nogil:
             for i in range(count):
+                if records[i].kind == KIND_RESTART:
+                    continue
                 length = <uint64_t>records[i].length - RECORD_SIZE
                 copy = <Record*>&target[used]
                 memcpy(copy, records + i, RECORD_SIZE)
@@ -76,7 +83,6 @@ cdef class RecordHash:
                     memcpy(&target[used], &payload_bytes[places[i]], length)
                 used += length
         self._hash.update(joined)
-        self.records += count
 
     def hexdigest(self) -> str:
         """Return the SHA-256 of what was added so far."""
