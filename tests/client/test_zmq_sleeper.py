@@ -69,4 +69,5 @@ def test_dropped_sleeper_closes_its_descriptor(
         close(fd)
 
     monkeypatch.setattr(os, "close", note)
-    assert SocketSleeper(sockets[1]).fileno() in closed
+    fd = SocketSleeper(sockets[1]).fileno()
+    assert closed == [fd]
