@@ -193,7 +193,7 @@ cdef class FeedLoop(Agent):
         if now_ns >= self.drops_at_ns:
             self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
             self._read_drops()
-        return total + backlog  # nor is it idle that read frames for no line
+        return total if total else backlog  # it is not idle that read frames for no line
 
     cdef void _read_drops(self) noexcept nogil:
         cdef int i

@@ -377,7 +377,7 @@ cdef inline bint sender_is_allowed(DatagramBatch* batch, sockaddr_in6* address) 
     # Without a branch, so that the compiler compares several at a time; who is not on the list
     # mostly ends here.
     tag = sender_tag(low)
-    for index in range(SENDERS_MAX):
+    for index in range(<uint32_t>SENDERS_MAX):
         found |= batch.sender_tags[index] == tag
     if not found:
         return 0
