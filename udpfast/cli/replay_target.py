@@ -99,7 +99,8 @@ class EngineTarget:
         self._config = replace(
             config,
             record=RecordConfig(),
-            agent=replace(config.agent, huge_pages=type(config.agent)().huge_pages),
+            # A quarter of a second to get them, for a ring that most replays fill once.
+            agent=replace(config.agent, huge_pages=directory is not None),
         )
         self._stack = ExitStack()
         self._directory = directory or self._own_directory()
