@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
 from udpfast.errors import FormatError
 from udpfast.page.words import figure
 
-from .result import Result, Row, text
+from .result import Result, Row, joined, text
 
 __all__ = ["TRIALS_MIN", "goal_table", "replace_part"]
 
@@ -22,27 +22,36 @@ END = "<!-- end of goals -->"
 HEAD = "| goal | what | found | met |\n|---|---|---|---|\n"
 
 
-def goal_table(result: Result) -> str:
+def goal_table(results: Sequence[Result]) -> str:
     """Return what was run on which host, then a table: a row per goal and variant.
 
-    Found are ratios, or values if the goal has a unit; NEAR where nothing else is said.
+    Of several results, of one host, the newer rows count. Found are ratios, or values if the goal
+    has a unit; NEAR where nothing else is said.
     """
-    told = [row for row in result.rows if row.goal and row.met() is not None]
+    told = [row for row in joined(results).rows if row.goal and row.met() is not None]
     rows = sorted((row for row in told if len(row.values) >= TRIALS_MIN), key=order)
     lines = [line(list(same)) for _, same in groupby(rows, key=order)]
-    return f"{origin(result)}\n\n{HEAD}" + "".join(lines)
+    return f"{origin(results)}\n\n{HEAD}" + "".join(lines)
 
 
-def origin(result: Result) -> str:
-    """Return host, versions, date and commit in a sentence."""
-    host = result.host
-    begun = datetime.datetime.fromisoformat(host["date"])
-    changed = " with changes" if host["dirty"] else ""
+def origin(results: Sequence[Result]) -> str:
+    """Return host, versions, dates and commits in a sentence."""
+    host = results[-1].host
+    first, *again = [moment(result) for result in results]
+    for result, words in zip(results[1:], again, strict=True):
+        first += f" ({', '.join(dict.fromkeys(row.benchmark for row in result.rows))}: {words})"
     return (
         f"{host['cpu']}, {host['cores']} cores, Linux {host['kernel'].split('-')[0]}, "
-        f"{host['python']}, {begun:%Y-%m-%d %H:%M} UTC, commit {host['commit'][:8]}{changed}; rows "
-        f"of at least {TRIALS_MIN} trials, NEAR where nothing else is said:"
+        f"{host['python']}, {first}; rows of at least {TRIALS_MIN} trials, NEAR where nothing else "
+        "is said:"
     )
+
+
+def moment(result: Result) -> str:
+    """Return when a run began, and with which commit."""
+    begun = datetime.datetime.fromisoformat(result.host["date"])
+    changed = " with changes" if result.host["dirty"] else ""
+    return f"{begun:%Y-%m-%d %H:%M} UTC, commit {result.host['commit'][:8]}{changed}"
 
 
 def order(row: Row) -> tuple[str, int, str, str, str]:

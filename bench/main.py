@@ -17,7 +17,7 @@ from udpfast.errors import FormatError
 from .compare import compare, host_differences
 from .goals import goal_table, replace_part
 from .host import Fingerprint, take_fingerprint
-from .result import Writer, read_result
+from .result import Result, Writer, joined, read_result
 from .runner import find_benchmarks, run_all
 from .table import print_comparisons, print_rows
 from .trials import Settings
@@ -174,21 +174,23 @@ def report(
 
 
 @bench.command("goals")
-@click.argument("result", type=RESULT)
+@click.argument("results", nargs=-1, required=True, type=RESULT, metavar="RESULT...")
 @click.option(
     "--into",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A Markdown page whose table of goals to replace.",
 )
-def goals_(result: Path, into: Path | None) -> None:
-    """Say which goals a result met, as a Markdown table.
+def goals_(results: tuple[Path, ...], into: Path | None) -> None:
+    """Say which goals were met, as a Markdown table.
 
     \b
     Examples:
       udpfast bench goals bench/results/new.jsonl
       udpfast bench goals bench/results/new.jsonl --into docs/benchmarks.md
+
+    Of several results of one host, a row that was measured again replaces the older one.
     """
-    table = goal_table(read_result(result))
+    table = goal_table(read_of_one_host(results))
     if into is None:
         click.echo(table, nl=False)
         return
@@ -209,14 +211,11 @@ def draw(
     try:
         from udpfast.page.drawing import save_png
 
-        from .report import joined, write_report
+        from .report import write_report
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed: pip install 'udpfast[bench]'"
         raise click.ClickException(missing) from None
-    read = [read_result(path) for path in results]
-    for other in read[1:]:
-        if differences := host_differences(read[0].host, other.host):
-            raise click.UsageError(f"{other.path}: of another host: {'; '.join(differences)}")
+    read = read_of_one_host(results)
     page = html or results[-1].with_suffix(".html")
     plots = write_report(joined(read), page)
     if unknown := set(figures) - {plot.name for plot in plots}:
@@ -227,6 +226,15 @@ def draw(
     png.mkdir(parents=True, exist_ok=True)
     chosen = [plot for plot in plots if not figures or plot.name in figures]
     return [page, *(save_png(plot, png) for plot in chosen)]
+
+
+def read_of_one_host(paths: Sequence[Path]) -> list[Result]:
+    """Return results that may stand side by side."""
+    read = [read_result(path) for path in paths]
+    for other in read[1:]:
+        if differences := host_differences(read[0].host, other.host):
+            raise click.UsageError(f"{other.path}: of another host: {'; '.join(differences)}")
+    return read
 
 
 def parse_cores(words: str | None) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from udpfast.page.words import figure
 from .plots import find_plots
 from .result import Result, Row, text
 
-__all__ = ["joined", "write_report"]
+__all__ = ["write_report"]
 
 
 def write_report(result: Result, path: Path) -> list[Plot]:
@@ -29,22 +29,6 @@ def write_report(result: Result, path: Path) -> list[Plot]:
     body = "\n".join([header(result, title), *sections(result, plots), footer(result)])
     path.write_text(document(title, body))
     return plots
-
-
-def joined(results: Sequence[Result]) -> Result:
-    """Return several runs as one: a row that was measured again replaces the older one.
-
-    Runs of different hosts do not belong onto one page: the caller has looked at them.
-    """
-    last = results[-1]
-    rows = {row.key: row for result in results for row in result.rows}
-    whole = Result(last.path, last.host, list(rows.values()), end=last.end)
-    for result in results:
-        whole.jitter += result.jitter
-        whole.notes += result.notes
-        whole.failures += result.failures
-        whole.benchmarks.update(result.benchmarks)
-    return whole
 
 
 def header(result: Result, title: str) -> str:

@@ -14,6 +14,7 @@ import dataclasses
 import json
 import re
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,7 +24,7 @@ import numpy as np
 from udpfast.errors import FormatError
 from udpfast.shm.histogram import LatencyHistogram
 
-__all__ = ["Key", "Result", "Row", "Writer", "percentiles", "read_result", "sparse"]
+__all__ = ["Key", "Result", "Row", "Writer", "joined", "percentiles", "read_result", "sparse"]
 
 PLACEMENTS = ("NEAR", "FAR", "")
 
@@ -237,3 +238,20 @@ def read_result(path: Path) -> Result:
     if result is None:
         raise FormatError(f"{path}: expected JSON lines of a benchmark, found an empty file")
     return result
+
+
+def joined(results: Sequence[Result]) -> Result:
+    """Return several runs as one: a row that was measured again replaces the older one.
+
+    Runs of different hosts do not belong onto one page: the caller has looked at them.
+    """
+    last = results[-1]
+    # A row is shown once for each base that it is set against.
+    rows = {(row.key, row.base): row for result in results for row in result.rows}
+    whole = Result(last.path, last.host, list(rows.values()), end=last.end)
+    for result in results:
+        whole.jitter += result.jitter
+        whole.notes += result.notes
+        whole.failures += result.failures
+        whole.benchmarks.update(result.benchmarks)
+    return whole

@@ -18,7 +18,7 @@ def result(*rows) -> Result:
 
 def lines(*rows) -> list[str]:
     """Return the table's lines below its head."""
-    return goal_table(result(*rows)).split("|---|---|---|---|\n")[1].splitlines()
+    return goal_table([result(*rows)]).split("|---|---|---|---|\n")[1].splitlines()
 
 
 def goal_row(ratio: float, size: int, **changes):
@@ -48,12 +48,22 @@ def test_table_of_one_goal_says_each_parameter_that_differs():
 def test_table_sorts_by_the_number_and_marks_what_is_missed():
     found = lines(
         goal_row(2.0, 80, goal="P10: <= 1.3"),
-        goal_row(1.0, 80, goal="P2: <= 250 ns", unit="ns/message"),
+        goal_row(1.0, 528, goal="P2: <= 250 ns", unit="ns/message"),
     )
 
     assert [line.split(" | ", 1)[0] for line in found] == ["| P2: <= 250 ns", "| P10: <= 1.3"]
     assert found[0].endswith("| drain: udpfast | 6.00 ns/message | yes |")
     assert found[1].endswith("| 2.00 | **no** |")
+
+
+def test_what_was_measured_again_replaces_the_older_rows():
+    stamps = dataclasses.replace(goal_row(1.2, 80, base="C, stamps"), variant="stamps")
+    older = result(goal_row(1.0, 80), stamps)
+    table = goal_table([older, result(goal_row(1.1, 80))])
+
+    assert "commit 01234567 (drain: 2026-11-21 10:00 UTC, commit 01234567)" in table
+    assert "/ C | 1.10 |" in table
+    assert "/ C, stamps | 1.20 |" in table
 
 
 def test_rows_of_few_trials_or_without_a_goal_are_left_out():

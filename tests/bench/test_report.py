@@ -10,14 +10,14 @@ import pytest
 from click.testing import CliRunner
 
 from bench.main import bench
-from bench.result import Result, Writer, percentiles, sparse
+from bench.result import Result, Writer, joined, percentiles, sparse
 from tests.bench.fakes import HOST, row
 from udpfast.shm.histogram import LatencyHistogram
 
 pytest.importorskip("matplotlib", reason="figures need the extra [bench]")
 
 from bench import plots
-from bench.report import joined, write_report
+from bench.report import write_report
 from udpfast.page import drawing
 
 
@@ -153,7 +153,7 @@ def test_apart_keeps_order_and_distance(places: list[float]) -> None:
 
 
 def test_joined_newer_row_replaces_the_older() -> None:
-    newer = row("udpfast <b>", values=[9.0])
+    newer = row("udpfast <b>", values=[9.0], base="C recvmmsg")
     whole = joined([result(), result([newer])])
     assert whole.rows == [ROWS[0], newer, *ROWS[2:]]
     assert len(whole.failures) == 2
