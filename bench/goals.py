@@ -15,7 +15,7 @@ from .result import Result, Row, joined, text
 
 __all__ = ["TRIALS_MIN", "goal_table", "replace_part"]
 
-#: Rows of fewer trials tell nothing; they are left out of the table.
+#: Ratios of fewer trials tell nothing; they are left out of the table.
 TRIALS_MIN = 3
 BEGIN = "<!-- goals -->"
 END = "<!-- end of goals -->"
@@ -29,7 +29,8 @@ def goal_table(results: Sequence[Result]) -> str:
     has a unit; NEAR where nothing else is said.
     """
     told = [row for row in joined(results).rows if row.goal and row.met() is not None]
-    rows = sorted((row for row in told if len(row.values) >= TRIALS_MIN), key=order)
+    enough = [row for row in told if row.goal_in_units or len(row.values) >= TRIALS_MIN]
+    rows = sorted(enough, key=order)
     lines = [line(list(same)) for _, same in groupby(rows, key=order)]
     return f"{origin(results)}\n\n{HEAD}" + "".join(lines)
 
@@ -42,8 +43,8 @@ def origin(results: Sequence[Result]) -> str:
         first += f" ({', '.join(dict.fromkeys(row.benchmark for row in result.rows))}: {words})"
     return (
         f"{host['cpu']}, {host['cores']} cores, Linux {host['kernel'].split('-')[0]}, "
-        f"{host['python']}, {first}; rows of at least {TRIALS_MIN} trials, NEAR where nothing else "
-        "is said:"
+        f"{host['python']}, {first}; ratios of at least {TRIALS_MIN} trials, NEAR where nothing "
+        "else is said:"
     )
 
 

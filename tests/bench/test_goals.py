@@ -66,7 +66,7 @@ def test_what_was_measured_again_replaces_the_older_rows():
     assert "/ C, stamps | 1.20 |" in table
 
 
-def test_rows_of_few_trials_or_without_a_goal_are_left_out():
+def test_ratios_of_few_trials_or_without_a_goal_are_left_out():
     assert lines(goal_row(1.0, 80, values=[5.0, 5.0]), goal_row(1.0, 80, goal="")) == []
 
 
