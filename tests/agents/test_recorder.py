@@ -259,8 +259,9 @@ def test_recorder_on_a_full_disk_removes_the_oldest(instance, tmp_path, small_di
     assert journal_state(small_disk / "journal").dropped == 0
 
 
-def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path):
-    recorder = recorder_of(instance, tmp_path, full="drop")
+@pytest.mark.parametrize("sync", ["interval", "batch"])
+def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path, sync):
+    recorder = recorder_of(instance, tmp_path, full="drop", sync=sync)
     instance.append(Kind.MESSAGE, PIECE)
     drive(recorder)
     recorder.keep()
@@ -273,12 +274,14 @@ def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path):
     drive(recorder)
     while not recorder.recordings[0].journal.failed:
         recorder.keep()
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
     state = recorder.recordings[0].journal.state()
     assert state.sync_errors > 0 and recorder.recordings[0].journal.failed
-    assert state.index == 11 and state.synced_index == before.synced_index < 11
+    assert state.index == 12 and state.synced_index == before.synced_index < 11
     with pytest.raises(OSError, match="sync"):
         recorder.on_stop()
-    assert numbers_of(tmp_path / "journal") == list(range(1, 12))
+    assert numbers_of(tmp_path / "journal") == list(range(1, 13))
 
 
 def _descriptor_of(path):

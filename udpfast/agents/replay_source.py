@@ -16,17 +16,20 @@ import numpy.typing as npt
 
 from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
-from udpfast.core.layout import ClockReason, Kind
+from udpfast.core.layout import FRAME, ClockReason, Kind
+from udpfast.errors import FormatError
+from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.shm.journal_cursor import JournalCursor
 
-__all__ = ["CaptureSource", "Place", "RawSource"]
+__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource"]
 
 #: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
 #: the number of a frame.
 Place = tuple[Literal["time", "position"], int]
 
 BATCH = 16_384
+FRAGMENT_SIZE = 512  # of every fragment but the last
 CAPTURE_SIZE = 16  # of the struct before a datagram in raw capture
 SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
 
@@ -172,6 +175,103 @@ class RawSource:
         self.frames["datagrams"] += int(np.count_nonzero(datagram))
         self.frames["clocks"] += int(np.count_nonzero(kinds == Kind.CLOCK))
         return CaptureBatch(np.ascontiguousarray(headers[found]), cursor.payloads.data.toreadonly())
+
+
+class MessageSource:
+    """The whole messages among a journal's records, as the datagrams that brought them.
+
+    What the feed decoded is no message any more: `ring.carry` says what its ring has.
+
+    Parameters
+    ----------
+    directory : Path
+        Of the journal.
+    config : FeedConfig
+        Whose lines they came from.
+    start, end : Place, optional
+        The first record, and the first that is not read.
+
+    Attributes
+    ----------
+    others : int
+        Updates, which the feed had decoded.
+    missed : int
+        Records that the recorder missed, or that are damaged.
+    frames : dict
+        Messages read, and the datagrams that they make.
+    damage : None
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        config: FeedConfig,
+        start: Place | None = None,
+        end: Place | None = None,
+    ) -> None:
+        self.others = self.missed = 0
+        self.frames = {"messages": 0, "datagrams": 0}
+        self.damage: str | None = None
+        self._cursor = JournalCursor.attach(
+            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=PAYLOAD_HASH
+        )
+        self._endpoints = _endpoints_of(config)
+        self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
+
+    def __iter__(self) -> Iterator[CaptureBatch]:
+        """Yield batches until the end.
+
+        Raises
+        ------
+        FormatError
+            There was none, but what a feed had decoded.
+        """
+        cursor = self._cursor
+        with cursor:
+            while not cursor.ended:
+                count = cursor.poll()
+                self.missed += cursor.missed
+                kinds = cursor.headers["kind"][:count]
+                self.others += int(np.count_nonzero(kinds >= Kind.BOOK))
+                for i in np.flatnonzero(kinds == Kind.LAPPED).tolist():
+                    self.missed += int.from_bytes(cursor.payload(i)[:8], "little")
+                found = np.flatnonzero(kinds == Kind.MESSAGE)
+                if len(found):
+                    yield self._batch(found)
+        if self.others and not self.frames["messages"]:
+            raise FormatError(
+                f"{cursor.directory}: expected messages, found only what the feed had decoded: "
+                'record with ring.carry = "both", or replay the raw capture (--raw)'
+            )
+
+    def _batch(self, found: npt.NDArray[np.intp]) -> CaptureBatch:
+        cursor, buffer = self._cursor, bytearray()
+        which, offsets, sizes = [], [], []
+        frames = np.zeros(len(found), self._frame)
+        for name in FRAME.names or ():
+            frames[name] = cursor.headers[name][found]
+        for i, frame in zip(found.tolist(), frames, strict=True):
+            payload = cursor.payload(i)
+            for fragment in range(int(frame["fragment_max"]) + 1):
+                piece = payload[fragment * FRAGMENT_SIZE : (fragment + 1) * FRAGMENT_SIZE]
+                frame["fragment"] = fragment
+                which.append(i)
+                offsets.append(len(buffer))
+                sizes.append(FRAME.itemsize + len(piece))
+                buffer += frame.tobytes()
+                buffer += piece
+        records = cursor.headers[which]
+        headers = np.zeros(len(which), CAPTURED)
+        headers["timestamp_ns"] = records["received_ns"]
+        headers["offset"], headers["size"] = offsets, sizes
+        for name in ("channel", "line"):
+            headers[name] = records[name]
+        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
+        for name in ENDPOINTS.names or ():
+            headers[name] = ends[name]
+        self.frames["messages"] += len(found)
+        self.frames["datagrams"] += len(which)
+        return CaptureBatch(headers, bytes(buffer))
 
 
 ENDPOINTS = np.dtype(

@@ -13,7 +13,7 @@ import click
 
 from udpfast.agents.feed_copy import read_feed
 from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
-from udpfast.agents.replay_source import CaptureSource, Place, RawSource
+from udpfast.agents.replay_source import CaptureSource, MessageSource, Place, RawSource
 from udpfast.cli.ledger import print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.replay_records import replay_records
@@ -48,7 +48,8 @@ Examples:
     default="",
     metavar="TARGET",
     help="ring:NAME: a ring that readers attach to; udp: the addresses of the lines; or a file, "
-    ".pcap or .pcapng, with .gz or without. By default only the result is kept.",
+    ".pcap or .pcapng, with .gz or without. By default only the result is kept; with engine that "
+    "of the messages among a journal's records, received once more.",
 )
 @click.option(
     "--speed",
@@ -128,8 +129,9 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         journal = journal / "raw" if options["raw"] else journal
     elif options["raw"]:
         raise click.UsageError("--raw is for journals: a capture file has only datagrams")
-    if journal is not None and not _is_raw(journal):
-        result = replay_records(journal, options["target"], Pacer(options["speed"]), start, end)
+    target = options["target"]
+    if journal is not None and not _is_raw(journal) and target[:5] in ("", "ring:"):
+        result = replay_records(journal, target, Pacer(options["speed"]), start, end)
     else:
         result = replay_datagrams(path if journal is None else journal, start, end, **options)
     if expected:
@@ -166,14 +168,14 @@ def replay_datagrams(
     """
     if config is None and config_path is not None:
         config = load_feed(config_path)
-    source: CaptureSource | RawSource
+    source: CaptureSource | MessageSource | RawSource
     if path.is_dir():
         config = config or read_feed(path)
         if config is None:
             raise ConfigError(
                 f"{path}: it does not say which feed's it is: give its file by --config"
             )
-        source = RawSource(path, config, start, end)
+        source = (RawSource if _is_raw(path) else MessageSource)(path, config, start, end)
     else:
         channels = _channels(path, config, incremental_ports, snapshot_ports)
         config = config or config_of(channels)
@@ -215,9 +217,9 @@ def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str
         return UdpTarget(config, host, interface)
     if _CAPTURE.fullmatch(target):
         return FileTarget(Path(target))
-    if target:
+    if target not in ("", "engine"):
         raise click.UsageError(
-            f"--to must be ring:NAME, udp or a file .pcap or .pcapng, was {target!r}"
+            f"--to must be engine, ring:NAME, udp or a file .pcap or .pcapng, was {target!r}"
         )
     return EngineTarget(config, None, batch)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import click
-
 from udpfast.agents.feed_copy import read_feed
 from udpfast.agents.replay_source import Place
 from udpfast.agents.republisher import Republisher
@@ -32,11 +30,6 @@ def replay_records(
     """Read a journal's records, or publish them in a ring; return what they are."""
     if not target:
         return _read(journal, start, end)
-    if not target.startswith("ring:"):
-        raise click.UsageError(
-            f"--to must be ring:NAME for records, was {target!r}: what was received is in the "
-            "raw capture (--raw), if the recorder kept it"
-        )
     feed = read_feed(journal)
     ring = RingConfig() if feed is None else feed.ring
     directory = instance_directory(target.removeprefix("ring:"), create=True)
