@@ -94,7 +94,7 @@ $(VENV)/.peers: $(VENV)/.installed
 
 # Spark's package is large, and Java is the system's: who cannot have them goes on without reports.
 $(VENV)/.spark: $(VENV)/.installed
-	@echo "udpfast: installing Spark (0.8 GB, a minute the first time)"
+	@echo "udpfast: installing Spark (0.9 GB, a minute the first time)"
 	@if $(RUN) scripts/preflight.py spark \
 		&& UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[spark]'; then touch $@; \
 		else echo "udpfast: Spark cannot be installed here: going on without it"; fi

@@ -48,14 +48,14 @@ def spark() -> None:
 @click.option(
     "--bar-s", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Of a bar."
 )
-@click.option("--at", help="Time of the book, ISO 8601 or UNIX ns; by default the last one.")
+@click.option("--at", help="Time of the book: 2026-08-21T09:30Z, or UNIX ns; by default the last.")
 @click.option(
     "--bucket-ms", type=click.IntRange(1), default=100, show_default=True, help="Of lead-lag."
 )
 @click.option(
     "--lags", type=click.IntRange(1, 1000), default=10, show_default=True, help="To either side."
 )
-@click.option("--start", help="Only what was received from then on: ISO 8601 or UNIX ns.")
+@click.option("--start", help="Only what was received from then on, in the same form.")
 @click.option("--end", help="Only what was received before then.")
 @click.option("--silver", is_flag=True, help="Write the typed tables too.")
 @click.option("--stream", is_flag=True, help="Go on where the last run with --stream ended.")
@@ -69,7 +69,8 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     """Run the jobs over each SOURCE and write tables and report.html into OUT.
 
     SOURCE is what `udpfast export` wrote, here or where Spark reads it, or the name or directory of
-    a journal, which is exported into OUT/export first.
+    a journal, which is exported into OUT/export first. With journal: before it, it is not: every
+    job reads the journal itself, as it is now.
     """
     _need("pyarrow", "matplotlib", "pyspark")
     from udpfast.spark.gold import Gold
@@ -135,14 +136,19 @@ def run_pipeline(
     from udpfast.spark import pipeline
     from udpfast.spark.bronze import Bronze
     from udpfast.spark.jobs import Parameters
+    from udpfast.spark.options import unix_ns
     from udpfast.spark.progress import Progress
     from udpfast.spark.session import open_session
 
     chosen = pipeline.chosen_jobs(jobs)
-    parameters = Parameters(bar_s, unix_ns(at), bucket_ms, lags)
+    at_ns, start_ns, end_ns = (
+        None if text is None else unix_ns(text, what)
+        for text, what in ((at, "at"), (start, "start"), (end, "end"))
+    )
+    parameters = Parameters(bar_s, at_ns, bucket_ms, lags)
     roots = export_roots(sources, out)
     session = open_session(master, memory=memory, quick=quick)
-    bronze = Bronze(session, roots, start_ns=unix_ns(start), end_ns=unix_ns(end))
+    bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
     done = []
     with Progress(session) as progress:
 
@@ -181,10 +187,17 @@ def run_pipeline(
 
 def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     """Return where the tables of each source lie; a journal is exported below `out` first."""
+    from udpfast.spark.bronze import JOURNAL
+
     roots = []
     for source in sources:
+        if source.startswith(JOURNAL):
+            roots.append(JOURNAL + str(journal_directory(source.removeprefix(JOURNAL)).resolve()))
+            continue
         if "://" in source or (Path(source) / "_manifest").is_dir():
             roots.append(source if "://" in source else str(Path(source).resolve()))
+            if roots[-1] == (out if "://" in out else str(Path(out).resolve())):
+                raise ConfigError(f"OUT must not be the export itself, was {out!r}")
             continue
         journal = journal_directory(source)
         if "://" in out:
@@ -227,20 +240,6 @@ def write_page(gold: Gold, path: Path | None) -> str:
     return f"{gold.out.rstrip('/')}/report.html" if path is None else str(path)
 
 
-def unix_ns(when: str | None) -> int | None:
-    """Return a time given in ISO 8601 (UTC if it does not say) or as UNIX nanoseconds."""
-    if when is None or when.isdecimal():
-        return None if when is None else int(when)
-    try:
-        moment = datetime.datetime.fromisoformat(when)
-    except ValueError:
-        raise ConfigError(f"expected a time as ISO 8601 or UNIX ns, was {when!r}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    since = moment - datetime.datetime.fromtimestamp(0, datetime.UTC)
-    return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
-
-
 def _need(*modules: str) -> None:
     # The extra is large: who does not have it is told so in one line.
     for module in modules:
@@ -248,5 +247,5 @@ def _need(*modules: str) -> None:
             importlib.import_module(module)
         except ModuleNotFoundError as error:
             raise SparkMissingError(
-                f"{error.name} is not installed: pip install 'udpfast[spark]' (0.8 GB)"
+                f"{error.name} is not installed: pip install 'udpfast[spark]' (0.9 GB)"
             ) from None

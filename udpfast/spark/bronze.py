@@ -1,4 +1,4 @@
-"""Bronze: the tables of an export as they are, read at once or as they grow.
+"""Bronze: the tables of exports and journals as they are, read at once or as they grow.
 
 The columns are those of `export/schema.py`. A table of which an export has nothing (no trades on
 this feed, no raw capture) is one without rows, so that every job runs on every export.
@@ -7,6 +7,7 @@ this feed, no raw capture) is one without rows, so that every job runs on every 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from udpfast.export.schema import spark_schema, table_of
@@ -14,18 +15,22 @@ from udpfast.export.schema import spark_schema, table_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Bronze"]
+__all__ = ["JOURNAL", "Bronze"]
+
+#: Before the directory of a journal that is read without an export.
+JOURNAL = "journal:"
 
 
 @dataclass(frozen=True, slots=True)
 class Bronze:
-    """The tables of one or more exports.
+    """The tables of one or more exports or journals.
 
     Attributes
     ----------
     spark : SparkSession
     roots : tuple of str
-        Directories that `udpfast export` wrote, in any file system that Spark reads.
+        Directories that `udpfast export` wrote, in any file system that Spark reads; or
+        `journal:` and the directory of a journal, which is read as it is.
     streaming : bool
         Read what is there and then what comes, instead of what is there.
     start_ns, end_ns : int or None
@@ -40,7 +45,7 @@ class Bronze:
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name in `export/schema.py`."""
-        frames = [self._read(name, f"{root}/{table_of(name).directory}") for root in self.roots]
+        frames = [self._read(name, root) for root in self.roots]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -51,10 +56,20 @@ class Bronze:
             whole = whole.where(whole[times] < self.end_ns)
         return whole
 
-    def _read(self, name: str, path: str) -> DataFrame:
+    def _read(self, name: str, root: str) -> DataFrame:
         from pyspark.errors import AnalysisException
 
         schema = spark_schema(name)
+        if root.startswith(JOURNAL):
+            from udpfast.spark import register
+
+            journal = root.removeprefix(JOURNAL)
+            if table_of(name).raw and not (Path(journal) / "raw").is_dir():
+                return self.spark.createDataFrame([], schema)
+            register(self.spark)
+            reader = self.spark.readStream if self.streaming else self.spark.read
+            return reader.format("udpfast").option("table", name).load(journal)
+        path = f"{root}/{table_of(name).directory}"
         if self.streaming:
             return self.spark.readStream.schema(schema).parquet(path)
         try:

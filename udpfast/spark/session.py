@@ -108,7 +108,7 @@ def open_session(
         from pyspark.sql import SparkSession
     except ImportError:
         raise SparkMissingError(
-            "Spark is not installed: pip install 'udpfast[spark]' (0.8 GB, and Java 17)"
+            "Spark is not installed: pip install 'udpfast[spark]' (0.9 GB, and Java 17)"
         ) from None
     if SparkSession.getActiveSession() is None:
         os.environ["JAVA_HOME"] = str(find_java())
