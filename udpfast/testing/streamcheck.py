@@ -35,6 +35,7 @@ from udpfast.shm.ring import Ring
 __all__ = ["main"]
 
 START_S = 600  # a query on a host that is busy with something else
+LAST_BATCH = 4_000_000  # records: what the killed queries did not get to takes a few batches
 PAYLOAD = bytes(40)
 
 
@@ -136,7 +137,8 @@ def check(directory: Path, options: argparse.Namespace) -> int:
 def _start(
     journal: Path, sink: Path, options: argparse.Namespace, now: bool
 ) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "udpfast.testing.streamcheck", "--batch", str(options.batch)]
+    batch = LAST_BATCH if now else options.batch
+    command = [sys.executable, "-m", "udpfast.testing.streamcheck", "--batch", str(batch)]
     command += ["--stream", str(journal), str(sink)] + ["--now"] * now
     with (sink.parent / "query.log").open("wb") as log:
         return subprocess.Popen(command, start_new_session=True, stderr=log)
