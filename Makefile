@@ -30,12 +30,14 @@ test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
 	@$(RUN) -m pytest -q
 
+# Those that call compiled code in their own process.
+DEBUG_TESTS := $(addprefix tests/,agents client core export feed market net shm testing)
+
 test-debug: build ## the same with Cython's checks and C assertions, built beside it
 	@echo "udpfast: compiling with checks into build/debug"
 	@$(RUN) scripts/mirror.py build/debug
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
-	@cd build/debug && ../../$(RUN) -m pytest -q --ignore=tests/test_packaging.py \
-		--ignore=tests/bench --ignore=tests/scripts --ignore=tests/spark
+	@cd build/debug && ../../$(RUN) -m pytest -q $(DEBUG_TESTS)
 
 # Python's own allocator would hide a read beyond an object from the sanitizer.
 SANITIZED := LD_PRELOAD=$(shell $(CC) -print-file-name=libasan.so) PYTHONMALLOC=malloc \
