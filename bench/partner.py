@@ -66,6 +66,11 @@ class Partner:
             raise PartnerError(outcome)
         return outcome
 
+    @property
+    def ended(self) -> bool:
+        """Whether `result` would return, or raise, at once."""
+        return self._pipe.poll(0)
+
     def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Start a function and wait for what it returns."""
         self.start(function, *arguments)

@@ -66,7 +66,7 @@ def waking(settings: Settings) -> Iterator[Row]:
 
 def due_times(count: int) -> Any:
     """Return when the records are due: regularly, after a start for the reader to be ready."""
-    return monotonic_ns() + 20 * LEAD_NS + WAKE_PERIOD_NS * np.arange(count, dtype=np.int64)
+    return monotonic_ns() + 60 * LEAD_NS + WAKE_PERIOD_NS * np.arange(count, dtype=np.int64)
 
 
 def ring_wakes(partner: Partner, core: int, count: int, idle: str) -> Outcome:
@@ -216,6 +216,8 @@ def spin(
                 if sleepers:
                     others.start(sleep_and_read, str(place), sleepers, due_ns, elsewhere)
                 while len(list(place.glob("readers/*"))) < sleepers:
+                    if others.ended:  # it failed, or the machine is so slow that all is over
+                        raise ValueError(f"expected {sleepers} readers, found {others.result()}")
                     time.sleep(0.001)
                 with pinned(core):
                     writer.start(write_wakes, due_ns)
