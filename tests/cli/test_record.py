@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from tests.client.instance import Instance
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
+from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import segment_path
@@ -51,6 +52,32 @@ def test_verify_of_a_damaged_journal_says_where_and_how_much(journal):
     found = json.loads(text)
     assert code == 1 and len(found["problems"]) == 1 and "damaged" in found["problems"][0]
     assert found["missing"] > 0 and found["records"] + found["missing"] == 3000
+
+
+def test_verify_of_a_journal_that_lost_its_end_says_so(journal):
+    sorted(journal.glob("*.segment"))[-1].unlink()
+    code, text = call("verify", journal, "--json")
+    found = json.loads(text)
+    assert code == 1 and found["records"] < 3000
+    assert len(found["problems"]) == 1 and "(record 3000)" in found["problems"][0]
+
+
+@pytest.mark.parametrize("verb", ["verify", "export"])
+def test_directory_without_a_journal_is_refused(tmp_path, verb):
+    (tmp_path / "empty").mkdir(mode=0o700)
+    arguments = [verb, str(tmp_path / "empty"), str(tmp_path / "out")]
+    error = CliRunner().invoke(cli, arguments[: 2 + (verb == "export")]).exception
+    assert isinstance(error, FormatError)
+    assert "expected a journal, found none of its files" in str(error)
+
+
+def test_journal_that_lies_elsewhere_is_hinted_at(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+    (tmp_path / "kept").mkdir()
+    for name, hint in (("kept", r"is \./kept meant\?"), ("keep", r"\(record\.directory\)")):
+        with pytest.raises(FileNotFoundError, match=hint):
+            raise CliRunner().invoke(cli, ["verify", name]).exception
 
 
 def test_verify_repair_cuts_what_no_record_is(journal):

@@ -290,6 +290,9 @@ def test_open_segment_waits_for_its_end(tmp_path: Path) -> None:
     exporter = Exporter(tmp_path / "journal", tmp_path / "root", tables=("messages",))
     first = [exported.entry.segment for exported in exporter.run()]
     assert first == [1, 2, 3][: len(first)] and len(first) >= 1
+    assert exporter.unfinished == 1
+    command = ["export", str(tmp_path / "journal"), str(tmp_path / "root"), "--table", "messages"]
+    assert "still written to" in CliRunner().invoke(cli, command).stderr
     fill(market, 150)
     drive(recorder)
     second = [exported.entry.segment for exported in exporter.run()]

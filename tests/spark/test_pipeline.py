@@ -15,6 +15,8 @@ from tests.spark.small_export import SmallExport
 from udpfast.cli.spark import spark as verb
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exporter
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
 from udpfast.spark.jobs import JOBS, Parameters
@@ -167,3 +169,10 @@ def test_journal_read_as_it_is_answers_like_its_export(spark, tmp_path: Path) ->
         found = contents(tmp_path / "direct", job.name)
         assert found == contents(tmp_path / "exported", job.name), job.name
         assert bool(found) == (job.name != "races"), job.name  # of which nothing was captured
+
+
+def test_run_refuses_a_journal_without_records_before_spark_starts(tmp_path: Path) -> None:
+    Journal.open(tmp_path / "journal", PAYLOAD_HASH).close()
+    error = CliRunner().invoke(verb, ["run", str(tmp_path / "journal"), str(tmp_path)]).exception
+    assert isinstance(error, FormatError)
+    assert "found no segment that is finished" in str(error)

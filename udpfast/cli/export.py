@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
+from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import is_closed
-from udpfast.shm.instance import journal_directory
 
 __all__ = ["export"]
 
@@ -70,9 +70,7 @@ def export(
         import pyarrow  # noqa: F401
     except ImportError:
         raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[spark]'") from None
-    exporter = Exporter(
-        journal_directory(journal), directory, tables=tables or tuple(TABLES), **options
-    )
+    exporter = Exporter(find_journal(journal), directory, tables=tables or tuple(TABLES), **options)
     stopping = threading.Event()
     if follow:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -88,6 +86,11 @@ def export(
         if not follow or closed or stopping.wait(look_s):
             break
     summary.report(time.monotonic_ns() - began_ns, as_json)
+    if exporter.unfinished and not follow:
+        click.echo(
+            "udpfast: what is still written to was left for later: export again, or with --follow",
+            err=True,
+        )
 
 
 class _Summary:

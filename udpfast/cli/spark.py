@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
-from udpfast.errors import ConfigError
-from udpfast.shm.instance import journal_directory
+from udpfast.errors import ConfigError, FormatError
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     a journal, which is exported into OUT/export first. With journal: before it, it is not: every
     job reads the journal itself, as it is now.
     """
-    _need("pyarrow", "matplotlib", "pyspark")
+    _need("pyarrow", "matplotlib", "pandas", "pyspark")
     from udpfast.spark.gold import Gold
     from udpfast.spark.report import read_report, text_tables
 
@@ -189,42 +189,53 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     """Return where the tables of each source lie; a journal is exported below `out` first."""
     from udpfast.spark.bronze import JOURNAL
 
-    roots = []
+    roots: list[str] = []
+    empty: list[str] = []
     for source in sources:
         if source.startswith(JOURNAL):
-            roots.append(JOURNAL + str(journal_directory(source.removeprefix(JOURNAL)).resolve()))
+            roots.append(JOURNAL + str(find_journal(source.removeprefix(JOURNAL)).resolve()))
             continue
         if "://" in source or (Path(source) / "_manifest").is_dir():
             roots.append(source if "://" in source else str(Path(source).resolve()))
             if roots[-1] == (out if "://" in out else str(Path(out).resolve())):
                 raise ConfigError(f"OUT must not be the export itself, was {out!r}")
             continue
-        journal = journal_directory(source)
+        journal = find_journal(source)
         if "://" in out:
             raise ConfigError(
                 f"{source}: export it first, to where Spark reads it as it does {out}"
             )
         root = Path(out).resolve() / "export"
-        export_journal(journal, root)
-        if str(root) not in roots:
+        if not export_journal(journal, root):
+            empty.append(str(journal))
+        elif str(root) not in roots:
             roots.append(str(root))
+    if not roots:
+        raise FormatError(
+            f"{', '.join(empty)}: expected records, found no segment that is finished: wait "
+            "(record.segment_s), or let Spark read what there is (journal:NAME)"
+        )
     return tuple(roots)
 
 
-def export_journal(journal: Path, root: Path) -> None:
-    """Export what is not exported yet, and say so."""
+def export_journal(journal: Path, root: Path) -> int:
+    """Export what is not exported yet, and say so; return how many segments are exported now."""
     from udpfast.export.exporter import Exporter
 
     began = time.perf_counter()
-    records = written = 0
-    for exported in Exporter(journal, root).run():
+    records = segments = written = 0
+    exporter = Exporter(journal, root)
+    for exported in exporter.run():
+        segments += 1
         written += exported.written
         records += exported.entry.records if exported.written else 0
     click.echo(
         f"udpfast: {journal}: {written} segments exported, {records:,} records, "
-        f"{time.perf_counter() - began:.1f} s",
+        f"{time.perf_counter() - began:.1f} s"
+        + ("; what is still written to is left out" if exporter.unfinished else ""),
         err=True,
     )
+    return segments
 
 
 def write_page(gold: Gold, path: Path | None) -> str:

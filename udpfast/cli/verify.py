@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from udpfast.cli.journal import find_journal
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.instance import journal_directory
 from udpfast.shm.journal import JOURNAL_LAYOUT, Journal, journal_state
 from udpfast.shm.segment import Segment, list_segments, segment_path
 from udpfast.shm.verify import SegmentCheck, verify_segments
@@ -29,16 +29,17 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
 
     Exit codes: 0 all is as it was written, 1 something is damaged or will be cut.
     """
-    target = journal_directory(directory)
+    target = find_journal(directory)
+    state = _state(target)  # before the segments: what follows can only be more
     checks = list(verify_segments(target))
-    state = _state(target)
     found: dict[str, Any] = {
         "directory": str(target),
         "segments": len(checks),
         "records": sum(check.records for check in checks),
         "missing": sum(check.missing for check in checks),
         "cut_bytes": sum(check.cut_bytes for check in checks),
-        "problems": [f"{check.path.name}: {each}" for check in checks for each in check.problems],
+        "problems": [f"{check.path.name}: {each}" for check in checks for each in check.problems]
+        + _lost_end(checks, state),
         "state": state,
     }
     if repair:
@@ -55,6 +56,17 @@ def _state(directory: Path) -> dict[str, Any] | None:
         return dataclasses.asdict(journal_state(directory))
     except (FileNotFoundError, FormatError):
         return None
+
+
+def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[str]:
+    # A segment that is missing behind the last one leaves no trace in the others.
+    end = checks[-1].end_position if checks else 0
+    if state is None or end >= state["synced_position"]:
+        return []
+    return [
+        f"ends at position {end}, the disk had it up to {state['synced_position']} "
+        f"(record {state['synced_index']})"
+    ]
 
 
 def _repair(directory: Path) -> dict[str, Any]:

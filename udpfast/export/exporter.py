@@ -64,6 +64,11 @@ class Exporter:
         Write anew what another journal of the same name has left.
     threads : int
         That compress files of one segment at the same time.
+
+    Attributes
+    ----------
+    unfinished : int
+        Segments that the last pass left for later: they are still written to.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Exporter:
         self._replace = replace
         self._threads = threads
         self._done: set[tuple[bool, int]] = set()
+        self.unfinished = 0
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
 
@@ -104,6 +110,7 @@ class Exporter:
         FormatError
             The place holds what another journal of this name became.
         """
+        self.unfinished = 0
         for raw in (False, True):
             tables = tuple(table for table in self._tables if table.raw == raw)
             directory = self.journal / "raw" if raw else self.journal
@@ -113,6 +120,7 @@ class Exporter:
             parts = journal_parts(directory, dead=dead, known=known)
             for part in raced_parts(parts, is_closed(directory, dead)) if raw else parts:
                 if not part.finished:
+                    self.unfinished += 1
                     continue
                 feed = self._feed or feed_name(part, self.journal)
                 with _lock(self.root, feed):

@@ -128,8 +128,16 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     if create and not directory.is_dir():
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)
-    _check_directory(directory, "journal; was it recorded?")
+    _check_directory(directory, "journal; " + _journal_hint(text))
     return directory
+
+
+def _journal_hint(text: str) -> str:
+    if "/" in text:
+        return "was it recorded?"
+    if Path(text).is_dir():
+        return f"is ./{text} meant?"
+    return "was it recorded, or elsewhere (record.directory)? Then give its path, with a slash"
 
 
 def _check_directory(directory: Path, what: str = "instance; is its subscriber running?") -> None:
