@@ -176,3 +176,9 @@ def test_run_refuses_a_journal_without_records_before_spark_starts(tmp_path: Pat
     error = CliRunner().invoke(verb, ["run", str(tmp_path / "journal"), str(tmp_path)]).exception
     assert isinstance(error, FormatError)
     assert "found no segment that is finished" in str(error)
+
+
+def test_export_that_is_not_there_is_refused(spark, export: Path) -> None:
+    Bronze(spark, (str(export),)).check()
+    with pytest.raises(FormatError, match="nowhere: expected an export, found no such place"):
+        Bronze(spark, (str(export), f"file://{export}/nowhere")).check()

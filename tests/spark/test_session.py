@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from udpfast.spark.java import JavaMissingError, find_java, java_version
-from udpfast.spark.session import is_local, settings_for
+from udpfast.spark.session import SparkStartError, is_local, open_session, settings_for
 
 
 def install(home: Path, version: str) -> Path:
@@ -108,3 +108,23 @@ def test_workers_run_this_python_and_this_udpfast(spark) -> None:
 def test_session_shows_instants_in_utc(spark) -> None:
     (row,) = spark.sql("SELECT CAST(timestamp_micros(0) AS STRING) AS t").collect()
     assert row.t == "1970-01-01 00:00:00"
+
+
+def test_master_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark")
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
+    def refuse(builder: object) -> None:
+        raise Py4JError(
+            "An error occurred.\n: SparkException: Could not parse Master URL\n\tat a.B"
+        )
+
+    monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
+    monkeypatch.setattr("udpfast.spark.session.find_java", lambda: Path("/nowhere"))
+    monkeypatch.setenv("JAVA_HOME", os.environ.get("JAVA_HOME", ""))
+    with pytest.raises(SparkStartError) as caught:
+        open_session("spark:7077")
+    text = str(caught.value)
+    assert "'spark:7077'" in text
+    assert text.endswith("SparkException: Could not parse Master URL")

@@ -149,6 +149,7 @@ def run_pipeline(
     roots = export_roots(sources, out)
     session = open_session(master, memory=memory, quick=quick)
     bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
+    bronze.check()
     done = []
     with Progress(session) as progress:
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from udpfast.errors import FormatError
 from udpfast.export.schema import spark_schema, table_of
 
 if TYPE_CHECKING:
@@ -42,6 +43,26 @@ class Bronze:
     streaming: bool = False
     start_ns: int | None = None
     end_ns: int | None = None
+
+    def check(self) -> None:
+        """Look whether the exports are there at all: a table that is not there is an empty one.
+
+        Raises
+        ------
+        FormatError
+            A root does not exist.
+        """
+        from pyspark.errors import AnalysisException
+
+        for root in self.roots:
+            if root.startswith(JOURNAL):
+                continue
+            try:
+                self.spark.read.schema(spark_schema("messages")).parquet(root)
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_NOT_FOUND":
+                    raise
+                raise FormatError(f"{root}: expected an export, found no such place") from None
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name in `export/schema.py`."""

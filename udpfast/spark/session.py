@@ -20,7 +20,7 @@ from udpfast.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkMissingError", "is_local", "open_session", "settings_for"]
+__all__ = ["SparkMissingError", "SparkStartError", "is_local", "open_session", "settings_for"]
 
 #: For the JVM of a local master, which is driver and executor in one.
 LOCAL_MEMORY = "4g"
@@ -49,6 +49,10 @@ LOCAL = {
 
 class SparkMissingError(UdpfastError):
     """The extra `[spark]` is not installed."""
+
+
+class SparkStartError(UdpfastError):
+    """No session came of the settings: most often, there is no such master."""
 
 
 def is_local(master: str) -> bool:
@@ -103,8 +107,12 @@ def open_session(
         pyspark is not installed.
     JavaMissingError
         There is no Java of version 17 or newer.
+    SparkStartError
+        Spark did not take the master or the settings.
     """
     try:
+        from py4j.protocol import Py4JError
+        from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError:
         raise SparkMissingError(
@@ -117,7 +125,15 @@ def open_session(
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**settings_for(master, memory, quick=quick), **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        lines = str(error).splitlines()  # of Java's, the second is the one that tells
+        reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
+        raise SparkStartError(
+            f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
+            f"k8s://...; what it said itself stands above): {reason}"
+        ) from None
 
 
 def _lead_workers() -> None:
