@@ -181,6 +181,22 @@ def test_strategy_in_cython_is_built_against_the_installed_wheel(
     ]
 
 
+def test_strategy_in_cython_finds_a_checkout_that_is_installed_in_place(tmp_path: Path) -> None:
+    """Such a package is imported by a hook: no directory of `sys.path` has it, nor its `.pxd`."""
+    example = shutil.copytree(ROOT / "docs/examples/cython_strategy", tmp_path / "strategy")
+    code = (
+        "import importlib.util as util, runpy, sys\n"
+        f"spec = util.spec_from_file_location('udpfast', {str(ROOT / 'udpfast/__init__.py')!r})\n"
+        "sys.modules['udpfast'] = module = util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(module)\n"
+        "sys.argv = ['setup.py', '--quiet', '--version']\n"
+        "runpy.run_path('setup.py')\n"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    subprocess.run([sys.executable, "-c", code], cwd=example, env=environment, check=True)
+    assert (example / "flow_strategy/flow.c").exists()
+
+
 def trades(instance: Instance, quantity: float, side: int) -> None:
     """Append a summary of two equal trades at 10."""
     rows = np.zeros(2, TRADE)
