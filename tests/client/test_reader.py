@@ -353,6 +353,11 @@ def test_address_of_another_form_is_refused_with_the_supported_ones(address: obj
         Reader(address)  # type: ignore[arg-type]
 
 
+def test_name_without_a_prefix_is_told_the_prefix() -> None:
+    with pytest.raises(ConfigError, match="was 'deribit'; is 'ring:deribit' meant"):
+        Reader("deribit")
+
+
 def test_address_by_name_looks_below_the_root(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,8 @@ def open_source(
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
-        raise ConfigError(f"address must be {forms}, was {address!r}")
+        hint = "" if colon or not prefix else f"; is 'ring:{prefix}' meant?"
+        raise ConfigError(f"address must be {forms}, was {address!r}{hint}")
     options = {"image": True} if image else {}
     if prefix == "journal":
         start = "begin" if start is None else start
