@@ -14,6 +14,7 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 from udpfast.shm.segment import list_segments
 
@@ -90,6 +91,18 @@ def test_recorder_started_again_goes_on_without_a_hole(instance, tmp_path):
         drive(recorder)
         recorder.on_stop()
         assert numbers_of(tmp_path / "journal") == list(range(1, 300 * (part + 1) + 1))
+
+
+def test_recorder_says_among_the_readers_how_many_records_it_took(instance, tmp_path):
+    for _ in range(2):  # the second one goes on, and has not taken what the first one did
+        for _ in range(300):
+            instance.append(Kind.MESSAGE, PIECE)
+        recorder = recorder_of(instance, tmp_path)
+        drive(recorder)
+        recorder.work(1_000_000_000)
+        (reader,) = list_readers(instance.directory)
+        assert (reader.name, reader.read, reader.lapped) == ("record", 300, 0)
+        recorder.on_stop()
 
 
 def test_recorder_that_was_away_says_what_it_missed(instance, tmp_path):

@@ -62,6 +62,7 @@ cdef class Recorder(Agent):
     cdef list _keepings
     cdef object _keeping             # held by whoever keeps
     cdef object _registration
+    cdef object _begin               # records passed before it registered
     cdef int64_t _report_at_ns
 
     def __init__(self, config, directory, name):
@@ -94,6 +95,7 @@ cdef class Recorder(Agent):
         if what != "raw":
             self._registration = ReaderRegistration.create(
                 self._directory, "record", self._first.cursor.index, clock_realtime_ns())
+            self._begin = self._first.cursor.index - self._first.cursor.lapped_total
         self._keepings = [_Keeping(recording, self._config) for recording in self.recordings]
         self._keeping = threading.Lock()
         self._stopping = threading.Event()
@@ -151,7 +153,9 @@ cdef class Recorder(Agent):
 
     cdef void _report(self) noexcept nogil:
         with gil:
-            self._registration.report(self._first.cursor, clock_realtime_ns())
+            cursor = self._first.cursor
+            self._registration.report(
+                cursor, clock_realtime_ns(), cursor.index - cursor.lapped_total - self._begin)
 
     def _keep(self):
         # The keeper's thread: everything that may take long.

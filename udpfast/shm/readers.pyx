@@ -107,7 +107,7 @@ cdef class ReaderRegistration:
         registration.region.mark_ready()
         return registration
 
-    def report(self, RingCursor cursor, int64_t now_ns):
+    def report(self, RingCursor cursor, int64_t now_ns, read=None):
         """Say how far the cursor is. From C: `reader_report`.
 
         Parameters
@@ -115,9 +115,13 @@ cdef class ReaderRegistration:
         cursor : RingCursor
         now_ns : int
             UNIX ns.
+        read : int, optional
+            Records that it has taken since it came; by default as before.
         """
         if self.region.pointer == NULL:
             raise ValueError(f"registration {self.region.path} is closed")
+        if read is not None:
+            store_relaxed(&self.entry.read, <uint64_t>read)
         reader_report(self.entry, &cursor.reader, now_ns)
 
     def close(self):
