@@ -6,7 +6,9 @@
 
 The journal's pages are touched before, as its keeper does; `synced` has a thread that syncs every
 100 ms meanwhile. In the path: the same loop appends each record that it published, which udpfast
-does not do (a recorder has a thread of its own), but a bus will.
+does not do (a recorder has a process of its own), but a bus will. The live ring leaves out the
+moments in which the writer's core did something else (its looks at the clock further apart than
+20 us): what the kernel does for a disk belongs on another core, and here there are two.
 
 Usage: udpfast bench run journal [--quick]
 """
@@ -52,6 +54,7 @@ LESS = "no checksum, no index, no position, one segment"
 SIZES = (64, 128, 256)
 SYNC_NEVER = 0
 SYNC_MS = 100
+AWAY_NS = 20_000  # a core that did nothing for so long was doing something else
 LIVE_RATE = 100_000
 LIVE_SIZE = 192
 
@@ -237,17 +240,21 @@ def lateness(seconds: float, cores: tuple[int, int], reader: str | None) -> Outc
             if reader is not None:
                 process = start(reader, instance, directory, cores[1])
             with pinned(cores[0]), before_others():
-                late = publish_lateness_ns(ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE)
+                late = publish_lateness_ns(
+                    ring, LIVE_SIZE, count, 1_000_000_000 // LIVE_RATE, AWAY_NS
+                )
             verified = f"{ring.index:,} published"
         if process is not None:
             read = int(process.communicate()[0])
             if read != count:
                 raise ValueError(f"expected {count} records read, found {read}")
             verified = f"{count:,} published = {read:,} read"
+    present = late[late >= 0]
+    verified += f"; {count - len(present):,} left out: the core was away"
     histogram = LatencyHistogram()
-    for each in late.tolist():
+    for each in present.tolist():
         histogram.record(each)
-    return Outcome(float(np.percentile(late, 99)), histogram=histogram, verified=verified)
+    return Outcome(float(np.percentile(present, 99)), histogram=histogram, verified=verified)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ Where there are only two cores, the neighbours take time from the fast reader's 
 the scheduler's doing and not the ring's. Slow ones look four times a second: 0.2 % of the time.
 Making and killing processes takes more, so that has a twin, "elsewhere": the same processes do
 the same with a ring of their own that nobody writes. Against the twin the ring's part is seen.
+Latency leaves out the moments in which the writer's or the fast reader's core did something else
+(looks, or a record and its due time, further apart than 20 us); each row says how many those were.
 
 Usage: udpfast bench run neighbours [--quick]
 """
@@ -38,7 +40,7 @@ from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.readers import ReaderRegistration
 from udpfast.shm.ring import Ring
 from udpfast.testing.hostprobe import pinned
-from udpfast.testing.ring_hop import read_fast, read_paced, write_bursts
+from udpfast.testing.ring_hop import read_attended, read_fast, write_bursts
 
 from .partner import Partner
 from .result import Row
@@ -55,6 +57,7 @@ CAPACITY_BYTES = 1 << 22  # 32,768 records: a reader at 1 % is lapped, the fast 
 RATE = 100_000
 SECONDS = 0.5
 FAST_RECORDS = 20_000_000
+AWAY_NS = 20_000  # a core that did nothing for so long was doing something else
 PAUSE_S = 0.25
 SHARE = 0.01
 KILL_EVERY_S = 0.05
@@ -137,10 +140,13 @@ def _latency(seconds: float, core: int, writer: Partner, company: Callable[..., 
     with _ring(writer) as directory, _cursor(directory) as cursor:
         with company(directory, records) as found, pinned(core):
             writer.start(write_due, str(directory), offsets_ns, SIZE)
-            seen, wrong = read_paced(cursor, records, histogram, skip=skip)
+            seen, wrong, away = read_attended(
+                cursor, records, histogram, away_ns=AWAY_NS, skip=skip
+            )
             writer.result()
             writer.call(close_ring)
         verified = _verify(records, seen, wrong, found)
+        verified += f"; {away:,} left out: a core was away"
     return Outcome(float(histogram.percentile(99.0)), histogram, verified)
 
 

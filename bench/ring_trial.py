@@ -117,7 +117,7 @@ def read_iterate(reading: Reading, attached: Callable[[], None]) -> None:
             now_ns = monotonic_ns()
             first_ns = first_ns or now_ns
             if reading.histogram is not None and reading.seen >= reading.skip:
-                reading.histogram.record(now_ns - record.published_ns)
+                reading.histogram.record(now_ns - record.received_ns)
             reading.wrong += record.seqno != reading.seen
             reading.seen += 1
             if reading.seen == reading.records:

@@ -73,7 +73,7 @@ def copy_cost_ns(path, int size, int64_t count) -> float:
     return <double>started_ns / count
 
 
-def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns):
+def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns, int64_t away_ns):
     """Return how late each of `count` records was in a ring, in ns after it was due.
 
     Open loop: one is due every `interval_ns`, whatever became of the ones before.
@@ -81,16 +81,24 @@ def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns)
     Returns
     -------
     numpy.ndarray
-        Of int64.
+        Of int64; -1 for records that became due while the core did something else: before the
+        loop was back from two looks at the clock that were further apart than `away_ns`.
     """
     lateness = np.zeros(count, np.int64)
     cdef int64_t* target = <int64_t*><size_t>lateness.ctypes.data
-    cdef int64_t i, due_ns = clock_monotonic_ns() + 1_000_000
+    cdef int64_t i, now_ns, back_ns = 0, before_ns = clock_monotonic_ns()
+    cdef int64_t due_ns = before_ns + 1_000_000
     cdef Record* record
     with nogil:
         for i in range(count):
             due_ns += interval_ns
-            while clock_monotonic_ns() < due_ns:
+            while True:
+                now_ns = clock_monotonic_ns()
+                if now_ns - before_ns > away_ns:
+                    back_ns = now_ns
+                before_ns = now_ns
+                if now_ns >= due_ns:
+                    break
                 cpu_relax()
             record = ring_claim(&ring.writer, size)
             memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4 + size)
@@ -98,5 +106,5 @@ def publish_lateness_ns(Ring ring, int size, int64_t count, int64_t interval_ns)
             record.published_ns = due_ns
             ring_commit(&ring.writer, size)
             ring_flush(&ring.writer)
-            target[i] = clock_monotonic_ns() - due_ns
+            target[i] = clock_monotonic_ns() - due_ns if due_ns > back_ns else -1
     return lateness

@@ -11,6 +11,7 @@ __all__ = [
     "advance",
     "look",
     "note_batch",
+    "read_attended",
     "read_fast",
     "read_paced",
     "write_bursts",
@@ -42,6 +43,15 @@ def read_paced(
     skip: int = ...,
     timeout_ns: int = ...,
 ) -> tuple[int, int]: ...
+def read_attended(
+    cursor: RingCursor,
+    records: int,
+    histogram: LatencyHistogram,
+    *,
+    away_ns: int,
+    skip: int = ...,
+    timeout_ns: int = ...,
+) -> tuple[int, int, int]: ...
 def note_batch(
     batch: Batch,
     now_ns: int,

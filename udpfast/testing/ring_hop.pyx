@@ -20,8 +20,8 @@ from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record
 from udpfast.shm.ring cimport Ring, RingWriter, ring_claim, ring_commit, ring_flush, ring_poll
 
 __all__ = [
-    "PROGRESS_STRIDE", "advance", "look", "note_batch", "read_fast", "read_paced", "write_bursts",
-    "write_fast", "write_paced",
+    "PROGRESS_STRIDE", "advance", "look", "note_batch", "read_attended", "read_fast", "read_paced",
+    "write_bursts", "write_fast", "write_paced",
 ]
 
 cdef enum:
@@ -35,7 +35,7 @@ PROGRESS_STRIDE = STRIDE
 
 cdef inline void _append(
         RingWriter* w, const uint8_t* source, uint32_t size, int64_t due_ns,
-        uint64_t number) noexcept nogil:
+        int64_t sent_ns, uint64_t number) noexcept nogil:
     cdef Record* record = ring_claim(w, size)
     cdef uint8_t* payload = <uint8_t*>record + RECORD_SIZE
     memcpy(payload, source, size)
@@ -43,7 +43,8 @@ cdef inline void _append(
     memcpy(payload + size - sizeof(number), &number, sizeof(number))
     record.kind = KIND_MESSAGE
     record.flags = 0
-    record.received_ns = record.published_ns = due_ns
+    record.received_ns = due_ns
+    record.published_ns = sent_ns
     record.channel = record.line = 0
     record.message_type = 0
     memset(&record.frame, 0, sizeof(record.frame))
@@ -91,7 +92,7 @@ def write_fast(Ring ring, uint64_t[::1] progress, int64_t records, uint32_t size
         for n in range(records):
             while n >= limit and readers:
                 limit = _slowest(progress, readers) + ahead
-            _append(w, source, size, 0, n)
+            _append(w, source, size, 0, 0, n)
             if n % FLUSH_EVERY == 0:
                 ring_flush(w)
         ring_flush(w)
@@ -126,7 +127,7 @@ def write_paced(Ring ring, const int64_t[::1] due_ns, uint32_t size):
                 cpu_relax()
                 now_ns = clock_monotonic_ns()
             late_ns = max(late_ns, now_ns - due_ns[n])
-            _append(&ring.writer, source, size, due_ns[n], n)
+            _append(&ring.writer, source, size, due_ns[n], now_ns, n)
         ring_flush(&ring.writer)
     return late_ns
 
@@ -160,7 +161,7 @@ def write_bursts(Ring ring, int64_t bursts, int burst, int64_t period_ns, uint32
                 cpu_relax()
             started = clock_monotonic_ns()
             for _k in range(burst):
-                _append(&ring.writer, source, size, 0, n)
+                _append(&ring.writer, source, size, 0, 0, n)
                 n += 1
             ring_flush(&ring.writer)
             took[i] = clock_monotonic_ns() - started
@@ -202,6 +203,50 @@ def read_paced(RingCursor cursor, int64_t records, LatencyHistogram histogram, *
         _read(cursor, skipped, NULL, NULL, limit, &seen, &wrong, &first_ns, &last_ns)
         _read(cursor, records, target, NULL, limit, &seen, &wrong, &first_ns, &last_ns)
     return seen, wrong
+
+
+def read_attended(RingCursor cursor, int64_t records, LatencyHistogram histogram, *,
+                  int64_t away_ns, skip=0, timeout_ns=2_000_000_000):
+    """Read as `read_paced`, and leave out what happened while a core was taken away.
+
+    Not recorded are records that were sent more than `away_ns` after they were due, and those that
+    became due before the reader had been back from looks further apart than that.
+
+    Returns
+    -------
+    tuple of int
+        Records read, records that were not the expected ones, records left out.
+    """
+    cdef RingCursor c = cursor
+    cdef Histogram* target = histogram.histogram
+    cdef uint64_t lapped
+    cdef const Record* record
+    cdef int64_t skipped = skip, limit = timeout_ns, seen = 0, wrong = 0, away = 0, count, i
+    cdef int64_t now_ns, before_ns, back_ns = 0, idle_since_ns
+    with nogil:
+        before_ns = idle_since_ns = clock_monotonic_ns()
+        while seen < records:
+            count = ring_poll(&c.reader, c._headers, c._offsets, c._payloads, c._room,
+                              min(c._limit, records - seen), &lapped)
+            now_ns = clock_monotonic_ns()
+            if now_ns - before_ns > away_ns:
+                back_ns = now_ns
+            before_ns = now_ns
+            if count < 0 or now_ns - idle_since_ns > limit:
+                break
+            if count > 0:
+                idle_since_ns = now_ns
+            for i in range(count):
+                record = &c._headers[i]
+                wrong += _wrong(record, c._payloads + c._offsets[i], seen)
+                if seen >= skipped:
+                    if (record.received_ns <= back_ns
+                            or record.published_ns - record.received_ns > away_ns):
+                        away += 1
+                    else:
+                        histogram_record(target, now_ns - record.received_ns)
+                seen += 1
+    return seen, wrong, away
 
 
 cdef void _read(
