@@ -13,7 +13,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 STYLE_TESTS := tests/test_tidy.py tests/test_layering.py tests/test_types.py
 
-.PHONY: help build demo bench test test-debug sanitize lint format clean
+.PHONY: help build demo bench test debug test-debug sanitize lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -33,10 +33,12 @@ test: build $(VENV)/.spark ## the whole test suite
 # Those that call compiled code in their own process.
 DEBUG_TESTS := $(addprefix tests/,agents client core export feed market net shm testing)
 
-test-debug: build ## the same with Cython's checks and C assertions, built beside it
+debug: build ## Cython's checks and C assertions on, compiled into build/debug
 	@echo "udpfast: compiling with checks into build/debug"
 	@$(RUN) scripts/mirror.py build/debug
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
+
+test-debug: debug ## the tests that call compiled code, with its checks on
 	@cd build/debug && ../../$(RUN) -m pytest -q $(DEBUG_TESTS)
 
 # Python's own allocator would hide a read beyond an object from the sanitizer.
