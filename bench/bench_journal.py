@@ -45,6 +45,7 @@ from udpfast.testing.journal_cost import append_cost_ns, copy_cost_ns, publish_l
 
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Trials, interleave
+from .wire_trial import AWAY_NS
 
 __all__ = ["BENCHMARK"]
 
@@ -54,7 +55,6 @@ LESS = "no checksum, no index, no position, one segment"
 SIZES = (64, 128, 256)
 SYNC_NEVER = 0
 SYNC_MS = 100
-AWAY_NS = 20_000  # a core that did nothing for so long was doing something else
 LIVE_RATE = 100_000
 LIVE_SIZE = 192
 

@@ -46,7 +46,7 @@ from .partner import Partner
 from .result import Row
 from .ring_trial import close_ring, open_progress, open_ring, write_all, write_due
 from .trials import Benchmark, Outcome, Settings, Trials, interleave
-from .wire_trial import WARM_SHARE, memory_directory
+from .wire_trial import AWAY_NS, WARM_SHARE, memory_directory
 
 __all__ = ["BENCHMARK"]
 
@@ -57,7 +57,6 @@ CAPACITY_BYTES = 1 << 22  # 32,768 records: a reader at 1 % is lapped, the fast 
 RATE = 100_000
 SECONDS = 0.5
 FAST_RECORDS = 20_000_000
-AWAY_NS = 20_000  # a core that did nothing for so long was doing something else
 PAUSE_S = 0.25
 SHARE = 0.01
 KILL_EVERY_S = 0.05

@@ -38,6 +38,8 @@ __all__ = [
 
 #: From the order to send until the first message is due: both ends are in their loops by then.
 LEAD_NS = 5_000_000
+#: A core that did nothing for so long was doing something else.
+AWAY_NS = 20_000
 #: Longer than a hole is waited for: nothing is under way any more.
 SETTLE_S = 0.6
 #: Share of a trial's messages that warm caches and branch predictors, and are not timed: the

@@ -97,7 +97,35 @@ def _not_before(headers: npt.NDArray[Any], place: Place) -> npt.NDArray[np.bool_
     return found
 
 
-class RawSource:
+class _JournalSource:
+    # What the two kinds of journal have in common: how they are read, and whose lines these were.
+    PAYLOAD: int
+    FRAMES: tuple[str, ...]
+
+    def __init__(
+        self,
+        directory: Path,
+        config: FeedConfig,
+        start: Place | None = None,
+        end: Place | None = None,
+    ) -> None:
+        self.others = self.missed = 0
+        self.frames = dict.fromkeys(self.FRAMES, 0)
+        self.damage: str | None = None
+        self._cursor = JournalCursor.attach(
+            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=self.PAYLOAD
+        )
+        self._endpoints = _endpoints_of(config)
+
+    def _tell_lines(self, headers: npt.NDArray[Any], records: npt.NDArray[Any]) -> None:
+        for name in ("channel", "line"):
+            headers[name] = records[name]
+        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
+        for name in ENDPOINTS.names or ():
+            headers[name] = ends[name]
+
+
+class RawSource(_JournalSource):
     """The datagrams that a recorder kept as the feed's loop received them.
 
     Parameters
@@ -120,20 +148,8 @@ class RawSource:
     damage : None
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        config: FeedConfig,
-        start: Place | None = None,
-        end: Place | None = None,
-    ) -> None:
-        self.others = self.missed = 0
-        self.frames = {"datagrams": 0, "clocks": 0}
-        self.damage: str | None = None
-        self._cursor = JournalCursor.attach(
-            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=0
-        )
-        self._endpoints = _endpoints_of(config)
+    PAYLOAD = 0
+    FRAMES = ("datagrams", "clocks")
 
     def __iter__(self) -> Iterator[CaptureBatch]:
         """Yield batches until the end. Each is valid until the next."""
@@ -158,9 +174,8 @@ class RawSource:
         headers["timestamp_ns"] = records["received_ns"]
         headers["now_ns"] = words[offsets // 8]
         headers["unix_ns"] = records["published_ns"]
-        for name in ("channel", "line"):
-            headers[name] = records[name]
         headers["flags"] = np.where(datagram, what, 0)
+        self._tell_lines(headers, records)
         headers["offset"] = offsets + CAPTURE_SIZE
         headers["size"] = np.where(datagram, records["length"] - 64 - CAPTURE_SIZE, 0)
         headers["event"] = np.select(
@@ -168,16 +183,13 @@ class RawSource:
             [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE],
             CaptureEvent.FINISH,
         )
-        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
-        for name in ENDPOINTS.names or ():
-            headers[name] = ends[name]
         found = datagram | np.isin(kinds, (Kind.CLOCK, Kind.RESTART))
         self.frames["datagrams"] += int(np.count_nonzero(datagram))
         self.frames["clocks"] += int(np.count_nonzero(kinds == Kind.CLOCK))
         return CaptureBatch(np.ascontiguousarray(headers[found]), cursor.payloads.data.toreadonly())
 
 
-class MessageSource:
+class MessageSource(_JournalSource):
     """The whole messages among a journal's records, as the datagrams that brought them.
 
     What the feed decoded is no message any more: `ring.carry` says what its ring has.
@@ -202,6 +214,9 @@ class MessageSource:
     damage : None
     """
 
+    PAYLOAD = PAYLOAD_HASH
+    FRAMES = ("messages", "datagrams")
+
     def __init__(
         self,
         directory: Path,
@@ -209,13 +224,7 @@ class MessageSource:
         start: Place | None = None,
         end: Place | None = None,
     ) -> None:
-        self.others = self.missed = 0
-        self.frames = {"messages": 0, "datagrams": 0}
-        self.damage: str | None = None
-        self._cursor = JournalCursor.attach(
-            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=PAYLOAD_HASH
-        )
-        self._endpoints = _endpoints_of(config)
+        super().__init__(directory, config, start, end)
         self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
 
     def __iter__(self) -> Iterator[CaptureBatch]:
@@ -264,11 +273,7 @@ class MessageSource:
         headers = np.zeros(len(which), CAPTURED)
         headers["timestamp_ns"] = records["received_ns"]
         headers["offset"], headers["size"] = offsets, sizes
-        for name in ("channel", "line"):
-            headers[name] = records[name]
-        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
-        for name in ENDPOINTS.names or ():
-            headers[name] = ends[name]
+        self._tell_lines(headers, records)
         self.frames["messages"] += len(found)
         self.frames["datagrams"] += len(which)
         return CaptureBatch(headers, bytes(buffer))
