@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.shared import shared
+from tests.waiting import PATIENCE_S
 from udpfast.testing.conformance import Report, difference, main, run
 
 
@@ -29,7 +30,7 @@ def test_command_prints_the_sum_and_exits_with_0() -> None:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         cwd=Path(__file__).resolve().parent.parent,
     )
     assert done.returncode == 0

@@ -1,8 +1,7 @@
 """A fan-out that a test runs over an instance which it fills, and ways to look at its messages."""
 
 import contextlib
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import zmq
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Reader
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.config import ZmqConfig
@@ -18,8 +18,6 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.net.envelope import EnvelopeType, Message, unpack
 
 BOTH = ("ipc", "tcp://127.0.0.1:*")
-#: s that what must come may take: reached only by a failure.
-LIMIT_S = 20.0
 
 
 @contextlib.contextmanager
@@ -33,14 +31,6 @@ def running(directory: Path, **settings: Any) -> Iterator[ZmqFanout]:
     finally:
         runner.stop()
         runner.join()
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + LIMIT_S
-    while not holds():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.001)
 
 
 def caught_up(fanout: ZmqFanout, instance: Instance) -> None:
@@ -58,7 +48,7 @@ class Subscriber:
     def __init__(self, address: str, *topics: bytes) -> None:
         self.context = zmq.Context()
         self.socket = self.context.socket(zmq.SUB)
-        self.socket.rcvtimeo = int(LIMIT_S * 1000)
+        self.socket.rcvtimeo = int(PATIENCE_S * 1000)
         self.socket.connect(address)
         for topic in topics:
             self.socket.subscribe(topic)

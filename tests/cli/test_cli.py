@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.shared import shared
+from tests.waiting import PATIENCE_S
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.demo import account_for_missing, compare_books
 from udpfast.cli.ledger import ledger_sums
@@ -26,7 +27,7 @@ def run(*arguments):
         [sys.executable, "-m", "udpfast", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_S,
         check=False,
     )
 

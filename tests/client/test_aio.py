@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader, RingClosedError
 from udpfast.core.clock import monotonic_ns
 from udpfast.shm.ring import Ring
@@ -204,7 +205,7 @@ def test_loop_that_a_reader_left_watches_it_no_more(
         assert not second.run_until_complete(reader.arrival(timeout=0.001))
         assert not first.run_until_complete(reader.arrival(timeout=0.001))
         waking.top(1.0, 2.0)
-        assert second.run_until_complete(reader.arrival(timeout=30))
+        assert second.run_until_complete(reader.arrival(timeout=PATIENCE_S))
     first.run_until_complete(asyncio.sleep(0))
     first.close()
     second.close()
@@ -236,6 +237,6 @@ def test_ring_replaced_raises_in_the_task(waking: Waking) -> None:
         with Reader(waking.address) as reader:
             (waking.directory / "ring").unlink()
             with Ring.create(waking.directory, 4096), pytest.raises(RingClosedError):
-                await reader.arrival(timeout=30)
+                await reader.arrival(timeout=PATIENCE_S)
 
     asyncio.run(read())

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION
 from udpfast.errors import FormatError
@@ -327,7 +328,7 @@ def test_poll_applies_and_returns_the_batch(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         books = Books(reader)
         instance.book([(1.0, 1.0)], [], snapshot=True)
-        assert len(books.poll(timeout=1)) == 1
+        assert len(books.poll(timeout=PATIENCE_S)) == 1
         assert bid(books[BTC]) == 1.0
 
 

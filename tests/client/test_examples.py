@@ -12,6 +12,7 @@ import pytest
 import udpfast
 from tests.client.instance import Instance
 from tests.shared import ROOT
+from tests.waiting import PATIENCE_S
 from udpfast import Kind
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TRADE, TRADES
@@ -30,7 +31,7 @@ def run(name: str, instance: Instance, environment: dict[str, str]) -> str:
     first = process.stdout.readline()  # it is attached: now the ring may end
     instance.ring.close()
     rest = process.stdout.read()
-    assert process.wait(timeout=30) == 0
+    assert process.wait(timeout=PATIENCE_S) == 0
     return first + rest
 
 
@@ -146,7 +147,7 @@ def test_follow_in_c_prints_quotes_gaps_and_what_was_missed(
     lines = list(iter(follow.stdout.readline, "lost 2 messages\n"))
     instance.top(20.0, 22.0, "ETHUSDT")
     instance.ring.close()
-    assert follow.communicate(timeout=30)[0] == "ETHUSDT 20 22\n"
+    assert follow.communicate(timeout=PATIENCE_S)[0] == "ETHUSDT 20 22\n"
     assert follow.returncode == 0
     missed = sum(int(line.split()[1]) for line in lines if line.startswith("missed"))
     assert missed > 0

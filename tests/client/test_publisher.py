@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.feed.frames_out import Parsed, messages, parse
+from tests.waiting import PATIENCE_S
 from udpfast.client.publisher import Publisher
 from udpfast.config import PublishConfig, parse_publish
 
@@ -215,7 +216,7 @@ def test_publisher_whose_thread_failed_says_so_with_the_next_send(listeners):
 
         with publisher._lock:
             publisher._transmitter.do_work = fail
-        publisher._thread.join(10)
+        publisher._thread.join(PATIENCE_S)
         with pytest.raises(ValueError, match="no such round"):
             publisher.send(b"x", 1, 1)
 
@@ -224,10 +225,10 @@ def test_publisher_close_waits_for_a_send_of_another_thread(listeners):
     publisher = Publisher(config(listeners))
     closer = threading.Thread(target=publisher.close)
     publisher._closed.set()
-    publisher._thread.join(10)
+    publisher._thread.join(PATIENCE_S)
     with publisher._lock:  # as `send` holds it
         closer.start()
         closer.join(0.05)
         assert all(sender.socket.fileno() >= 0 for sender in publisher._senders)
-    closer.join(10)
+    closer.join(PATIENCE_S)
     assert all(sender.socket.fileno() < 0 for sender in publisher._senders)

@@ -10,6 +10,7 @@ import pytest
 
 import udpfast
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
@@ -165,7 +166,7 @@ def test_wait_of_every_idle_strategy_ends_with_a_record(instance: Instance, idle
         writer = threading.Thread(target=write)
         writer.start()
         begun.set()
-        assert len(reader.poll(timeout=10)) == 1
+        assert len(reader.poll(timeout=PATIENCE_S)) == 1
         writer.join()
 
 
@@ -188,7 +189,7 @@ def test_ring_replaced_by_another_file_is_noticed_while_waiting(instance: Instan
 def test_ring_replaced_is_noticed_by_polls_that_do_not_wait(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         (instance.directory / "ring").rename(instance.directory / "elsewhere")
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE_S
         with pytest.raises(RingClosedError, match="another file took its place"):
             while time.monotonic() < deadline:
                 reader.poll(timeout=0)
@@ -288,7 +289,7 @@ def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
     thread.start()
     instance.append(Kind.MESSAGE, b"x")
     reader.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert ended.is_set()
 
 
@@ -303,7 +304,7 @@ def test_close_during_a_poll_of_another_thread_removes_the_registration(
         pass  # until the thread waits
     instance.append(Kind.MESSAGE, b"x")
     reader.close()
-    thread.join(10)
+    thread.join(PATIENCE_S)
     assert [len(batch) for batch in batches] == [1]
     with pytest.raises(ValueError, match="is closed"):
         reader.poll(timeout=0)
@@ -411,7 +412,7 @@ def test_attach_waits_until_the_ring_exists(tmp_path: Path) -> None:
 
     writer = threading.Timer(0.05, write)
     writer.start()
-    with Reader(f"ring:{tmp_path}/feed", start="begin", timeout=10) as reader:
+    with Reader(f"ring:{tmp_path}/feed", start="begin", timeout=PATIENCE_S) as reader:
         assert next(reader).payload == b"x"
     writer.join()
     made[0].close()

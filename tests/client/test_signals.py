@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.client.instance import Instance
+from tests.waiting import PATIENCE_S
 from udpfast import Kind
 
 PROGRAM = """
@@ -51,7 +52,7 @@ def test_sigint_while_waiting_leaves_the_with_and_the_registry(
     process = start(instance, environment, idle)
     assert len(entries(instance)) == 1
     process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=10)
+    output, _ = process.communicate(timeout=PATIENCE_S)
     assert output == "interrupted True\n"
     assert process.returncode == 130
     assert entries(instance) == []
@@ -62,6 +63,6 @@ def test_sigterm_with_a_handler_leaves_the_with_and_the_registry(
 ) -> None:
     process = start(instance, environment, "backoff", "handle")
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 7
     assert entries(instance) == []

@@ -14,10 +14,11 @@ import pytest
 import zmq
 import zmq.auth
 
-from tests.agents.fanout import BOTH, Turned, caught_up, running, wait_until
+from tests.agents.fanout import BOTH, Turned, caught_up, running
 from tests.client.instance import Instance
 from tests.client.test_books_of_captures import replay
 from tests.shared import shared
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Kind, Reader, ReadRecord
 from udpfast.errors import ConfigError, FormatError, RingClosedError, UdpfastError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -64,7 +65,7 @@ def test_async_for_returns_the_records_of_the_ring(instance: Instance, socket: i
             return [bytes(record) async for record in reader]
 
     def write() -> None:
-        assert opened.wait(20)
+        assert opened.wait(PATIENCE_S)
         for number in range(50):
             mixed(instance, 10)
             instance.ring.flush()
@@ -396,7 +397,7 @@ def test_reader_that_is_dropped_and_not_closed_hangs_nobody(
         address = f"zmq:{fanout.addresses[0]}"
         ended = subprocess.run(
             [sys.executable, "-c", program, address],
-            env=environment, capture_output=True, text=True, timeout=30, check=False,
+            env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
     assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
 

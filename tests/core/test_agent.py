@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.waiting import PATIENCE_S
 from udpfast.core.agent import Agent, AgentRunner, CallableAgent
 from udpfast.errors import ConfigError
 
@@ -56,10 +57,10 @@ def test_start_stop_join_ends_the_thread() -> None:
 
     runner = AgentRunner(CallableAgent("waiting", work), idle="sleep")
     runner.start()
-    assert turned.wait(10)
+    assert turned.wait(PATIENCE_S)
     assert runner.join(0.0) is False
     runner.stop()
-    assert runner.join(10) is True
+    assert runner.join(PATIENCE_S) is True
     assert runner.cycles >= 1
 
 

@@ -4,7 +4,6 @@ import json
 import random
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -21,8 +20,9 @@ from tests.net.xdp_link import (
     opened,
     receive,
     total,
-    wait_until,
+    wait_for_frames,
 )
+from tests.waiting import wait_until
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.xdp import XdpDatagram
@@ -72,7 +72,7 @@ def test_receive_counts_every_refused_frame_at_its_line(link: Wire, mode: str) -
         for frame in frames:
             sender.send(frame)
         received = receive(receiver, 4)
-        wait_until(lambda: total(receiver, "frames") == len(frames) or not receiver.receive())
+        wait_for_frames(receiver, len(frames))
         assert {d.payload for d in received} == {b"right", b"one tag", b"two", b"options"}
         group, unicast = receiver.read_counts()
         assert unicast["frames"] == 7
@@ -125,7 +125,7 @@ def test_receive_other_source_of_a_source_specific_group_is_foreign(link: Wire) 
             other.sendto(b"other", ("239.1.2.9", 9001))
             own.sendto(b"own", ("239.1.2.9", 9001))
         assert [d.payload for d in receive(receiver, 5)] == [b"own"] * 5
-        wait_until(lambda: total(receiver, "frames") == 10 or not receiver.receive())
+        wait_for_frames(receiver, 10)
         assert total(receiver, "frames_foreign") == 5
 
 
@@ -187,12 +187,15 @@ def test_receive_queue_left_out_passes_to_the_kernel_and_is_counted(link: Wire) 
         for _ in range(64):  # flows: the sender's hash puts each on one of the two queues
             with link.sender() as sender:
                 sender.sendto(b"some flow", ("10.99.0.2", 9002))
-        received = 0
-        deadline = time.monotonic() + 5
-        while received + total(receiver, "kernel_drops") < 64 and time.monotonic() < deadline:
-            received += len(receiver.receive())
-        assert received + total(receiver, "kernel_drops") == 64
-        assert 0 < received < 64
+        received: list[XdpDatagram] = []
+
+        def complete() -> bool:
+            received.extend(receiver.receive())
+            return len(received) + total(receiver, "kernel_drops") >= 64
+
+        wait_until(complete, "64 datagrams")
+        assert len(received) + total(receiver, "kernel_drops") == 64
+        assert 0 < len(received) < 64
 
 
 def test_receive_frame_larger_than_its_place_is_lost_and_counted(link: Wire) -> None:
@@ -240,9 +243,12 @@ def test_same_datagrams_as_through_a_socket(link: Wire, rng: random.Random) -> N
         with plain:
             for payload in sent:
                 sender.sendto(payload, ("10.99.0.2", 9002))
-            deadline = time.monotonic() + 5
-            while len(through_socket) < len(sent) and time.monotonic() < deadline:
-                through_socket += [d.payload for d in plain.receive()]
+
+            def complete() -> bool:
+                through_socket.extend(d.payload for d in plain.receive())
+                return len(through_socket) >= len(sent)
+
+            wait_until(complete, "as many datagrams")
     assert through_xdp == through_socket == sent
 
 
@@ -274,11 +280,14 @@ def test_interface_down_is_counted_and_up_again_goes_on(link: Wire) -> None:
         assert receiver.receive() == []
         run("ip", "-n", link.b, "link", "set", "vb", "up")
         run("ip", "-n", link.b, "route", "replace", "239.0.0.0/8", "dev", "vb")
-        deadline = time.monotonic() + 5
         received: list[XdpDatagram] = []
-        while not received and time.monotonic() < deadline:
+
+        def back() -> list[XdpDatagram]:
             sender.sendto(b"back", ("10.99.0.2", 9002))
-            received = receiver.receive()
+            received.extend(receiver.receive())
+            return received
+
+        wait_until(back, "a datagram")
         assert received[0].payload == b"back"
 
 

@@ -2,7 +2,6 @@
 
 import random
 import socket
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.net.ethernet import ethernet, ipv4, udp
+from tests.waiting import wait_until
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop, Subscriber
 from udpfast.cli.ledger import ledger_sums
@@ -71,9 +71,10 @@ def received(
             assert [note.split(":")[1] for note in subscriber.notes] == [" frames are copied"]
         reader = stack.enter_context(Reader(f"ring:{settings['name']}", start="begin"))
         expected = send()
-        deadline = time.monotonic() + 10
-        while subscriber.counters()["incremental"]["messages"] < expected:
-            assert time.monotonic() < deadline, subscriber.counters()
+        wait_until(
+            lambda: subscriber.counters()["incremental"]["messages"] >= expected,
+            f"{expected} messages",
+        )
         subscriber.stop()  # closes the ring, which ends the iteration
         records = [
             (record.seqno, bytes(record.payload))

@@ -5,7 +5,6 @@ import signal
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,9 +17,9 @@ from tests.net.xdp_link import (
     assert_works_for_others,
     attached_program,
     linked,
-    wait_until,
 )
 from tests.shared import ROOT
+from tests.waiting import wait_until
 from udpfast.testing.namespaces import Wire, run
 
 pytestmark = pytest.mark.system
@@ -116,9 +115,7 @@ def send_until_received(link: Wire, seqnos: range) -> None:
             for address in LINES.values():
                 sender.sendto(message, address)
     expected = [count + len(seqnos) for count in before]
-    deadline = time.monotonic() + 5
-    while line_counts() != expected:
-        assert time.monotonic() < deadline, (line_counts(), expected)
+    wait_until(lambda: line_counts() == expected, f"{expected} datagrams")
     for name in LINES:
         line = udpfast.counters("killed")[f"incremental.{name}"]
         assert line["frames"] == line["datagrams"]

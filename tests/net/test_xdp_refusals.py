@@ -21,9 +21,9 @@ from tests.net.xdp_link import (
     linked,
     opened,
     receive,
-    wait_until,
 )
 from tests.shared import ROOT
+from tests.waiting import wait_until
 from udpfast.errors import ConfigError
 from udpfast.net import xdp
 from udpfast.net.line import LineAddress

@@ -5,12 +5,12 @@ import os
 import socket
 import struct
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.net.ethernet import sum16
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.net.line import LineAddress
 from udpfast.net.xdp import XdpDatagram, XdpReceiver
 from udpfast.net.xdp_host import XdpLine, XdpOptions
@@ -39,11 +39,14 @@ def opened(link: Wire, *lines: LineAddress, **options: object) -> XdpReceiver:
 
 
 def receive(receiver: XdpReceiver, count: int) -> list[XdpDatagram]:
-    """Return `count` datagrams; fewer only after 5 s."""
+    """Return `count` datagrams."""
     received: list[XdpDatagram] = []
-    deadline = time.monotonic() + 5
-    while len(received) < count and time.monotonic() < deadline:
-        received += receiver.receive()
+
+    def complete() -> bool:
+        received.extend(receiver.receive())
+        return len(received) >= count
+
+    wait_until(complete, f"{count} datagrams")
     return received
 
 
@@ -52,11 +55,14 @@ def total(receiver: XdpReceiver, name: str) -> int:
     return sum(line[name] for line in receiver.read_counts())
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    """Wait until a condition holds; fail after 5 s."""
-    deadline = time.monotonic() + 5
-    while not condition():
-        assert time.monotonic() < deadline, "waited 5 s"
+def wait_for_frames(receiver: XdpReceiver, count: int) -> None:
+    """Wait until so many frames are counted, of which no more is a datagram."""
+
+    def counted() -> bool:
+        assert receiver.receive() == []
+        return total(receiver, "frames") == count
+
+    wait_until(counted, f"{count} frames")
 
 
 def attached_program(link: Wire) -> dict[str, object]:
@@ -81,7 +87,7 @@ def assert_works_for_others(link: Wire) -> None:
         echo = threading.Thread(target=_echo_once, args=(server,))
         echo.start()
         with link.inside(link.a):
-            client = socket.create_connection(server.getsockname(), timeout=5)
+            client = socket.create_connection(server.getsockname(), timeout=PATIENCE_S)
         with client:
             client.sendall(b"stream")
             assert client.recv(100) == b"stream"

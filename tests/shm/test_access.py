@@ -4,11 +4,11 @@ import fcntl
 import grp
 import os
 import stat
-import time
 import traceback
 
 import pytest
 
+from tests.waiting import wait_until
 from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.client.reader import Reader
@@ -249,10 +249,8 @@ def test_subscriber_lets_in_the_group_of_its_settings(tmp_path, monkeypatch):
     tables["ring"] = {"capacity_bytes": 1 << 22}
     tables["image"] = {"enabled": True}
     with Subscriber(tables) as subscriber:
-        deadline = time.monotonic() + 20
-        while not list_readers(subscriber.directory):  # the keeper's entry is its last step
-            assert time.monotonic() < deadline, "no image keeper"
-            time.sleep(0.005)
+        # The keeper's entry is its last step.
+        wait_until(lambda: list_readers(subscriber.directory), "an image keeper")
         modes = {path.name: mode(path) for path in subscriber.directory.iterdir()}
     assert modes.pop("slab") == 0o600
     assert modes.pop("readers") == 0o3770

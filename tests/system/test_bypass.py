@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from tests.net.preload import build_stub
-from tests.system.test_subscriber import send, wait_for
+from tests.system.test_subscriber import send
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.client.counters import counters
 
 pytestmark = pytest.mark.system
@@ -58,7 +59,7 @@ def udpfast(*arguments, prefix=(), **environment):
 def finished(*arguments, **environment):
     """Run `udpfast` to its end; return exit code, stdout and stderr."""
     process = udpfast(*arguments, **environment)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     return process.returncode, out, err
 
 
@@ -78,13 +79,13 @@ def run_and_send(process, port):
         assert line, process.communicate()
         out += line
     send(port, range(1, COUNT + 1))
-    wait_for(lambda: received() == COUNT, "messages")
+    wait_until(lambda: received() == COUNT, "messages")
     alive = finished("stat", "test", "--json")[1]
     process.send_signal(signal.SIGTERM)
     # By the same buffer as above: communicate() would not see what it holds.
     out += process.stdout.read()
     err = process.stderr.read()
-    assert process.wait(timeout=30) == 0, err
+    assert process.wait(timeout=PATIENCE_S) == 0, err
     return json.loads(alive.splitlines()[-1]), out, err
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_S
+
 EXAMPLES = Path(__file__).resolve().parents[2] / "docs" / "examples"
 
 pytestmark = pytest.mark.system
@@ -27,11 +29,11 @@ def test_publish_subscribe_and_read_examples_work_together(tmp_path, monkeypatch
     assert "ring:example" in subscriber.stdout.readline()
     reader = start("read_books.py", "ring:example")
     publisher = start("publish.py", str(EXAMPLES / "publish.toml"))
-    assert publisher.wait(20) == 0
+    assert publisher.wait(PATIENCE_S) == 0
     subscriber.send_signal(signal.SIGTERM)
-    output, _ = subscriber.communicate(timeout=20)
+    output, _ = subscriber.communicate(timeout=PATIENCE_S)
     assert "101 messages, 0 lost" in output
-    lines = reader.communicate(timeout=20)[0].splitlines()
+    lines = reader.communicate(timeout=PATIENCE_S)[0].splitlines()
     assert len(lines) == 101
     assert lines[-1].startswith("example BTC sound")
     assert "100.0" in lines[-1]

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 import udpfast
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.losses import losses_add_up, read_losses
 from udpfast.cli.main import cli
@@ -61,14 +62,6 @@ def send(port, seqnos, size=8):
             sock.send(message(seqno, size))
 
 
-def wait_for(condition, what):
-    """Wait until a condition holds; fail with `what` after 10 s."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def lost(losses, stage, what):
     """Return what a stage lost, over all its places."""
     return sum(
@@ -88,12 +81,12 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
     try:
         assert "test" in process.stdout.readline()
         send(ports[0], range(1, 11))
-        wait_for(lambda: udpfast.counters("test")["incremental"]["messages"] == 10, "the start")
+        wait_until(lambda: udpfast.counters("test")["incremental"]["messages"] == 10, "the start")
         process.send_signal(signal.SIGSTOP)
         send(ports[0], range(11, 2001), size=256)
         process.send_signal(signal.SIGCONT)
         # The next datagram, when there is room for it, shows what is missing before it.
-        wait_for(lambda: udpfast.counters("test")["incremental"]["messages"] > 10, "the wake")
+        wait_until(lambda: udpfast.counters("test")["incremental"]["messages"] > 10, "the wake")
         time.sleep(0.05)
         send(ports[0], range(2001, 2011))
 
@@ -106,11 +99,11 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
                 and channel["messages"] + channel["lost"] == 2010
             )
 
-        wait_for(settled, f"sums are not equal: {udpfast.counters('test')}")
+        wait_until(settled, f"sums are not equal: {udpfast.counters('test')}")
         losses = read_losses(tmp_path / "shm" / "test")
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE_S)
         process.stdout.close()
     drops = lost(losses, "kernel", "kernel_drops")
     assert drops > 0
@@ -136,7 +129,7 @@ def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports,
     ):
         for line in (0, 1):
             sock.sendto(message(1), ("127.0.0.1", ports[line]))
-        wait_for(lambda: subscriber.counters()["incremental"]["sessions"] == 1, "the session")
+        wait_until(lambda: subscriber.counters()["incremental"]["sessions"] == 1, "the session")
         for one in arrived:
             if 1 < seqno_of[id(one)] < 1000:
                 sock.sendto(one.datagram, ("127.0.0.1", ports[one.line]))
@@ -152,7 +145,7 @@ def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports,
                 and channel["messages"] + channel["lost"] == 1000
             )
 
-        wait_for(settled, f"seed {seed}: sums are not equal")
+        wait_until(settled, f"seed {seed}: sums are not equal")
     losses = read_losses(subscriber.directory)
     assert lost(losses, "window", "lost") == 1000 - len(brought) > 0, f"seed {seed}"
     assert lost(losses, "kernel", "kernel_drops") == 0
@@ -169,7 +162,7 @@ def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
         read = {"slow": 0, "fast": 0}
         for first in range(1, 12_001, 1000):
             send(ports[0], range(first, first + 1000), size=512)
-            wait_for(
+            wait_until(
                 lambda up=first + 999: subscriber.counters()["incremental"]["messages"] == up,
                 "messages",
             )
@@ -204,7 +197,7 @@ def read_status_of(name):
 def test_stat_losses_prints_each_stage_and_the_sums(tables, ports):
     with Subscriber(tables) as subscriber:
         send(ports[0], [1, 2, 4])
-        wait_for(lambda: subscriber.counters()["incremental"]["lost"] == 1, "the gap")
+        wait_until(lambda: subscriber.counters()["incremental"]["lost"] == 1, "the gap")
     result = CliRunner().invoke(cli, ["stat", "test", "--losses"])
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.output.splitlines()]
@@ -218,7 +211,7 @@ def test_stat_losses_prints_each_stage_and_the_sums(tables, ports):
 def test_losses_that_do_not_add_up_are_said(tables, ports):
     with Subscriber(tables) as subscriber:
         send(ports[0], [1, 2, 3])
-        wait_for(lambda: subscriber.counters()["feed"]["ungated"] == 3, "messages")
+        wait_until(lambda: subscriber.counters()["feed"]["ungated"] == 3, "messages")
     assert losses_add_up(read_losses(subscriber.directory))
     slot = [info.name for info in FEED_COUNTERS].index("ungated")
     with (subscriber.directory / "counters").open("r+b") as file:

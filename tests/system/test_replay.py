@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.shared import shared
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.feed_copy import write_feed
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.main import cli
@@ -49,14 +50,6 @@ def call(*arguments):
     found = CliRunner().invoke(cli, [str(each) for each in arguments])
     assert found.exception is None or isinstance(found.exception, SystemExit), found.output
     return found.exit_code, json.loads(found.stdout.splitlines()[-1])
-
-
-def wait_for(condition, what):
-    """Wait until a condition holds; fail with `what` after 20 s."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.01)
 
 
 def make_feed(directory):
@@ -98,13 +91,13 @@ def feed(tmp_path, monkeypatch):
 def test_run_that_was_kept_is_replayed_to_the_same_records(feed, tmp_path):
     capture, journal = shared("wire", "capture", "roq_udp_rough.pcap.gz"), tmp_path / "journal"
     with Subscriber(str(feed)) as subscriber:
-        wait_for(lambda: records_in(journal / "raw") is not None, "the recorder")
+        wait_until(lambda: records_in(journal / "raw") is not None, "the recorder")
         code, sent = call(
             *("replay", capture, *LINES, "--config", feed, "--to", "udp", "--speed", 60, "--json")
         )
         assert (code, sent["sent"]) == (0, 74_023)
         received = subscriber.counters
-        wait_for(
+        wait_until(
             lambda: (
                 journal_state(journal / "raw").index
                 >= sum(received()[scope]["datagrams"] for scope in received() if "." in scope)
@@ -146,11 +139,11 @@ def kept(tmp_path_factory):
             Subscriber(str(feed)) as subscriber,
             socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock,
         ):
-            wait_for(lambda: records_in(journal / "raw") is not None, "the recorder")
+            wait_until(lambda: records_in(journal / "raw") is not None, "the recorder")
             for seqno in [*range(1, 4), *range(10, 210)]:
                 sock.sendto(message(seqno), ("127.0.0.1", port_of(feed)))
                 time.sleep(0.001)
-            wait_for(
+            wait_until(
                 lambda: subscriber.counters()["incremental"]["messages"] == 203, "all messages"
             )
     return journal
@@ -196,7 +189,7 @@ def test_replay_to_a_ring_is_read_like_a_feed(kept, tmp_path, monkeypatch):
             stdout=subprocess.PIPE,
             text=True,
         )
-        with Reader(f"ring:{name}", start="begin", timeout=20.0) as reader:
+        with Reader(f"ring:{name}", start="begin", timeout=PATIENCE_S) as reader:
             began = time.monotonic()
             found = [(r.kind, r.received_ns, bytes(r.payload)) for r in reader]
             assert time.monotonic() - began > 0.15  # 203 ms at the recorded pace
@@ -230,11 +223,11 @@ def test_messages_among_records_are_received_once_more(feed, tmp_path):
     journal, port = tmp_path / "journal", port_of(feed)
     capture = shared("wire", "capture", "roq_udp_clean.pcap.gz")
     with Subscriber(str(feed)) as subscriber:
-        wait_for(lambda: records_in(journal) is not None, "the recorder")
+        wait_until(lambda: records_in(journal) is not None, "the recorder")
         call("replay", capture, *LINES, "--config", feed, "--to", "udp", "--speed", 60, "--json")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             sock.sendto(message(7), ("127.0.0.1", port))
-        wait_for(
+        wait_until(
             lambda: records_in(journal) == subscriber.counters()["feed"]["records"], "all records"
         )
     with Reader(f"journal:{journal}") as reader:
@@ -280,15 +273,15 @@ def run_feed(feed, journal, port, seqnos, end):
     )
     try:
         assert "kept" in process.stdout.readline()
-        wait_for(lambda: records_in(raw) is not None, "the recorder")
+        wait_until(lambda: records_in(raw) is not None, "the recorder")
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
             for seqno in seqnos:
                 sock.sendto(message(seqno), ("127.0.0.1", port))
-        wait_for(lambda: journal_state(raw).index >= before + len(seqnos), "all messages")
+        wait_until(lambda: journal_state(raw).index >= before + len(seqnos), "all messages")
     finally:
         process.send_signal(end)
         process.communicate()
-    wait_for(lambda: not journal_state(raw).alive, "the recorder's end")
+    wait_until(lambda: not journal_state(raw).alive, "the recorder's end")
 
 
 def test_runs_that_were_killed_or_stopped_are_replayed_one_by_one(feed, tmp_path):

@@ -5,10 +5,10 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 
 import pytest
 
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.ledger import ledger_sums
 from udpfast.core.layout import Kind
@@ -47,21 +47,13 @@ def send(port, seqnos, session_id=7):
             sock.send(struct.pack("<BBBBHHIIQ", 1, 0, 0, 0, 0, session_id, seqno, 0, seqno))
 
 
-def wait_for(condition, what):
-    """Wait until a condition holds; fail with `what` after 10 s."""
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-
-
 def test_subscriber_counts_and_delivers_every_datagram(tables, port):
     with Subscriber(tables) as subscriber:
         with RingCursor.attach(
             subscriber.directory, start="begin", payload_hash=PAYLOAD_HASH
         ) as cursor:
             send(port, range(1, 1001))
-            wait_for(lambda: subscriber.counters()["incremental"]["messages"] == 1000, "messages")
+            wait_until(lambda: subscriber.counters()["incremental"]["messages"] == 1000, "messages")
             seqnos = []
             while count := cursor.poll():
                 seqnos += [
@@ -93,7 +85,7 @@ def test_subscriber_refused_sender_is_counted_not_delivered(tables, port):
     tables["incremental"]["lines"][0]["senders"] = ["127.0.0.2"]
     with Subscriber(tables) as subscriber:
         send(port, range(50))
-        wait_for(lambda: subscriber.counters()["incremental.A"]["datagrams"] == 50, "datagrams")
+        wait_until(lambda: subscriber.counters()["incremental.A"]["datagrams"] == 50, "datagrams")
         line = subscriber.counters()["incremental.A"]
         assert line["sender_refused"] == 50
         assert subscriber.counters()["incremental"]["messages"] == 0
@@ -145,7 +137,7 @@ def run_process(tables, tmp_path):
 def test_run_ends_cleanly_by_signal(tables, tmp_path, number):
     process = run_process(tables, tmp_path)
     process.send_signal(number)
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE_S) == 0
     with RingCursor.attach(tmp_path / "shm" / "test", payload_hash=PAYLOAD_HASH) as cursor:
         assert cursor.closed_by_writer
 
@@ -162,18 +154,18 @@ def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, 
         return kind in kinds
 
     send(port, range(10))
-    wait_for(lambda: seen(Kind.MESSAGE), "a message")
+    wait_until(lambda: seen(Kind.MESSAGE), "a message")
     process.kill()
     process.wait()
     process = run_process(tables, tmp_path)
-    wait_for(lambda: seen(Kind.RESTART), "RESTART")
+    wait_until(lambda: seen(Kind.RESTART), "RESTART")
     assert cursor.epoch == 2
     send(port, range(10, 20))
-    wait_for(lambda: kinds.count(Kind.MESSAGE) == 20 or seen(Kind.LAPPED), "messages")
+    wait_until(lambda: kinds.count(Kind.MESSAGE) == 20 or seen(Kind.LAPPED), "messages")
     assert Kind.LAPPED not in kinds
     cursor.close()
     process.terminate()
-    assert process.wait(10) == 0
+    assert process.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize("strict", [False, True])

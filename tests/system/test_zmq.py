@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.system.test_subscriber import wait_for
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Publisher, Reader
 from udpfast.config import parse_publish
 from udpfast.market.encode import encode_book
@@ -60,7 +60,7 @@ def read_in_a_loop(address: str, opened: threading.Event) -> list[bytes]:
     """Do so in an event loop."""
 
     async def read() -> list[bytes]:
-        with Reader(address, timeout=10) as reader:
+        with Reader(address, timeout=PATIENCE_S) as reader:
             opened.set()
             return [bytes(record) async for record in reader]
 
@@ -100,19 +100,19 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
         try:
             assert feed.stdout is not None
             assert "test at" in feed.stdout.readline()
-            wait_for((directory / "zmq").exists, "the fan-out's socket")
+            wait_until((directory / "zmq").exists, "the fan-out's socket")
             local = Reader("ring:test", start="begin")
             remote = {
-                name: Reader(f"zmq:{tcp if name == 'tcp' else 'test'}{topic}", timeout=10)
+                name: Reader(f"zmq:{tcp if name == 'tcp' else 'test'}{topic}", timeout=PATIENCE_S)
                 for name, topic in READERS.items()
             }
             found = {name: pool.submit(read_all, reader) for name, reader in remote.items()}
             opened = threading.Event()
             found["event loop"] = pool.submit(read_in_a_loop, "zmq:test", opened)
-            assert opened.wait(20)
+            assert opened.wait(PATIENCE_S)
             publish(incremental, snapshot)
-            wait_for(lambda: local.lag >= len(SYMBOLS) * (UPDATES + 1), "the messages")
-            with Reader("zmq:test", image=True, timeout=10) as late:
+            wait_until(lambda: local.lag >= len(SYMBOLS) * (UPDATES + 1), "the messages")
+            with Reader("zmq:test", image=True, timeout=PATIENCE_S) as late:
                 assert {book.stale for book in books_of(late).values()} == {False}
             assert "zmq" in [info.name for info in list_readers(directory)]
             agents = {entry.name: entry for entry in read_roster(directory)}
@@ -120,7 +120,7 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
             assert (agents["zmq"].pid == feed.pid) == (processes == "one")
         finally:
             feed.terminate()
-        assert feed.wait(20) == 0
+        assert feed.wait(PATIENCE_S) == 0
         expected = read_all(local)
         assert len(expected) > len(SYMBOLS) * UPDATES
         for name in ("ipc", "tcp", "event loop"):
