@@ -1,5 +1,10 @@
 """The image keeper: what it keeps, what it says when it missed something, and how it ends."""
 
+import errno
+import os
+import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,6 +13,7 @@ import numpy as np
 import pytest
 
 from tests.client.instance import Instance
+from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
 from udpfast.agents.image_keeper import ImageKeeper
@@ -402,3 +408,67 @@ def test_keeper_is_listed_among_the_readers_with_its_lag(instance: Instance) -> 
     assert lapped == keeper.lapped == index - read > 0
     keeper.on_stop()
     assert list_readers(instance.directory) == []
+
+
+def without_memory(directory: Path) -> None:
+    """Keep an image of a book whose next update finds no memory: in a process of its own."""
+    instance = Instance(directory, 1 << 24)
+    live_book(instance)
+    keeper = keep(instance, capacity_bytes=1 << 24)
+    rows = [(100.0 + i, 1.0) for i in range(20_000)]
+    instance.book([], rows, seqno=101, last_seqno=100)
+    instance.ring.flush()
+    before = keeper.position, keeper.index
+    limits = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize(), limits[1]))
+    done = keeper.work(ALWAYS)
+    resource.setrlimit(resource.RLIMIT_AS, limits)
+    assert done == -errno.ENOMEM
+    assert (keeper.position, keeper.index) == before
+    keeper.on_stop()  # its image ends before the update: who joins reads that in the ring
+    with Reader(instance.address, image=True) as reader:
+        books = Books(reader)
+        while len(books.poll(timeout=0)):
+            pass
+    (book,) = books.values()
+    assert not book.stale
+    assert book.levels == (2, 20_001)
+
+
+def test_update_without_memory_is_not_taken_for_contained(tmp_path: Path) -> None:
+    program = (
+        "import pathlib, sys; from tests.agents.test_image_keeper import without_memory; "
+        "without_memory(pathlib.Path(sys.argv[1]))"
+    )
+    # Large blocks come from the kernel each, and so can be refused.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536"}
+    ended = subprocess.run(
+        [sys.executable, "-c", program, tmp_path / "feed"],
+        check=False, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_lapped_keeper_does_not_believe_a_snapshot_that_the_feed_may_doubt(
+    instance: Instance,
+) -> None:
+    live_book(instance)
+    keeper = keep(instance)
+    for _ in range(12):  # a gap may be among them
+        instance.append(Kind.MESSAGE, bytes(100_000))
+    instance.ring.flush()
+    catch_up(keeper)
+    assert keeper.lapped > 0
+    assert kinds(image_of(instance)) == [Kind.BOOK, Kind.STALE]
+    instance.book([(7, 7)], [], snapshot=True, channel=1, seqno=3, last_seqno=90_000)
+    instance.ring.flush()
+    catch_up(keeper)
+    records = image_of(instance)
+    assert kinds(records) == [Kind.BOOK, Kind.STALE]
+    assert records[1].data["status"] == ObjectStatus.UNKNOWN
+    state(instance, Kind.RECOVERED, seqno=90_001, last_seqno=90_000)
+    instance.ring.flush()
+    catch_up(keeper)
+    assert kinds(image_of(instance)) == [Kind.RECOVERED, Kind.BOOK]
+    keeper.on_stop()

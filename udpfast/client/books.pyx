@@ -8,11 +8,11 @@ from libc.string cimport memcpy
 from udpfast.client.batch cimport Batch, batch_header, batch_payload
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.client.track cimport (
-    TRACK_UNGATED, track_applied, track_key, track_recovered, track_sound, track_stale, tracks_add,
-    tracks_clear, tracks_find, tracks_gap, tracks_lapped)
+    TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
+    track_sound, track_stale, tracks_add, tracks_clear, tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
-    KIND_RESTART, KIND_SESSION, KIND_STALE, OBJECT_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
+    KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
     RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
@@ -33,8 +33,9 @@ cdef class Books:
     - a gap puts all books in doubt, until the feed says RECOVERED of each;
     - STALE takes one out until its snapshot has come;
     - a new session, or a restarted writer, empties all books;
-    - a reader that was lapped, or joined late, knows a book from its next snapshot on, and so it
-      is after an update with levels that a book refuses.
+    - a reader that was lapped, or joined late, knows a book from its next snapshot on, unless the
+      feed may be in doubt itself: then once it says RECOVERED, or passes the next update;
+    - an update with levels that a book refuses puts it in doubt until its next snapshot.
 
     A stale book keeps what it last held and takes no updates. Books stay the same objects for as
     long as this one lives: hold them.
@@ -148,11 +149,13 @@ cdef class Books:
             # An object may carry more than books: its chain goes through all its messages.
             track = tracks_find(&self._tracks, track_key(header), 0)
             if track != NULL:
+                track_heard(track, header)
                 track_applied(track, header)
+                self._mark(track)
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
             track = _track(self, track_key(header), 0)
             if kind == KIND_STALE:
-                track_stale(track, _doubt(header, payload))
+                _doubt(track, header, payload)
             else:
                 track_recovered(track, header)
             self._mark(track)
@@ -195,9 +198,10 @@ cdef class Books:
                 self.unnamed += 1
                 return None
         book = <OrderBook> self._books[track.book]
+        track_heard(track, header)
         if header.flags & RECORD_UNGATED:
             # Nobody watches over its object: only gaps and laps are known, only snapshots help.
-            track.doubted = track.doubted and not snapshot
+            track.doubted = 0 if snapshot else track.doubted
         if snapshot:
             track.missing = False
         elif (track.missing and not track.begun and self._tracks.complete
@@ -265,12 +269,13 @@ cdef class Books:
             self._mark(self._tracks.tracks + index)
 
 
-cdef uint8_t _doubt(const Record* header, const uint8_t* payload):
+cdef void _doubt(Track* track, const Record* header, const uint8_t* payload) noexcept:
     # A ring's STALE says the same each time; that of an image tells whose doubt it is.
-    if not header.flags & RECORD_SNAPSHOT or (
-            header.length < <int64_t> (RECORD_SIZE + sizeof(ObjectState))):
-        return OBJECT_STALE
-    return (<const ObjectState*> payload).status
+    if header.flags & RECORD_SNAPSHOT and (
+            header.length >= <int64_t> (RECORD_SIZE + sizeof(ObjectState))):
+        track_joined(track, (<const ObjectState*> payload).status)
+    else:
+        track_stale(track)
 
 
 cdef Track* _track(Books books, uint32_t key, uint64_t tag) except NULL:

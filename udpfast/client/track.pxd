@@ -2,7 +2,8 @@
 # apart, because different things end them:
 #
 #   doubted   by the feed: a gap, or STALE. Ends with RECOVERED, which comes before the update or
-#             snapshot that it speaks of.
+#             snapshot that it speaks of. Or UNHEARD: we joined late or were lapped, and do not know
+#             the feed's word; that ends, too, with a message that only passes if the feed is sure.
 #   missing   by this reader: what it holds is not the state that updates build on (it has none yet,
 #             was lapped, or the feed replaced what it lost by a snapshot that is still to come).
 #             Ends with a snapshot, or with the very first update of an object.
@@ -19,7 +20,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from udpfast.core.check cimport likely
-from udpfast.core.layout cimport CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAITING, Record
+from udpfast.core.layout cimport (
+    CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAITING, RECORD_RELEASED, RECORD_UNGATED, Record)
 
 # What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
 # it is an object.
@@ -27,6 +29,10 @@ from udpfast.core.layout cimport CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAI
 cdef enum:
     TRACK_SLOTS_MIN = 64
     TRACK_UNGATED = 1 << 24      # in Track.key: the tag is a part of it
+
+cdef enum:  # Track.doubted; 0: not in doubt
+    TRACK_DOUBTED = 1
+    TRACK_UNHEARD = 2
 
 cdef struct Track:
     uint64_t tag                 # (exchange_id << 32) | symbol_id, of its book
@@ -122,7 +128,7 @@ cdef inline Track* tracks_add(Tracks* tracks, uint32_t key, uint64_t tag) noexce
     track.tag = tag
     track.book = -1
     track.missing = True
-    track.doubted = tracks.complete
+    track.doubted = TRACK_DOUBTED if tracks.complete else TRACK_UNHEARD
     tracks_place(tracks, tracks.count)
     tracks.count += 1
     return track
@@ -140,31 +146,44 @@ cdef inline void tracks_gap(Tracks* tracks) noexcept nogil:
     # An incremental message was lost: it may have been of any object.
     cdef uint32_t index
     for index in range(tracks.count):
-        tracks.tracks[index].doubted = True
+        tracks.tracks[index].doubted = TRACK_DOUBTED
 
 
 cdef inline void tracks_lapped(Tracks* tracks) noexcept nogil:
-    # We missed records, the feed's words among them: only a snapshot helps now.
+    # We missed records, the feed's words among them: a snapshot must come, and the feed be sure.
     cdef uint32_t index
     for index in range(tracks.count):
         tracks.tracks[index].missing = True
-        tracks.tracks[index].doubted = False
+        tracks.tracks[index].doubted = TRACK_UNHEARD
         tracks.tracks[index].begun = False
     tracks.complete = False
 
 
-cdef inline void track_stale(Track* track, int status) noexcept nogil:
-    # STALE: the feed holds back what comes, until a snapshot. In the records of an image also
-    # UNKNOWN, what we hold is all there is unless the feed finds otherwise, and WAITING, the feed
-    # is sure and we have nothing to build on.
-    track.doubted = status != OBJECT_WAITING
+cdef inline void track_stale(Track* track) noexcept nogil:
+    # The feed holds back what comes, until a snapshot.
+    track.doubted = TRACK_DOUBTED
+    track.missing = True
+
+
+cdef inline void track_joined(Track* track, int status) noexcept nogil:
+    # The same out of an image: UNKNOWN, what we hold is all there is unless the feed finds
+    # otherwise; WAITING, the feed is sure and we have nothing to build on; STALE, neither.
+    track.doubted = 0 if status == OBJECT_WAITING else TRACK_UNHEARD
     track.missing = track.missing or status != OBJECT_UNKNOWN
 
 
 cdef inline void track_recovered(Track* track, const Record* header) noexcept nogil:
-    track.doubted = False
+    track.doubted = 0
     if not track.begun or header.frame.last_seqno != track.applied:
         track.missing = True
+
+
+cdef inline void track_heard(Track* track, const Record* header) noexcept nogil:
+    # The feed passes a message of the incremental channel while it is sure of its object, and says
+    # RECOVERED first if it was not. Not so what it had collected, nor what it does not watch over.
+    if track.doubted == TRACK_UNHEARD and header.channel == CHANNEL_INCREMENTAL and not (
+            header.flags & (RECORD_RELEASED | RECORD_UNGATED)):
+        track.doubted = 0
 
 
 cdef inline void track_applied(Track* track, const Record* header) noexcept nogil:

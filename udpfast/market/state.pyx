@@ -11,7 +11,7 @@ from udpfast.core.layout cimport (
     KIND_EXTERNAL_LATENCY, KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS,
     KIND_MARKET_STATUS, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA,
     KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES,
-    ObjectState, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED, Restart)
+    ObjectState, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.updates cimport (
@@ -20,6 +20,9 @@ from udpfast.market.updates cimport (
     Trade, Trades, UpdateHeader)
 
 __all__ = []
+
+cdef enum:
+    UNSOUND = 1                  # state_take_book
 
 if sizeof(StateMark) % 8:
     raise ImportError(f"StateMark has {sizeof(StateMark)} bytes, not a multiple of 8")
@@ -73,6 +76,8 @@ cdef void state_lapped(State* state, uint64_t count) noexcept nogil:
     for i in range(state.mark.objects):
         state.objects[i].stale = False
         state.objects[i].sure = state.mark.gaps
+        if not state.objects[i].key & STATE_UNGATED:
+            state.objects[i].sure -= 1  # the feed's word on it may be among what was missed
         state.objects[i].begun = False
         state_changed(state, state.objects + i)
 
@@ -156,10 +161,9 @@ cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept n
     memset(object, 0, sizeof(StateObject))
     object.key = key
     object.tag = tag
-    # Of a session seen from its beginning every object's state is known: one of which the feed
-    # said nothing is in doubt.
+    # One of which the feed said nothing is in doubt.
     object.sure = state.mark.gaps
-    if state.mark.complete and not key & STATE_UNGATED:
+    if not key & STATE_UNGATED:
         object.sure -= 1
     state_enter(state, state.mark.objects)
     state.mark.objects += 1
@@ -280,9 +284,11 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         state.mark.has_connection[header.channel] = True
         state.mark.connection_record[header.channel] = header[0]
         memcpy(&state.mark.connection[header.channel], payload, sizeof(Connection))
+    if rc < 0:
+        return rc  # not contained
     state.mark.position = header.position + ((header.length + 7) & ~7)
     state.mark.index = header.index + 1
-    return rc
+    return 0
 
 
 cdef StateObject* state_object(
@@ -308,7 +314,16 @@ cdef void state_touch(State* state, StateObject* object, const Record* header) n
     state_changed(state, object)
 
 
+cdef void state_heard(const State* state, StateObject* object, const Record* header) noexcept nogil:
+    # As track_heard: the feed passes such a message while it is sure of its object.
+    if header.channel == CHANNEL_INCREMENTAL and not (
+            header.flags & (RECORD_RELEASED | RECORD_UNGATED)):
+        object.sure = state.mark.gaps
+        object.stale = False
+
+
 cdef void state_applied(State* state, StateObject* object, const Record* header) noexcept nogil:
+    state_heard(state, object, header)
     object.begun = True
     object.applied = (header.frame.seqno if header.channel == CHANNEL_INCREMENTAL
                       else header.frame.last_seqno)
@@ -393,36 +408,43 @@ cdef int state_take(
     cdef bint parts = header.kind in (KIND_BOOK, KIND_STATISTICS, KIND_CUSTOM_METRICS)
     cdef bint snapshot = (header.flags & RECORD_SNAPSHOT) or (
         update.update_type == UPDATE_TYPE_SNAPSHOT)
+    cdef bint whole = snapshot or not parts
     cdef bint first = value.missing and not object.begun and state.mark.complete and (
         header.channel == CHANNEL_INCREMENTAL and header.frame.last_seqno == 0)
+    cdef int rc
     if size < fixed or size - fixed < <uint64_t>update.row_count * row or (
             header.kind == KIND_BOOK and book_room(payload, size) < 0):
         value.missing = True
         state_touch(state, object, header)
         return 0
-    if object.key & STATE_UNGATED and (snapshot or not parts):
-        object.sure = state.mark.gaps  # nobody watches over it: what is complete ends all doubt
-    if snapshot or not parts:
-        value.missing = False
-    elif first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
+    if first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
         snapshot = True
-        value.missing = False
-    if header.kind != KIND_BOOK:
-        state_applied(state, object, header)
-        value.record = header[0]
-        if parts and not snapshot and value.size:
-            return state_merge(value, payload, <uint32_t>fixed, row)
-        return 0 if state_keep(
+    if header.kind == KIND_BOOK:
+        if value.missing and not snapshot:
+            if state_doubted(state, object):
+                state_heard(state, object, header)
+                state_touch(state, object, header)
+            return 0
+        rc = state_take_book(value, payload, snapshot)
+    elif parts and not snapshot and value.size:
+        rc = state_merge(value, payload, <uint32_t>fixed, row)
+    else:
+        rc = 0 if state_keep(
             value, payload, <uint32_t>(fixed + <uint64_t>update.row_count * row)) else -ENOMEM
-    if value.missing:
-        return 0
+    if rc < 0:
+        return rc  # and nothing of it was taken
+    value.missing = rc == UNSOUND or (value.missing and not whole and not snapshot)
+    if object.key & STATE_UNGATED and whole:
+        object.sure = state.mark.gaps  # nobody watches over it: what is complete ends all doubt
     state_applied(state, object, header)
     value.record = header[0]
-    return state_take_book(value, payload, snapshot)
+    return 0
 
 
 cdef int state_take_book(
         StateValue* value, const uint8_t* payload, bint snapshot) noexcept nogil:
+    # 0; UNSOUND: the origin itself is in doubt, or the book does not hold what the origin holds;
+    # -ENOMEM.
     cdef const Book* update = <const Book*>payload
     cdef const Level* rows = <const Level*>(payload + sizeof(Book))
     cdef uint64_t bids = update.bid_count, asks = update.ask_count
@@ -433,10 +455,7 @@ cdef int state_take_book(
     value.cut = value.cut and not snapshot
     sound = ladder_apply(&value.bids, rows, update.bid_count, snapshot)
     sound = ladder_apply(&value.asks, rows + bids, update.ask_count, snapshot) and sound
-    # The origin itself is in doubt, or the book does not hold what the origin holds.
-    if update.header.update_type == UPDATE_TYPE_STALE or not sound:
-        value.missing = True
-    return 0
+    return UNSOUND if update.header.update_type == UPDATE_TYPE_STALE or not sound else 0
 
 
 cdef int state_merge(
