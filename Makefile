@@ -11,7 +11,6 @@ SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
-STYLE_TESTS := tests/test_tidy.py tests/test_layering.py tests/test_types.py
 
 .PHONY: help build demo bench test debug test-debug sanitize lint format clean
 
@@ -56,11 +55,10 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && for kind in datagrams payloads frames; do $(SANITIZED) -m \
 		udpfast.testing.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
-lint: build $(VENV)/.spark ## ruff, cython-lint, mypy, stubtest, layers and style
+lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
 	@$(VENV)/bin/cython-lint udpfast docs/examples
-	@$(RUN) -m pytest -q $(STYLE_TESTS)
 
 format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix

@@ -4,7 +4,9 @@ import fcntl
 import grp
 import os
 import stat
+import tempfile
 import traceback
+from pathlib import Path
 
 import pytest
 
@@ -51,13 +53,14 @@ def as_user(uid, group, what):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
+def root(monkeypatch):
     """Return a root for instances that other users can reach."""
-    for directory in (tmp_path, *tmp_path.parents):
-        if directory.stat().st_mode & 0o011 != 0o011:
-            directory.chmod(directory.stat().st_mode | 0o011)
-    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "root"))
-    return tmp_path / "root"
+    # Not `tmp_path`: whenever another run of pytest begins, it shuts the others' out again.
+    with tempfile.TemporaryDirectory(prefix="udpfast-test-") as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        monkeypatch.setenv("UDPFAST_SHM", str(directory / "root"))
+        yield directory / "root"
 
 
 @pytest.fixture
