@@ -54,6 +54,23 @@ def test_verify_of_a_damaged_journal_says_where_and_how_much(journal):
     assert found["missing"] > 0 and found["records"] + found["missing"] == 3000
 
 
+def test_verify_looks_at_the_raw_capture_too(journal):
+    with Journal.open(journal / "raw", segment_bytes=1 << 18) as raw:
+        for number in range(10):
+            raw.append(Kind.DATAGRAM, bytes(24), published_ns=number)
+    code, text = call("verify", journal, "--json")
+    assert (code, json.loads(text)["raw"]["records"]) == (0, 10)
+    path = segment_path(journal / "raw", 1)
+    content = bytearray(path.read_bytes())
+    content[len(content.rstrip(b"\0")) - 64] ^= 1
+    path.write_bytes(content)
+    code, text = call("verify", journal, "--json")
+    found = json.loads(text)
+    assert (code, found["problems"], found["raw"]["missing"]) == (1, [], 1)
+    code, text = call("verify", journal)
+    assert code == 1 and "raw capture" in text and "damaged" in text
+
+
 def test_verify_of_a_journal_that_lost_its_end_says_so(journal):
     sorted(journal.glob("*.segment"))[-1].unlink()
     code, text = call("verify", journal, "--json")

@@ -4,11 +4,14 @@ from datetime import UTC, datetime
 
 import pytest
 
+from udpfast.cli.replay_records import replay_records
+from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
+from udpfast.shm.segment import segment_path
 
 START_NS = int(datetime(2026, 8, 21, 9, 30, tzinfo=UTC).timestamp()) * 1_000_000_000
 SECOND = 1_000_000_000
@@ -91,3 +94,31 @@ def test_journal_open_is_followed(tmp_path):
         assert len(reader.poll(timeout=0.0)) == 0
         journal.close()
         assert list(reader) == []
+
+
+@pytest.mark.parametrize("first", [40, 97], ids=["inside", "at the end"])
+def test_journal_damage_is_said_wherever_it_is(directory, first, monkeypatch):
+    path = segment_path(directory, 1)
+    content = bytearray(path.read_bytes())
+    size = 72  # of a record here, header and payload
+    place = content.index(b"97", 4096) - 97 * size
+    for number in range(first, first + 3):
+        assert content[place + number * size :].startswith(b"%d" % number)
+        content[place + number * size] ^= 1
+    path.write_bytes(content)
+    with Reader(f"journal:{directory}") as reader:
+        records = list(reader)
+        doubts = [record for record in records if record.kind is Kind.LAPPED]
+        lost = 101 - len(records)  # what lies behind damage is found by the index, or by the seal
+        assert [(each.lapped, each.data["reason"]) for each in doubts] == [
+            (lost, LappedReason.DAMAGE)
+        ]
+        assert reader.lapped == lost >= 3
+    monkeypatch.setenv("UDPFAST_SHM", str(directory.parent / "shm"))
+    for target in ("", "ring:again"):
+        found = replay_records(directory, target, Pacer(0), None, None)
+        assert found["missed"] == lost
+    with Reader("ring:again", start="begin") as reader:
+        assert [(record.kind, record.lapped) for record in reader] == [
+            (record.kind, record.lapped) for record in records
+        ]

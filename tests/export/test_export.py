@@ -303,18 +303,23 @@ def test_open_segment_waits_for_its_end(tmp_path: Path) -> None:
     market.close()
 
 
-def test_damage_is_counted_and_the_rest_exported(journal: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_the_end", [False, True])
+def test_damage_is_counted_and_the_rest_exported(
+    journal: Path, tmp_path: Path, at_the_end: bool
+) -> None:
     for path in journal.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    path = segment_path(tmp_path, 2)
+    damaged = list_segments(journal)[-1 if at_the_end else 1]
+    path = segment_path(tmp_path, damaged)
     content = bytearray(path.read_bytes())
-    content[SEGMENT_BYTES // 2] ^= 1
+    # In the last record but for its padding and END; or in the middle.
+    content[len(content.rstrip(b"\0")) - 32 if at_the_end else SEGMENT_BYTES // 2] ^= 1
     path.write_bytes(content)
     tmp_path.chmod(0o700)
     entries = [exported.entry for exported in Exporter(tmp_path, tmp_path / "root").run()]
-    missing = [entry.missing for entry in entries]
-    assert missing[1] > 0 and sum(missing) == missing[1]
-    assert sum(entry.records for entry in entries) == RECORDS - missing[1]
+    missing = {entry.segment: entry.missing for entry in entries}
+    assert missing[damaged] > 0 and sum(missing.values()) == missing[damaged]
+    assert sum(entry.records for entry in entries) == RECORDS - missing[damaged]
 
 
 def test_command_says_what_there_is_and_follows_to_the_end(journal: Path, tmp_path: Path) -> None:

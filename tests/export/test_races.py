@@ -1,5 +1,6 @@
 """Races out of a raw capture: the same that the feed itself counted."""
 
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,8 @@ from udpfast.export.manifest import read_entries
 from udpfast.export.race_rows import WAIT_NS
 from udpfast.export.schema import arrow_schema
 from udpfast.net.pcap import CAPTURED, CaptureBatch
-from udpfast.shm.segment import list_segments
+from udpfast.shm.segment import list_segments, segment_path
+from udpfast.shm.verify import verify_segments
 from udpfast.testing.network import Arrival, LineFaults, network
 
 SEED = 20_261_121
@@ -171,6 +173,22 @@ def test_races_reach_across_segments(
     assert [entry.segment for entry in entries] == list_segments(journal / "raw")
     assert sum(entry.rows()["races"] for entry in entries) == len(races_of(tmp_path))
     assert not any(exported.written for exported in Exporter(journal, tmp_path).run())
+
+
+def test_damage_counts_in_the_segment_that_has_it(
+    captured: tuple[Path, dict[str, dict[str, int]]], tmp_path: Path
+) -> None:
+    raw = tmp_path / "journal" / "raw"
+    shutil.copytree(captured[0], tmp_path / "journal")
+    path = segment_path(raw, 2)
+    content = bytearray(path.read_bytes())
+    content[SEGMENT_BYTES // 2] ^= 1
+    path.write_bytes(content)
+    list(Exporter(tmp_path / "journal", tmp_path / "root", tables=("races",)).run())
+    whole = verify_segments(raw)
+    missing = {entry.segment: entry.missing for entry in read_entries(tmp_path / "root")}
+    assert missing == {check.info.number: check.missing for check in whole if check.info}
+    assert missing[2] > 0
 
 
 def test_races_of_an_open_capture_wait_for_late_copies(

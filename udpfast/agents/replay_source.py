@@ -22,7 +22,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.shm.journal_cursor import JournalCursor
 
-__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource"]
+__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "said_missed"]
 
 #: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
 #: the number of a frame.
@@ -32,6 +32,12 @@ BATCH = 16_384
 FRAGMENT_SIZE = 512  # of every fragment but the last
 CAPTURE_SIZE = 16  # of the struct before a datagram in raw capture
 SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
+
+
+def said_missed(cursor: JournalCursor, count: int) -> int:
+    """Return how many records a journal's recorder missed, by what the last poll's LAPPED say."""
+    lapped = np.flatnonzero(cursor.headers["kind"][:count] == Kind.LAPPED).tolist()
+    return sum(int.from_bytes(cursor.payload(i)[:8], "little") for i in lapped)
 
 
 class CaptureSource:
@@ -157,7 +163,7 @@ class RawSource(_JournalSource):
         with cursor:
             while not cursor.ended:
                 count = cursor.poll()
-                self.missed += cursor.missed
+                self.missed += cursor.missed + said_missed(cursor, count)
                 if count:
                     yield self._batch(count)
 
@@ -165,9 +171,7 @@ class RawSource(_JournalSource):
         cursor = self._cursor
         records, offsets = cursor.headers[:count], cursor.offsets[:count].astype(np.int64)
         kinds = records["kind"]
-        lapped = np.flatnonzero(kinds == Kind.LAPPED)
         words = cursor.payloads[: len(cursor.payloads) // 8 * 8].view("<i8")
-        self.missed += int(words[offsets[lapped] // 8].sum())
         what = cursor.payloads[: len(cursor.payloads) // 4 * 4].view("<u4")[offsets // 4 + 2]
         datagram = kinds == Kind.DATAGRAM
         headers = np.zeros(count, CAPTURED)
@@ -239,11 +243,9 @@ class MessageSource(_JournalSource):
         with cursor:
             while not cursor.ended:
                 count = cursor.poll()
-                self.missed += cursor.missed
+                self.missed += cursor.missed + said_missed(cursor, count)
                 kinds = cursor.headers["kind"][:count]
                 self.others += int(np.count_nonzero(kinds >= Kind.BOOK))
-                for i in np.flatnonzero(kinds == Kind.LAPPED).tolist():
-                    self.missed += int.from_bytes(cursor.payload(i)[:8], "little")
                 found = np.flatnonzero(kinds == Kind.MESSAGE)
                 if len(found):
                     yield self._batch(found)

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import cython
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
 from udpfast.shm.journal_cursor cimport JournalCursor
 from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
@@ -101,6 +101,22 @@ cdef class Republisher:
             ring_commit(&self.ring.writer, size)
         ring_flush(&self.ring.writer)
         waker_turn(&self._wake.waker, self.ring.writer.position, clock_monotonic_ns())
+
+    def say_missed(self, uint64_t missed, int64_t unix_ns) -> None:
+        """Publish that records are missing where the ring is now: LAPPED, as a recorder says it."""
+        cdef Record* record = ring_claim(&self.ring.writer, sizeof(Lapped))
+        cdef Lapped* lapped = <Lapped*>(<uint8_t*>record + RECORD_SIZE)
+        if record == NULL:
+            raise FormatError(f"expected room for {sizeof(Lapped)} bytes, the ring takes "
+                              f"{self.ring.payload_max}")
+        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
+        record.kind = KIND_LAPPED
+        record.received_ns = record.published_ns = unix_ns
+        lapped.missed = missed
+        lapped.reason = LAPPED_DAMAGE
+        lapped.reserved = 0
+        ring_commit(&self.ring.writer, sizeof(Lapped))
+        ring_flush(&self.ring.writer)
 
     def turn(self) -> None:
         """Wake readers that fell asleep meanwhile; while nothing is published."""

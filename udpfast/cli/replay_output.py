@@ -9,7 +9,7 @@ import numpy as np
 from udpfast.client.batch import Batch
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
-from udpfast.core.layout import GAP, SESSION, Channel, GapReason, Kind, SessionReason
+from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, GapReason, Kind, SessionReason
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.shm.record_hash import RecordHash
 
@@ -62,7 +62,7 @@ class Output:
         self.hash.add(batch.headers, batch.offsets, batch.payloads)
         kinds = batch.headers["kind"]
         self._counts += np.bincount(kinds, minlength=len(self._counts))
-        for i in np.flatnonzero((kinds == Kind.GAP) | (kinds == Kind.SESSION)).tolist():
+        for i in np.flatnonzero(np.isin(kinds, (Kind.GAP, Kind.SESSION, Kind.LAPPED))).tolist():
             self._note(Kind(kinds[i]), batch.headers[i], batch.payload(i))
 
     @property
@@ -88,6 +88,8 @@ class Output:
                     "waited_ns": int(gap["waited_ns"]),
                 }
             )
+        elif kind is Kind.LAPPED:
+            self.missed += int(np.frombuffer(payload, LAPPED, count=1)[0]["missed"])
         elif kind is Kind.SESSION:
             session = np.frombuffer(payload, SESSION, count=1)[0]
             self.sessions.append(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.agents.feed_copy import read_feed
-from udpfast.agents.replay_source import Place
+from udpfast.agents.replay_source import Place, said_missed
 from udpfast.agents.republisher import Republisher
 from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
@@ -50,16 +50,20 @@ def replay_records(
 
 def _publish(cursor: JournalCursor, republisher: Republisher, pacer: Pacer) -> dict[str, Any]:
     content = RecordHash()
-    missed = 0
+    missed = latest_ns = 0
     while not cursor.ended:
         count = cursor.poll()
-        missed += cursor.missed
         headers = cursor.headers[:count]
+        if cursor.missed:
+            republisher.say_missed(cursor.missed, latest_ns)
+        missed += cursor.missed + said_missed(cursor, count)
         at = 0
         while at < count:
             stop = pacer.due(headers["published_ns"], at, STEP)
             republisher.take(cursor, at, stop)
             at = stop
+        if count:
+            latest_ns = int(headers["published_ns"][-1])
         content.add(headers, cursor.offsets, cursor.payloads)
     return {"records": content.records, "missed": missed, "sha256": content.hexdigest()}
 

@@ -27,9 +27,25 @@ __all__ = ["verify"]
 def verify(directory: str, repair: bool, as_json: bool) -> None:
     """Check every record of a journal: checksum, position and index; nothing is changed.
 
-    Exit codes: 0 all is as it was written, 1 something is damaged or will be cut.
+    The raw capture below it is checked as well. Exit codes: 0 all is as it was written, 1 something
+    is damaged or will be cut.
     """
     target = find_journal(directory)
+    found, checks = _look_at(target, repair)
+    raw: list[SegmentCheck] = []
+    if (target / "raw").is_dir():
+        found["raw"], raw = _look_at(target / "raw", repair)
+    if as_json:
+        click.echo(json.dumps(found))
+    else:
+        _print(found, checks)
+        if "raw" in found:
+            click.echo("\nraw capture")
+            _print(found["raw"], raw)
+    sys.exit(1 if found["problems"] or found.get("raw", {}).get("problems") else 0)
+
+
+def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCheck]]:
     state = _state(target)  # before the segments: what follows can only be more
     checks = list(verify_segments(target))
     found: dict[str, Any] = {
@@ -42,13 +58,9 @@ def verify(directory: str, repair: bool, as_json: bool) -> None:
         + _lost_end(checks, state),
         "state": state,
     }
-    if repair:
+    if repair and checks:
         found["repaired"] = _repair(target)
-    if as_json:
-        click.echo(json.dumps(found))
-    else:
-        _print(found, checks)
-    sys.exit(1 if found["problems"] else 0)
+    return found, checks
 
 
 def _state(directory: Path) -> dict[str, Any] | None:

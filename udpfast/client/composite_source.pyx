@@ -164,6 +164,7 @@ cdef class CompositeSource(Source):
             used += (size + 7) & ~<uint64_t>7
             done += 1
         self.missed = member.missed
+        self.missed_reason = source.missed_reason
         member.missed = 0
         member.next += done
         member.read += done

@@ -12,3 +12,4 @@ cdef class JournalSource(Source):
     cdef bint done                   # detached
     cdef object failure              # met without the GIL; for `fail` to raise
     cdef int64_t look(self, int64_t limit) noexcept
+    cdef int64_t say_missed(self) noexcept

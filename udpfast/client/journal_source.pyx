@@ -3,11 +3,13 @@
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport Idle, idle_step
+from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped
 from udpfast.shm.journal_cursor cimport JournalCursor
 
 import datetime
@@ -41,6 +43,7 @@ cdef class JournalSource(Source):
         self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
         self.names = NameCache()
         self.names_number = -1
+        self.missed_reason = LAPPED_DAMAGE
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef uint64_t turns = 0
@@ -67,7 +70,25 @@ cdef class JournalSource(Source):
             self.failure = failure
             return -EBADMSG
         self.missed = self.cursor.missed
-        return -EPIPE if count == 0 and self.cursor.ended else count
+        if count == 0 and self.cursor.ended:
+            return self.say_missed() if self.missed else -EPIPE
+        return count
+
+    cdef int64_t say_missed(self) noexcept:
+        # Damage behind the last record has none before which it could be told: it is one itself.
+        cdef Lapped lapped
+        memset(&lapped, 0, sizeof(lapped))
+        lapped.missed = self.missed
+        lapped.reason = LAPPED_DAMAGE
+        memset(self.headers, 0, RECORD_SIZE)
+        self.headers.length = RECORD_SIZE + sizeof(lapped)
+        self.headers.kind = KIND_LAPPED
+        self.headers.position = self.cursor.position
+        self.headers.index = self.cursor.index
+        memcpy(self.payloads, &lapped, sizeof(lapped))
+        self.offsets[0] = 0
+        self.missed = self.cursor.missed = 0
+        return 1
 
     cdef fail(self, int64_t code):
         if self.failure is not None:

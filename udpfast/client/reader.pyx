@@ -298,7 +298,8 @@ cdef class Reader:
         if missed:
             self._missed = 0
             return record_lapped(
-                self._missed_index - missed, self._missed_position, missed, self._source.names)
+                self._missed_index - missed, self._missed_position, missed,
+                self._source.missed_reason, self._source.names)
         self._next += 1
         self._read += 1
         if i % SAMPLE == 0 and self._source.entry != NULL:

@@ -17,7 +17,8 @@ cdef class ReadRecord:
     cdef NameCache _names
 
 cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCache names)
-cdef ReadRecord record_lapped(uint64_t index, uint64_t position, uint64_t count, NameCache names)
+cdef ReadRecord record_lapped(
+    uint64_t index, uint64_t position, uint64_t count, uint32_t reason, NameCache names)
 
 
 cdef inline const uint8_t* record_payload(ReadRecord record) noexcept:

@@ -237,13 +237,14 @@ cdef ReadRecord record_copy(const Record* header, const uint8_t* payload, NameCa
 
 
 cdef ReadRecord record_lapped(
-        uint64_t index, uint64_t position, uint64_t count, NameCache names):
+        uint64_t index, uint64_t position, uint64_t count, uint32_t reason, NameCache names):
     # The record that no ring carries: what the reader missed, where it missed it.
     cdef Record header
     cdef Lapped lapped
     memset(&header, 0, sizeof(header))
     memset(&lapped, 0, sizeof(lapped))
     lapped.missed = count
+    lapped.reason = reason
     header.length = RECORD_SIZE + sizeof(lapped)
     header.kind = KIND_LAPPED
     header.position = position

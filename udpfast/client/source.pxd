@@ -6,7 +6,7 @@
 # fills in the fields of the first block once, and overrides the methods. One source, one reader,
 # one thread; only `closing` is set by another.
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.record cimport NameCache
 from udpfast.core.idle cimport Idle
@@ -24,6 +24,7 @@ cdef class Source:
     cdef NameCache names             # for the ids of the records in memory; never None
     cdef ReaderEntry* entry          # where tools see this reader; NULL: none do, or detached
     cdef uint64_t missed             # by the last wait: records before the first that it brought
+    cdef uint32_t missed_reason      # LappedReason
     cdef bint from_image             # the last wait brought records of an image, not of the log
     cdef bint closing                # another thread asks for the end: `wait` returns within 20 ms
 

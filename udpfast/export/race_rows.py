@@ -51,7 +51,7 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, int]:
     int
         Datagrams and other records of the part.
     int
-        Records that were damaged in what was read: of the part, and `WAIT_NS` around it.
+        Records of the part that were damaged.
     """
     races = Races(part.position, part.end_position)
     blocks = Blocks(
@@ -64,7 +64,7 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, int]:
     for block, _ in blocks:
         races.add(block)
         records += block.between(part.position, part.end_position)
-    return races, records, blocks.missing
+    return races, records, blocks.missing_of(part)
 
 
 def split_races(races: Races) -> dict[Partition, NDArray[Any]]:

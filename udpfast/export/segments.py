@@ -234,10 +234,10 @@ class Blocks:
 
     Attributes
     ----------
-    missing : int
-        Records that should have been between those that came: damaged ones.
+    misses : list of (int, int)
+        Where records came again behind damaged ones, and how many those were.
     position : int
-        Behind the last record that came.
+        Behind the last record that came, or that should have.
     """
 
     def __init__(
@@ -249,7 +249,7 @@ class Blocks:
         raw: bool = False,
         records: int = BLOCK_RECORDS,
     ) -> None:
-        self.missing = 0
+        self.misses: list[tuple[int, int]] = []
         self.position = 0
         self._directory = directory
         self._arguments = (start, end)
@@ -268,10 +268,27 @@ class Blocks:
             limit=self._records,
             payload_hash=self._hash,
         ) as cursor:
-            while count := cursor.poll():
+            while True:
+                count = cursor.poll()
+                if cursor.missed:
+                    again = cursor.headers[0]["position"] if count else cursor.position
+                    self.misses.append((int(again), cursor.missed))
+                    self.position = cursor.position
+                if count == 0:
+                    return
                 if cursor.names != number:
                     number = cursor.names
                     names = journal_names(self._directory, number)
-                self.missing = cursor.missed_total
                 self.position = cursor.position
                 yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
+
+    @property
+    def missing(self) -> int:
+        """Records that should have been among those that came: damaged ones."""
+        return sum(count for _, count in self.misses)
+
+    def missing_of(self, part: Part) -> int:
+        """Return how many of these are of one segment, where others were read too."""
+        return sum(
+            count for again, count in self.misses if part.position < again <= part.end_position
+        )
