@@ -3,8 +3,10 @@
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Mapping
 from errno import EPERM
+from functools import partial
 from pathlib import Path
 
 import cython
@@ -25,6 +27,7 @@ from udpfast.core.counter cimport (
     FEED_CYCLES_SLOW,
     LINE_KERNEL_DROPS,
     LINE_RECEIVE_ERRORS,
+    LINE_REOPENED,
 )
 from udpfast.net.datagram cimport (
     DatagramBatch,
@@ -36,6 +39,7 @@ from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.feed_copy import write_feed
+from udpfast.agents.line_watch import LineWatch, WatchedLine
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
@@ -62,6 +66,9 @@ cdef enum:
     SAMPLE_BATCHES = 16
     # Lines, or with AF_XDP the queues of all interfaces.
     BATCHES_MAX = 64
+
+#: What happened to lines, for whoever asks; without one, the last of it is kept.
+EVENTS_MAX = 100
 
 
 @cython.final
@@ -151,6 +158,10 @@ cdef class FeedLoop(Agent):
         self.batch_count = 0
         for receiver in self.receivers:
             receiver.close()
+
+    def count_reopened(self, channel: int, line: int) -> None:
+        """Count a socket that was opened anew. Only one thread may call this."""
+        counter_add(&self.engine.counters.line[channel][line][LINE_REOPENED], 1)
 
     def _insist(self, receiver):
         # With `agent.strict` an option that was not granted ends the start.
@@ -258,6 +269,8 @@ class Subscriber:
         self._loop = None
         self._runner = None
         self._sides = None
+        self._watch = None
+        self._said = deque(maxlen=EVENTS_MAX)
         self._feed = AgentEntry("feed")
         self._notes = ()
         self._bypass = None
@@ -306,6 +319,29 @@ class Subscriber:
         runner.start()
         self._runner = runner
         self._become(AgentState.RUNNING)
+        try:
+            if self.config.receive.path != "xdp":
+                self._watch_lines()
+        except BaseException:
+            runner.stop()
+            runner.join()
+            raise
+
+    def _watch_lines(self):
+        # A loop that ended by itself has left its watch, which knows only closed sockets.
+        self._end_watch()
+        names = [(f"{name}.{line.name}", channel, index)
+                 for channel, name in enumerate(("incremental", "snapshot"))
+                 for index, line in enumerate(getattr(self.config, name).lines)]
+        self._watch = LineWatch(
+            [WatchedLine(name, receiver, partial(self._loop.count_reopened, channel, index))
+             for (name, channel, index), receiver in zip(names, self._loop.receivers, strict=True)],
+            self._said)
+
+    def _end_watch(self):
+        watch, self._watch = self._watch, None
+        if watch is not None:
+            watch.stop()
 
     def reopen(self) -> None:
         """Open all lines again, after an error of theirs ended the loop (`join` raised it).
@@ -368,6 +404,7 @@ class Subscriber:
         """
         if self._engine is None:
             return
+        self._end_watch()
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
         try:
@@ -403,6 +440,10 @@ class Subscriber:
     def notes(self) -> tuple[str, ...]:
         """What was asked of the host and not granted: one sentence each. Empty before `start`."""
         return self._notes
+
+    def take_events(self) -> list[str]:
+        """Return what happened to lines since the last call: one sentence each."""
+        return [self._said.popleft() for _ in range(len(self._said))]
 
     @property
     def bypass(self):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator, Sequence
 
 import click
@@ -13,7 +12,7 @@ from udpfast.config import FeedConfig, LineConfig
 from udpfast.core.host import Finding, HostUse
 from udpfast.errors import ConfigError
 from udpfast.net.line import open_receiver, parse_endpoint
-from udpfast.net.multicast import resolve_interface
+from udpfast.net.multicast import resolve_interface, routed_interface
 
 __all__ = ["feed_use", "inspect_agent", "inspect_lines", "print_findings"]
 
@@ -40,11 +39,7 @@ def interface_name(line: LineConfig) -> str:
     try:
         if line.interface:
             return resolve_interface(line.interface).name
-        # Nothing is sent: the kernel chooses the route, and with it its own address.
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.connect((host, port))
-            return resolve_interface(probe.getsockname()[0]).name
+        return routed_interface(host, port).name
     except (ConfigError, OSError):
         return ""
 

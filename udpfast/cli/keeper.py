@@ -8,6 +8,7 @@ import click
 
 from udpfast.agents.backoff import Backoff
 from udpfast.agents.subscriber import Subscriber
+from udpfast.errors import ConfigError
 
 __all__ = ["FeedKeeper"]
 
@@ -51,15 +52,18 @@ class FeedKeeper:
         try:
             subscriber.reopen()
         except Exception as failure:
-            return self._plan(failure, now_ns)
+            # The settings were right when the feed began: an interface that they name is missing.
+            return self._plan(failure, now_ns, isinstance(failure, ConfigError))
         click.echo(f"udpfast: {subscriber.name}: all lines are open again", err=True)
         self._began_ns = now_ns
         return None
 
-    def _plan(self, failure: BaseException, now_ns: int) -> BaseException | None:
+    def _plan(
+        self, failure: BaseException, now_ns: int, passing: bool = False
+    ) -> BaseException | None:
         wait_ns = self._backoff.ended(max(0, now_ns - self._began_ns))
         self._began_ns = now_ns + wait_ns
-        passing = isinstance(failure, OSError) and failure.errno in PASSING
+        passing = passing or (isinstance(failure, OSError) and failure.errno in PASSING)
         again = passing and self._backoff.in_a_row <= self._settings.feed_restarts
         self._subscriber.note_failure(failure, again)
         if not again:

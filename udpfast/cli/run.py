@@ -104,6 +104,8 @@ def _keep_going(
     while not stopping.wait(LOOK_S):
         now_ns = monotonic_ns()
         failure = keeper.look(now_ns)
+        for event in subscriber.take_events():
+            click.echo(f"udpfast: {subscriber.name}: {event}", err=True)
         if failure is not None:
             return failure
         if now_ns - status_ns >= STATUS_NS:

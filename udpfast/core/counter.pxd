@@ -39,6 +39,7 @@ cdef enum:  # LineCounter
     LINE_DISAGREEMENTS            # other bytes than the first copy
     LINE_KERNEL_DROPS             # lost before user space (the socket's drop count, or AF_XDP's)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
+    LINE_REOPENED                 # sockets opened anew; agents/line_watch writes it, not the loop
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)

@@ -58,6 +58,9 @@ LINE_COUNTERS = (
     CounterInfo(
         "receive_errors", "count",
         "receive calls that failed: the line is down, others go on"),
+    CounterInfo(
+        "reopened", "count",
+        "sockets opened anew because the interface had been removed and came again"),
     CounterInfo("no_timestamp", "count", "came without a kernel or NIC timestamp"),
     CounterInfo("unused_bits", "count", "unused control bits were set (accepted)"),
     CounterInfo("empty_final", "count", "last of several fragments without payload (accepted)"),

@@ -62,6 +62,7 @@ cdef struct DatagramBatch:
     bint names                   # sender addresses are asked for (13 % of a receive)
     bint control                 # time stamps are asked for, and with them drop counts
     uint32_t drops_seen          # SO_RXQ_OVFL as last seen: 32 bits, wraps
+    uint64_t replaced            # another socket lies behind `fd`: its drops begin at 0
     uint64_t kernel_drops        # lost before user space since the socket was opened; only grows
     uint64_t calls               # receive calls made
     uint64_t icmp_errors         # ICMP complaints that a receive returned instead of a datagram
@@ -100,3 +101,7 @@ cdef class DatagramReceiver:
     cdef DatagramBatch batch
     cdef readonly object socket
     cdef readonly object results
+    cdef readonly object tied_to
+    cdef object _line
+    cdef object _options
+    cdef object _lock            # close and replace_socket may come from different threads

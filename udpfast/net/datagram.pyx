@@ -4,6 +4,10 @@ The hot process cimports `datagram_receive`; the classes here open the socket, o
 serve tests and slow tools.
 """
 
+import os
+import socket
+import threading
+from dataclasses import replace
 from typing import NamedTuple
 
 from libc.errno cimport (
@@ -16,6 +20,7 @@ from libc.string cimport memcpy, memset
 
 cimport cython
 
+from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED,
@@ -23,7 +28,9 @@ from udpfast.core.layout cimport (
 from udpfast.core.oserr cimport check
 from udpfast.net.xdp_ring cimport XdpQueue, xdp_drops_read, xdp_receive
 
-from udpfast.net.line import ReceiveOptions, open_receiver, parse_senders
+from udpfast.net.line import (
+    ReceiveOptions, open_receiver, parse_senders, tied_interface,
+)
 
 __all__ = ["DatagramReceiver", "ReceivedDatagram"]
 
@@ -393,6 +400,9 @@ cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil:
     cdef uint32_t size = sizeof(values)
     if batch.xdp is not NULL:
         return xdp_drops_read(<XdpQueue*>batch.xdp)
+    if unlikely(load_acquire(&batch.replaced)):  # pairs with replace_socket
+        store_release(&batch.replaced, 0)
+        batch.drops_seen = 0
     if getsockopt(batch.fd, SOL_SOCKET, SO_MEMINFO, values, &size) < 0:
         return -errno
     if size > SK_MEMINFO_DROPS * sizeof(uint32_t):
@@ -434,6 +444,8 @@ cdef class DatagramReceiver:
         Non-blocking.
     results : tuple of OptionResult
         What each socket option asked for and got.
+    tied_to : int
+        Index of the interface that the socket ends with (`line.tied_interface`); 0: none.
 
     Raises
     ------
@@ -443,6 +455,7 @@ cdef class DatagramReceiver:
 
     def __cinit__(self):
         self.batch.fd = -1
+        self._lock = threading.Lock()
 
     def __init__(self, line, options=None, int channel=0, int line_index=0, int capacity=BATCH_MAX):
         if not 1 <= capacity <= BATCH_MAX:
@@ -451,8 +464,10 @@ cdef class DatagramReceiver:
             raise RuntimeError("a receiver is opened once")
         wanted = ReceiveOptions() if options is None else options
         senders = parse_senders(line.senders)
-        self.socket, results = open_receiver(line, wanted)
-        self.results = tuple(results)
+        self._line, self._options = line, wanted
+        self.socket = self._open()
+        host = line.address.rpartition(":")[0]  # the same port again, whatever 0 became
+        self._line = replace(line, address=f"{host}:{self.address[1]}")
         control = wanted.timestamps != "none"
         check(datagram_batch_init(
             &self.batch, self.socket.fileno(), channel, line_index, capacity, bool(senders),
@@ -471,9 +486,48 @@ cdef class DatagramReceiver:
 
     def close(self):
         """Close the socket and give the memory back; once more does nothing."""
-        if self.socket is not None:
-            self.socket.close()
-        datagram_batch_free(&self.batch)
+        with self._lock:
+            if self.socket is not None:
+                self.socket.close()
+            datagram_batch_free(&self.batch)
+
+    def replace_socket(self):
+        """Put a new socket in the place of one whose interface is gone, from any thread.
+
+        The loop that polls goes on with the new one; what waits in the old one is lost.
+
+        Returns
+        -------
+        bool
+            False: the receiver is closed.
+
+        Raises
+        ------
+        ConfigError, OSError
+            As `line.open_receiver`; the receiver stays silent until it succeeds.
+        """
+        with self._lock:
+            if self.batch.items is NULL:
+                return False
+            # The old one goes first. As it lets go of its membership, of an interface by number, it
+            # would end a new one on an interface of the same number.
+            self._put(socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK))
+            self._put(self._open())
+            return True
+
+    def _put(self, opened):
+        # One step: the loop's next call meets another socket, under the number that it knows.
+        with opened:
+            os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
+        # Orders the new socket before its mark; read by datagram_drops_read.
+        store_release(&self.batch.replaced, 1)
+
+    def _open(self):
+        # What it is tied to first: if that goes meanwhile, it will be missed.
+        tied_to = tied_interface(self._line)
+        sock, results = open_receiver(self._line, self._options)
+        self.results, self.tied_to = tuple(results), tied_to
+        return sock
 
     def fileno(self):
         """Return the socket's descriptor, -1 if closed."""

@@ -25,6 +25,7 @@ __all__ = [
     "open_sender",
     "parse_endpoint",
     "parse_senders",
+    "tied_interface",
 ]
 
 _SENDERS_MAX = 64  # SENDERS_MAX of datagram.pxd
@@ -133,6 +134,28 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
         mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
         parsed.append((mapped + address.packed, port))
     return parsed
+
+
+def tied_interface(line: LineAddress) -> int:
+    """Return the index of the interface with which a line's socket ends; 0: it outlives any.
+
+    A membership belongs to an interface, and so does a link-local IPv6 address: where the
+    interface is removed and made again, such a socket hears nothing more, and says nothing.
+
+    Raises
+    ------
+    ConfigError
+        There is no such interface.
+    """
+    host, port = parse_endpoint(line.address)
+    address = ipaddress.ip_address(host)
+    if not address.is_multicast and not (address.version == 6 and address.is_link_local):
+        return 0
+    if line.interface:
+        return multicast.resolve_interface(line.interface).index
+    with contextlib.suppress(ConfigError, OSError):
+        return multicast.routed_interface(host, port).index
+    return 0
 
 
 def open_receiver(

@@ -16,6 +16,7 @@ __all__ = [
     "join",
     "only_joined_groups",
     "resolve_interface",
+    "routed_interface",
     "send_options",
     "socket_address",
 ]
@@ -63,6 +64,20 @@ def resolve_interface(text: str) -> Interface:
         ipv4=next((address for address in own if ":" not in address), ""),
         ipv6=next((address for address in own if ":" in address), ""),
     )
+
+
+def routed_interface(host: str, port: int) -> Interface:
+    """Find the interface that the kernel's route to an address or group leaves by; sends nothing.
+
+    Raises
+    ------
+    ConfigError, OSError
+        There is no route, or it has no address of its own.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        probe.connect((host, port))
+        return resolve_interface(probe.getsockname()[0])
 
 
 def join(
@@ -188,7 +203,7 @@ def _addresses() -> dict[str, str]:
         entry = bytes(table[offset : offset + _IFREQ_SIZE])
         name = entry[:16].split(b"\0", 1)[0].decode().split(":")[0]
         found[socket.inet_ntoa(entry[20:24])] = name
-    listing = Path("/proc/net/if_inet6")
+    listing = Path("/proc/thread-self/net/if_inet6")  # of this thread's namespace
     if listing.exists():
         for line in listing.read_text(encoding="ascii").splitlines():
             digits, *_, name = line.split()

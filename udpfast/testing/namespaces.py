@@ -67,6 +67,21 @@ class Wire:
             sock.bind(("va", 0))
         return sock
 
+    def cut(self) -> None:
+        """Take both interfaces away."""
+        run("ip", "-n", self.a, "link", "del", "va")
+
+    def join(self, queues: int = 1) -> None:
+        """Make both interfaces, with their addresses and routes."""
+        size = ["numtxqueues", str(queues), "numrxqueues", str(queues)]
+        run("ip", "link", "add", "va", "netns", self.a, *size, "type", "veth",
+            "peer", "name", "vb", "netns", self.b, *size)  # fmt: skip
+        for number, (each, end) in enumerate(((self.a, "va"), (self.b, "vb")), 1):
+            run("ip", "-n", each, "addr", "add", f"10.99.0.{number}/24", "dev", end)
+            run("ip", "-n", each, "addr", "add", f"fd99::{number}/64", "dev", end, "nodad")
+            run("ip", "-n", each, "link", "set", end, "up")
+            run("ip", "-n", each, "route", "add", "239.0.0.0/8", "dev", end)
+
 
 def _enter(descriptor: int) -> None:
     if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
@@ -94,17 +109,11 @@ def wire(queues: int = 1) -> Iterator[Wire]:
         if any(result.returncode for result in added):
             why = added[0].stderr.decode().strip()
             raise WireUnavailableError(f"network namespaces are refused: {why}")
-        size = ["numtxqueues", str(queues), "numrxqueues", str(queues)]
-        run("ip", "link", "add", "va", "netns", made.a, *size, "type", "veth",
-            "peer", "name", "vb", "netns", made.b, *size)  # fmt: skip
-        for number, (each, end) in enumerate(((made.a, "va"), (made.b, "vb")), 1):
+        for each in (made.a, made.b):
             with made.inside(each):
                 Path("/proc/sys/net/ipv6/conf/all/accept_dad").write_text("0")
-            run("ip", "-n", each, "addr", "add", f"10.99.0.{number}/24", "dev", end)
-            run("ip", "-n", each, "addr", "add", f"fd99::{number}/64", "dev", end, "nodad")
             run("ip", "-n", each, "link", "set", "lo", "up")
-            run("ip", "-n", each, "link", "set", end, "up")
-            run("ip", "-n", each, "route", "add", "239.0.0.0/8", "dev", end)
+        made.join(queues)
         yield made
     finally:
         for each in (made.a, made.b):

@@ -1,0 +1,184 @@
+"""Lines whose interface is removed and made again, over a wire of our own."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from udpfast.agents.line_watch import LineWatch, WatchedLine
+from udpfast.agents.subscriber import Subscriber
+from udpfast.net.datagram import DatagramReceiver
+from udpfast.net.line import LineAddress, ReceiveOptions
+from udpfast.net.link_events import LinkEvents
+from udpfast.testing.frames import datagram
+from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
+
+pytestmark = pytest.mark.system
+
+SMALL = ReceiveOptions(rcvbuf_bytes=1 << 16)
+GROUPS = [
+    LineAddress("239.1.2.3:9001", "vb"),
+    LineAddress("239.1.2.3:9001"),  # by the route
+    LineAddress("239.1.2.3:9001", "10.99.0.2", source="10.99.0.1"),
+    LineAddress("[ff15::7]:9003", "vb"),
+    LineAddress("[ff12::7]:9003", "vb"),  # bound to its interface
+]
+
+
+@pytest.fixture(scope="module")
+def link() -> Iterator[Wire]:
+    try:
+        with wire() as made:
+            yield made
+    except WireUnavailableError as reason:
+        pytest.skip(str(reason))
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, "waited 20 s"
+        time.sleep(0.002)
+
+
+def send(link: Wire, address: str, payload: bytes) -> None:
+    """Send once the wire carries: right after it was made there may be no address yet."""
+    host, port = address.rpartition(":")[::2]
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+
+    def sent() -> bool:
+        try:
+            with link.sender(family) as sender:
+                return sender.sendto(payload, (host.strip("[]"), int(port))) > 0
+        except OSError:
+            return False
+
+    wait_until(sent)
+
+
+def hears(link: Wire, receiver: DatagramReceiver, address: str) -> None:
+    def heard() -> bool:
+        send(link, address, b"tick")
+        return any(item.payload == b"tick" for item in receiver.receive())
+
+    wait_until(heard)
+
+
+@pytest.mark.parametrize("line", GROUPS, ids=lambda line: f"{line.address}%{line.interface}")
+def test_line_hears_its_group_again_when_its_interface_was_made_again(
+    link: Wire, line: LineAddress
+) -> None:
+    said: list[str] = []
+    counted: list[int] = []
+    with link.inside(link.b):
+        receiver = DatagramReceiver(line, SMALL)
+        watch = LineWatch(
+            [WatchedLine("A", receiver, lambda: counted.append(1))],
+            said,  # type: ignore[arg-type]
+        )
+    with receiver:
+        try:
+            hears(link, receiver, line.address)
+            link.cut()
+            link.join()
+            hears(link, receiver, line.address)
+            assert counted == [1]
+        finally:
+            watch.stop()
+    assert said[0] == "A: its interface is gone"
+    assert said[-1] == "A: is open again"
+
+
+def test_line_hears_its_group_again_when_the_new_interface_has_the_old_number(link: Wire) -> None:
+    # As one that visits another namespace: only the event tells.
+    with link.inside(link.b):
+        receiver = DatagramReceiver(GROUPS[0], SMALL)
+        watch = LineWatch([WatchedLine("A", receiver, lambda: None)], [])  # type: ignore[arg-type]
+    with receiver:
+        try:
+            number = receiver.tied_to
+            away = f"{link.b}x"
+            run("ip", "netns", "add", away)
+            run("ip", "-n", link.b, "link", "set", "vb", "netns", away)
+            run("ip", "-n", away, "link", "set", "vb", "netns", link.b)
+            run("ip", "netns", "del", away)
+            run("ip", "-n", link.b, "addr", "add", "10.99.0.2/24", "dev", "vb")
+            run("ip", "-n", link.b, "link", "set", "vb", "up")
+            hears(link, receiver, GROUPS[0].address)
+            assert receiver.tied_to == number
+        finally:
+            watch.stop()
+            link.cut()
+            link.join()
+
+
+def test_line_keeps_its_socket_when_its_interface_goes_down_and_up(link: Wire) -> None:
+    with link.inside(link.b), LinkEvents() as events:
+        receiver = DatagramReceiver(GROUPS[0], SMALL)
+        with receiver:
+            run("ip", "-n", link.b, "link", "set", "vb", "down")
+            run("ip", "-n", link.b, "link", "set", "vb", "up")
+            assert events.wait(20) == set()
+            hears(link, receiver, GROUPS[0].address)
+
+
+def test_drops_of_a_new_socket_are_added_to_those_of_the_old() -> None:
+    with (
+        DatagramReceiver(LineAddress("239.1.2.9:0", "lo"), ReceiveOptions(4096)) as receiver,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+        sender.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton("127.0.0.1"))
+        for _ in range(50):
+            sender.sendto(bytes(500), ("239.1.2.9", receiver.address[1]))
+        before = receiver.read_kernel_drops()
+        assert before > 10
+        assert receiver.replace_socket()
+        for _ in range(30):
+            sender.sendto(bytes(500), ("239.1.2.9", receiver.address[1]))
+        received = 0
+        while more := receiver.receive():
+            received += len(more)
+        assert receiver.read_kernel_drops() == before + 30 - received
+        assert received < 30
+    assert not receiver.replace_socket()
+
+
+def test_feed_goes_on_and_counts_when_an_interface_is_made_again(
+    link: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    lines = [
+        {"name": "A", "address": "239.1.2.3:9001", "interface": "vb"},
+        {"name": "B", "address": "0.0.0.0:9002"},
+    ]
+    tables = {
+        "name": "remade",
+        "agent": {"huge_pages": False},
+        "ring": {"capacity_bytes": 1 << 22},
+        "receive": {"rcvbuf_bytes": 1 << 16},
+        "incremental": {"lines": lines},
+    }
+    with link.inside(link.b), ExitStack() as opened:
+        subscriber = opened.enter_context(Subscriber(tables))
+        running = opened.pop_all()
+    with running:
+        for seqno in (1, 2):
+            seen = subscriber.counters()["incremental"]["messages"]
+
+            def heard(seqno: int = seqno, seen: int = seen) -> bool:
+                send(link, "239.1.2.3:9001", datagram(bytes(8), seqno=seqno, control=1))
+                return subscriber.counters()["incremental"]["messages"] > seen
+
+            wait_until(heard)
+            if seqno == 1:
+                link.cut()
+                link.join()
+        counters = subscriber.counters()
+        assert counters["incremental.A"]["reopened"] == 1
+        assert counters["incremental.B"]["reopened"] == 0
+        assert counters["incremental.A"]["receive_errors"] == 0
+        assert subscriber.take_events()[-1] == "incremental.A: is open again"
+        assert subscriber.take_events() == []

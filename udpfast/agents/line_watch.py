@@ -1,0 +1,89 @@
+"""Lines whose interface is removed and made again: noticed, said, and opened again.
+
+A multicast membership ends with its interface, without an error: the line would stay silent for
+ever. A thread of its own sleeps until the kernel says that an interface changed; the feed's loop
+knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from udpfast.errors import ConfigError
+from udpfast.net.datagram import DatagramReceiver
+from udpfast.net.link_events import LinkEvents
+
+__all__ = ["LineWatch", "WatchedLine"]
+
+#: Without an event interfaces are compared this often: events can be lost, or not to be had.
+LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedLine:
+    """A line, what to call it, and what to call when it has a new socket."""
+
+    name: str
+    receiver: DatagramReceiver
+    count: Callable[[], None]
+
+
+class LineWatch:
+    """Opens the sockets of lines again whose interface went away, once there is one again.
+
+    Parameters
+    ----------
+    lines : sequence of WatchedLine
+    said : deque of str
+        Takes what happens, a sentence each.
+    """
+
+    def __init__(self, lines: Sequence[WatchedLine], said: deque[str]) -> None:
+        self._lines = [line for line in lines if line.receiver.tied_to]
+        self._said = said
+        self._lost: dict[str, str] = {}  # by name: why it could not be opened at the last try
+        self._ended = False
+        self._events = LinkEvents()
+        self._thread = threading.Thread(target=self._watch, name="udpfast lines", daemon=True)
+        if self._lines:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; returns when it has ended."""
+        self._ended = True
+        self._events.wake()
+        if self._lines:
+            self._thread.join()
+        self._events.close()
+
+    def look(self, removed: set[int]) -> None:
+        """Open again what has lost its interface, of which `removed` were seen to go."""
+        there = {index for index, _ in socket.if_nameindex()}
+        for line in self._lines:
+            tied_to = line.receiver.tied_to
+            if line.name not in self._lost and (tied_to in removed or tied_to not in there):
+                self._lost[line.name] = ""
+                self._said.append(f"{line.name}: its interface is gone")
+            if line.name in self._lost:
+                self._open_again(line)
+
+    def _open_again(self, line: WatchedLine) -> None:
+        try:
+            if not line.receiver.replace_socket():
+                return
+        except (ConfigError, OSError) as error:
+            if self._lost[line.name] != str(error):
+                self._lost[line.name] = str(error)
+                self._said.append(f"{line.name}: waits: {error}")
+            return
+        del self._lost[line.name]
+        line.count()
+        self._said.append(f"{line.name}: is open again")
+
+    def _watch(self) -> None:
+        while not self._ended:
+            self.look(self._events.wait(LOOK_S))
