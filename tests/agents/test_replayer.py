@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.shared import shared
+from udpfast.agents.replay_source import RawSource
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.losses import losses_add_up, read_losses
@@ -19,6 +20,7 @@ from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.journal import Journal
 from udpfast.shm.region import Region
 
 
@@ -115,6 +117,17 @@ def test_replay_opaque_messages_come_out_as_published(tmp_path):
     assert [int(header["received_ns"]) for header, _ in messages] == [1_000 + i for i in range(20)]
     assert counters["incremental.A"]["delivered"] == 20
     assert ledger_sums(counters)["adds_up"]
+
+
+def test_replay_of_a_journal_that_is_written_ends_where_it_was(tmp_path):
+    with Journal.open(tmp_path / "raw") as journal:
+        for seqno in range(10):
+            journal.append(Kind.DATAGRAM, bytes(16) + datagram(seqno), published_ns=seqno)
+        source = RawSource(tmp_path / "raw", feed())
+        for batch in source:  # what is sent may come back into the journal
+            journal.append(Kind.DATAGRAM, bytes(16) + datagram(10), published_ns=10)
+            assert len(batch.headers) == 10
+        assert source.frames["datagrams"] == 10
 
 
 def test_replay_finish_reports_the_open_hole(tmp_path):

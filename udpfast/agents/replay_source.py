@@ -20,9 +20,10 @@ from udpfast.core.layout import FRAME, ClockReason, Kind
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
+from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
 
-__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "said_missed"]
+__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "end_now", "said_missed"]
 
 #: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
 #: the number of a frame.
@@ -32,6 +33,18 @@ BATCH = 16_384
 FRAGMENT_SIZE = 512  # of every fragment but the last
 CAPTURE_SIZE = 16  # of the struct before a datagram in raw capture
 SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
+
+
+def end_now(directory: Path) -> Place | None:
+    """Return where a journal that is written ends now; None: nobody writes it.
+
+    A replay that followed its journal would never end if what it sends is received and recorded.
+    """
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, FormatError):
+        return None
+    return ("position", state.position) if state.alive else None
 
 
 def said_missed(cursor: JournalCursor, count: int) -> int:
@@ -119,7 +132,12 @@ class _JournalSource:
         self.frames = dict.fromkeys(self.FRAMES, 0)
         self.damage: str | None = None
         self._cursor = JournalCursor.attach(
-            directory, start or "begin", end, follow=False, limit=BATCH, payload_hash=self.PAYLOAD
+            directory,
+            start or "begin",
+            end or end_now(directory),
+            follow=False,
+            limit=BATCH,
+            payload_hash=self.PAYLOAD,
         )
         self._endpoints = _endpoints_of(config)
 

@@ -44,7 +44,8 @@ def hop_rows(
 
 
 def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
-    """Print a table: a row per hop, percentiles in microseconds."""
+    """Print a table: a row per hop, percentiles in microseconds; of readers those that time."""
+    hops = {name: values for name, values in hops.items() if "." not in name or values["count"]}
     width = max([28, *(len(name) + 2 for name in hops)])
     click.echo(
         f"{'latency, us':<{width}}{'count':>12}"
@@ -53,7 +54,7 @@ def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
     )
     for name, values in hops.items():
         click.echo(
-            f"{name:<{width}}{values['count']:>12,}"
-            + "".join(f"{values[key] / 1e3:>12,.2f}" for key in _COLUMNS)
+            f"{name:<{width}} {values['count']:>11,}"
+            + "".join(f" {values[key] / 1e3:>11,.2f}" for key in _COLUMNS)
             + f"{values['below']:>10,}"
         )

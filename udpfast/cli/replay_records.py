@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.agents.feed_copy import read_feed
-from udpfast.agents.replay_source import Place, said_missed
+from udpfast.agents.replay_source import Place, end_now, said_missed
 from udpfast.agents.republisher import Republisher
 from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
@@ -28,6 +28,7 @@ def replay_records(
     journal: Path, target: str, pacer: Pacer, start: Place | None, end: Place | None
 ) -> dict[str, Any]:
     """Read a journal's records, or publish them in a ring; return what they are."""
+    end = end or end_now(journal)
     if not target:
         return _read(journal, start, end)
     feed = read_feed(journal)
