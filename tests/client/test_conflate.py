@@ -46,9 +46,13 @@ def test_doubts_and_kept_kinds_stay_in_their_place(instance: Instance) -> None:
         instance.append(Kind.TOP_OF_BOOK, bytes(400))  # names nobody
         instance.append(Kind.TOP_OF_BOOK, bytes(400))
         instance.ring.flush()
-        assert [record.index for record in Latest(reader).poll()] == [1, 2, 3, 4, 5, 6]
+        latest = Latest(reader)
+        assert [record.index for record in latest.poll()] == [1, 2, 3, 4, 5, 6]
+        assert latest.superseded == 1
     with Reader(instance.address, start="begin", batch=2) as reader:
-        assert [record.index for record in Latest(reader, keep=()).poll()] == [2, 3, 4, 5, 6]
+        latest = Latest(reader, keep=())
+        assert [record.index for record in latest.poll()] == [2, 3, 4, 5, 6]
+        assert latest.superseded == 2
         instance.ring.close()
 
 

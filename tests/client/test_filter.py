@@ -57,6 +57,16 @@ def test_filter_passes_what_is_wanted_and_every_doubt(
         assert kinds == expected
 
 
+def test_filter_by_kind_passes_doubts_of_every_kind(instance: Instance) -> None:
+    doubts = [kind for kind in Kind if Kind.GAP <= kind <= Kind.LAPPED]
+    for kind in doubts:
+        instance.append(kind, bytes(CONTROL_DTYPES[kind].itemsize))
+        instance.top(1.0, 2.0, "BTC")
+    instance.ring.close()
+    with Reader(instance.address, start="begin", kinds=BOOK) as reader:
+        assert [record.kind for record in reader] == doubts
+
+
 def test_filter_counts_as_read_what_it_holds_back(instance: Instance) -> None:
     with Reader(instance.address, start="begin", kinds=Kind.TRADES) as reader:
         for number in range(10):

@@ -151,3 +151,38 @@ def test_lines_complete_a_message_together() -> None:
     message = driver.messages()[-1]
     assert (message.line, message.received_ns, message.fragments) == (1, 10_000, 4)
     driver.finish()
+
+
+def test_lines_of_three_lead_by_what_the_second_is_behind() -> None:
+    rng = random.Random(8)
+    driver = Driver(lines_incremental=3)
+    wins, ties, leads_ns, now_ns = [0] * 3, [0] * 3, [0] * 3, 0
+    for seqno in range(2_000):
+        order = rng.sample(range(3), 3)
+        delays = sorted(rng.sample(range(1, 5_000), 2))
+        for data in fragments(seqno, rng.choice([1, 1, 4])):
+            now_ns += 10_000
+            for line, delay in zip(order, [0, *delays], strict=True):
+                driver.send(data, line, at_ns=now_ns + delay)
+            wins[order[0]] += 1
+            leads_ns[order[0]] += delays[0]
+            for line in order[1:]:
+                ties[line] += 1
+    driver.finish()
+    for line in range(3):
+        scope = driver.line(line)
+        assert scope["wins"] == scope["leads"] == wins[line]
+        assert (scope["lead_ns"], scope["ties_lost"]) == (leads_ns[line], ties[line])
+
+
+def test_lines_behind_when_a_session_ends_are_not_blamed_for_what_was_still_to_come() -> None:
+    driver = Driver()
+    for seqno in range(10):
+        driver.send(datagram(seqno), 0)
+    for seqno in (0, 1, 2, 4, 5):  # it has come as far as 5, and lost 3
+        driver.send(datagram(seqno), 1)
+    for seqno in range(2):
+        driver.send(datagram(seqno, session_id=0x9999), 0)
+    assert len(driver.sessions()) == 2
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (0, 1)
+    driver.finish()

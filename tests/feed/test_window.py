@@ -195,6 +195,15 @@ def test_window_with_copies_a_second_late_delivers_once_and_begins_no_session() 
     assert len(driver.sessions()) == 1
 
 
+def test_window_remembers_as_many_messages_as_its_size() -> None:
+    driver = Driver(window=64)
+    for seqno in range(200):
+        driver.send(datagram(seqno))
+    assert driver.send(datagram(200 - 64), 1) == "duplicate"
+    assert driver.send(datagram(200 - 65), 1) == "replay"
+    driver.finish()
+
+
 @pytest.mark.parametrize("first", [1, WRAP - 700])
 @pytest.mark.parametrize("lines", [1, 2])
 def test_window_with_whole_file_again_delivers_nothing(first: int, lines: int) -> None:

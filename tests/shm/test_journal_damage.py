@@ -1,5 +1,8 @@
 """Journals after a crash: what opens is a valid prefix, and never an invalid record."""
 
+from udpfast.core.layout import Kind
+from udpfast.shm.journal import Journal
+from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.segment import list_segments, segment_path
 from udpfast.testing.journalcheck import (
     check_bit_flips,
@@ -22,6 +25,24 @@ def test_journal_with_a_flipped_bit_hands_out_no_invalid_record(tmp_path):
 
 def test_journal_that_lost_pages_is_valid_up_to_what_was_synced(tmp_path):
     assert check_dropped_pages(tmp_path, images=25, seed=1) == 25
+
+
+def test_journal_that_was_cut_never_shows_what_lay_behind(tmp_path):
+    directory = tmp_path / "journal"
+    with Journal.open(directory) as journal:
+        for number in range(10):
+            journal.append(Kind.MESSAGE, b"before %d" % number)
+        image = segment_path(directory, 1).read_bytes()  # not sealed: as a crash leaves it
+    content = bytearray(image)
+    content[image.index(b"before 5")] ^= 1
+    segment_path(directory, 1).write_bytes(content)
+    with Journal.open(directory) as journal:
+        assert journal.index == 5 and journal.recovery.cut_bytes > 0
+        # As long as the damaged one: record 6 of before would be the next, with the right numbers.
+        journal.append(Kind.MESSAGE, b"behind 5")
+        with JournalCursor.attach(directory, follow=False) as cursor:
+            assert cursor.poll() == 6 and bytes(cursor.payload(5)) == b"behind 5"
+            assert cursor.poll() == 0 and cursor.missed_total == 0
 
 
 def test_recorder_killed_loses_nothing_that_a_reader_could_see(tmp_path):
