@@ -119,3 +119,15 @@ def test_names_that_differ_in_a_few_characters_have_slots_of_their_own(form):
     at_home = slots[hashes % 8192] == np.arange(1, 501)
     # By chance 500 of 8,192 slots leave about 15 to probe for.
     assert at_home.sum() > 460
+
+
+def test_reader_of_a_count_beyond_the_capacity_stays_inside():
+    memory = np.zeros(name_table_size(4), np.uint8)
+    writer = NameTable(memory, capacity=4)
+    reader = NameTable(memory)
+    writer.intern("one")
+    memory[24:32].view(np.uint64)[0] = 1 << 40
+    assert len(reader) == 4
+    assert reader[1] == "one"
+    with pytest.raises(IndexError):
+        reader[5]

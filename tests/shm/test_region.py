@@ -264,7 +264,12 @@ def test_region_description_is_read_back(region, path):
 
 @pytest.mark.parametrize(
     ("size", "text", "message"),
-    [(5000, b"", "<= 3968 bytes, found 5000"), (3, b"{,}", "a JSON desc"), (2, b"[]", "a JSON ob")],
+    [
+        (5000, b"", "<= 3968 bytes, found 5000"),
+        (3, b"{,}", "a JSON desc"),
+        (3000, 3000 * b"[", "a JSON desc"),
+        (2, b"[]", "a JSON ob"),
+    ],
 )
 def test_region_description_damaged_is_refused(region, path, size, text, message):
     overwrite(path, 64, size.to_bytes(8, "little"))

@@ -418,3 +418,14 @@ def test_cursor_at_the_oldest_beside_a_writer_reads_on(tmp_path):
                 attached += 1
         thread.join()
         assert attached > 0
+
+
+def test_oldest_record_is_looked_for_within_the_ring_whatever_its_tail_says(tmp_path):
+    with Ring.create(tmp_path, CAPACITY) as ring:
+        append_many(ring, 0, 100)
+        ring.flush()
+        words = np.memmap(tmp_path / "ring", np.uint64, "r+")
+        words[256 // 8 + 1] = 1 << 63
+        words[4096 // 8 :] = 0
+        with RingCursor.attach(tmp_path, "oldest") as cursor:
+            assert cursor.poll() == 0

@@ -40,6 +40,7 @@ cdef struct Names:  # a view of the memory; copies are cheap
     NamesHeader* header
     uint32_t* slots
     NameEntry* entries           # entries[id]; entries[0] is never used
+    uint64_t capacity            # as it was checked: the memory may be another process's
 
 
 cdef inline uint64_t names_slots(uint64_t capacity) noexcept nogil:
@@ -57,18 +58,21 @@ cdef inline uint64_t names_memory_size(uint64_t capacity) noexcept nogil:
 
 cdef inline bint names_attach(Names* names, uint8_t* memory, uint64_t size) noexcept nogil:
     # View a table that was initialised before; False if the memory holds none of this size.
-    cdef NamesHeader* header = <NamesHeader*> memory
-    if size < sizeof(NamesHeader) or header.magic != <uint64_t> NAMES_MAGIC:
+    cdef NamesHeader header
+    if size < sizeof(NamesHeader):
         return False
-    if not 0 < header.capacity <= <uint64_t> NAMES_CAPACITY_MAX:
+    memcpy(&header, memory, sizeof(header))
+    if header.magic != <uint64_t> NAMES_MAGIC or not (
+            0 < header.capacity <= <uint64_t> NAMES_CAPACITY_MAX):
         return False
     if header.slots != names_slots(header.capacity) or size < names_memory_size(header.capacity):
         return False
     if header.count > header.capacity:
         return False
-    names.header = header
+    names.header = <NamesHeader*> memory
     names.slots = <uint32_t*> (memory + sizeof(NamesHeader))
     names.entries = <NameEntry*> (memory + sizeof(NamesHeader) + 4 * header.slots)
+    names.capacity = header.capacity
     return True
 
 
@@ -169,12 +173,16 @@ cdef inline uint32_t names_intern(
         names, text, size, hash_)
 
 
+cdef inline uint64_t names_count(const Names* names) noexcept nogil:
+    # Acquire: pairs with the release in names_probe, orders reads of entries behind it.
+    return min(load_acquire(&names.header.count), names.capacity)
+
+
 cdef inline const uint8_t* names_get(
         const Names* names, uint32_t name_id, uint32_t* size) noexcept nogil:
     # The bytes of a name; NULL if no name with that id was published.
     cdef const NameEntry* entry
-    # Acquire: pairs with the release in names_intern, orders the entry's reads behind it.
-    if name_id == 0 or name_id > load_acquire(&names.header.count):
+    if name_id == 0 or name_id > names_count(names):
         return NULL
     entry = names.entries + name_id
     size[0] = min(entry.size, <uint32_t> NAME_SIZE_MAX)

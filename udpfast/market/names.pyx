@@ -92,12 +92,12 @@ cdef class NameTable:
 
     def __len__(self) -> int:
         """Return the number of names."""
-        return load_acquire(&self.names.header.count)
+        return names_count(&self.names)
 
     @property
     def capacity(self) -> int:
         """The number of names that fit."""
-        return self.names.header.capacity
+        return self.names.capacity
 
     def bytes(self, name_id: int):
         """Return a name's bytes; None for 0.

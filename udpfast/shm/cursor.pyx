@@ -258,12 +258,13 @@ cdef bint _seek_oldest(RingReader* r) noexcept:
     # do those that follow it. A payload may look like one record; not like a chain of them. False:
     # there is none, or the writer came round while it was looked for.
     cdef uint64_t position = load_acquire(&r.header.intent)
-    cdef uint64_t tail = load_acquire(&r.header.tail)
+    cdef uint64_t tail
     cdef int attempt
     for attempt in range(_SEEK_ATTEMPTS):
         position = load_acquire(&r.header.intent)
         # A writer at work moves it on by a chunk at a time: begin behind the next one.
         position = 0 if position <= r.capacity else position - r.capacity + attempt * r.chunk
+        tail = min(load_acquire(&r.header.tail), position + r.capacity)
         while position < tail and not _chain_at(r, position, tail):
             position += 8
         if position >= tail:

@@ -12,7 +12,7 @@ from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.shm.journal cimport JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader
 from udpfast.shm.region cimport Region
-from udpfast.shm.segment cimport LOOK_END, Segment, record_look
+from udpfast.shm.segment cimport LOOK_END, LOOK_INVALID, Segment, record_look, record_size
 
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError
@@ -274,6 +274,8 @@ cdef class JournalCursor:
                     return CURSOR_FULL
                 self._start_ns = INT64_MIN
                 memcpy(self._headers + count[0], record, RECORD_SIZE)
+                if not header_has(self._headers + count[0], size):
+                    return LOOK_INVALID  # it is not any more what was checked
                 self._offsets[count[0]] = used
                 memcpy(self._payloads + used, self.place + RECORD_SIZE, size - RECORD_SIZE)
                 used += size - RECORD_SIZE
@@ -412,6 +414,10 @@ cdef class JournalCursor:
             return True
         header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
         return load_acquire(&header.state) == JOURNAL_CLOSED or not self._region.writer_alive()
+
+
+cdef bint header_has(const Record* header, int64_t size) noexcept nogil:
+    return header.length >= RECORD_SIZE and record_size(<uint64_t>header.length) == size
 
 
 def _what(place):

@@ -195,7 +195,7 @@ cdef class Region:
         text = self.view()[REGION_HEADER_SIZE:REGION_HEADER_SIZE + size].tobytes()
         try:
             found = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RegionError(f"{self.path}: expected a JSON description: {error}") from None
         if not isinstance(found, dict):
             raise RegionError(

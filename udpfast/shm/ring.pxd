@@ -14,8 +14,8 @@
 #   4. Each Record carries its own position and index: the same fact a second way, and the exact
 #      number of records that a lapped reader missed.
 #
-# Readers write nothing here. What they read is checked before it is used: a length from the ring
-# moves no pointer before it is known to stay inside.
+# Readers write nothing here. What they read is read once and checked before it is used: a length
+# from the ring moves no pointer before it is known to stay inside, and is not loaded again.
 
 from libc.errno cimport EBADMSG, EMSGSIZE, EPIPE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -308,6 +308,7 @@ cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
             break
         header = run.headers + count
         memcpy(header, r.data + offset, RECORD_SIZE)
+        memcpy(header, &word, 8)  # as it was checked: a writer gone mad may store another meanwhile
         if unlikely(header.position != cursor or header.index != index):
             if header.position != cursor or header.index < index or not r.jumped or count > 0:
                 end = RUN_CORRUPT

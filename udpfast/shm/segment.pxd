@@ -234,6 +234,7 @@ cdef class Segment:
     cdef Mapping mapping
     cdef uint8_t* pointer        # the header; NULL once closed
     cdef SegmentHeader* header
+    cdef SegmentHeader header_copy  # of a reader
     cdef SegmentSeal* seal
     cdef SegmentEntry* entries
     cdef uint64_t entry_count    # that there is room for

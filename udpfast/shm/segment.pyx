@@ -175,6 +175,9 @@ cdef class Segment:
             if size < SEGMENT_PAGE:
                 raise RegionError(f"{path}: expected at least {SEGMENT_PAGE} bytes, found {size}")
             segment._map(size, writable)
+            if not writable:  # what is checked is what is used, whatever becomes of the file
+                memcpy(&segment.header_copy, segment.pointer, sizeof(SegmentHeader))
+                segment.header = &segment.header_copy
             segment._check(layout_hash)
             first_byte, capacity = segment.header.first_byte, segment.header.capacity
             if writable and <uint64_t>size < first_byte + capacity:
@@ -253,9 +256,8 @@ cdef class Segment:
         found = np.zeros(self.entry_count, SEGMENT_ENTRY)
         cdef SegmentEntry* target = <SegmentEntry*><size_t>found.ctypes.data
         for i in range(self.entry_count):
-            if _valid(self.entries + i):
-                memcpy(target + count, self.entries + i, sizeof(SegmentEntry))
-                count += 1
+            memcpy(target + count, self.entries + i, sizeof(SegmentEntry))
+            count += _valid(target + count)
         return found[:count]
 
     def view(self):
@@ -389,10 +391,10 @@ cdef class Segment:
         # The first valid record behind position `after` that the index knows: how to go on behind
         # bytes that are damaged. False: there is none.
         cdef uint64_t i
-        cdef SegmentEntry* entry
+        cdef SegmentEntry entry
         for i in range(self.entry_count):
-            entry = self.entries + i
-            if _valid(entry) and entry.position > after and self._holds(entry):
+            memcpy(&entry, self.entries + i, sizeof(entry))
+            if _valid(&entry) and entry.position > after and self._holds(&entry):
                 position[0] = entry.position
                 index[0] = entry.index
                 return True
@@ -404,19 +406,19 @@ cdef class Segment:
         # A record from which to read on, so that none is missed of those at `position` and behind
         # that were published at published_ns or later.
         cdef uint64_t i
-        cdef SegmentEntry* entry
+        cdef SegmentEntry entry
         found[0] = self.header.position
         index[0] = self.header.index
         for i in range(self.entry_count):
-            entry = self.entries + i
+            memcpy(&entry, self.entries + i, sizeof(entry))
             if entry.checksum == 0 and entry.before_ns == 0:
                 break
-            if not _valid(entry):
+            if not _valid(&entry):
                 continue
             if entry.position > position and entry.before_ns >= published_ns:
                 break
             if ((entry.position <= position or entry.before_ns < published_ns)
-                    and self._holds(entry)):
+                    and self._holds(&entry)):
                 found[0] = entry.position
                 index[0] = entry.index
 
