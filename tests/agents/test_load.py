@@ -66,6 +66,18 @@ def test_load_impossible_setting_is_refused(line, settings, message):
         LoadGenerator([line[1]], **settings)
 
 
+def test_load_line_that_fails_leaves_the_others_alone(line):
+    _, whole = line
+    broken = DatagramSender("127.0.0.1:9")
+    broken.close()
+    load = LoadGenerator([broken, whole], rate_per_s=1e6, count=100)
+    assert load.run(10**10)
+    assert load.unsent == [100, 0]
+    assert whole.counts["datagrams"] == 100
+    with pytest.raises(OSError, match="cannot send"):
+        LoadGenerator([broken], rate_per_s=1e6, count=100).run(10**10)
+
+
 def test_load_without_lines_is_refused():
     with pytest.raises(ValueError, match=r"needs 1..8 lines, had 0"):
         LoadGenerator([], rate_per_s=1)

@@ -193,6 +193,22 @@ def test_publisher_line_whose_queue_is_full_gives_up_and_counts(listeners):
     assert received + unsent == 600
 
 
+def test_publisher_line_that_fails_is_counted_and_leaves_the_others_alone(listeners):
+    with Publisher(config(listeners)) as publisher:
+        publisher._senders[0].close()
+        for seqno in range(1, 4):
+            assert publisher.send(b"x", 1, 1) == seqno
+        for _ in range(3):
+            assert receive_message(listeners[1]).payload == b"x"
+        assert publisher.counts["incremental"]["unsent"] == 3
+        assert publisher.failures == {
+            "incremental.0": "[Errno 9] cannot send: line 0: Bad file descriptor"
+        }
+        publisher._senders[1].close()
+        with pytest.raises(OSError, match="cannot send: on any line"):
+            publisher.send(b"x", 1, 1)
+
+
 def test_publisher_closed_refuses_to_send(listeners):
     publisher = Publisher(config(listeners))
     publisher.close()

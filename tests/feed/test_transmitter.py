@@ -1,5 +1,7 @@
 """Lines, snapshot round and impairment of a transmitter, on lists and integers."""
 
+from errno import EBADF
+
 import pytest
 
 from tests.feed.frames_out import messages, parse
@@ -67,6 +69,35 @@ def test_flush_full_queue_is_asked_again_and_then_given_up():
     transmitter.flush(0)
     assert len(slow.datagrams) == 3
     assert transmitter.unsent == ([0, 3], [])
+
+
+class BrokenLine:
+    """A line that takes two datagrams and then fails."""
+
+    taken = 0
+
+    def send(self, views):
+        if self.taken == 2:
+            raise OSError(EBADF, "bad descriptor")
+        self.taken += 1
+        return 1
+
+
+def test_line_that_fails_is_counted_and_leaves_the_others_alone():
+    whole, snapshot = ListLine(), ListLine()
+    transmitter = Transmitter([BrokenLine(), whole], [BrokenLine(), snapshot], session_id=1)
+    for seqno in range(3):
+        transmitter.send(bytes(1200), 1, 1, now_ns=seqno)
+        transmitter.flush(seqno)
+    for now_ns in (0, 2000 * MS, 4000 * MS, 6000 * MS):
+        transmitter.do_work(now_ns)  # heartbeats on both channels
+    assert len(whole.datagrams) == 9 + 3
+    assert len(snapshot.datagrams) == 3
+    assert transmitter.unsent == ([7 + 3, 0], [1, 0])
+    assert {place: error.errno for place, error in transmitter.failures.items()} == {
+        (0, 0): EBADF,
+        (1, 0): EBADF,
+    }
 
 
 def test_do_work_sends_heartbeats_on_idle_channels():

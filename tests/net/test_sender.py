@@ -70,6 +70,14 @@ def test_send_too_long_raises_and_the_next_leaves(line: DatagramReceiver) -> Non
     assert drain(line) == [b"next"]
 
 
+def test_send_too_long_after_others_is_met_by_the_next_call(line: DatagramReceiver) -> None:
+    with to(line) as sender:
+        assert sender.send([b"first", bytes(70_000), b"third"]) == 1
+        with pytest.raises(OSError, match="cannot send"):
+            sender.send([bytes(70_000), b"third"])
+    assert drain(line) == [b"first"]
+
+
 def test_send_icmp_error_is_counted_and_everything_is_sent() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))

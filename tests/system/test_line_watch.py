@@ -1,15 +1,17 @@
 """Lines whose interface is removed and made again, over a wire of our own."""
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
 from udpfast.agents.line_watch import LineWatch, WatchedLine
 from udpfast.agents.subscriber import Subscriber
+from udpfast.client.publisher import Publisher
+from udpfast.config import parse_publish
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.link_events import LinkEvents
@@ -35,13 +37,6 @@ def link() -> Iterator[Wire]:
             yield made
     except WireUnavailableError as reason:
         pytest.skip(str(reason))
-
-
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "waited 20 s"
-        time.sleep(0.002)
 
 
 def send(link: Wire, address: str, payload: bytes) -> None:
@@ -182,3 +177,27 @@ def test_feed_goes_on_and_counts_when_an_interface_is_made_again(
         assert counters["incremental.A"]["receive_errors"] == 0
         assert subscriber.take_events()[-1] == "incremental.A: is open again"
         assert subscriber.take_events() == []
+
+
+@pytest.mark.parametrize("group", ["239.1.2.3:9001", "[ff15::7]:9003"])
+def test_publisher_sends_again_when_its_interface_was_made_again(link: Wire, group: str) -> None:
+    def heard() -> bool:
+        try:
+            publisher.send(b"tick", 1, 1)
+        except OSError:
+            return False  # the only line has nothing to send by
+        return bool(receiver.receive())
+
+    destination = {"address": group, "interface": "va"}
+    with link.inside(link.a), ExitStack() as opened:
+        publisher = opened.enter_context(Publisher(parse_publish({"incremental": [destination]})))
+        running = opened.pop_all()
+    with running:
+        for _ in range(2):
+            with link.inside(link.b):
+                receiver = DatagramReceiver(LineAddress(group, "vb"), SMALL)
+            with receiver:
+                wait_until(heard)
+            link.cut()
+            link.join()
+        assert publisher.counts["incremental"]["reopened"] >= 1

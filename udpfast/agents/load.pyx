@@ -105,7 +105,7 @@ cdef class LoadGenerator:
         Raises
         ------
         OSError
-            A socket is of no use.
+            No line can send.
         """
         cdef int rc
         cdef int64_t stop_ns
@@ -122,7 +122,7 @@ cdef class LoadGenerator:
 
     @property
     def unsent(self):
-        """Datagrams given up per line, because its queue stayed full."""
+        """Datagrams given up per line: its queue stayed full, or it failed."""
         return [self.unsent_counts[line] for line in range(self.line_count)]
 
     @property
@@ -167,7 +167,7 @@ cdef class LoadGenerator:
 
     cdef int _send(self, int64_t count, int64_t now_ns) noexcept nogil:
         cdef int64_t i, stamp_ns
-        cdef int line, rc
+        cdef int line, rc, failed = 0
         self.latest_ns = max(self.latest_ns, now_ns - self._due_ns(self.sent_count))
         for i in range(count):
             stamp_ns = self._due_ns(self.sent_count + i) + self.utc_offset_ns
@@ -178,8 +178,9 @@ cdef class LoadGenerator:
             for i in range(count):
                 send_batch_add(self.batches[line], &self.slots[i][0], FRAME_SIZE + self.size)
             rc = self._send_line(line)
-            if rc < 0:
-                return rc
+            failed += rc < 0
+        if failed == self.line_count:
+            return rc
         self.sent_count += count
         return 0
 
@@ -189,9 +190,9 @@ cdef class LoadGenerator:
         for _attempt in range(SEND_ATTEMPTS):
             rc = datagram_send(batch)
             if rc < 0:
-                return rc
+                break  # one line's trouble is not the other lines'
             if batch.count == 0:
                 return 0
         self.unsent_counts[line] += batch.count - batch.first
         batch.first = batch.count = 0
-        return 0
+        return min(rc, 0)

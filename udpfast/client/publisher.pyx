@@ -6,13 +6,17 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, DATAGRAM_SIZE_MAX
+from udpfast.core.oserr cimport check
 from udpfast.feed.publication cimport OUTBOX_FLUSH, Outbox, Publication
 from udpfast.net.sender cimport DatagramSender
 
+import socket
 import threading
+from contextlib import suppress
 
 from udpfast.config import PublishConfig, load_publish
 from udpfast.core.layout import Encoding
+from udpfast.errors import ConfigError
 from udpfast.feed.transmitter import SEND_ATTEMPTS, Transmitter
 
 __all__ = ["Publisher"]
@@ -22,6 +26,9 @@ cdef int ATTEMPTS = SEND_ATTEMPTS
 #: Between two looks of the background thread. Snapshots leave in bursts of 64 datagrams at most,
 #: so 2 ms allow 32,000 per second; a heartbeat is late by no more than that.
 TICK_S = 0.002
+
+#: Between two looks whether an interface that a line sends by was removed and made again.
+cdef int64_t RENEW_NS = 1_000_000_000
 
 
 @cython.final
@@ -64,11 +71,15 @@ cdef class Publisher:
     cdef Publication _publication        # the transmitter's
     cdef list _incremental               # the senders of that channel
     cdef bint _segment
+    cdef readonly dict _reopened         # sockets opened anew, by sender
+    cdef int64_t _renew_at_ns
 
     def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS):
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
         self._segment = config.segment
         self._senders = []
+        self._reopened = {}
+        self._renew_at_ns = 0
         try:
             lines = [
                 [self._open(destination) for destination in channel]
@@ -126,7 +137,7 @@ cdef class Publisher:
         ValueError
             The payload is empty or too large, or a number is out of range.
         OSError
-            A socket is of no use any more.
+            No line can send any more. What some cannot, `counts` and `failures` say.
         """
         cdef Py_buffer view
         cdef uint32_t seqno = 0
@@ -177,16 +188,30 @@ cdef class Publisher:
     def counts(self):
         """What was published per channel: messages, heartbeats, datagrams, bytes, unsent.
 
-        `datagrams` are those of one line; `unsent` were given up on any line, its queue full.
+        `datagrams` are those of one line; `unsent` were given up on any line: its queue was full,
+        it had no route, or it failed. `reopened` sockets had lost their interface.
         """
         with self._lock:
             return {
                 name: {
                     **self._transmitter.publication.counters(channel),
-                    "unsent": sum(self._transmitter.unsent[channel]),
+                    "unsent": sum(self._transmitter.unsent[channel])
+                    + sum(sender.counts["unreachable"] for sender in senders),
+                    "reopened": sum(self._reopened[sender] for sender in senders),
                 }
-                for channel, name in enumerate(("incremental", "snapshot"))
+                for channel, (name, senders) in enumerate(
+                    zip(("incremental", "snapshot"), self._transmitter.lines))
             }
+
+    @property
+    def failures(self):
+        """What lines failed with last, by channel and place: `incremental.0`. Empty: none did.
+
+        A line is asked again with every message; the others carry on meanwhile.
+        """
+        with self._lock:
+            return {f"{('incremental', 'snapshot')[channel]}.{line}": str(error)
+                    for (channel, line), error in sorted(self._transmitter.failures.items())}
 
     def close(self) -> None:
         """Send what waits, stop heartbeats and snapshots, close the sockets; twice does nothing."""
@@ -213,18 +238,27 @@ cdef class Publisher:
         cdef Outbox* outbox = &self._publication.outboxes[CHANNEL_INCREMENTAL]
         cdef DatagramSender sender
         cdef int64_t unsent
+        cdef int error, failed = 0
         if outbox.count == 0:
             return 0
         for line, sender in enumerate(self._incremental):
             unsent = sender.send_slots(
-                outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, outbox.count, ATTEMPTS)
+                outbox.data, DATAGRAM_SIZE_MAX, outbox.sizes, outbox.count, ATTEMPTS, &error)
             if unsent:
                 self._transmitter.unsent[CHANNEL_INCREMENTAL][line] += unsent
+            if error:
+                failed += 1
+                try:
+                    check(-error, "send", f"line {line}")
+                except OSError as failure:
+                    self._transmitter.failures[CHANNEL_INCREMENTAL, line] = failure
         outbox.count = 0
+        if failed == len(self._incremental):
+            check(-error, "send", "on any line")
         return 0
 
     def _open(self, destination):
-        sender = DatagramSender(
+        cdef DatagramSender sender = DatagramSender(
             destination.address,
             interface=destination.interface,
             ttl=destination.ttl,
@@ -232,7 +266,17 @@ cdef class Publisher:
             segment=self._segment,
         )
         self._senders.append(sender)
+        self._reopened[sender] = 0
         return sender
+
+    def _renew(self):
+        # A socket that sends by one interface is of no use when that was removed and made again.
+        there = {index for index, _ in socket.if_nameindex()}
+        for sender in self._senders:
+            if sender.tied_to and sender.tied_to not in there:
+                with suppress(ConfigError, OSError):  # not there yet: once more in a second
+                    sender.replace_socket()
+                    self._reopened[sender] += 1
 
     def _close_senders(self):
         for sender in self._senders:
@@ -250,6 +294,9 @@ cdef class Publisher:
             with self._lock:
                 try:
                     now_ns = clock_monotonic_ns()
+                    if now_ns >= self._renew_at_ns:
+                        self._renew_at_ns = now_ns + RENEW_NS
+                        self._renew()
                     self._transmitter.utc_offset_ns = clock_realtime_ns() - now_ns
                     self._transmitter.do_work(now_ns)
                 except Exception as error:  # the caller hears of it with the next send

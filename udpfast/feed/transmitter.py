@@ -63,6 +63,13 @@ class Transmitter:
         Stands before every line. May be set and taken away later.
     utc_offset_ns : int
         UNIX minus monotonic time, for send stamps; the owner keeps it right.
+
+    Attributes
+    ----------
+    unsent : pair of list of int
+        Datagrams given up, by channel and line: its queue stayed full, or it failed.
+    failures : dict of (channel, line) to OSError
+        What a line failed with last. It is asked again with every flush, and the others go on.
     """
 
     def __init__(
@@ -99,6 +106,7 @@ class Transmitter:
         self.sessions = [self.publication.session_id]
         self.lines = (tuple(incremental), tuple(snapshot))
         self.unsent = ([0] * len(self.lines[0]), [0] * len(self.lines[1]))
+        self.failures: dict[tuple[int, int], OSError] = {}
         self._delayed: list[tuple[int, int, int, int, bytes]] = []
         self._delayed_count = 0
 
@@ -192,8 +200,8 @@ class Transmitter:
             return
         if self.impair is None and not self._delayed:
             views = self.publication.views(channel)
-            for line, sender in enumerate(self.lines[channel]):
-                self.unsent[channel][line] += _send_all(sender, views)
+            for line in range(len(self.lines[channel])):
+                self._send_line(channel, line, views)
             self.publication.clear(channel)
             return
         datagrams = self.publication.take(channel)
@@ -217,8 +225,21 @@ class Transmitter:
             due.setdefault((channel, line), []).append(datagram)
             count += 1
         for (channel, line), datagrams in due.items():
-            self.unsent[channel][line] += _send_all(self.lines[channel][line], _views_of(datagrams))
+            self._send_line(channel, line, _views_of(datagrams))
         return count
+
+    def _send_line(self, channel: int, line: int, views: DatagramViews) -> None:
+        """Send everything, or as much as the queue takes in time; count what is given up."""
+        data, offsets, sizes = views
+        done = 0
+        try:
+            for _ in range(SEND_ATTEMPTS):
+                done += self.lines[channel][line].send((data, offsets[done:], sizes[done:]))
+                if done == len(sizes):
+                    return
+        except OSError as error:  # one line's trouble is not the other lines'
+            self.failures[channel, line] = error
+        self.unsent[channel][line] += len(sizes) - done
 
 
 def datagrams_of(views: DatagramViews) -> list[bytes]:
@@ -233,14 +254,3 @@ def datagrams_of(views: DatagramViews) -> list[bytes]:
 def _views_of(datagrams: list[bytes]) -> DatagramViews:
     sizes = np.fromiter(map(len, datagrams), np.int64, len(datagrams))
     return np.frombuffer(b"".join(datagrams), np.uint8), np.cumsum(sizes) - sizes, sizes
-
-
-def _send_all(sender: LineSender, views: DatagramViews) -> int:
-    """Send everything, or as much as the queue takes in time; return how many were given up."""
-    data, offsets, sizes = views
-    total, done = len(sizes), 0
-    for _ in range(SEND_ATTEMPTS):
-        done += sender.send((data, offsets[done:], sizes[done:]))
-        if done == total:
-            return 0
-    return total - done

@@ -44,16 +44,19 @@ cdef inline bint send_batch_add(
     return 1
 
 # Sends what waits. Returns how many datagrams left the batch (sent, or given up and counted);
-# fewer than waited = the socket's buffer is full, call again later; < 0 = -errno.
+# fewer than waited = the socket's buffer is full, or an error that the next call meets first;
+# < 0 = -errno, and none left.
 cdef int datagram_send(SendBatch* batch) noexcept nogil
 
 cdef class DatagramSender:
     cdef SendBatch batch
     cdef readonly object socket
     cdef readonly object results
+    cdef readonly object tied_to
+    cdef object _open
 
     # Sends `count` datagrams, number i of sizes[i] bytes at data + i * stride. A full queue is
-    # asked `attempts` times; returns how many were given up.
+    # asked `attempts` times; returns how many were given up, and why if it was for an error.
     cdef int64_t send_slots(self, const uint8_t* data, size_t stride, const int64_t* sizes,
-                            uint32_t count, int attempts) except -1
+                            uint32_t count, int attempts, int* error) noexcept
     cdef int _flush(self) except -1

@@ -1,8 +1,11 @@
 """Send datagrams in batches to one destination: the Python face, and the loop of `sender.pxd`."""
 
+import os
+from functools import partial
+
 from libc.errno cimport (
     EAGAIN, ECONNREFUSED, EHOSTDOWN, EHOSTUNREACH, EINTR, EINVAL, EIO, EMSGSIZE, ENETDOWN,
-    ENETUNREACH, ENOBUFS, EPERM, errno,
+    ENETUNREACH, ENOBUFS, ENODEV, EPERM, errno,
 )
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -12,7 +15,7 @@ cimport cython
 from udpfast.core.oserr cimport check
 from udpfast.net.datagram cimport msghdr
 
-from udpfast.net.line import open_sender
+from udpfast.net.line import LineAddress, open_sender, tied_interface
 
 __all__ = ["DatagramSender"]
 
@@ -52,9 +55,9 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
         rc = send_trains(batch) if batch.segment else send_plain(batch)
         if rc < 0:
             rc = send_refused(batch, errno)
-            if rc < 0:
+            if rc < 0 and batch.first == begin:
                 return rc
-            if rc > 0:
+            if rc != 0:  # after others, an error waits for the next call
                 break
             continue
     rc = <int>(batch.first - begin)
@@ -65,7 +68,7 @@ cdef int datagram_send(SendBatch* batch) noexcept nogil:
 
 cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const int64_t* sizes,
                     uint32_t first, uint32_t count) noexcept nogil:
-    # Sends datagrams [first, count) as far as the queue takes them: how many, or -errno.
+    # Sends datagrams [first, count) as far as the queue takes them: how many; -errno if none.
     cdef uint32_t index, done = first
     cdef int sent
     while done < count:
@@ -75,7 +78,7 @@ cdef int send_slots(SendBatch* batch, const uint8_t* data, size_t stride, const 
         sent = datagram_send(batch)
         batch.first = batch.count = 0  # the bytes are the caller's: nothing is kept
         if sent < 0:
-            return sent
+            return sent if done == first else <int>(done - first)
         done += <uint32_t>sent
         if done < index:
             break
@@ -183,7 +186,7 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
         # About an earlier datagram; reporting it cleared it, and the first one has not left.
         batch.icmp_errors += 1
         return 0
-    if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, EPERM):
+    if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, ENODEV, EPERM):
         # This line cannot carry it now. Market data does not wait: the other lines go on.
         batch.unreachable += 1
         batch.first += 1
@@ -212,6 +215,8 @@ cdef class DatagramSender:
         Non-blocking, connected.
     results : tuple of OptionResult
         What each socket option asked for and got.
+    tied_to : int
+        Index of the interface that the socket ends with; 0: none.
 
     Raises
     ------
@@ -224,8 +229,8 @@ cdef class DatagramSender:
 
     def __init__(self, str destination, *, str interface="", int ttl=1, bint loop=True,
                  int sndbuf_bytes=4 << 20, bint segment=False):
-        self.socket, results = open_sender(destination, interface, ttl, loop, sndbuf_bytes)
-        self.results = tuple(results)
+        self._open = partial(_open, destination, interface, ttl, loop, sndbuf_bytes)
+        self.socket, self.results, self.tied_to = self._open()
         send_batch_init(&self.batch, self.socket.fileno())
         self.batch.segment = segment
 
@@ -240,6 +245,20 @@ cdef class DatagramSender:
         if self.socket is not None:
             self.socket.close()
         self.batch.fd = -1
+
+    def replace_socket(self):
+        """Put a new socket in the place of one whose interface is gone; not while another sends.
+
+        Raises
+        ------
+        ConfigError, OSError
+            As `line.open_sender`; the old socket stays.
+        """
+        if self.batch.fd < 0:
+            raise ValueError("the sender is closed")
+        opened, self.results, self.tied_to = self._open()
+        with opened:
+            os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
 
     def send(self, datagrams):
         """Send datagrams in order; never blocks.
@@ -311,7 +330,7 @@ cdef class DatagramSender:
         return done
 
     cdef int64_t send_slots(self, const uint8_t* data, size_t stride, const int64_t* sizes,
-                            uint32_t count, int attempts) except -1:
+                            uint32_t count, int attempts, int* error) noexcept:
         cdef uint32_t done = 0
         cdef int sent = 0, _attempt
         with nogil:
@@ -322,7 +341,7 @@ cdef class DatagramSender:
                 done += <uint32_t>sent
                 if done == count:
                     break
-        check(sent, "send")
+        error[0] = -sent if sent < 0 else 0
         return count - done
 
     cdef int _flush(self) except -1:
@@ -346,6 +365,13 @@ cdef class DatagramSender:
             "trains": self.batch.trains,
             "trains_refused": self.batch.trains_refused,
         }
+
+
+def _open(destination, interface, ttl, loop, sndbuf_bytes):
+    # Without an interface of its own the socket follows the route, whatever becomes of it.
+    tied_to = tied_interface(LineAddress(destination, interface)) if interface else 0
+    sock, results = open_sender(destination, interface, ttl, loop, sndbuf_bytes)
+    return sock, tuple(results), tied_to
 
 
 cdef inline const uint8_t* slice_start(const uint8_t[::1] buffer, int64_t offset) noexcept nogil:
