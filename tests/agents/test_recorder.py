@@ -1,14 +1,16 @@
 """The recorder: from ring to journal, whatever became of it, of the ring and of the disk."""
 
+import errno
 import os
 import subprocess
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
-from udpfast.agents.recorder import Recorder
+from udpfast.agents.recorder import Recorder, _Keeping
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
@@ -271,6 +273,62 @@ def test_recorder_on_a_full_disk_removes_the_oldest(instance, tmp_path, small_di
     found = numbers_of(small_disk / "journal")
     assert found == list(range(found[0], instance.seqno + 1)) and found[0] > 1
     assert journal_state(small_disk / "journal").dropped == 0
+
+
+def test_recorder_on_a_failing_disk_removes_nothing(instance, tmp_path, monkeypatch):
+    recorder = recorder_of(instance, tmp_path, full="oldest")
+    for _ in range(3):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+        drive(recorder)
+    with monkeypatch.context() as patches:
+        patches.setattr("udpfast.shm.journal.SegmentFace", BrokenDisk)
+        while not recorder.recordings[0].dropping:
+            instance.append(Kind.MESSAGE, PIECE)
+            recorder.work(1)
+            recorder.keep()
+        assert recorder.recordings[0].journal.state().removed == 0
+    while recorder.recordings[0].dropping:
+        recorder.keep()
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(tmp_path / "journal")
+    assert found[0] == 1 and journal_state(tmp_path / "journal").removed == 0
+    assert sum(max(1, -number) for number in found) == instance.seqno
+
+
+class BrokenDisk:
+    @staticmethod
+    def prepare(path, capacity_bytes):
+        raise OSError(errno.EIO, "Input/output error", str(path))
+
+
+def test_recorder_on_a_stalled_disk_never_waits_and_counts_what_it_missed(
+    instance, tmp_path, monkeypatch
+):
+    moves, look = threading.Event(), _Keeping.look
+
+    def stall(self, now_ns):
+        moves.wait(PATIENCE_S)  # as a sync may: the keeper's thread waits for the disk
+        look(self, now_ns)
+
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    monkeypatch.setattr(_Keeping, "look", stall)
+    while recorder.recordings[0].cursor.lapped_total == 0:
+        for _ in range(100):
+            instance.append(Kind.MESSAGE, PIECE)
+        recorder.work(1)  # the live path and this thread go on
+        if recorder.recordings[0].backlog > 10_000:  # more than the ring holds
+            moves.set()
+    drive(recorder)
+    recorder.on_stop()
+    found = numbers_of(tmp_path / "journal")
+    (missed,) = (-number for number in found if number < 0)
+    state = journal_state(tmp_path / "journal")
+    assert (state.lapped, state.dropped) == (missed, 0)
+    assert len(found) - 1 + missed == instance.seqno
 
 
 @pytest.mark.parametrize("sync", ["interval", "batch"])

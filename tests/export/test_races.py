@@ -13,9 +13,12 @@ from tests.export.market import BEGIN_NS, SEGMENT_BYTES
 from udpfast.agents.recorder import Recorder
 from udpfast.agents.replayer import Replayer
 from udpfast.config import RecordConfig, parse_feed
+from udpfast.core.layout import RECORD, Kind
+from udpfast.export.block import Block
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.race_rows import WAIT_NS
+from udpfast.export.races import Races
 from udpfast.export.schema import arrow_schema
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.shm.segment import list_segments, segment_path
@@ -142,6 +145,8 @@ def test_completed_races_are_the_whole_messages(
         fragments[race["seqno"]] = fragments.get(race["seqno"], 0) + 1
     whole = {seqno for seqno, count in fragments.items() if count == (3 if seqno % 7 == 0 else 1)}
     assert set(completed) == whole
+    last = {race["seqno"]: race["fragment"] for race in races}  # in the order of their coming
+    assert all(last[race["seqno"]] == race["fragment"] for race in races if race["completed"])
 
 
 def test_delays_say_which_line_lost_what(
@@ -202,3 +207,28 @@ def test_races_of_an_open_capture_wait_for_late_copies(
     last_ns = max(arrival.time_ns for arrival in arrivals)
     latest = max(race["published_ns"] for race in races_of(tmp_path / "root"))
     assert segments and latest < last_ns - WAIT_NS
+
+
+def test_repeated_and_refused_datagrams_run_no_race() -> None:
+    def captured_datagram(line: int, time_ns: int, flags: int = 0) -> tuple[Any, bytes]:
+        frame = struct.pack("<BBBBHHII", 1, 0, 0, 0, 1, SESSION_ID, 5, 0)
+        payload = struct.pack("<qII", time_ns, flags, 0) + frame + b"payload"
+        header = np.zeros((), RECORD)
+        header["length"], header["kind"], header["line"] = 64 + len(payload), Kind.DATAGRAM, line
+        header["position"] = header["received_ns"] = time_ns
+        return header, payload
+
+    entries = [
+        captured_datagram(2, 10, flags=2),  # its sender is not on the allow-list
+        captured_datagram(1, 20),
+        captured_datagram(1, 30),
+        captured_datagram(0, 50),
+        captured_datagram(0, 60),
+    ]
+    offsets = np.arange(len(entries), dtype=np.uint64) * 40
+    payloads = np.frombuffer(b"".join(body.ljust(40, b"\0") for _, body in entries), np.uint8)
+    races = Races(0, 1 << 40)
+    races.add(Block(np.array([header for header, _ in entries]), offsets, payloads, len(entries)))
+    (race,) = races.take()
+    assert (race["winner"], race["second"], race["received_ns"]) == (1, 0, 20)
+    assert race["delays_ns"][:3].tolist() == [30, 0, np.iinfo(np.int64).min]

@@ -98,6 +98,8 @@ def test_every_record_is_a_message(records, root: Path) -> None:
     assert len(headers) > 10_000 and len(records) > 5
     for name in ("position", "index", "received_ns", "published_ns", "seqno", "object_id"):
         assert table[name].to_pylist() == [int(header[name]) for header in headers]
+    fragments = [int(header["fragment_max"]) + 1 for header in headers]
+    assert table["fragments"].to_pylist() == fragments and max(fragments) > 1
     assert table["kind"].to_pylist() == [Kind(header["kind"]).name for header in headers]
 
 

@@ -45,6 +45,24 @@ def test_journal_that_was_cut_never_shows_what_lay_behind(tmp_path):
             assert cursor.poll() == 0 and cursor.missed_total == 0
 
 
+def test_journal_with_a_record_at_another_s_place_does_not_hand_it_out(tmp_path):
+    directory = tmp_path / "journal"
+    with Journal.open(directory) as journal:
+        for number in range(10):
+            journal.append(Kind.MESSAGE, b"record %d" % number)
+    content = bytearray(segment_path(directory, 1).read_bytes())
+    third, fourth, size = content.index(b"record 3"), content.index(b"record 4"), 64 + 8
+    content[fourth - 64 : fourth + 8] = content[third - 64 : third + 8]  # a write gone astray
+    assert fourth - third == size
+    segment_path(directory, 1).write_bytes(content)
+    with JournalCursor.attach(directory, follow=False) as cursor:
+        count = cursor.poll()
+        assert [bytes(cursor.payload(i)) for i in range(count)] == [
+            b"record %d" % i for i in range(4)
+        ]
+        assert cursor.poll() == 0 and cursor.missed_total == 6
+
+
 def test_recorder_killed_loses_nothing_that_a_reader_could_see(tmp_path):
     assert check_kills(tmp_path, kills=4, seed=1) == 4
 
