@@ -6,6 +6,7 @@ import threading
 
 import pytest
 
+from udpfast.core.crc32c import crc32c
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.shm.journal import Journal, journal_state
@@ -124,6 +125,22 @@ def test_journal_cursor_starts_and_ends_at_times_and_positions(directory):
             positions.pop()
         assert read(directory, start="tail") == []
         assert read(directory, start=("time", 1 << 62)) == []
+
+
+def test_journal_records_of_any_size_are_copied_padded_and_summed(directory):
+    contents = [random.Random(size).randbytes(size) for size in [*range(513), 4095, 65_537]]
+    with Journal.open(directory, segment_bytes=1 << 20) as journal:
+        for content in contents:
+            journal.append(MESSAGE, content)
+    segment = Segment.open(segment_path(directory, 1))
+    records = segment.view()[-segment.info().capacity_bytes :]
+    for content in contents:
+        size = 64 + (len(content) + 7 & ~7)
+        record, records = bytearray(records[:size]), records[size:]
+        checksum = int.from_bytes(record[44:48], "little")
+        record[44:48] = bytes(4)
+        assert record[64:] == content + bytes(-len(content) % 8)
+        assert checksum == crc32c(record, tables=True)
 
 
 def test_journal_index_names_a_record_per_stride(directory):

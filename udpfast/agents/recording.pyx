@@ -98,7 +98,7 @@ cdef class Recording:
                 journal_note_resume(header, &self.journal.writer, self.cursor.reader.cursor,
                                     self._next_index, self._born_ns)
         if self._names is not None and self.journal.names != self._names.number:
-            self.journal.writer.room = 0  # its records go by other names: a new segment
+            self.journal.writer.limit = 0  # its records go by other names: a new segment
 
     def _recorded_since(self, position):
         # How many of the ring's records the journal has, or says are missing, from there on.
@@ -206,7 +206,7 @@ cdef class Recording:
         cdef const Record* header
         cdef bint all_done = True
         if (self._segment_ns and now_ns - self.journal._opened_ns >= self._segment_ns
-                and self.journal.writer.room > 0):
+                and self.journal.writer.limit > 0):
             self._roll(now_ns)
         if self.dropping and self._dropped and self.journal._next is None:
             all_done = False  # still full: one record will say it all

@@ -11,7 +11,7 @@ cdef enum:
 cdef uint32_t TABLES[8][256]
 
 
-cdef uint32_t crc32c_by_table(uint32_t state, const uint8_t* at, uint64_t size) noexcept nogil:
+cdef uint64_t crc32c_by_table(uint64_t state, const uint8_t* at, uint64_t size) noexcept nogil:
     cdef uint64_t word
     while size >= 8:
         word = load_word(at) ^ state
@@ -40,17 +40,17 @@ def crc32c(const uint8_t[::1] content, *, bint tables=False) -> int:
     """
     cdef uint64_t size = content.shape[0]
     cdef uint64_t words = 0 if tables else size & ~<uint64_t>7
-    cdef uint32_t state = CRC32C_BEGIN
+    cdef uint64_t state = CRC32C_BEGIN
     cdef const uint8_t* at
     if size:
         at = &content[0]
         state = crc32c_words(state, at, words)
         state = crc32c_by_table(state, at + words, size - words)
-    return ~state
+    return <uint32_t>~state
 
 
 def crc32c_in_hardware() -> bool:
-    """Whether this processor (and build) has an instruction for it."""
+    """Whether this processor (and build) has instructions for it."""
     return crc32c_fast()
 
 

@@ -187,7 +187,7 @@ cdef class Journal:
             self.directory, self._layout_hash, &self.writer, clock_realtime_ns(), found)
         self.recovery = found[0]
         if self._active is None:
-            self.writer.room = 0
+            self.writer.limit = 0
         self._opened_ns = clock_monotonic_ns()
         self.header.epoch += 1
         self.header.cut_bytes = self.recovery.cut_bytes
@@ -247,7 +247,7 @@ cdef class Journal:
             self._ending.append(
                 (self._active, (<char*>&self.writer)[:sizeof(SegmentWriter)]))
             self._active = None
-            self.writer.room = 0
+            self.writer.limit = 0
 
     def append(self, kind, payload, flags=0, received_ns=0, published_ns=0, frame=None) -> int:
         """Append one record; return its position. For tools and tests: recorders use C.

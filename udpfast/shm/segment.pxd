@@ -26,7 +26,7 @@ from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.crc32c cimport (
-    CRC32C_BEGIN, crc32c_fast, crc32c_word, crc32c_words, load_word)
+    CRC32C_BEGIN, crc32c_copied, crc32c_fast, crc32c_word, crc32c_words, load_word)
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.shm.mapping cimport Mapping
 
@@ -89,38 +89,42 @@ cdef inline uint64_t segment_end_word() noexcept nogil:
 cdef inline uint32_t checksum_of(const void* at, uint64_t size) noexcept nogil:
     # Of a struct that ends with its checksum: a multiple of 8 bytes, the last 4 as 0.
     cdef uint64_t word = 0
-    cdef uint32_t state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>at, size - 8)
+    cdef uint64_t state = crc32c_words(CRC32C_BEGIN, <const uint8_t*>at, size - 8)
     memcpy(&word, <const uint8_t*>at + size - 8, 4)
-    return ~crc32c_words(state, <const uint8_t*>&word, 8)
+    return <uint32_t>~crc32c_words(state, <const uint8_t*>&word, 8)
 
 
 cdef inline uint64_t record_size(uint64_t length) noexcept nogil:
     return (length + 7) & ~<uint64_t>7
 
 
-cdef inline uint32_t header_state(const uint64_t* words) noexcept nogil:
-    # The state of the CRC32C behind a record's header, its checksum (the upper half of word 5) as
-    # 0. By words, in registers: a load that spans several stores before it waits for all of them.
-    cdef uint64_t fifth = <uint32_t>words[5]
-    cdef uint32_t state = CRC32C_BEGIN
+cdef inline uint64_t header_state(
+        uint64_t word_0, uint64_t word_1, uint64_t word_2, uint64_t word_3, uint64_t word_4,
+        uint64_t word_5, uint64_t word_6, uint64_t word_7) noexcept nogil:
+    # The state of the CRC32C behind a record's header. Of registers: the writer's words come from
+    # different places, and a load from memory would wait for the stores that put them together.
+    cdef uint64_t[8] words
+    cdef uint64_t state
     if not crc32c_fast():
-        state = crc32c_words(state, <const uint8_t*>words, 40)
-        state = crc32c_words(state, <const uint8_t*>&fifth, 8)
-        return crc32c_words(state, <const uint8_t*>(words + 6), 16)
-    state = crc32c_word(state, words[0])
-    state = crc32c_word(state, words[1])
-    state = crc32c_word(state, words[2])
-    state = crc32c_word(state, words[3])
-    state = crc32c_word(state, words[4])
-    state = crc32c_word(state, fifth)
-    state = crc32c_word(state, words[6])
-    return crc32c_word(state, words[7])
+        words = [word_0, word_1, word_2, word_3, word_4, word_5, word_6, word_7]
+        return crc32c_words(CRC32C_BEGIN, <const uint8_t*>words, RECORD_SIZE)
+    state = crc32c_word(CRC32C_BEGIN, word_0)
+    state = crc32c_word(state, word_1)
+    state = crc32c_word(state, word_2)
+    state = crc32c_word(state, word_3)
+    state = crc32c_word(state, word_4)
+    state = crc32c_word(state, word_5)
+    state = crc32c_word(state, word_6)
+    return crc32c_word(state, word_7)
 
 
 cdef inline uint32_t record_checksum(const uint8_t* at, uint64_t size) noexcept nogil:
-    # Of a record in a segment, padded with zeros to `size`. Aligned by contract.
-    cdef uint32_t state = header_state(<const uint64_t*>at)
-    return ~crc32c_words(state, at + RECORD_SIZE, size - RECORD_SIZE)
+    # Of a record in a segment, padded with zeros to `size`. Aligned by contract. The checksum (the
+    # upper half of word 5) counts as 0.
+    cdef const uint64_t* words = <const uint64_t*>at
+    cdef uint64_t state = header_state(
+        words[0], words[1], words[2], words[3], words[4], <uint32_t>words[5], words[6], words[7])
+    return <uint32_t>~crc32c_words(state, at + RECORD_SIZE, size - RECORD_SIZE)
 
 
 cdef inline int64_t record_look(
@@ -150,8 +154,8 @@ cdef inline int64_t record_look(
 # --- writing ----------------------------------------------------------------------------------
 
 cdef struct SegmentWriter:
-    uint8_t* place               # of the next record
-    uint64_t room                # bytes for records from there on, without END
+    uint64_t base                # address that position 0 would have
+    uint64_t limit               # position at which the room for records ends; 0: no segment
     uint64_t position            # of the next record
     uint64_t index
     uint64_t entry_due           # position from which on the next index entry is due
@@ -159,6 +163,11 @@ cdef struct SegmentWriter:
     SegmentEntry* entries_end
     int64_t first_ns
     int64_t last_ns
+
+
+cdef inline uint8_t* segment_place(const SegmentWriter* w) noexcept nogil:
+    # Of the next record.
+    return <uint8_t*><size_t>(w.base + w.position)
 
 
 cdef inline void segment_enter(SegmentWriter* w) noexcept nogil:
@@ -179,45 +188,38 @@ cdef inline void segment_enter(SegmentWriter* w) noexcept nogil:
 cdef inline bint segment_append(
         SegmentWriter* w, const Record* header, const uint8_t* payload) noexcept nogil:
     # Append a copy of a record, with a position, an index and a checksum of this journal. False: it
-    # does not fit, nothing was done. The header's eight words go from load to store in registers.
+    # does not fit, nothing was done. The header's words go from load to store in registers.
     cdef const uint8_t* source = <const uint8_t*>header
-    cdef uint64_t* place = <uint64_t*>w.place
-    cdef uint64_t words[8]
-    cdef uint64_t length, size
-    cdef uint32_t checksum
-    words[0] = load_word(source)
-    length = <uint32_t>words[0]
-    size = record_size(length)
-    if size > w.room:
+    cdef uint64_t* place = <uint64_t*>segment_place(w)
+    cdef uint64_t commit = load_word(source)
+    cdef uint64_t word_3 = load_word(source + 24)
+    cdef uint64_t word_4 = load_word(source + 32)
+    cdef uint64_t word_5 = <uint32_t>load_word(source + 40)
+    cdef uint64_t word_6 = load_word(source + 48)
+    cdef uint64_t word_7 = load_word(source + 56)
+    cdef uint64_t length = <uint32_t>commit
+    cdef uint64_t size = record_size(length)
+    cdef uint64_t state
+    if w.position + size > w.limit:
         return False
     if w.position >= w.entry_due:
         segment_enter(w)
-    words[1] = w.position
-    words[2] = w.index
-    words[3] = load_word(source + 24)
-    words[4] = load_word(source + 32)
-    words[5] = <uint32_t>load_word(source + 40)
-    words[6] = load_word(source + 48)
-    words[7] = load_word(source + 56)
-    if length != size:           # the padding may hold anything where the payload comes from
-        place[size // 8 - 1] = 0
-    if length != RECORD_SIZE:
-        memcpy(place + 8, payload, length - RECORD_SIZE)
-    checksum = ~crc32c_words(
-        header_state(words), <const uint8_t*>(place + 8), size - RECORD_SIZE)
-    place[1] = words[1]
-    place[2] = words[2]
-    place[3] = words[3]
-    place[4] = words[4]
-    place[5] = words[5] | <uint64_t>checksum << 32
-    place[6] = words[6]
-    place[7] = words[7]
+    state = header_state(commit, w.position, w.index, word_3, word_4, word_5, word_6, word_7)
+    if length != RECORD_SIZE:    # padding may hold anything in `payload`; here it holds zeros
+        state = crc32c_copied(state, <uint8_t*>(place + 8), payload, length - RECORD_SIZE)
+    place[1] = w.position
+    place[2] = w.index
+    place[3] = word_3
+    place[4] = word_4
+    place[5] = word_5 | ~state << 32
+    place[6] = word_6
+    place[7] = word_7
     # Orders the whole record before its commit word; read by record_look in any process.
-    store_release(place, words[0])
-    w.first_ns = min(w.first_ns, <int64_t>words[4])
-    w.last_ns = max(w.last_ns, <int64_t>words[4])
-    w.place += size
-    w.room -= size
+    store_release(place, commit)
+    if <int64_t>word_4 < w.first_ns:
+        w.first_ns = <int64_t>word_4
+    if <int64_t>word_4 > w.last_ns:
+        w.last_ns = <int64_t>word_4
     w.position += size
     w.index += 1
     return True
@@ -226,7 +228,7 @@ cdef inline bint segment_append(
 cdef inline void segment_end(SegmentWriter* w) noexcept nogil:
     # Say that the next record is the next segment's first. There is always room for it.
     # Release: who reads END has read, or can read, every record before it.
-    store_release(<uint64_t*>w.place, segment_end_word())
+    store_release(<uint64_t*>segment_place(w), segment_end_word())
 
 # --- the mapped file ---------------------------------------------------------------------------
 
@@ -247,6 +249,7 @@ cdef class Segment:
     cdef begin(self, SegmentHeader* header)
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil
     cdef int scan(self, SegmentWriter* w) noexcept nogil
+    cdef uint64_t written_behind(self, uint64_t position) noexcept nogil
     cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil
     cdef void write_seal(
         self, const SegmentWriter* w, int64_t now_ns, uint64_t flags) noexcept nogil

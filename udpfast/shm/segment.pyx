@@ -295,9 +295,9 @@ cdef class Segment:
 
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil:
         # Stand before the first record; enter: (re)write the index on the way.
-        w.place = self.records
-        w.room = self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
         w.position = self.header.position
+        w.base = <uint64_t><size_t>self.records - w.position
+        w.limit = w.position + self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
         w.index = self.header.index
         w.entry_due = w.position
         w.entry = self.entries if enter else NULL
@@ -308,31 +308,35 @@ cdef class Segment:
     cdef int scan(self, SegmentWriter* w) noexcept nogil:
         # Walk over the valid records from where `w` stands. Returns why it ended: LOOK_*.
         cdef int64_t size
+        cdef uint64_t offset
         cdef const Record* record
         while True:
+            offset = min(w.position - self.header.position, self.limit)
             size = record_look(
-                w.place, self.limit - <uint64_t>(w.place - self.records), w.position, w.index)
+                self.records + offset, self.limit - offset, w.position, w.index)
             if size <= 0:
                 return <int>size
-            record = <const Record*>w.place
+            record = <const Record*>(self.records + offset)
             if w.position >= w.entry_due:
                 segment_enter(w)
             w.first_ns = min(w.first_ns, record.published_ns)
             w.last_ns = max(w.last_ns, record.published_ns)
-            w.place += size
-            w.room -= size
             w.position += size
             w.index += 1
+
+    cdef uint64_t written_behind(self, uint64_t position) noexcept nogil:
+        # How many bytes there are from `position` to the last that is not 0.
+        cdef uint64_t offset = min(position - self.header.position, self.limit)
+        cdef uint64_t end = self.limit
+        while end > offset and self.records[end - 1] == 0:
+            end -= 1
+        return end - offset
 
     cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil:
         # Make zeros of all that is behind the writer: records, index, seal. Returns how many
         # bytes behind the last valid record had been written.
-        cdef uint8_t* end = self.records + self.limit
-        cdef uint64_t size
-        while end > w.place and (end - 1)[0] == 0:
-            end -= 1
-        size = end - w.place
-        memset(w.place, 0, size)
+        cdef uint64_t size = self.written_behind(w.position)
+        memset(segment_place(w), 0, size)
         if w.entry != NULL:
             memset(w.entry, 0, <uint8_t*>w.entries_end - <uint8_t*>w.entry)
         memset(self.seal, 0, sizeof(SegmentSeal))

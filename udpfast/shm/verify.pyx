@@ -96,14 +96,14 @@ def _verify(Segment segment, expected, written):
             if sealed:
                 position, index = segment.seal.position, segment.seal.index
             else:
-                cut = 0 if written else _written_behind(segment, &w)
+                cut = 0 if written else segment.written_behind(w.position)
                 if cut:
                     problems.append(f"{cut} bytes behind position {w.position} are no record")
                 break
         problems.append(f"damaged from position {w.position} to {position}: "
                         f"{index - w.index} records")
         missing += index - w.index
-        _stand(segment, &w, position, index)
+        w.position, w.index = position, index
     if sealed and w.position != segment.seal.position:
         problems.append(f"ends at position {w.position}, sealed at {segment.seal.position}")
     return SegmentCheck(
@@ -116,18 +116,3 @@ def _within(missing, expected, info):
     # Of what is missing, the part inside the segment.
     before = 0 if expected is None else max(0, info.index - expected[1])
     return missing - before
-
-
-cdef _stand(Segment segment, SegmentWriter* w, uint64_t position, uint64_t index):
-    cdef uint64_t offset = min(position - segment.header.position, segment.limit)
-    w.place = segment.records + offset
-    w.room = segment.limit - offset
-    w.position = position
-    w.index = index
-
-
-cdef uint64_t _written_behind(Segment segment, SegmentWriter* w):
-    cdef uint64_t size = segment.limit - (w.place - segment.records)
-    while size and w.place[size - 1] == 0:
-        size -= 1
-    return size
