@@ -18,12 +18,14 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.net.envelope import EnvelopeType, Message, unpack
 
 BOTH = ("ipc", "tcp://127.0.0.1:*")
+#: No machine is so loaded that a reader takes this fan-out for silent.
+NEVER_SILENT = {"heartbeat_ms": 60_000}
 
 
 @contextlib.contextmanager
 def running(directory: Path, **settings: Any) -> Iterator[ZmqFanout]:
     """Run a fan-out over the instance in a directory, on both kinds of socket unless told."""
-    fanout = ZmqFanout(ZmqConfig(**({"addresses": BOTH} | settings)), directory)
+    fanout = ZmqFanout(ZmqConfig(**({"addresses": BOTH} | NEVER_SILENT | settings)), directory)
     runner = AgentRunner(fanout)
     runner.start()
     try:
@@ -77,14 +79,14 @@ class Subscriber:
 class Turned:
     """A fan-out that turns when the test says so: what it has not read may still be changed."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, **settings: Any) -> None:
         self.instance = instance
-        self.fanout = ZmqFanout(ZmqConfig(), instance.directory)
+        self.fanout = ZmqFanout(ZmqConfig(**(NEVER_SILENT | settings)), instance.directory)
 
-    def open(self, **options: Any) -> Reader:
+    def open(self, query: str = "", **options: Any) -> Reader:
         """Open a reader, which waits for the fan-out's answer, while it turns."""
         with ThreadPoolExecutor(1) as pool:
-            opened = pool.submit(Reader, f"zmq:{self.fanout.addresses[0]}", **options)
+            opened = pool.submit(Reader, f"zmq:{self.fanout.addresses[0]}{query}", **options)
             while not opened.done():
                 self.fanout.work(monotonic_ns())
             return opened.result()

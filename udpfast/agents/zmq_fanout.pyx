@@ -94,7 +94,7 @@ cdef class ZmqFanout(Agent):
         self.addresses = []
         self.names = RingNames(directory)
         self.streams = Streams(self.names, config.batch_records)
-        self.outbox = Outbox(self.names, config.batch_bytes)
+        self.outbox = Outbox(self.names, config.batch_bytes, config.heartbeat_ms)
         self.last = LastValues(objects) if config.last_values else None
         self.batch_records = config.batch_records
         self.linger_ns = config.linger_us * 1000

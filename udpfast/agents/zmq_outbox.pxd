@@ -1,6 +1,6 @@
 # Outbox: makes the messages of a fan-out (net/envelope.pxd) and sends them.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.agents.zmq_streams cimport Stream, Streams
 from udpfast.shm.cursor cimport RingCursor
@@ -14,6 +14,7 @@ cdef class Outbox:
     cdef uint64_t bytes_sent
     cdef object _names           # RingNames
     cdef uint64_t _batch_bytes
+    cdef uint16_t _heartbeat_ms
     cdef uint64_t _room          # for one record
     cdef uint32_t _last_sent     # of the answer that is being given
     cdef object _out_array

@@ -54,11 +54,14 @@ cdef class Outbox:
     names : RingNames
     batch_bytes : int
         Of records in one message; a larger record travels alone.
+    heartbeat_ms : int
+        To be told: the longest silence of a stream.
     """
 
-    def __init__(self, names, batch_bytes):
+    def __init__(self, names, batch_bytes, heartbeat_ms):
         self._names = names
         self._batch_bytes = batch_bytes
+        self._heartbeat_ms = heartbeat_ms
         # Of what is never written no memory is taken.
         self._out_array = np.empty(LARGEST_MESSAGE, np.uint8)
         self._view = memoryview(self._out_array)
@@ -160,6 +163,7 @@ cdef class Outbox:
         envelope.magic = ENVELOPE_MAGIC
         envelope.version = ENVELOPE_VERSION
         envelope.type = kind
+        envelope.heartbeat_ms = self._heartbeat_ms
         envelope.layout = LAYOUT
         envelope.ring = self.ring_number
         if self.ring != NULL:
@@ -178,6 +182,7 @@ cdef class Outbox:
         stream.send(self._view[begin:FRONT + size], 1)  # 1: zmq.NOBLOCK
         if kind == ENVELOPE_RECORDS:
             stream.sequence += count
-        stream.sent_ns = now_ns
+        if place == TOPIC_STREAM or stream.sent_ns == 0:  # an answer is heard by one alone
+            stream.sent_ns = now_ns
         self.messages += 1
         self.bytes_sent += FRONT + size - begin

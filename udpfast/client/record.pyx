@@ -140,7 +140,7 @@ cdef class ReadRecord:
 
     @property
     def channel(self) -> int:
-        """0 incremental, 1 snapshot."""
+        """0 incremental, 1 snapshot; 255 neither, in what a reader of ZeroMQ says of its way."""
         return self._record.channel
 
     @property

@@ -3,6 +3,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.source cimport Source
+from udpfast.client.zmq_silence cimport Silence
 from udpfast.net.envelope cimport Envelope, RecordWalk
 
 cdef class ZmqSource(Source):
@@ -21,6 +22,10 @@ cdef class ZmqSource(Source):
     cdef uint32_t last_taken     # of those of the answer that is being given
     cdef bint begun              # the numbers below are known
     cdef bint ended
+    cdef Silence silence
+    cdef uint32_t turned         # ConnectionStatus to be said; 0: none
+    cdef int64_t silent_ns       # to be said with it
+    cdef uint64_t behind         # position behind the last record handed out
     cdef uint64_t room
     cdef uint64_t ring
     cdef uint64_t epoch
@@ -41,8 +46,12 @@ cdef class ZmqSource(Source):
     cdef bint _receive(self, int64_t until_ns) except -1
     cdef int64_t _hand_out(self, int64_t limit) except -1
     cdef int64_t _hand_out_doubt(self) except -1
+    cdef int64_t _hand_out_connection(self) except -1
+    cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1
+    cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)
     cdef bint _take(self, bytes message) except -1
+    cdef _note_heard(self)
     cdef _account(self)
     cdef _take_names(self, bytes body)
     cdef _ask_names(self)

@@ -14,6 +14,7 @@ class ZmqSource(Source):
         batch: int,
         buffer_bytes: int | None,
         image: bool = False,
+        silent_ns: int | None = None,
     ) -> None: ...
     def await_answer(self, timeout: float | None) -> None: ...
 

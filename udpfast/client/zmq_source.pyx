@@ -6,14 +6,17 @@ record. Nothing that arrives is believed before it is checked (docs/zmq.md, `net
 
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memset
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcmp, memcpy, memset
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
-from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.client.zmq_silence cimport Silence
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
-from udpfast.core.layout cimport KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record
+from udpfast.core.layout cimport (
+    CONNECTION_DISCONNECTED, CONNECTION_READY, Connection, KIND_CONNECTION, KIND_LAPPED, Lapped,
+    RECORD_SIZE, RECORD_SNAPSHOT, Record)
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -27,6 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from udpfast.client.record import NameCache
+from udpfast.client.zmq_silence import Silence
 from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, RingClosedError
@@ -43,6 +47,7 @@ cdef enum:
     NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
     NAMES_MAX = 1 << 24
     QUEUE_MESSAGES = 1_000       # at our end; more wait at the fan-out's, and then are missed
+    CHANNEL_NEITHER = 255        # of a CONNECTION that is about the fan-out, not about the feed
 
 cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 
@@ -81,11 +86,14 @@ cdef class ZmqSource(Source):
         Of payloads of one `wait`.
     image : bool
         Whether the topic asks for last values.
+    silent_ns : int, optional
+        Silence of the fan-out that is said (`Silence`).
     """
 
-    def __init__(self, endpoint, topic, keys, batch, buffer_bytes, image=False):
+    def __init__(self, endpoint, topic, keys, batch, buffer_bytes, image=False, silent_ns=None):
         import zmq
         self.topic = topic
+        self.silence = Silence(silent_ns)
         self.image_due = image
         self.none_came = zmq.Again
         self.name_list = _Names()
@@ -143,15 +151,24 @@ cdef class ZmqSource(Source):
 
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1:
         cdef int64_t count
+        cdef int64_t now_ns
         while True:
+            if self.turned:
+                return self._hand_out_connection()
             while self.walk.at < self.walk.size:
                 count = self._hand_out(limit)
                 if count:
                     return count
             if self.ended:
                 return self._hand_out_doubt() if self.pending else -EPIPE
-            if self.closing or not self._receive(until_ns):
+            if self.closing:
                 return 0
+            if not self._receive(until_ns):
+                now_ns = clock_monotonic_ns()
+                if not self.silence.judge(now_ns):
+                    return 0
+                self.turned = CONNECTION_DISCONNECTED
+                self.silent_ns = self.silence.since(now_ns)
 
     cdef bint _receive(self, int64_t until_ns) except -1:
         # Take one message; False: none came in time.
@@ -188,6 +205,7 @@ cdef class ZmqSource(Source):
             else:
                 self.seen = header.index + 1
             self.offsets[count] = used
+            self.behind = header.position + RECORD_SIZE + size
             used += size
             count += 1
         if count:
@@ -196,16 +214,41 @@ cdef class ZmqSource(Source):
 
     cdef int64_t _hand_out_doubt(self) except -1:
         # What was missed behind the last record is told before one more, as always: here one that
-        # no ring carries and that stands for nothing.
+        # stands for nothing.
+        cdef Lapped lapped
+        memset(&lapped, 0, sizeof(lapped))
+        return self._hand_out_own(KIND_LAPPED, &lapped, sizeof(lapped))
+
+    cdef int64_t _hand_out_connection(self) except -1:
+        # The fan-out fell silent, or speaks again.
+        cdef Connection said
+        memset(&said, 0, sizeof(said))
+        said.status = self.turned
+        said.silent_ns = self.silent_ns
+        self.turned = 0
+        return self._hand_out_own(KIND_CONNECTION, &said, sizeof(said))
+
+    cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1:
+        # A record that no ring carries.
         memset(self.headers, 0, RECORD_SIZE)
-        memset(self.payloads, 0, sizeof(Lapped))
-        self.headers.length = RECORD_SIZE + sizeof(Lapped)
-        self.headers.kind = KIND_LAPPED
-        self.headers.index = self.looked
+        memcpy(self.payloads, payload, size)
+        self.headers.length = <int>(RECORD_SIZE + size)
+        self.headers.kind = <uint16_t>kind
+        self.headers.position = self.behind
+        self.headers.index = self._index_ahead()
+        self.headers.received_ns = self.headers.published_ns = clock_realtime_ns()
+        self.headers.channel = CHANNEL_NEITHER
         self.offsets[0] = 0
-        self.last = False
         self._settle()
+        self.from_image = False
         return 1
+
+    cdef uint64_t _index_ahead(self) noexcept:
+        cdef Record ahead
+        if self.last or self.walk.size - self.walk.at < RECORD_SIZE:
+            return self.looked
+        memcpy(&ahead, self.walk.body + self.walk.at, RECORD_SIZE)
+        return ahead.index
 
     cdef _settle(self):
         self.missed = self.pending
@@ -261,7 +304,15 @@ cdef class ZmqSource(Source):
                               f"{ENVELOPE_REFUSED}, found {envelope.type}")
         if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
             self._ask_names()
+        self._note_heard()
         return True
+
+    cdef _note_heard(self):
+        cdef int64_t now_ns = clock_monotonic_ns()
+        cdef int64_t silent_ns = self.silence.since(now_ns)
+        if self.silence.hear(now_ns, <int64_t>self.envelope.heartbeat_ms * 1_000_000):
+            self.turned = CONNECTION_READY
+            self.silent_ns = silent_ns
 
     cdef _account(self):
         # What was missed before this message. Within one life of a stream its own numbers say it;
@@ -367,7 +418,7 @@ def open_source(
     target : str
         "ipc://path", "tcp://host:port", or the name of an instance on this host; then, each if
         wanted, "?key=FILE&server=FILE" (CURVE: our secret key, the server's public key) and
-        "#TOPIC".
+        "silent_ms=MS" (silence of the fan-out that is said), and "#TOPIC".
     start, batch, buffer_bytes, timeout, name, image
         As `Reader` has them. A fan-out keeps no history: `start` must be "tail".
     """
@@ -380,7 +431,8 @@ def open_source(
     topic = f"{'' if image else '~'}{topic}".encode()
     if len(topic) > TOPIC_SIZE_MAX:
         raise ConfigError(f"a topic has at most {TOPIC_SIZE_MAX} bytes, was {len(topic)}")
-    source = ZmqSource(endpoint, topic, _keys(query, target), batch, buffer_bytes, image)
+    keys, silent_ns = _options(query, target)
+    source = ZmqSource(endpoint, topic, keys, batch, buffer_bytes, image, silent_ns)
     try:
         source.await_answer(timeout)
     except BaseException:
@@ -398,14 +450,19 @@ def _leave(socket, context):
     context.term()
 
 
-def _keys(query, target):
-    # The keys lie in files, as zmq.auth.create_certificates makes them; None without a query.
-    if not query:
-        return None
-    files = dict(urllib.parse.parse_qsl(query))
-    if set(files) != {"key", "server"}:
-        raise ConfigError(f"zmq:{target}: expected ?key=FILE&server=FILE, found ?{query}")
-    return *_load(files["key"], secret=True), _load(files["server"], secret=False)[0]
+def _options(query, target):
+    # The keys (None without) lie in files, as zmq.auth.create_certificates makes them.
+    found = dict(urllib.parse.parse_qsl(query, keep_blank_values=True))
+    silent_ms = found.pop("silent_ms", None)
+    if (query and not found and silent_ms is None) or set(found) not in (set(), {"key", "server"}):
+        raise ConfigError(f"zmq:{target}: expected ?key=FILE&server=FILE, silent_ms=MS or both, "
+                          f"found ?{query}")
+    if silent_ms is not None and not (silent_ms.isdecimal() and len(silent_ms) < 10):
+        raise ConfigError(f"zmq:{target}: expected silent_ms=MS, 0 or more ms, found {silent_ms!r}")
+    keys = None
+    if found:
+        keys = *_load(found["key"], secret=True), _load(found["server"], secret=False)[0]
+    return keys, None if silent_ms is None else int(silent_ms) * 1_000_000
 
 
 def _load(path, secret):

@@ -38,7 +38,7 @@ cdef packed struct Envelope:
     uint32_t magic
     uint8_t version
     uint8_t type             # EnvelopeType
-    uint16_t reserved
+    uint16_t heartbeat_ms    # after so long a silence it says ALIVE; 0: it did not say
     uint64_t layout          # hash of the layouts of records and updates
     uint64_t ring            # which ring: another number is another ring
     uint64_t epoch           # of the ring's writer

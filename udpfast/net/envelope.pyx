@@ -21,7 +21,7 @@ if sizeof(Envelope) != ENVELOPE_SIZE:
 
 #: The envelope as a numpy dtype.
 ENVELOPE_DTYPE = np.dtype([
-    ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("reserved", "<u2"), ("layout", "<u8"),
+    ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("heartbeat_ms", "<u2"), ("layout", "<u8"),
     ("ring", "<u8"), ("epoch", "<u8"), ("stream", "<u8"), ("sequence", "<u8"), ("unseen", "<u8"),
     ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"), ("table", "<u4"), ("names", "<u4"),
     ("last", "<u4"),

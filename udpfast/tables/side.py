@@ -111,7 +111,8 @@ class ZmqConfig(SideConfig, frozen=True):
         Meta(
             ge=1,
             le=60_000,
-            description="ms of silence after which a stream says how far the ring is",
+            description="ms of silence after which a stream says how far the ring is; a reader "
+            "that hears nothing for four of them says so (CONNECTION)",
         ),
     ] = 500
     curve_key: Annotated[

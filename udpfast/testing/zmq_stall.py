@@ -152,7 +152,7 @@ def _subscribe(directory: Path, topic: str, pipe: Connection) -> None:
         after, ordered = -1, True
         for record in reader:
             missed += record.lapped
-            if record.kind is not Kind.LAPPED:
+            if record.kind not in (Kind.LAPPED, Kind.CONNECTION):  # of this reader's own
                 seen += 1
                 ordered = ordered and record.index > after
                 after = record.index
