@@ -36,6 +36,7 @@ from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 
 ALWAYS = 1 << 62
+BORN_NS = 416  # RingHeader.born_ns
 
 
 @pytest.fixture
@@ -275,6 +276,27 @@ def test_keeper_goes_on_with_the_image_that_another_left(instance: Instance) -> 
     assert third.lapped > 0
     assert Kind.RECOVERED not in kinds(image_of(instance))
     third.on_stop()
+
+
+def test_keeper_does_not_go_on_with_the_image_of_another_ring_in_the_same_inode(
+    instance: Instance,
+) -> None:
+    # On a disk a new file often has the number of the one that was removed before it.
+    live_book(instance)
+    for i in range(8_000):  # the session's beginning is overwritten
+        instance.top(i, i + 1, object_type=6, session_id=1)
+        if i == 10:
+            keeper = keep(instance)
+        if i > 10:
+            catch_up(keeper)
+    keeper.on_stop()
+    instance.ring.flush()
+    born_ns = instance.ring.region.view()[BORN_NS : BORN_NS + 8].cast("q")
+    born_ns[0] += 1
+    other = keep(instance)
+    assert other.lapped > 0
+    assert Kind.RECOVERED not in kinds(image_of(instance))
+    other.on_stop()
 
 
 def test_writer_that_takes_over_begins_an_image_anew(instance: Instance) -> None:

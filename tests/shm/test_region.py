@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from udpfast.errors import RegionError, WriterExistsError
-from udpfast.shm.region import Region, process_start
+from udpfast.shm.lock import process_start
+from udpfast.shm.region import Region
 
 SIZE = 8192
 HASH = 0x1234_5678_9ABC_DEF0

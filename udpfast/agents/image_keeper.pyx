@@ -223,7 +223,7 @@ cdef class ImageKeeper(Agent):
         mark.epoch = self._cursor.epoch
         mark.position = self._cursor.position
         mark.index = self._cursor.index
-        mark.ring_inode = self._cursor.region._identity[1]
+        mark.ring_born_ns = <uint64_t>self._cursor.reader.header.born_ns
         if missed:
             state_lapped(&self._state, missed)
 
@@ -239,7 +239,7 @@ cdef class ImageKeeper(Agent):
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, self._config.objects + 1))
-        if (rc < 0 or self._state.mark.ring_inode != self._cursor.region._identity[1]
+        if (rc < 0 or self._state.mark.ring_born_ns != <uint64_t>self._cursor.reader.header.born_ns
                 or self._state.mark.position > self._cursor.position):
             state_free(&self._state)
             return False

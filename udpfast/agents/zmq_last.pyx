@@ -62,7 +62,7 @@ cdef class LastValues:
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, <uint64_t>self._state.objects_max + 1))
-        if (rc < 0 or self._state.mark.ring_inode != cursor.region._identity[1]
+        if (rc < 0 or self._state.mark.ring_born_ns != <uint64_t>cursor.reader.header.born_ns
                 or self._state.mark.position > cursor.position):
             state_free(&self._state)
             return False

@@ -139,7 +139,7 @@ cdef class ImageJoin:
         cdef int rc
         cdef const RegionHeader* ring = <const RegionHeader*>cursor.region.pointer
         mark = self._state.mark.position
-        if (self._state.mark.ring_inode != cursor.region._identity[1]
+        if (self._state.mark.ring_born_ns != <uint64_t>cursor.reader.header.born_ns
                 or self._state.mark.ring_created_ns != ring.created_ns):
             return f"expected the image of this ring, found that of one before it; {keeper}"
         if mark > load_relaxed(&cursor.reader.header.tail):

@@ -529,7 +529,7 @@ enum {
  *   +-------+---------+------+-------------+------+------------+------------+--------------+-------+
  *   | magic | version | kind | layout_hash | size | created_ns | writer_pid | writer_start | ready |
  *   +-------+---------+------+-------------+------+------------+------------+--------------+-------+
- *   64: description_size, reserved to 128
+ *   64: description_size, 72: writer_namespace, reserved to 128
  *
  * ready is stored last, with release, and loaded first, with acquire: who sees 1 sees the rest.
  */
@@ -544,7 +544,8 @@ struct udpfast_region_header {
     uint64_t writer_start;  /* clock ticks after boot (/proc/<pid>/stat): a pid may be used again */
     uint64_t ready;
     uint64_t description_size;  /* bytes of JSON behind this header, 0 = none */
-    uint8_t reserved[56];
+    uint64_t writer_namespace;  /* of its pid (inode of /proc/self/ns/pid), 0 = it did not know */
+    uint8_t reserved[48];
 };
 UDPFAST_SIZE(udpfast_region_header, 128);
 

@@ -61,7 +61,7 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     uint64_t position            # everything below is contained
     uint64_t index               # of the record there
     uint64_t epoch               # of the ring's writer
-    uint64_t ring_inode          # which ring: who keeps the state says so, nobody here asks
+    uint64_t ring_born_ns        # which ring: who keeps the state says so, nobody here asks
     int64_t ring_created_ns
     uint64_t lapped              # records missed, ever
     uint32_t generation          # of sessions: objects of another one are gone

@@ -3,6 +3,10 @@
 The lock lies on the region's own file. But whoever may read a file may lock it, and keep the next
 writer out. So where a group may read, the lock that decides lies on a guard, `.<name>.lock`, which
 only the owner can open.
+
+Who only wants to know whether a writer lives must not disturb a next one. So a writer holds a third
+lock, which can be looked at without being taken, from every container: what a pid means is known
+in its own pid namespace only.
 """
 
 from __future__ import annotations
@@ -21,15 +25,21 @@ from udpfast.shm.trust import describe_owners, trusted_owners
 __all__ = [
     "adapt_mode",
     "check_file",
+    "hold_proof",
     "lock_existing",
     "lock_file",
     "mode_below",
     "open_existing",
     "open_guard",
+    "process_alive",
+    "process_namespace",
+    "process_start",
+    "release_proof",
 ]
 
 _PID_OFFSET = 40  # RegionHeader.writer_pid
 _OTHERS = 0o077
+_FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 
 
 def open_existing(path: Path, flags: int) -> int:
@@ -130,6 +140,61 @@ def adapt_mode(fd: int, guard: int, path: Path) -> int:
             return guard  # a reader has locked it: it stays as it is, behind its directory
     os.fchmod(fd, wanted)
     return guard
+
+
+def hold_proof(fd: int) -> None:
+    """Take the lock by which others see that the writer of this file lives."""
+    # A reader may have locked the file against writing: then others see it by the pid alone.
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+
+
+def release_proof(fd: int) -> None:
+    """Let go of what `hold_proof` took: a forked child may hold the descriptor on."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_UNLCK, os.SEEK_SET, 0, 1, 0))
+
+
+def _proof_held(fd: int) -> bool:
+    # A lock for reading would meet one for writing, which only who may write the file can take.
+    asked = _FLOCK.pack(fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0)
+    answer: bytes = fcntl.fcntl(fd, fcntl.F_OFD_GETLK, asked)
+    return bool(_FLOCK.unpack(answer)[0] == fcntl.F_WRLCK)
+
+
+def process_alive(pid: int, start: int, namespace: int, fd: int) -> bool:
+    """Return whether a process runs that said so of itself, and has `fd`'s file open to write.
+
+    In this pid namespace by its pid: a child that it forked may hold its locks when it is gone.
+    In another one, or where the others' processes are hidden from this one, by the lock.
+    """
+    if namespace and namespace == process_namespace():
+        return process_start(pid) == start != 0
+    return fd >= 0 and _proof_held(fd)
+
+
+def process_namespace() -> int:
+    """Return the number of this process's pid namespace; 0: /proc does not show its processes."""
+    try:
+        # Process 1 is another user's: it is not there where /proc is mounted with hidepid.
+        Path("/proc/1/stat").read_bytes()
+        return Path("/proc/self/ns/pid").stat().st_ino
+    except OSError:
+        return 0
+
+
+def process_start(pid: int) -> int:
+    """Return when a process began, in clock ticks after boot; 0 if there is no such process.
+
+    Pid and start together name a process for good: a pid alone is used again (proc(5), field 22).
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, PermissionError, ProcessLookupError):
+        return 0
+    # The command, in parentheses, may itself hold spaces and parentheses. A zombie is dead.
+    fields = text[text.rindex(b")") + 2 :].split()
+    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 def _check_named(fd: int, path: Path) -> None:

@@ -14,12 +14,11 @@ from pathlib import Path
 
 from libc.string cimport memcpy
 
-from udpfast.errors import RegionError
+from udpfast.errors import RegionError, WriterExistsError
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.histogram cimport Histogram, histogram_copied
-from udpfast.shm.lock import open_existing
+from udpfast.shm.lock import open_existing, process_alive, process_namespace
 from udpfast.shm.region cimport REGION_VERSION, Region, RegionHeader
-from udpfast.shm.region import process_start
 
 __all__ = [
     "READERS_MAX",
@@ -84,28 +83,17 @@ cdef class ReaderRegistration:
         now_ns : int
             UNIX ns; what was published before is read, but not timed.
         """
-        cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
-        cdef bytes text = name.encode()[:READER_NAME_SIZE]
+        cdef ReaderRegistration registration
         folder = Path(directory) / "readers"
         folder.mkdir(mode=0o700, exist_ok=True)  # of an instance it is there, with its own mode
         remove_dead_readers(directory)
         for number in itertools.count():
-            try:
-                registration.region = Region.create(
-                    folder / f"{os.getpid()}-{number}", _KIND, sizeof(ReaderEntry), _LAYOUT_HASH,
-                    mode=0o600)
-                break
-            except FileExistsError:
-                continue
-        registration.name = name
-        registration.entry = <ReaderEntry*>registration.region.pointer
-        memcpy(registration.entry.name, <const char*>text, len(text))
-        registration.entry.began_index = registration.entry.index = index
-        registration.entry.began_ns = now_ns
-        if folder.stat().st_mode & stat.S_ISGID:  # the feed's owner may be another user
-            registration.region.path.chmod(0o640)
-        registration.region.mark_ready()
-        return registration
+            with contextlib.suppress(FileExistsError, WriterExistsError):
+                registration = _register(folder / f"{os.getpid()}-{number}", name, index, now_ns)
+                # Half made, it may have looked dead to another pid namespace.
+                if not registration.region.replaced():
+                    return registration
+                registration.region.close()
 
     def report(self, RingCursor cursor, int64_t now_ns, read=None):
         """Say how far the cursor is. From C: `reader_report`.
@@ -136,6 +124,22 @@ cdef class ReaderRegistration:
 
     def __exit__(self, kind, value, trace):
         self.close()
+
+
+cdef ReaderRegistration _register(path, name, index, now_ns):
+    cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
+    cdef bytes text = name.encode()[:READER_NAME_SIZE]
+    registration.region = Region.create(
+        path, _KIND, sizeof(ReaderEntry), _LAYOUT_HASH, mode=0o600)
+    registration.name = name
+    registration.entry = <ReaderEntry*>registration.region.pointer
+    memcpy(registration.entry.name, <const char*>text, len(text))
+    registration.entry.began_index = registration.entry.index = index
+    registration.entry.began_ns = now_ns
+    if path.parent.stat().st_mode & stat.S_ISGID:  # the feed's owner may be another user
+        path.chmod(0o640)
+    registration.region.mark_ready()
+    return registration
 
 
 def list_readers(directory):
@@ -207,14 +211,14 @@ def _read_entry(path, size):
         if not stat.S_ISREG(status.st_mode) or status.st_size != sizeof(ReaderEntry):
             raise RegionError(f"{path}: expected an entry of {sizeof(ReaderEntry)} bytes")
         text = os.pread(fd, size, 0)
+        if len(text) != size:
+            raise RegionError(f"{path}: expected {size} bytes, found {len(text)}")
+        return _info(text, path, fd, status.st_uid), text
     finally:
         os.close(fd)
-    if len(text) != size:
-        raise RegionError(f"{path}: expected {size} bytes, found {len(text)}")
-    return _info(text, path, status.st_uid), text
 
 
-cdef _info(bytes text, path, owner):
+cdef _info(bytes text, path, fd, owner):
     cdef const ReaderEntry* entry = <const ReaderEntry*><const char*>text
     cdef const RegionHeader* header = <const RegionHeader*>entry
     if (header.magic[:8] != b"UDPFAST\0" or header.version != REGION_VERSION
@@ -230,16 +234,19 @@ cdef _info(bytes text, path, owner):
         index=entry.index,
         lapped=entry.lapped,
         polled_ns=entry.polled_ns,
-        alive=_is_alive(header.writer_pid, header.writer_start, owner),
+        alive=process_alive(
+            header.writer_pid, header.writer_start, header.writer_namespace, fd)
+        and _owns(header.writer_pid, header.writer_namespace, owner),
         began_index=entry.began_index,
         read=entry.read,
     )
 
 
-def _is_alive(pid, start, owner):
-    # An entry that names a process of another user is not believed: it would never go.
-    if start == 0 or process_start(pid) != start:
-        return False
+def _owns(pid, namespace, owner):
+    # An entry that names a process of another user is not believed: it would never go. Where the
+    # pid says nothing, a lock proved that the owner lives.
+    if namespace != process_namespace():
+        return True
     try:
         return owner in (0, os.stat(f"/proc/{pid}").st_uid)
     except OSError:

@@ -3,7 +3,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-__all__ = ["Region", "process_start"]
+__all__ = ["Region"]
 
 class Region:
     @property
@@ -52,5 +52,3 @@ class Region:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-
-def process_start(pid: int) -> int: ...

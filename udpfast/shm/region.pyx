@@ -18,10 +18,11 @@ from udpfast.shm.mapping cimport map_file
 
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
-    adapt_mode, check_file, lock_existing, lock_file, mode_below, open_existing, open_guard,
+    adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below, open_existing,
+    open_guard, process_alive, process_namespace, process_start, release_proof,
 )
 
-__all__ = ["Region", "process_start"]
+__all__ = ["Region"]
 
 cdef bytes _MAGIC = b"UDPFAST\0"
 
@@ -91,6 +92,7 @@ cdef class Region:
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
                          mode & 0o700)
             lock_file(fd, path)
+            hold_proof(fd)
             os.fchmod(fd, mode)
             _reserve(fd, path, size_bytes)
             region = _map(fd, path, size_bytes, True)
@@ -150,6 +152,7 @@ cdef class Region:
             check_file(fd, path)
             guard = lock_existing(fd, path)
             guard = adapt_mode(fd, guard, path)
+            hold_proof(fd)
             region = _map_checked(fd, path, kind, layout_hash, True)
         except BaseException:
             _close_all(fd, guard)
@@ -231,9 +234,20 @@ cdef class Region:
         return (<RegionHeader*>_open_pointer(self)).writer_pid
 
     def writer_alive(self):
-        """Whether the writer's process runs (seen from this pid namespace)."""
+        """Whether the writer's process runs, in whichever container."""
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
-        return process_start(header.writer_pid) == header.writer_start != 0
+        # The descriptor was closed when it was attached: the lock is looked for where it was.
+        fd = -1
+        try:
+            if not self.replaced():
+                fd = open_existing(self.path, os.O_RDONLY)
+            return process_alive(
+                header.writer_pid, header.writer_start, header.writer_namespace, fd)
+        except (OSError, RegionError):
+            return False
+        finally:
+            if fd >= 0:
+                os.close(fd)
 
     def replaced(self):
         """Whether its path now names another file, or none: time to attach again."""
@@ -260,6 +274,7 @@ cdef class Region:
             # A forked child may hold the descriptor too, and with it the lock: drop it here.
             if fd >= 0 and own:
                 fcntl.flock(fd, fcntl.LOCK_UN)
+                release_proof(fd)
         _close_all(self._fd, self._guard)
         self._fd = self._guard = -1
 
@@ -271,20 +286,6 @@ cdef class Region:
 
     def __dealloc__(self):
         _close_all(self._fd, self._guard)
-
-
-def process_start(pid):
-    """Return when a process began, in clock ticks after boot; 0 if there is no such process.
-
-    Pid and start together name a process for good: a pid alone is used again (proc(5), field 22).
-    """
-    try:
-        text = Path(f"/proc/{pid}/stat").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return 0
-    # The command, in parentheses, may itself hold spaces and parentheses. A zombie is dead.
-    fields = text[text.rindex(b")") + 2:].split()
-    return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
 cdef uint8_t* _open_pointer(Region region) except NULL:
@@ -307,6 +308,7 @@ cdef _write_owner(Region region):
     cdef RegionHeader* header = <RegionHeader*>region.pointer
     header.created_ns = clock_realtime_ns()
     header.writer_start = process_start(os.getpid())
+    header.writer_namespace = process_namespace()
     header.writer_pid = os.getpid()
 
 
