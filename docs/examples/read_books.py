@@ -1,5 +1,8 @@
 """Keep every order book of a running instance, and print the best prices whenever one changes.
 
+The books are complete from the first record on, whenever this starts: the feed's file has
+[image] enabled = true.
+
 python docs/examples/read_books.py ring:NAME
 """
 
@@ -11,7 +14,7 @@ import udpfast
 def main(address: str) -> None:
     """Apply every record to the books; trade on those that are not stale."""
     books = udpfast.Books()
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, image=True, timeout=30.0) as reader:
         for record in reader:
             book = books.apply(record)
             if record.kind is udpfast.Kind.LAPPED:

@@ -34,6 +34,6 @@ def test_publish_subscribe_and_read_examples_work_together(tmp_path, monkeypatch
     output, _ = subscriber.communicate(timeout=PATIENCE_S)
     assert "101 messages, 0 lost" in output
     lines = reader.communicate(timeout=PATIENCE_S)[0].splitlines()
-    assert len(lines) == 101
+    assert 1 <= len(lines) <= 101  # the state when it came, then every change
     assert lines[-1].startswith("example BTC sound")
     assert "100.0" in lines[-1]

@@ -33,8 +33,10 @@ cdef class Books:
     - a gap puts all books in doubt, until the feed says RECOVERED of each;
     - STALE takes one out until its snapshot has come;
     - a new session, or a restarted writer, empties all books;
-    - a reader that was lapped, or joined late, knows a book from its next snapshot on, unless the
-      feed may be in doubt itself: then once it says RECOVERED, or passes the next update;
+    - a reader that was lapped, or joined late, knows a book from the next snapshot on that the feed
+      passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
+      next update. While nothing is lost a feed passes on none: begin with the image
+      (`Reader(image=True)`), after a lap too;
     - an update with levels that a book refuses puts it in doubt until its next snapshot.
 
     A stale book keeps what it last held and takes no updates. Books stay the same objects for as
