@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from tests.shared import shared
-from udpfast.agents.replay_source import RawSource
+from udpfast.agents.replay_lines import guess_channels
+from udpfast.agents.replay_source import CaptureSource, RawSource
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.losses import losses_add_up, read_losses
+from udpfast.cli.replay_target import Pacer
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
@@ -128,6 +130,33 @@ def test_replay_of_a_journal_that_is_written_ends_where_it_was(tmp_path):
             journal.append(Kind.DATAGRAM, bytes(16) + datagram(10), published_ns=10)
             assert len(batch.headers) == 10
         assert source.frames["datagrams"] == 10
+
+
+def test_capture_is_read_from_a_frame_or_time_up_to_another():
+    path = shared("wire", "capture", "roq_udp_clean.pcap.gz")
+    channels = guess_channels(path)
+    stamps = [int(each) for batch in CaptureSource(path, channels) for each in
+              batch.headers["timestamp_ns"]]  # fmt: skip
+    first, last = stamps[10], stamps[30]
+    for start, end, expected in (
+        (("position", 10), ("position", 30), stamps[10:30]),
+        (("time", first), ("time", last), [each for each in stamps if first <= each < last]),
+        (("time", last), None, [each for each in stamps if last <= each]),
+    ):
+        source = CaptureSource(path, channels, start, end)
+        found = [int(each) for batch in source for each in batch.headers["timestamp_ns"]]
+        assert found == expected
+
+
+@pytest.mark.parametrize(("speed", "now_ms", "due"), [(1.0, 60, 1), (2.0, 60, 2), (4.0, 60, 3)])
+def test_pace_is_a_multiple_of_the_recorded_one(monkeypatch, speed, now_ms, due):
+    clock = iter([0, 0, now_ms * 1_000_000])
+    monkeypatch.setattr("udpfast.cli.replay_target.monotonic_ns", lambda: next(clock))
+    stamps = np.array([0, 50, 100, 200, 400]) * 1_000_000
+    pacer = Pacer(speed)
+    assert pacer.due(stamps, 0, 1) == 1  # begins the clock
+    # 60 ms later, as many are due as lie 60, 120, 240 ms behind the first.
+    assert pacer.due(stamps, 1, 4) == 1 + due
 
 
 def test_replay_finish_reports_the_open_hole(tmp_path):

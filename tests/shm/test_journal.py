@@ -1,8 +1,10 @@
 """Journals: what is appended is read, in order, whatever became of writer, files and disk."""
 
 import itertools
+import os
 import random
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -197,6 +199,28 @@ def test_journal_synced_position_follows_sync_only(directory):
         fill(journal, 3000, 1)
         assert journal.state().synced_position == synced
         assert journal.state().synced_ns == 7
+
+
+def test_journal_calls_nothing_synced_behind_a_sync_that_failed(directory):
+    with Journal.open(directory, segment_bytes=SEGMENT) as journal:
+        fill(journal, 0, 10)
+        synced = journal.sync(1)
+        path = segment_path(directory, 1)
+        fd = next(int(each.name) for each in Path("/proc/self/fd").iterdir()
+                  if each.exists() and each.resolve() == path)  # fmt: skip
+        kept = os.dup(fd)
+        with Path("/dev/null").open("wb") as null:  # cannot be synced
+            os.dup2(null.fileno(), fd)
+        fill(journal, 10, 10)
+        with pytest.raises(OSError, match="sync"):
+            journal.sync(2)
+        os.dup2(kept, fd)
+        os.close(kept)
+        # The kernel may have dropped what it could not write: that the next one works says nothing.
+        assert journal.sync(3) == synced and journal.state().synced_ns == 1
+        fill(journal, 20, 4000)
+    infos = [Segment.open(segment_path(directory, n)).info() for n in list_segments(directory)]
+    assert not any(info.durable for info in infos) and read(directory) == list(range(4020))
 
 
 def test_journal_without_syncs_is_not_durable(directory):
