@@ -17,7 +17,9 @@ from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal
 from udpfast.shm.ring import Ring
 
 
@@ -58,6 +60,8 @@ def test_help_has_an_example(verb):
         (["tail", "a b"], ["a b"]),
         (["replay", "none.pcap"], ["none.pcap"]),
         (["nonsense"], ["nonsense"]),
+        (["reply"], ["No such command 'reply'. Did you mean 'replay'?"]),
+        (["stat", "x", "--jsn"], ["Did you mean", "--json"]),
         (["send", "--simulate", "--seconds", "nan"], ["--seconds", "finite", "nan"]),
         (["demo", "--seconds", "inf"], ["--seconds", "inf"]),
     ],
@@ -77,6 +81,34 @@ def test_replay_of_no_capture_says_what_it_is_not(tmp_path):
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
     assert "text.pcap" in result.stderr
+
+
+@pytest.mark.parametrize("option", [["--from", "2099-01-01T00:00Z"], ["--until-position", "0"]])
+@pytest.mark.parametrize("of", ["journal", "raw", "capture"])
+def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
+    source = tmp_path / "journal"
+    if of == "capture":
+        source = shared("wire", "capture", "roq_udp_clean.pcap.gz")
+    else:
+        directory = source / "raw" if of == "raw" else source
+        with Journal.open(directory, 0 if of == "raw" else PAYLOAD_HASH) as journal:
+            journal.append(Kind.MESSAGE, b"x", published_ns=10**9)
+    arguments = [*["--raw"] * (of == "raw"), str(source), *option]
+    error = CliRunner().invoke(cli, ["replay", *arguments]).exception
+    assert isinstance(error, ConfigError)
+    assert " covers " in str(error)
+    if of != "capture":
+        assert "1970-01-01T00:00:01.000000000Z, positions 0 to 72: " in str(error)
+
+
+def test_replay_of_a_hole_in_a_journal_says_so(tmp_path):
+    with Journal.open(tmp_path, PAYLOAD_HASH) as journal:
+        for second in (1, 5):
+            journal.append(Kind.MESSAGE, b"x", published_ns=second * 10**9)
+    arguments = ["replay", str(tmp_path), "--from", str(2 * 10**9), "--until", str(3 * 10**9)]
+    error = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert "nothing of it is in that part" in str(error)
 
 
 def test_stat_of_a_dead_instance_tells_what_it_knew(instance):

@@ -122,3 +122,45 @@ def test_journal_damage_is_said_wherever_it_is(directory, first, monkeypatch):
         assert [(record.kind, record.lapped) for record in reader] == [
             (record.kind, record.lapped) for record in records
         ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"start": "2027-01-01T00:00Z"}, "at or behind 2027-01-01T00:00:00.000000000Z"),
+        ({"start": ("position", 7200)}, "at or behind position 7200"),
+        ({"end": START_NS}, "before 2026-08-21T09:30:00.000000000Z"),
+        ({"end": ("position", 0)}, "before position 0"),
+    ],
+)
+@pytest.mark.parametrize("sealed", [True, False])
+def test_part_of_a_journal_outside_it_is_refused_with_what_it_covers(
+    directory, options, expected, sealed
+):
+    if not sealed:  # as a writer that was killed leaves it
+        with segment_path(directory, 1).open("r+b") as file:
+            file.seek(512)
+            file.write(bytes(56))
+    covers = "2026-08-21T09:30:00.000000000Z to 2026-08-21T09:31:39.000000000Z, positions 0 to 7200"
+    with pytest.raises(ConfigError, match=f"covers {covers}: nothing of it lies {expected}"):
+        Reader(f"journal:{directory}", **options)
+
+
+def test_part_of_a_journal_that_ends_before_it_begins_is_refused(directory):
+    with pytest.raises(ConfigError, match="expected an end behind position 720, found position 72"):
+        Reader(f"journal:{directory}", start=("position", 720), end=("position", 72))
+
+
+def test_reader_may_wait_for_what_a_living_recorder_will_write(tmp_path):
+    journal = Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18)
+    journal.append(Kind.MESSAGE, b"1", published_ns=START_NS)
+    with Reader(f"journal:{tmp_path / 'journal'}", start=START_NS + 1) as reader:
+        assert len(reader.poll(timeout=0)) == 0
+        journal.append(Kind.MESSAGE, b"2", published_ns=START_NS + 1)
+        assert bytes(next(reader).payload) == b"2"
+    journal.close()
+
+
+def test_empty_journal_has_no_part_to_be_outside_of(tmp_path):
+    Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18).close()
+    assert numbers(tmp_path / "journal", start=START_NS) == []

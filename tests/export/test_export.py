@@ -65,6 +65,13 @@ def rows_of(root: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
+def test_table_without_rows_is_there(root: Path) -> None:
+    for name, table in TABLES.items():
+        assert (root / table.directory).is_dir(), name
+    assert not list((root / TABLES["races"].directory).iterdir())  # nothing was captured raw
+    assert table_of(root, "races").num_rows == 0
+
+
 def files_of(root: Path) -> dict[str, str]:
     """Return the SHA-256 of every file that is not hidden, by path."""
     return {

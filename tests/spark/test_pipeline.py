@@ -171,9 +171,11 @@ def test_journal_read_as_it_is_answers_like_its_export(spark, tmp_path: Path) ->
         assert bool(found) == (job.name != "races"), job.name  # of which nothing was captured
 
 
-def test_run_refuses_a_journal_without_records_before_spark_starts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("of", ["journal", "export"])
+def test_run_refuses_what_has_no_records_before_spark_starts(of: str, tmp_path: Path) -> None:
     Journal.open(tmp_path / "journal", PAYLOAD_HASH).close()
-    error = CliRunner().invoke(verb, ["run", str(tmp_path / "journal"), str(tmp_path)]).exception
+    (tmp_path / "export" / "_manifest" / "feed").mkdir(parents=True)
+    error = CliRunner().invoke(verb, ["run", str(tmp_path / of), str(tmp_path)]).exception
     assert isinstance(error, FormatError)
     assert "found no segment that is finished" in str(error)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,12 +22,9 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.journal_span import Place
 
 __all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "end_now", "said_missed"]
-
-#: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
-#: the number of a frame.
-Place = tuple[Literal["time", "position"], int]
 
 BATCH = 16_384
 FRAGMENT_SIZE = 512  # of every fragment but the last

@@ -21,8 +21,10 @@ from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, U
 from udpfast.client.journal_source import unix_ns
 from udpfast.config import FeedConfig, load_feed
 from udpfast.errors import ConfigError
+from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
 from udpfast.shm.journal import JOURNAL_LAYOUT
+from udpfast.shm.journal_span import Span, check_part, journal_span
 from udpfast.shm.segment import Segment, list_segments, segment_path
 
 __all__ = ["replay"]
@@ -130,8 +132,14 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     elif options["raw"]:
         raise click.UsageError("--raw is for journals: a capture file has only datagrams")
     target = options["target"]
+    if journal is not None:
+        check_part(journal, start, end)
     if journal is not None and not _is_raw(journal) and target[:5] in ("", "ring:"):
         result = replay_records(journal, target, Pacer(options["speed"]), start, end)
+        if not result["records"] and (start or end):
+            raise ConfigError(
+                f"{journal} covers {_span(journal) or 'nothing'}: nothing of it is in that part"
+            )
     else:
         result = replay_datagrams(path if journal is None else journal, start, end, **options)
     if expected:
@@ -182,18 +190,39 @@ def replay_datagrams(
         source = CaptureSource(path, channels, start, end)
     pacer = Pacer(speed)
     goal = _open(target, config, batch, host, interface)
+    taken = 0
     try:
         for part in source:
+            taken += len(part.headers)
             goal.take(part, pacer)
         result = goal.finish()
     finally:
         goal.close()
+    if not taken and (start or end):
+        raise ConfigError(
+            f"{path} covers {_span(path) or 'nothing'}: nothing of it is in that part"
+        )
     capture = {"frames": source.frames, "other_datagrams": source.others, "damage": source.damage}
     lines = {
         channel: [line.address for line in getattr(config, channel).lines]
         for channel in ("incremental", "snapshot")
     }
     return {"capture": capture, "missed": source.missed, "lines": lines} | result
+
+
+def _span(path: Path) -> Span | None:
+    # Of a capture file, whose positions are numbers of frames: all of it is looked at.
+    if path.is_dir():
+        return journal_span(path)
+    times: list[int] = []
+    frames: list[int] = []
+    with CaptureReader(path) as reader:
+        while (batch := reader.read_batch(1 << 14)) is not None:
+            if len(batch.headers):
+                at_ns = batch.headers["timestamp_ns"]
+                times += int(at_ns.min()), int(at_ns.max())
+                frames += batch.headers["frame"][[0, -1]].tolist()
+    return Span(min(times), max(times), frames[0], frames[-1] + 1) if times else None
 
 
 def _channels(

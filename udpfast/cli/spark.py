@@ -188,6 +188,7 @@ def run_pipeline(
 
 def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     """Return where the tables of each source lie; a journal is exported below `out` first."""
+    from udpfast.export.manifest import read_entries
     from udpfast.spark.bronze import JOURNAL
 
     roots: list[str] = []
@@ -196,7 +197,11 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
         if source.startswith(JOURNAL):
             roots.append(JOURNAL + str(find_journal(source.removeprefix(JOURNAL)).resolve()))
             continue
-        if "://" in source or (Path(source) / "_manifest").is_dir():
+        exported = "://" not in source and (Path(source) / "_manifest").is_dir()
+        if exported and not read_entries(Path(source)):
+            empty.append(source)
+            continue
+        if "://" in source or exported:
             roots.append(source if "://" in source else str(Path(source).resolve()))
             if roots[-1] == (out if "://" in out else str(Path(out).resolve())):
                 raise ConfigError(f"OUT must not be the export itself, was {out!r}")
@@ -214,7 +219,7 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     if not roots:
         raise FormatError(
             f"{', '.join(empty)}: expected records, found no segment that is finished: wait "
-            "(record.segment_s), or let Spark read what there is (journal:NAME)"
+            "(record.segment_s), export again, or let Spark read what there is (journal:NAME)"
         )
     return tuple(roots)
 

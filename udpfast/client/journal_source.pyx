@@ -12,13 +12,16 @@ from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped
 from udpfast.shm.journal_cursor cimport JournalCursor
 
+import contextlib
 import datetime
 
-from udpfast.errors import ConfigError, RingClosedError
+from udpfast.errors import ConfigError, FormatError, RingClosedError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
+from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.shm.journal_span import check_part
 from udpfast.shm.region import Region
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
@@ -154,8 +157,18 @@ def open_source(
     start = "begin" if start == "oldest" else start
     first = start if start in ("begin", "tail") else _place(start, "start")
     last = None if end is None else _place(end, "end")
-    return JournalSource(JournalCursorFace.attach(
-        journal_directory(target), first, last, limit=batch, room_bytes=buffer_bytes))
+    directory = journal_directory(target)
+    cursor = JournalCursorFace.attach(
+        directory, first, last, limit=batch, room_bytes=buffer_bytes)
+    check_part(directory, first if isinstance(first, tuple) else None, last,
+               grows=_is_written(directory))
+    return JournalSource(cursor)
+
+
+def _is_written(directory):
+    with contextlib.suppress(FileNotFoundError, FormatError):
+        return journal_state(directory).alive
+    return False
 
 
 def _place(where, what):

@@ -141,6 +141,8 @@ class Exporter:
                 )
             if self._is_same(before, part, names):
                 return Exported(before, False)
+        for table in self._tables:  # one without rows is there as well, for who reads it
+            (self.root / table.directory).mkdir(parents=True, exist_ok=True)
         entry = self._write(directory, part, feed, tables, raw)
         if before is not None:
             for path in {file.path for file in before.files} - {file.path for file in entry.files}:
