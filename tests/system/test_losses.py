@@ -117,6 +117,7 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
 @pytest.mark.parametrize("seed", [1, 2])
 def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports, seed):
     tables["incremental"]["lines"].append({"name": "B", "address": f"127.0.0.1:{ports[1]}"})
+    tables["window"] = {"lost_packet_wait_us": 1_000_000}  # however the host delays the sender
     sent = [Arrival(seqno, 0, line, message(seqno)) for seqno in range(1, 1001) for line in (0, 1)]
     faults = LineFaults(loss=0.2, duplicate=0.05, reorder=0.02, reorder_depth=3)
     arrived = list(network(sent, faults, seed=seed))
