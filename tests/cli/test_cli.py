@@ -167,12 +167,13 @@ def test_compare_books_sees_every_difference():
 
 
 @pytest.mark.parametrize(
-    ("delivered", "kernel", "unexplained"), [(95, 0, 0), (94, 0, 1), (94, 1, 0), (96, 0, -1)]
+    ("delivered", "kernel", "late", "unexplained"),
+    [(95, 0, 0, 0), (94, 0, 0, 1), (94, 1, 0, 0), (94, 0, 1, 0), (92, 1, 1, 1), (96, 0, 0, -1)],
 )
-def test_missing_messages_are_explained_exactly(delivered, kernel, unexplained):
+def test_missing_messages_are_explained_exactly(delivered, kernel, late, unexplained):
     values = {
         "incremental": {"messages": delivered, "lost": 5, "session_discarded": 0},
-        "incremental.A": {"kernel_drops": kernel, "session_retired": 0},
+        "incremental.A": {"kernel_drops": kernel, "late": late, "session_retired": 0},
     }
     published = {
         "channels": {"incremental": {"messages": 100}},
@@ -186,7 +187,7 @@ def test_missing_messages_are_explained_exactly(delivered, kernel, unexplained):
 def test_missing_messages_must_lie_in_reported_gaps(lost, unreported):
     values = {
         "incremental": {"messages": 95, "lost": lost, "session_discarded": 0},
-        "incremental.A": {"kernel_drops": 0, "session_retired": 0},
+        "incremental.A": {"kernel_drops": 0, "late": 0, "session_retired": 0},
     }
     published = {
         "channels": {"incremental": {"messages": 100}},
