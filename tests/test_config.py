@@ -36,6 +36,8 @@ def test_config_minimal_file_takes_every_default(tmp_path):
     ("path", "value", "words"),
     [
         ("window.size", 1000, ["window.size", "power of two", "1000"]),
+        ("window.size", 1 << 31, ["window.size", "1073741824", "2147483648"]),
+        ("receive.rcvbuf_bytes", 1 << 31, ["receive.rcvbuf_bytes", "2147483647", "2147483648"]),
         ("window.size", "big", ["window.size", "int", "'big'"]),
         ("window.sise", 8192, ["window.sise", "did you mean 'size'"]),
         ("window.on_gap", "some", ["window.on_gap", "expected", "'some'"]),

@@ -15,6 +15,7 @@ from udpfast.config import parse_publish
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.link_events import LinkEvents
+from udpfast.net.sender import DatagramSender
 from udpfast.testing.frames import datagram
 from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
 
@@ -177,6 +178,20 @@ def test_feed_goes_on_and_counts_when_an_interface_is_made_again(
         assert counters["incremental.A"]["receive_errors"] == 0
         assert subscriber.take_events()[-1] == "incremental.A: is open again"
         assert subscriber.take_events() == []
+
+
+def test_sender_by_an_interface_has_a_source_that_reaches_its_destination(link: Wire) -> None:
+    def source(destination: str) -> str:
+        try:
+            with DatagramSender(f"[{destination}]:9001", interface="va") as sender:
+                return str(sender.socket.getsockname()[0])
+        except OSError:
+            return ""  # the kernel still asks whether its address is anybody else's
+
+    with link.inside(link.a):
+        wait_until(lambda: source("fe80::2"))
+        assert source("fe80::2").startswith("fe80::")
+        assert source("fd99::2") == "fd99::1"
 
 
 @pytest.mark.parametrize("group", ["239.1.2.3:9001", "[ff15::7]:9003"])

@@ -1,10 +1,12 @@
 """The subscriber with real sockets: sums, takeover, signals, entitlement."""
 
+import errno
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -72,6 +74,21 @@ def test_subscriber_stop_closes_the_ring_and_counters_stay(tables, port):
     assert subscriber.counters()["incremental.A"]["receive_errors"] == 0
     with RingCursor.attach(directory, payload_hash=PAYLOAD_HASH) as cursor:
         assert cursor.closed_by_writer
+
+
+@pytest.mark.parametrize("broken", ["_find_bypass", "_find_notes", "_watch_lines"])
+def test_subscriber_start_that_fails_late_leaves_no_loop_behind(tables, monkeypatch, broken):
+    def fail(*_):
+        raise OSError(errno.EMFILE, "too many open files")
+
+    subscriber = Subscriber(tables)
+    with monkeypatch.context() as patch:
+        patch.setattr(Subscriber, broken, fail)
+        with pytest.raises(OSError, match="too many open files"):
+            subscriber.start()
+    assert [thread.name for thread in threading.enumerate() if "udpfast" in thread.name] == []
+    with subscriber:  # the instance is free again
+        assert not subscriber.ended
 
 
 def test_subscriber_second_one_is_refused(tables):
@@ -154,7 +171,7 @@ def test_run_killed_writer_is_taken_over_and_readers_are_told(tables, tmp_path, 
         return kind in kinds
 
     send(port, range(10))
-    wait_until(lambda: seen(Kind.MESSAGE), "a message")
+    wait_until(lambda: seen(Kind.MESSAGE) and kinds.count(Kind.MESSAGE) == 10, "messages")
     process.kill()
     process.wait()
     process = run_process(tables, tmp_path)

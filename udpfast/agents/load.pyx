@@ -27,6 +27,7 @@ cdef enum:
     SPIN_NS = 100_000
     # A full queue is asked again for about 1 ms, then the rest of the batch is given up.
     SEND_ATTEMPTS = 1_000
+    RATE_MAX = 1_000_000_000     # one per step of the clock
 
 
 @cython.final
@@ -71,8 +72,9 @@ cdef class LoadGenerator:
             raise ValueError(f"a load needs 1..{LINES_MAX} lines, had {len(senders)}")
         if not 8 <= size_bytes <= FRAGMENT_SIZE:
             raise ValueError(f"size_bytes must be 8..{FRAGMENT_SIZE}, was {size_bytes}")
-        if not rate_per_s > 0:
-            raise ValueError(f"rate_per_s must be more than 0, was {rate_per_s}")
+        if not 0 < rate_per_s <= RATE_MAX:
+            raise ValueError(
+                f"rate_per_s must be more than 0 and at most {RATE_MAX:,}, was {rate_per_s}")
         if count < 0:
             raise ValueError(f"count must be 0 or more, was {count}")
         self.senders = tuple(senders)

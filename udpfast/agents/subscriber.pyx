@@ -5,6 +5,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from errno import EPERM
 from functools import partial
 from pathlib import Path
@@ -283,27 +284,24 @@ class Subscriber:
     def start(self) -> None:
         """Open regions and sockets, start the loop, then the agents beside it."""
         cdef Engine engine = Engine(self.config, self.directory)
-        missing = engine.missing_pages()
-        if self.config.agent.strict and missing:
-            engine.close()
-            raise PermissionError(EPERM, missing[0])
-        self._engine = engine
+        self._engine, self._sides = engine, None
         try:
+            missing = engine.missing_pages()
+            if self.config.agent.strict and missing:
+                raise PermissionError(EPERM, missing[0])
             write_feed(self.config, self.directory)
             engine.announce_restart(clock_realtime_ns())
             self._start_loop(engine)
+            self._find_bypass(engine)
+            self._notes = self._find_notes()
+            sides = SideAgents(self.config, self.directory, self._look)
+            sides.start()
+            self._sides = sides
         except BaseException:
-            engine.close()
-            self._engine = None
+            # A loop that ran on would hold the instance, and nobody could end it.
+            with suppress(Exception):
+                self.stop()
             raise
-        self._find_bypass(engine)
-        self._notes = self._find_notes()
-        try:
-            self._sides = SideAgents(self.config, self.directory, self._look)
-        except BaseException:
-            self.stop()
-            raise
-        self._sides.start()
 
     def _start_loop(self, Engine engine):
         cdef AgentRunner runner
@@ -319,13 +317,8 @@ class Subscriber:
         runner.start()
         self._runner = runner
         self._become(AgentState.RUNNING)
-        try:
-            if self.config.receive.path != "xdp":
-                self._watch_lines()
-        except BaseException:
-            runner.stop()
-            runner.join()
-            raise
+        if self.config.receive.path != "xdp":
+            self._watch_lines()
 
     def _watch_lines(self):
         # A loop that ended by itself has left its watch, which knows only closed sockets.
@@ -404,17 +397,17 @@ class Subscriber:
         """
         if self._engine is None:
             return
-        self._end_watch()
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
-        try:
-            runner.stop()
-            runner.join()
-            self._become(AgentState.ENDED)
-        finally:
-            engine.close()
+        with ExitStack() as ending:  # the last first, whatever fails
             if self._sides is not None:
-                self._sides.stop()
+                ending.callback(self._sides.stop)
+            ending.callback(engine.close)
+            self._end_watch()
+            if runner is not None:
+                runner.stop()
+                runner.join()
+            self._become(AgentState.ENDED)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until SIGINT or SIGTERM comes, the loop fails, or the time is over.
@@ -457,7 +450,6 @@ class Subscriber:
             counter_add(&engine.counters.feed[FEED_BYPASS_STACK], STACKS[found.stack].number)
             counter_add(&engine.counters.feed[FEED_BYPASS_STATE], found.state)
         if found.missing and (wanted.strict or self.config.agent.strict):
-            self.stop()
             raise UdpfastError(f"bypass {found.text}")
 
     def _find_notes(self):

@@ -256,7 +256,7 @@ def open_sender(
         As `open_receiver`.
     """
     host, port = parse_endpoint(destination)
-    found = multicast.resolve_interface(interface) if interface else None
+    found = multicast.resolve_interface(interface, host) if interface else None
     sock = _open_socket(host)
     try:
         results = [

@@ -18,28 +18,19 @@ _INTERFACE = struct.Struct("=BxHiII")  # struct ifinfomsg
 
 
 class LinkEvents:
-    """A netlink socket of the present network namespace. Where there is none, only time passes.
-
-    Attributes
-    ----------
-    reason : str
-        Why there is none; empty: there is one.
-    """
+    """A netlink socket of the present network namespace. Where there is none, only time passes."""
 
     def __init__(self) -> None:
-        self.reason = ""
         self._woken = os.eventfd(0, os.EFD_NONBLOCK)
         self._poll = select.poll()
         self._poll.register(self._woken, select.POLLIN)
         self._socket: socket.socket | None = None
-        try:
+        with contextlib.suppress(OSError):
             self._socket = socket.socket(
                 socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0
             )
             self._socket.bind((0, _GROUPS))
             self._poll.register(self._socket, select.POLLIN)
-        except OSError as error:
-            self.reason = error.strerror or str(error)
 
     def wait(self, timeout_s: float) -> set[int]:
         """Wait until something changed, or `wake`; return the indices of removed interfaces.

@@ -40,8 +40,11 @@ class Interface:
     ipv6: str = ""
 
 
-def resolve_interface(text: str) -> Interface:
+def resolve_interface(text: str, towards: str = "") -> Interface:
     """Find an interface by its name or by one of its addresses.
+
+    Of several IPv6 addresses it names one that can send to the address `towards`: link-local to
+    link-local, else one that reaches further.
 
     Raises
     ------
@@ -57,7 +60,8 @@ def resolve_interface(text: str) -> Interface:
             f"which has {', '.join(names)} with {', '.join(addresses)}"
         )
     own = [address for address, owner in addresses.items() if owner == name]
-    own.sort(key=lambda address: address != text)
+    local = _is_link_local(towards)
+    own.sort(key=lambda address: (address != text, _is_link_local(address) != local))
     return Interface(
         name,
         socket.if_nametoindex(name),
@@ -168,6 +172,10 @@ def socket_address(host: str, port: int, interface: Interface | None) -> tuple[s
         return host, port
     scoped = address.is_link_local or (address.is_multicast and address.packed[1] & 15 <= 2)
     return host, port, 0, interface.index if interface and scoped else 0
+
+
+def _is_link_local(address: str) -> bool:
+    return ":" in address and ipaddress.ip_address(address).is_link_local
 
 
 def _join_ipv6(sock: socket.socket, group: str, index: int, source: str) -> None:

@@ -27,7 +27,7 @@ class ReceiveConfig(Struct, frozen=True):
         int,
         Meta(
             ge=4096,
-            le=1 << 31,
+            le=(1 << 31) - 1,
             description="bytes of kernel buffer to ask for; bridges stalls of the loop",
         ),
     ] = 1 << 26

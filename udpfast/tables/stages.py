@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
-from udpfast.tables.types import PowerOfTwo
 
 __all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
 
@@ -16,8 +15,12 @@ class WindowConfig(Struct, frozen=True):
     """Arbitration, reorder and gap detection of each channel (PROTOCOL 2)."""
 
     size: Annotated[
-        PowerOfTwo,
-        Meta(description="messages; 8192 holds a 5 ms skew between lines at 1 M messages/s"),
+        int,
+        Meta(
+            ge=16,
+            le=1 << 30,
+            description="messages; 8192 holds a 5 ms skew between lines at 1 M messages/s",
+        ),
     ] = 8192
     out_of_order_max_interval: Annotated[
         int,
