@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from tests.export.market import BEGIN_NS, SEGMENT_BYTES
+from udpfast.agents.feed_copy import write_feed
 from udpfast.agents.recorder import Recorder
 from udpfast.agents.replayer import Replayer
 from udpfast.config import RecordConfig, parse_feed
@@ -21,6 +22,7 @@ from udpfast.export.race_rows import WAIT_NS
 from udpfast.export.races import Races
 from udpfast.export.schema import arrow_schema
 from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.shm.journal import Journal
 from udpfast.shm.segment import list_segments, segment_path
 from udpfast.shm.verify import verify_segments
 from udpfast.testing.network import Arrival, LineFaults, network
@@ -232,3 +234,20 @@ def test_repeated_and_refused_datagrams_run_no_race() -> None:
     (race,) = races.take()
     assert (race["winner"], race["second"], race["received_ns"]) == (1, 0, 20)
     assert race["delays_ns"][:3].tolist() == [30, 0, np.iinfo(np.int64).min]
+
+
+@pytest.mark.parametrize("byteorder", ["little", "big"])
+def test_races_are_read_in_the_byte_order_of_the_feed(tmp_path: Path, byteorder: str) -> None:
+    raw = tmp_path / "journal" / "raw"
+    raw.mkdir(parents=True, mode=0o700)
+    lines = [{"name": "A", "address": "0.0.0.0:9001"}]
+    tables = {"incremental": {"lines": lines}, "wire": {"byteorder": byteorder}}
+    write_feed(parse_feed({"name": "raced", **tables}), raw)
+    layout = f"{'>' if byteorder == 'big' else '<'}BBBBHHII"
+    with Journal.open(raw) as journal:
+        for seqno in range(1, 4):
+            frame = struct.pack(layout, 1, 0, 0, 0, 1, SESSION_ID, seqno, 0)
+            journal.append(Kind.DATAGRAM, bytes(16) + frame, published_ns=BEGIN_NS + seqno)
+    list(Exporter(tmp_path / "journal", tmp_path / "root", tables=("races",)).run())
+    found = [(race["seqno"], race["session"]) for race in races_of(tmp_path / "root")]
+    assert found == [(seqno, f"s{SESSION_ID}") for seqno in range(1, 4)]

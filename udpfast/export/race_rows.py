@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from udpfast.agents.feed_copy import read_feed
 from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import Races
 from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
@@ -53,7 +54,9 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, int]:
     int
         Records of the part that were damaged.
     """
-    races = Races(part.position, part.end_position)
+    feed = read_feed(directory)
+    big_endian = feed is not None and feed.wire.byteorder == "big"
+    races = Races(part.position, part.end_position, big_endian)
     blocks = Blocks(
         directory,
         ("time", part.first_ns - WAIT_NS),

@@ -59,6 +59,8 @@ cdef class Races:
     ----------
     position, end_position : int
         Of the first record that may be a first copy; behind the last one.
+    big_endian : bool
+        Of the captured frames (`wire.byteorder`).
 
     Attributes
     ----------
@@ -76,7 +78,7 @@ cdef class Races:
     cdef uint8_t _lines[CHANNEL_COUNT]
     cdef FrameReader _reader
 
-    def __cinit__(self, uint64_t position, uint64_t end_position):
+    def __cinit__(self, uint64_t position, uint64_t end_position, bint big_endian=False):
         self._position = position
         self._end_position = end_position
         self._slots = TABLE_MIN
@@ -84,7 +86,7 @@ cdef class Races:
         if self._table == NULL:
             raise MemoryError(f"{self._slots} slots")
         # Whatever its encoding: the capture does not say which ones the feed allowed.
-        frame_reader_init(&self._reader, REVISION_CURRENT, False, <uint64_t> -1)
+        frame_reader_init(&self._reader, REVISION_CURRENT, big_endian, <uint64_t> -1)
 
     def __dealloc__(self):
         free(self._races)
