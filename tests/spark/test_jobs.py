@@ -203,7 +203,10 @@ def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> d
 
 @pytest.mark.parametrize("events", [None, 50, 200])
 def test_book_is_that_of_a_reader(bronze: Bronze, export: SmallExport, events: int | None) -> None:
-    at_ns = None if events is None else export.rows["messages"][events]["received_ns"]
+    at_ns = None
+    if events is not None:  # the very time of a change, which counts
+        after = export.rows["messages"][events]["received_ns"]
+        at_ns = min(each for row in export.rows["levels"] if (each := row["received_ns"]) >= after)
     found = defaultdict(list)
     for row in table(bronze, "book", Parameters(at_ns=at_ns)):
         found[row["exchange"], row["symbol"]].append(row)
