@@ -333,6 +333,31 @@ def test_book_payload_shorter_than_it_says_is_refused(feed: Feed) -> None:
         feed.apply()
 
 
+@pytest.mark.parametrize("whose", ["of a book", "of nobody knows which"])
+def test_book_that_could_not_take_an_update_is_stale_and_the_rest_is_applied(
+    feed: Feed, whose: str
+) -> None:
+    book = feed.begin()
+    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=8, seqno=11)
+    update = feed.instance.update(BOOK, *BTC, bid_count=9, row_count=9)  # and no level
+    payload = update.tobytes() if whose == "of a book" else b"short"
+    frame = {"object_type": 3, "object_id": 7, "session_id": 1}
+    feed.instance.append(Kind.BOOK, payload, seqno=12, last_seqno=10, **frame)
+    feed.instance.book([(6.0, 1.0)], [], "ETHUSDT", object_id=8, seqno=13, last_seqno=11)
+    if feed.by_batch:
+        with pytest.raises(FormatError):
+            feed.books.apply_batch(feed.reader.poll())
+    else:
+        with pytest.raises(FormatError):
+            feed.books.apply(next(feed.reader))
+        feed.books.apply(next(feed.reader))
+    assert book.stale
+    other = feed.books[ETH]
+    assert other.stale == (whose != "of a book")
+    assert bid(other) == (5.0 if other.stale else 6.0)
+
+
 def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
     count = 60  # more than the table holds before it grows
     feed.session()

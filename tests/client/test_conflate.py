@@ -9,7 +9,7 @@ import pytest
 from tests.client.instance import REGION_PAGE, Instance
 from udpfast import Books, ConfigError, FormatError, Kind, Latest, Reader, RingClosedError
 from udpfast.core.layout import CONTROL_DTYPES
-from udpfast.market.updates import CUSTOM_METRICS, TRADES
+from udpfast.market.updates import BOOK, CUSTOM_METRICS, TRADES
 
 GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
 
@@ -161,3 +161,21 @@ def test_restart_begins_names_anew(instance: Instance) -> None:
 def test_kept_kind_that_is_no_update_is_refused(instance: Instance) -> None:
     with Reader(instance.address) as reader, pytest.raises(ConfigError, match="keep"):
         Latest(reader, keep=[Kind.GAP])
+
+
+def test_update_that_is_none_is_said_behind_what_there_is(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        latest = Latest(reader)
+        instance.book([(1.0, 1.0)], [], "BTC", snapshot=True)
+        instance.book([(2.0, 1.0)], [], "ETH", snapshot=True, object_id=8)
+        update = instance.update(BOOK, "binance-usdm", "BTC", bid_count=9, row_count=9)
+        frame = {"object_type": 3, "object_id": 7, "session_id": 1}
+        instance.append(Kind.BOOK, update.tobytes(), **frame)
+        instance.book([(3.0, 1.0)], [], "ETH", object_id=8)
+        instance.ring.flush()
+        assert [record.index for record in latest.poll()] == [2, 3]
+        assert latest.books["binance-usdm", "BTC"].stale
+        assert latest.books["binance-usdm", "ETH"].best()[0] == 3.0
+        with pytest.raises(FormatError, match="shorter than its counts say"):
+            latest.poll(timeout=0)
+        assert latest.poll(timeout=0) == []

@@ -161,6 +161,9 @@ def test_filter_and_none_agree_on_random_streams(tmp_path: Path) -> None:
     [
         ({"kinds": [Kind.PAD]}, "kinds must be"),
         ({"kinds": ["book"]}, "kinds must be"),
+        ({"kinds": "book"}, "was 'book': is Kind.BOOK meant?"),
+        ({"kinds": 99}, "was 99$"),
+        ({"symbols": 3}, "must be names"),
         ({"symbols": []}, "must be names"),
         ({"exchanges": [1]}, "must be names"),
     ],

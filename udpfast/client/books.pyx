@@ -86,16 +86,29 @@ cdef class Books:
         -------
         int
             How many updates were applied.
+
+        Raises
+        ------
+        FormatError
+            An update is none: its book is stale now, and all others were applied.
         """
-        cdef int64_t i
+        cdef int64_t i = 0
         cdef int64_t applied = 0
         batch.check()
         if batch.lapped:
             self._missed()
-        for i in range(batch.count):
-            if self._accept(batch_header(batch, i), batch_payload(batch, i),
-                            batch.names) is not None:
-                applied += 1
+        failure = None
+        while i < batch.count:
+            try:
+                while i < batch.count:
+                    i += 1
+                    if self._accept(batch_header(batch, i - 1), batch_payload(batch, i - 1),
+                                    batch.names) is not None:
+                        applied += 1
+            except FormatError as error:  # what is behind it must not be left out
+                failure = failure or error
+        if failure is not None:
+            raise failure
         return applied
 
     def poll(self, limit=None, timeout=None) -> Batch:
@@ -179,6 +192,7 @@ cdef class Books:
         cdef bint snapshot
         cdef int64_t room
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
+            self._missed()  # nobody knows of which book
             raise FormatError(f"record {header.index}: BOOK takes {sizeof(UpdateHeader)} bytes "
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
@@ -212,6 +226,8 @@ cdef class Books:
             track.missing = False
         if track.missing:
             return None
+        # Whatever ends this in the middle, a damaged update or no memory, leaves the book stale.
+        track.missing = book.book.stale = True
         room = book_room(payload, header.length - RECORD_SIZE)
         if room < 0:
             raise FormatError(f"record {header.index}: BOOK of {header.length - RECORD_SIZE} bytes "
@@ -221,8 +237,8 @@ cdef class Books:
         refused = book.book.levels_refused
         book_apply(&book.book, payload, snapshot)
         # The origin itself is in doubt, or the book does not hold what the origin holds.
-        if update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused:
-            track.missing = True
+        track.missing = (
+            update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused)
         track_applied(track, header)
         self._mark(track)
         return book

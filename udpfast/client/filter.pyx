@@ -27,7 +27,8 @@ cdef class NameFilter:
 
     def __init__(self, wanted=None):
         if wanted is not None:
-            wanted = frozenset([wanted] if isinstance(wanted, str) else wanted)
+            single = isinstance(wanted, str) or not hasattr(wanted, "__iter__")
+            wanted = frozenset([wanted] if single else wanted)
             if not wanted or not all(isinstance(name, str) for name in wanted):
                 raise ConfigError(
                     f"exchanges and symbols must be names, at least one, was {set(wanted) or '{}'}")
@@ -72,12 +73,14 @@ cdef class Filter:
     """
 
     def __init__(self, kinds=None, exchanges=None, symbols=None):
-        if kinds is not None and not hasattr(kinds, "__iter__"):
+        if kinds is not None and (isinstance(kinds, str) or not hasattr(kinds, "__iter__")):
             kinds = [kinds]
         memset(self._kinds, kinds is None, sizeof(self._kinds))
         for kind in kinds or ():
             if kind not in list(Kind) or kind == Kind.PAD:
-                raise ConfigError(f"kinds must be members of Kind, was {kind!r}")
+                named = isinstance(kind, str) and kind.upper() in Kind.__members__
+                hint = f": is Kind.{kind.upper()} meant?" if named else ""
+                raise ConfigError(f"kinds must be members of Kind, was {kind!r}{hint}")
             self._kinds[<int> int(kind)] = True
         for kind in range(KIND_GAP, KIND_LAPPED + 1):
             self._kinds[<int> kind] = True
