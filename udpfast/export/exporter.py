@@ -124,7 +124,13 @@ class Exporter:
                     continue
                 feed = self._feed or feed_name(part, self.journal)
                 with _lock(self.root, feed):
-                    yield self._export(directory, part, feed, tables, raw)
+                    try:
+                        exported = self._export(directory, part, feed, tables, raw)
+                    except (FormatError, FileNotFoundError):
+                        if segment_path(directory, part.number).exists():
+                            raise
+                        continue  # removed meanwhile, to make room: as if it had been before
+                    yield exported
                 self._done.add((raw, part.number))
 
     def _export(
@@ -221,8 +227,7 @@ def _append_records(
     if blocks.position < part.end_position and not blocks.missing:
         raise FormatError(
             f"{segment_path(directory, part.number)}: expected records up to position "
-            f"{part.end_position}, found none behind {blocks.position}: was it removed meanwhile "
-            "(record.keep_bytes)?"
+            f"{part.end_position}, found none behind {blocks.position}"
         )
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -141,47 +142,63 @@ class Scan:
         parts = [part for part in parts if end is None or part.position < end]
         if table.raw:
             return parts
-        low = max([start, *(c.low for c in self._about("position") if c.low is not None)])
-        highs = [c.high + 1 for c in self._about("position") if c.high is not None]
-        high = min([*highs, *([] if end is None else [end])], default=None)
         found: list[Part] = []
         for part in parts:
             if self._reaches(part):
-                found += self._cut(part, low, high)
+                low = max(start, part.position)
+                high = part.end_position if end is None else min(end, part.end_position)
+                found += self._cut(replace(part, position=low, end_position=high))
         return found
 
     def _about(self, field: str) -> list[Condition]:
         return [condition for condition in self.conditions if condition.field == field]
 
     def _reaches(self, part: Part) -> bool:
-        # Whether a segment can have records of the times wanted.
+        # Whether a segment can have records of the times and places wanted.
+        spans = {
+            "published_ns": (part.first_ns, part.last_ns),
+            "position": (part.position, part.end_position - 1),
+        }
         return all(
-            (condition.low is None or part.last_ns >= condition.low)
-            and (condition.high is None or part.first_ns <= condition.high)
-            for condition in self._about("published_ns")
+            (condition.low is None or last >= condition.low)
+            and (condition.high is None or first <= condition.high)
+            for field, (first, last) in spans.items()
+            for condition in self._about(field)
         )
 
-    def _cut(self, part: Part, low: int, high: int | None) -> list[Part]:
-        # Into pieces, at records that the segment's index knows.
-        low = max(low, part.position)
-        high = part.end_position if high is None else min(high, part.end_position)
-        if low >= high:
-            return []
+    def _cut(self, part: Part) -> list[Part]:
+        # Into pieces, at records that the segment's index knows; first and last ones without any
+        # record that is wanted are left out.
         segment = Segment.open(segment_path(self.directory, part.number))
         entries = segment.index()
         segment.close()
-        bounds = [low]
-        early_ns = max((c.low for c in self._about("published_ns") if c.low is not None), default=0)
+        bounds = [part.position]
         for entry in entries if self.table != "latency" else ():  # whose rows are of the whole
             position = int(entry["position"])
-            if entry["before_ns"] < early_ns and bounds == [low] and low < position < high:
-                bounds = [low := position]  # all before it were published earlier than wanted
-            elif bounds[-1] + self.piece_bytes <= position < high:
+            if not part.position < position < part.end_position:
+                continue
+            if self._is_beyond(position):
+                return _between([*bounds, position], part)
+            if bounds == [part.position] and self._is_before(position, int(entry["before_ns"])):
+                bounds = [position]
+                part = replace(part, position=position)
+            elif bounds[-1] + self.piece_bytes <= position:
                 bounds.append(position)
-        return [
-            replace(part, position=begin, end_position=stop)
-            for begin, stop in zip(bounds, [*bounds[1:], high], strict=True)
-        ]
+        return _between([*bounds, part.end_position], part)
+
+    def _is_before(self, position: int, before_ns: int) -> bool:
+        # Whether no record before this place, none later than before_ns, is wanted.
+        return any(
+            condition.low is not None and condition.low > latest
+            for field, latest in (("published_ns", before_ns), ("position", position - 1))
+            for condition in self._about(field)
+        )
+
+    def _is_beyond(self, position: int) -> bool:
+        return any(
+            condition.high is not None and condition.high < position
+            for condition in self._about("position")
+        )
 
     def batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece, in the order of the journal.
@@ -243,8 +260,11 @@ class Scan:
     def _check_whole(self, piece: Part, blocks: Blocks) -> None:
         if self.skip_damage or (blocks.position >= piece.end_position and not blocks.missing):
             return
+        path = segment_path(self.directory, piece.number)
+        if not path.exists():
+            raise FormatError(f"{path}: was removed before it was read (record.keep_bytes)")
         raise FormatError(
-            f"{segment_path(self.directory, piece.number)}: expected all records from position "
+            f"{path}: expected all records from position "
             f"{piece.position} to {piece.end_position}, found {blocks.missing} damaged and the "
             f"last one before {blocks.position} (udpfast verify says more)"
         )
@@ -274,6 +294,12 @@ class Scan:
             for begin in range(0, len(found), _RACES):
                 rows = found[begin : begin + _RACES]
                 yield race_batch(rows, partition, lines, feed, columns)
+
+
+def _between(bounds: list[int], part: Part) -> list[Part]:
+    return [
+        replace(part, position=begin, end_position=end) for begin, end in itertools.pairwise(bounds)
+    ]
 
 
 def _with_partition(batch: pa.RecordBatch, partition: Partition) -> pa.RecordBatch:

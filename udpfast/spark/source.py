@@ -139,19 +139,19 @@ def _push(scan: Scan, asked: Filter) -> Scan | None:
         return _push_words(scan, asked, f"{name}s")
     if isinstance(asked, IsNotNull) and name in (*FIELDS, "kind", "date"):
         return scan  # they never are
-    bounds = _bounds(asked)
+    # A bound that is no integer is of a type that Spark compares in its own way.
+    value = getattr(asked, "value", None)
+    if name == "date" and type(value) is datetime.date:
+        first = (value - _EPOCH).days * _DAY_NS
+        name, last = "published_ns", first + _DAY_NS - 1
+    elif name in FIELDS and type(value) is int:
+        first = last = value
+    else:
+        return None
+    bounds = _bounds(asked, first, last)
     if bounds is None:
         return None
-    low, high = bounds
-    if name == "date":
-        name = "published_ns"
-        low = None if low is None else _begin_of(low)
-        high = None if high is None else _begin_of(high + datetime.timedelta(1)) - 1
-    # A bound that is no integer is of a type that Spark compares in its own way.
-    if name not in FIELDS or not all(type(each) in (int, type(None)) for each in (low, high)):
-        return None
-    condition = Condition(name, low, high)
-    return dataclasses.replace(scan, conditions=(*scan.conditions, condition))
+    return dataclasses.replace(scan, conditions=(*scan.conditions, Condition(name, *bounds)))
 
 
 def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
@@ -171,24 +171,19 @@ def _push_words(scan: Scan, asked: Filter, field: str) -> Scan | None:
     return dataclasses.replace(scan, **changed)
 
 
-def _bounds(asked: Filter) -> tuple[Any, Any] | None:
-    # What a filter says as from and to, both included.
+def _bounds(asked: Filter, first: int, last: int) -> tuple[int | None, int | None] | None:
+    # What a filter says as from and to, both included; its value spans first to last.
     if isinstance(asked, EqualTo | EqualNullSafe):
-        return None if asked.value is None else (asked.value, asked.value)
+        return first, last
     if isinstance(asked, GreaterThanOrEqual):
-        return asked.value, None
+        return first, None
     if isinstance(asked, LessThanOrEqual):
-        return None, asked.value
-    one = datetime.timedelta(1) if isinstance(getattr(asked, "value", 0), datetime.date) else 1
+        return None, last
     if isinstance(asked, GreaterThan):
-        return asked.value + one, None
+        return last + 1, None
     if isinstance(asked, LessThan):
-        return None, asked.value - one
+        return None, first - 1
     return None
-
-
-def _begin_of(day: datetime.date) -> int:
-    return (day - _EPOCH).days * _DAY_NS
 
 
 # --- options ------------------------------------------------------------------------------------
