@@ -14,7 +14,9 @@ from udpfast.agents.recorder import Recorder, _Keeping
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind, LappedReason
+from udpfast.export.segments import journal_head, journal_parts
 from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.readers import list_readers
@@ -180,6 +182,43 @@ def test_recorder_begins_a_new_segment_when_its_time_is_over(instance, tmp_path)
     recorder.on_stop()
     assert len(list_segments(tmp_path / "journal")) == 3
     assert numbers_of(tmp_path / "journal") == [1, 2, 3]
+
+
+def test_recorder_ends_a_segment_when_its_time_is_over_though_nothing_comes(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, segment_s=1)
+    instance.append(Kind.MESSAGE, PIECE)
+    for second in range(10):
+        recorder.work(second * 1_000_000_000 + monotonic_ns())
+        recorder.keep()
+    journal = tmp_path / "journal"
+    assert [part.finished for part in journal_parts(journal)] == [True]
+    assert list_segments(journal) == [1, 2]  # one that waits, and no more
+    recorder.on_stop()
+
+
+def test_recorder_counts_a_segment_s_time_from_its_first_record(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path, segment_s=100)
+    begin_ns = monotonic_ns()
+    for second in (0, 1, 300, 500, 501, 598):
+        if second not in (0, 300):
+            instance.append(Kind.MESSAGE, PIECE)
+        recorder.keep()
+        recorder.work(begin_ns + second * 1_000_000_000)
+        recorder.keep()
+    recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == [1, 2, 3, 4]
+    assert list_segments(tmp_path / "journal") == [1, 2]
+
+
+def test_journal_not_synced_any_more_is_read_to_its_end(instance, tmp_path):
+    for sync in ("interval", "none"):
+        recorder = recorder_of(instance, tmp_path, sync=sync)
+        instance.append(Kind.MESSAGE, PIECE)
+        drive(recorder)
+        if sync == "interval":
+            recorder.on_stop()
+    assert journal_head(tmp_path / "journal").index == 2
+    recorder.on_stop()
 
 
 def test_recorder_keeps_no_more_bytes_than_it_may(instance, tmp_path):

@@ -158,9 +158,8 @@ def test_journal_segment_not_ready_is_said_and_not_waited_for(directory):
     with Journal.open(directory, segment_bytes=SEGMENT) as journal:
         assert not journal.ready and not journal.roll(0)
         assert journal.prepare() and not journal.prepare()
-        assert journal.roll(5) and journal.opened and journal.age_ns(100) == 0
+        assert journal.roll(5) and journal.opened
         fill(journal, 0, 1)
-        assert journal.age_ns(100) == 95
         journal.populate(1 << 30)
 
 

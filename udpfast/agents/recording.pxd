@@ -34,5 +34,6 @@ cdef class Recording:
     cdef bint _put(self, const Record* header, const unsigned char* payload,
                    int64_t now_ns) noexcept nogil
     cdef bint _say_missed(self, int64_t now_ns) noexcept nogil
+    cdef bint _is_over(self, int64_t now_ns) noexcept nogil
     cdef bint _roll(self, int64_t now_ns) noexcept nogil
     cdef bint _copy_names(self) noexcept nogil

@@ -167,6 +167,8 @@ cdef class Recording:
                     != self.journal.writer.position):
                 return 0
             taken = self._take()
+            if taken == 0 and self._is_over(now_ns):
+                self._roll(now_ns)
             if taken <= 0:
                 return taken
         taken = <int>(self._count - self._at)
@@ -205,8 +207,7 @@ cdef class Recording:
         # The rest of the batch into the journal. False: not all of it.
         cdef const Record* header
         cdef bint all_done = True
-        if (self._segment_ns and now_ns - self.journal._opened_ns >= self._segment_ns
-                and self.journal.writer.limit > 0):
+        if self._is_over(now_ns):
             self._roll(now_ns)
         if self.dropping and self._dropped and self.journal._next is None:
             all_done = False  # still full: one record will say it all
@@ -262,6 +263,15 @@ cdef class Recording:
         self.journal.header.dropped += self._dropped
         self._lapped = self._dropped = 0
         return True
+
+    cdef bint _is_over(self, int64_t now_ns) noexcept nogil:
+        # Whether the segment has had its time, which begins with its first record.
+        if self._segment_ns == 0 or self.journal.writer.limit == 0:
+            return False
+        if self.journal.writer.index == self.journal._active.header.index:
+            self.journal._opened_ns = now_ns
+            return False
+        return now_ns - self.journal._opened_ns >= self._segment_ns
 
     cdef bint _roll(self, int64_t now_ns) noexcept nogil:
         # Once per segment, and as long as none is ready: then the keeper is at it.

@@ -63,7 +63,7 @@ class JournalState:
         The disk has all records below. What is beyond may be lost with the power, not with the
         process.
     synced_ns : int
-        When that was known, UNIX ns; 0: nothing was ever synced.
+        When that was known, UNIX ns; 0: nothing was synced yet, or its writer never does.
     syncs, sync_errors, sync_longest_ns : int
         Calls that brought that about, those that failed, and the longest, in ns.
     lapped, dropped : int
@@ -193,6 +193,8 @@ cdef class Journal:
         self.header.cut_bytes = self.recovery.cut_bytes
         self.header.synced_position = min(self.header.synced_position, self.writer.position)
         self.header.synced_index = min(self.header.synced_index, self.writer.index)
+        if not self._durable:  # what follows is never synced: nobody shall wait for it
+            self.header.synced_ns = 0
         journal_flush(self.header, &self.writer, clock_realtime_ns())
         store_release(&self.header.state, JOURNAL_OPEN)
         self.region.mark_ready()
@@ -205,7 +207,7 @@ cdef class Journal:
         Parameters
         ----------
         now_ns : int
-            By the clock that `age_ns` goes by.
+            Monotonic: from when on the segment's time counts.
         names : int
             Number of the file of names for its records; 0: none.
         unix_ns : int
@@ -288,12 +290,6 @@ cdef class Journal:
         """Say how far the journal is, for tools and for `sync`."""
         self._check_open()
         journal_flush(self.header, &self.writer, unix_ns)
-
-    def age_ns(self, int64_t now_ns) -> int:
-        """Return for how long the segment has been in use; 0 if there is nothing in it."""
-        if self._active is None or self.writer.index == self._active.header.index:
-            return 0
-        return now_ns - self._opened_ns
 
     @property
     def ready(self) -> bool:
