@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -96,6 +97,27 @@ def test_recorder_started_again_goes_on_without_a_hole(instance, tmp_path):
         drive(recorder)
         recorder.on_stop()
         assert numbers_of(tmp_path / "journal") == list(range(1, 300 * (part + 1) + 1))
+
+
+def test_recorder_killed_before_it_noted_how_far_it_was_repeats_nothing(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(10):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    noted = (tmp_path / "journal" / "journal").read_bytes()
+    for _ in range(10):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    image = tmp_path / "killed" / "journal"  # what the files are then
+    shutil.copytree(tmp_path / "journal", image)
+    (image / "journal").write_bytes(noted)
+    recorder.on_stop()
+    recorder = recorder_of(instance, tmp_path / "killed")
+    for _ in range(10):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    assert numbers_of(image) == list(range(1, 31))
 
 
 def test_recorder_says_among_the_readers_how_many_records_it_took(instance, tmp_path):
