@@ -148,14 +148,16 @@ def test_capture_is_read_from_a_frame_or_time_up_to_another():
         assert found == expected
 
 
-@pytest.mark.parametrize(("speed", "now_ms", "due"), [(1.0, 60, 1), (2.0, 60, 2), (4.0, 60, 3)])
+@pytest.mark.parametrize(
+    ("speed", "now_ms", "due"), [(1.0, 60, 1), (2.0, 60, 2), (2.0, 30, 1), (4.0, 30, 2)]
+)
 def test_pace_is_a_multiple_of_the_recorded_one(monkeypatch, speed, now_ms, due):
     clock = iter([0, 0, now_ms * 1_000_000])
     monkeypatch.setattr("udpfast.cli.replay_target.monotonic_ns", lambda: next(clock))
     stamps = np.array([0, 50, 100, 200, 400]) * 1_000_000
     pacer = Pacer(speed)
     assert pacer.due(stamps, 0, 1) == 1  # begins the clock
-    # 60 ms later, as many are due as lie 60, 120, 240 ms behind the first.
+    # As many are due as lie `speed * now_ms` behind the first, none of them waited for.
     assert pacer.due(stamps, 1, 4) == 1 + due
 
 
