@@ -258,4 +258,5 @@ export (Parquet) --> silver, reduce, finish --> rows      udpfast spark run
 """,
     run=run,
     seconds=100.0,
+    by_name=True,
 )

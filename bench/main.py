@@ -54,10 +54,11 @@ def list_(as_json: bool) -> None:
     """
     for benchmark in find_benchmarks().values():
         if as_json:
-            names = ("name", "question", "topology", "seconds")
+            names = ("name", "question", "topology", "seconds", "by_name")
             click.echo(json.dumps({name: getattr(benchmark, name) for name in names}))
         else:
-            click.echo(f"{click.style(benchmark.name, bold=True)}: {benchmark.question}\n")
+            only = " (by name only)" if benchmark.by_name else ""
+            click.echo(f"{click.style(benchmark.name, bold=True)}{only}: {benchmark.question}\n")
             click.echo(
                 "\n".join("    " + line for line in benchmark.topology.strip("\n").split("\n"))
             )
@@ -87,7 +88,7 @@ def run(
     with_report: bool,
     as_json: bool,
 ) -> None:
-    """Run the benchmarks NAME, or all; write a file of JSON lines and print tables.
+    """Run the benchmarks NAME, or all but those that run by name only; write JSON lines and tables.
 
     \b
     Examples:
@@ -99,7 +100,8 @@ def run(
     found = find_benchmarks()
     if unknown := [name for name in names if name not in found]:
         raise click.UsageError(f"expected names of {', '.join(found)}; found {', '.join(unknown)}")
-    chosen = {name: found[name] for name in names} if names else found
+    names = names or tuple(name for name, benchmark in found.items() if not benchmark.by_name)
+    chosen = {name: found[name] for name in names}
     settings = Settings(quick, rounds or (ROUNDS_QUICK if quick else ROUNDS), parse_cores(cores))
     fingerprint = take_fingerprint()
     out.mkdir(parents=True, exist_ok=True)

@@ -78,6 +78,8 @@ class Benchmark:
         Takes `Settings`, yields a `Row` as soon as it is known.
     seconds : float
         How long it takes in full, about: for the display of what is left.
+    by_name : bool
+        It runs only when it is asked for by its name.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Benchmark:
     topology: str
     run: Callable[[Settings], Iterator[Row]]
     seconds: float = 30.0
+    by_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)

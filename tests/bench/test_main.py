@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,18 @@ def test_run_writes_a_file_and_prints_a_table(monkeypatch, tmp_path: Path) -> No
     for words in ("drain", "size 80", "x 1.25", "P1: <= 1.15: NOT MET", "less: no decode"):
         assert words in result.output
     assert str(path) in result.output
+
+
+def test_run_leaves_out_what_runs_by_name_only(monkeypatch, tmp_path: Path) -> None:
+    fakes = {"drain": fake("drain", row()), "long": replace(fake("long", row()), by_name=True)}
+    for names in ([], ["long"]):
+        result = invoke(
+            monkeypatch, tmp_path / "-".join(["all", *names]), "--json", *names, **fakes
+        )
+        assert result.exit_code == 0, result.output
+        lines = [json.loads(line) for line in result.stdout.splitlines()]
+        ran = [line["name"] for line in lines if line["type"] == "benchmark"]
+        assert ran == (names or ["drain"])
 
 
 def test_run_with_a_failure_ends_with_1(monkeypatch, tmp_path: Path) -> None:
