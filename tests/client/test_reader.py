@@ -387,6 +387,13 @@ def test_option_out_of_range_is_refused(
         Reader(instance.address, **{option: value})  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("timeout", [1e10, 1e300, float("inf"), 10**30])
+def test_timeout_that_never_comes_is_one(instance: Instance, timeout: float) -> None:
+    with Reader(instance.address) as reader:
+        instance.top(1.0, 2.0)
+        assert reader.wait(timeout)
+
+
 def test_poll_refuses_limits_and_timeouts_that_mean_nothing(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         with pytest.raises(ValueError, match="limit must be 1 or more"):

@@ -1,5 +1,6 @@
 """The registry of readers: what they say of themselves, and that the dead leave no trace."""
 
+import gc
 import os
 import random
 import signal
@@ -110,6 +111,21 @@ def test_close_in_a_forked_child_leaves_the_entry(tmp_path):
             os._exit(0)
         assert os.waitpid(child, 0) == (child, 0)
         assert [reader.name for reader in list_readers(tmp_path)] == ["strategy"]
+
+
+def test_reader_that_is_dropped_leaves_as_well(tmp_path):
+    registration = ReaderRegistration.create(tmp_path, "strategy")
+    path = registration.region.path
+    child = os.fork()
+    if child == 0:
+        del registration
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0) == (child, 0)
+    assert path.exists()
+    del registration
+    gc.collect()
+    assert not path.exists()
 
 
 # --- entries that are no good ------------------------------------------------------------------

@@ -438,4 +438,6 @@ cdef int64_t reader_deadline(timeout) except -1:
         return READER_FOREVER
     if not timeout >= 0:
         raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
-    return min(<int64_t>READER_FOREVER, clock_monotonic_ns() + int(timeout * 1e9))
+    if timeout >= READER_FOREVER // 2_000_000_000:  # with the clock it fits 64 bits
+        return READER_FOREVER
+    return clock_monotonic_ns() + <int64_t>int(timeout * 1e9)

@@ -72,6 +72,8 @@ cdef inline void reader_time_all(
         histogram_add(&entry.loop_to_strategy, now_ns - published_ns, same)
 
 cdef class ReaderRegistration:
+    cdef object __weakref__
+    cdef object _leave       # removes the file, once
     cdef ReaderEntry* entry
     cdef readonly Region region
     cdef readonly str name

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import stat
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,6 +93,9 @@ cdef class ReaderRegistration:
                 registration = _register(folder / f"{os.getpid()}-{number}", name, index, now_ns)
                 # Half made, it may have looked dead to another pid namespace.
                 if not registration.region.replaced():
+                    # A reader that is dropped and not closed leaves as well.
+                    registration._leave = weakref.finalize(
+                        registration, _remove, registration.region.path, os.getpid())
                     return registration
                 registration.region.close()
 
@@ -115,8 +119,7 @@ cdef class ReaderRegistration:
     def close(self):
         """Remove the entry. Idempotent."""
         if self.region.pointer != NULL:
-            if self.region.writer_pid == os.getpid():  # not in a forked child
-                self.region.path.unlink(missing_ok=True)
+            self._leave()
             self.region.close()
 
     def __enter__(self):
@@ -124,6 +127,11 @@ cdef class ReaderRegistration:
 
     def __exit__(self, kind, value, trace):
         self.close()
+
+
+def _remove(path, pid):
+    if pid == os.getpid():  # not in a forked child
+        path.unlink(missing_ok=True)
 
 
 cdef ReaderRegistration _register(path, name, index, now_ns):
