@@ -458,6 +458,9 @@ def without_memory(directory: Path) -> None:
     assert book.levels == (2, 20_001)
 
 
+@pytest.mark.skipif(
+    "libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer needs memory of its own"
+)
 def test_update_without_memory_is_not_taken_for_contained(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys; from tests.agents.test_image_keeper import without_memory; "

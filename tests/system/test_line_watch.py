@@ -1,13 +1,15 @@
 """Lines whose interface is removed and made again, over a wire of our own."""
 
 import socket
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
+from errno import EMFILE
 from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.line_watch import LineWatch, WatchedLine
 from udpfast.agents.subscriber import Subscriber
 from udpfast.client.publisher import Publisher
@@ -119,6 +121,30 @@ def test_line_keeps_its_socket_when_its_interface_goes_down_and_up(link: Wire) -
             run("ip", "-n", link.b, "link", "set", "vb", "up")
             assert events.wait(20) == set()
             hears(link, receiver, GROUPS[0].address)
+
+
+def test_watch_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = 0
+
+    def refuse() -> list[tuple[int, str]]:
+        nonlocal looks
+        looks += 1
+        raise OSError(EMFILE, "too many open files")
+
+    monkeypatch.setattr("udpfast.agents.line_watch.LOOK_S", 0.001)
+    with DatagramReceiver(LineAddress("239.1.2.9:0", "lo"), SMALL) as receiver:
+        monkeypatch.setattr(socket, "if_nameindex", refuse)
+        watch = LineWatch([WatchedLine("A", receiver, lambda: None)], deque())
+        wait_until(lambda: looks >= 3)
+        watch.stop()
+
+
+def test_woken_once_it_sleeps_again() -> None:
+    # A forked child shares what wakes it: one that tidies up must not keep its parent awake.
+    with LinkEvents() as events:
+        events.wake()
+        events.wait(PATIENCE_S)
+        assert events._poll.poll(0) == []
 
 
 def test_drops_of_a_new_socket_are_added_to_those_of_the_old() -> None:

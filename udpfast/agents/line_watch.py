@@ -11,6 +11,7 @@ import socket
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from udpfast.errors import ConfigError
@@ -85,5 +86,9 @@ class LineWatch:
         self._said.append(f"{line.name}: is open again")
 
     def _watch(self) -> None:
+        removed: set[int] = set()
         while not self._ended:
-            self.look(self._events.wait(LOOK_S))
+            removed |= self._events.wait(LOOK_S)
+            with suppress(OSError):  # no descriptor free to ask with: once more in a second
+                self.look(removed)
+                removed = set()

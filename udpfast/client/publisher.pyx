@@ -269,14 +269,25 @@ cdef class Publisher:
         self._reopened[sender] = 0
         return sender
 
-    def _renew(self):
+    cdef list _find_lost(self):
         # A socket that sends by one interface is of no use when that was removed and made again.
-        there = {index for index, _ in socket.if_nameindex()}
-        for sender in self._senders:
-            if sender.tied_to and sender.tied_to not in there:
-                with suppress(ConfigError, OSError):  # not there yet: once more in a second
-                    sender.replace_socket()
-                    self._reopened[sender] += 1
+        # Without the lock: nobody else opens sockets, and a look takes as long as a few sends.
+        cdef int64_t now_ns = clock_monotonic_ns()
+        if now_ns < self._renew_at_ns:
+            return []
+        self._renew_at_ns = now_ns + RENEW_NS
+        tied = [sender for sender in self._senders if sender.tied_to]
+        try:
+            there = {index for index, _ in socket.if_nameindex()} if tied else ()
+        except OSError:  # no descriptor free to ask with
+            return []
+        return [sender for sender in tied if sender.tied_to not in there]
+
+    def _renew(self, lost):
+        for sender in lost:
+            with suppress(ConfigError, OSError):  # not there yet: once more in a second
+                sender.replace_socket()
+                self._reopened[sender] += 1
 
     def _close_senders(self):
         for sender in self._senders:
@@ -291,12 +302,11 @@ cdef class Publisher:
 
     def _tick(self):
         while not self._closed.wait(TICK_S):
+            lost = self._find_lost()
             with self._lock:
                 try:
                     now_ns = clock_monotonic_ns()
-                    if now_ns >= self._renew_at_ns:
-                        self._renew_at_ns = now_ns + RENEW_NS
-                        self._renew()
+                    self._renew(lost)
                     self._transmitter.utc_offset_ns = clock_realtime_ns() - now_ns
                     self._transmitter.do_work(now_ns)
                 except Exception as error:  # the caller hears of it with the next send

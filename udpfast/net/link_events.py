@@ -38,6 +38,8 @@ class LinkEvents:
         Events may be lost when very many come at once: compare what there is as well.
         """
         self._poll.poll(timeout_s * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._woken)  # or a forked child that says so would keep us awake
         removed: set[int] = set()
         # An empty queue ends it; one that overflowed has forgotten what it held.
         with contextlib.suppress(OSError):
@@ -46,7 +48,7 @@ class LinkEvents:
         return removed
 
     def wake(self) -> None:
-        """End the present `wait` and all that follow, from any thread."""
+        """End the present `wait`, or the next one; from any thread."""
         os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
