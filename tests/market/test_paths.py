@@ -130,6 +130,18 @@ def test_paths_agree_on_every_single_byte_changed(seed):
             paths.decode(at_its_end(payload[:size]))
 
 
+def test_paths_refuse_a_vtable_of_zeros_whatever_is_known():
+    """Nothing is remembered yet, or only one kind of levels: memory of zeros fits no vtable."""
+    full = bytes(encode_book("e", "s", bids=[(1.0, 2.0)], asks=[(3.0, 4.0)]))
+    removal = bytes(encode_book("e", "s", bids=[(1.0, 0.0)], asks=[(3.0, 0.0)]))
+    vtable = full.index(b"\x08\0\x14\0")
+    damaged = full[:vtable] + bytes(8) + full[vtable + 8 :]
+    for known in ([], [removal], [full], [full, removal]):
+        paths = DecodePaths()
+        assert {paths.decode(at_its_end(payload)) for payload in known} <= {Kind.BOOK}
+        assert paths.decode(at_its_end(damaged)) == Outcome.REFUSED
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_paths_agree_on_levels_laid_out_in_any_way(seed):
     """Offsets that no encoder chose: what is remembered of levels pushes each other out."""

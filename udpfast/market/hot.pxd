@@ -19,12 +19,12 @@ from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport KIND_BOOK, KIND_TOP_OF_BOOK, KIND_TRADES
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.fill cimport fill_name, fill_text_at
-from udpfast.market.flatbuffer cimport load_f64, load_u32
+from udpfast.market.flatbuffer cimport load_f64, load_u32, load_u64
 from udpfast.market.names cimport Names
 from udpfast.market.plan cimport (
-    Beginning, HotTable, LevelPlan, Places, Plan, PlanSet, Plans, head_find, head_walk, place_learn,
-    places_add, places_forget, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16,
-    plan_u32, plan_u64,
+    Beginning, HotTable, Places, Plan, PlanSet, Plans, UsualLevel, head_find, head_walk,
+    place_learn, places_forget, plan_f64, plan_f64_or_0, plan_find, plan_offset, plan_u8, plan_u16,
+    plan_u32, plan_u64, usual_last,
 )
 from udpfast.market.schema cimport *
 from udpfast.market.updates cimport *
@@ -114,8 +114,7 @@ cdef inline bint hot_rows(
 
 cdef inline bint hot_level(
         Hot* hot, const Plan* plan, uint64_t at, Level* into) noexcept nogil:
-    # A level that has more than price and quantity, or no price. Without a plan it is a usual
-    # one, and reaches beyond the buffer.
+    # Any level, by its plan.
     cdef const uint8_t* table = hot.data + at
     if unlikely(plan == NULL or at + plan.extent > hot.size):
         return False
@@ -130,32 +129,51 @@ cdef inline bint hot_level(
     return True
 
 
+cdef inline bint hot_level_other(
+        Hot* hot, Plans* plans, Places* places, uint64_t table, Level* into) noexcept nogil:
+    # A level that is not known as a usual one, or lies at the very end.
+    cdef const Plan* plan
+    cdef uint64_t vtable
+    if unlikely(table > hot.size - 8):
+        return False
+    vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(hot.data + table)
+    if likely(vtable == places.vtable[0]):
+        plan = places.plan[0]
+    elif likely(vtable == places.vtable[1]):
+        plan = places.plan[1]
+    else:
+        plan = place_learn(places, plans, hot.data, hot.size, vtable)
+    return hot_level(hot, plan, table, into)
+
+
 cdef inline bint hot_levels(
         Hot* hot, Plans* plans, Places* places, uint64_t at, uint32_t count,
         Level* into) noexcept nogil:
-    # Without a branch that depends on which levels are removals: most updates have two vtables.
+    # Without a branch that depends on which levels are removals, nor on how they are padded: no
+    # processor guesses that.
     cdef const uint8_t* data = hot.data
-    cdef const LevelPlan* level
-    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable, i
+    cdef const UsualLevel* usual
+    cdef uint64_t end = at + 4 * <uint64_t> count, size = hot.size, table, vtable, word
+    cdef uint64_t last = usual_last(plans.usual, size)
     while at < end:
         table = at + load_u32(data + at)
-        if unlikely(table > size - 8):
-            return False
-        vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
-        i = vtable != places.vtable[0]
-        if unlikely(places.vtable[i] != vtable):
-            i = 0
-            if not places_add(places, plans, data, size, vtable):
-                if not place_learn(places, plans, data, size, vtable):
-                    return False
-        level = places.level[i]
-        if likely(table + level.extent <= size):
-            copy_pair(into, data + table + level.price, data + table + level.quantity, level.mask)
-            memset(<uint8_t*> into + 16, 0, 16)
-        elif not hot_level(hot, places.plan[i], table, into):
-            return False
-        into += 1
         at += 4
+        if likely(table <= last):
+            vtable = table - <uint64_t> <int64_t> <int32_t> load_u32(data + table)
+            if unlikely(vtable > size - 8):  # also when it lies before the buffer
+                return False
+            word = load_u64(data + vtable)
+            usual = &plans.usual[word >> 1 & 1]
+            if likely(word | usual.fill == usual.key):
+                copy_pair(into, data + table + usual.price, data + table + usual.quantity,
+                          usual.mask)
+                memset(<uint8_t*> into + 16, 0, 16)
+                into += 1
+                continue
+        if unlikely(not hot_level_other(hot, plans, places, table, into)):
+            return False
+        last = usual_last(plans.usual, size)
+        into += 1
     return True
 
 

@@ -19,7 +19,6 @@ cdef enum:
     PLAN_FIELDS = 16             # the hot types have 13 at most
     PLAN_VTABLE_MAX = 44         # and room for those that a later schema adds
     PLAN_WAYS = 8                # plans of one type that are remembered
-    LEVEL_WAYS = 16
     HEAD_SIZE = 192              # bytes in which the first three tables begin
     HEAD_WAYS = 16
     HEAD_PATIENCE = 64           # misses before a head gives way to another
@@ -40,12 +39,14 @@ cdef struct PlanSet:  # of one type
     uint64_t last                # index of the plan used last
     uint64_t learned             # changes when a plan gives way to another
 
-cdef struct LevelPlan:  # of levels with a price, perhaps a quantity, and no more; 32 bytes
-    uint64_t key                 # level_key; 0 = nothing remembered
-    uint32_t extent
-    uint16_t price               # offsets
-    uint16_t quantity
+cdef struct UsualLevel:  # a level with a price and a quantity, or with a price alone; 64 bytes
+    uint64_t key                 # first 8 bytes of its vtable, with ones where they do not matter:
+    uint64_t fill                # ones there, for the table's own size and an offset that is none
+    uint64_t price               # offsets
+    uint64_t quantity
     uint64_t mask[2]             # of price and quantity
+    uint64_t extent              # 0 = not known yet
+    uint64_t reserved
 
 cdef struct Head:  # how messages begin: root, event, source info, value; 1 KiB
     uint8_t bytes[HEAD_SIZE]
@@ -69,8 +70,8 @@ cdef struct Plans:  # zeroed at start; one per thread
     PlanSet event
     PlanSet source_info
     PlanSet value[3]             # of books, tops of book, trades
-    LevelPlan level[LEVEL_WAYS]  # of the usual levels
-    PlanSet level_odd            # of all others
+    UsualLevel usual[2]          # by bit 1 of the vtable's size, 8 or 6: usual in this feed
+    PlanSet level                # of all others
     PlanSet layer
     PlanSet trade
     Heads heads
@@ -103,32 +104,10 @@ cdef inline uint64_t vtable_key(const uint8_t* vtable, uint32_t size) noexcept n
     return load_u16(vtable + 4)
 
 
-cdef extern from *:
-    """
-    static const uint64_t udpfast_level_fill[8] = {
-        0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFF0000FFFF0000,
-        0x00000000FFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000, 0xFFFFFFFFFFFF0000};
-    """
-    const uint64_t[8] LEVEL_FILL "udpfast_level_fill"
-
 # The plan of a vtable with that many bytes behind its start, 6 or more; NULL if it is not sound,
 # or is none for a plan. `index` is of udpfast_schema_tables.
 cdef const Plan* plan_search(
     PlanSet* plans, uint32_t index, const uint8_t* vtable, uint64_t room) noexcept nogil
-
-cdef inline uint64_t level_key(const uint8_t* vtable) noexcept nogil:
-    # All that a vtable of one or two fields says: its size, 6 or 8, and two offsets. What is not
-    # part of it (the table's own size, an offset that is none) is set to ones. Longer ones have a
-    # key that is never remembered.
-    cdef uint64_t word = load_u64(vtable)
-    return word | LEVEL_FILL[word >> 1 & 7]
-
-
-cdef inline uint32_t level_way(uint64_t key) noexcept nogil:
-    # Those of a price and a quantity in either order, with and without padding, and of a price
-    # alone go different ways.
-    return <uint32_t> (key * <uint64_t> 0xD6E8FEB86659FD93 >> 60)
-
 
 cdef struct HotTable:  # where it lies and how it is read
     const uint8_t* at
@@ -186,14 +165,13 @@ cdef inline bint head_find(
     return True
 
 
-cdef struct Places:  # the vtables of levels in one message, the two that came last
+cdef struct Places:  # the vtables of unusual levels in one message, the two that came last
     uint64_t vtable[2]
-    const LevelPlan* level[2]    # one that reaches beyond every buffer for an odd vtable
-    const Plan* plan[2]          # of an odd vtable; else NULL
+    const Plan* plan[2]
 
-# Put the vtable of levels at that place in front; False if it is not sound. For those that
-# places_add does not know.
-cdef bint place_learn(
+# The plan of levels with the vtable at that place, and remember it, as usual if it may be so; NULL
+# if it is not sound.
+cdef const Plan* place_learn(
     Places* places, Plans* plans, const uint8_t* data, uint64_t size,
     uint64_t vtable) noexcept nogil
 
@@ -203,30 +181,11 @@ cdef inline void places_forget(Places* places) noexcept nogil:
     places.vtable[1] = <uint64_t> 1 << 63
 
 
-cdef inline void places_put(
-        Places* places, uint64_t vtable, const LevelPlan* level, const Plan* plan) noexcept nogil:
-    places.vtable[1] = places.vtable[0]
-    places.level[1] = places.level[0]
-    places.plan[1] = places.plan[0]
-    places.vtable[0] = vtable
-    places.level[0] = level
-    places.plan[0] = plan
-
-
-cdef inline bint places_add(
-        Places* places, const Plans* plans, const uint8_t* data, uint64_t size,
-        uint64_t vtable) noexcept nogil:
-    # False if it is none of the usual ones, or not known yet.
-    cdef const LevelPlan* level
-    cdef uint64_t key
-    if unlikely(vtable > size - 8):  # also when it lies before the buffer
-        return False
-    key = level_key(data + vtable)
-    level = &plans.level[level_way(key)]
-    if unlikely(level.key != key):
-        return False
-    places_put(places, vtable, level, NULL)
-    return True
+cdef inline uint64_t usual_last(const UsualLevel* usual, uint64_t size) noexcept nogil:
+    # The last place from which every usual level lies within the buffer; 0, where none is, if
+    # there is no such place, or none is usual yet: a vtable of zeros would fit what is not known.
+    cdef uint64_t extent = max(usual[0].extent, usual[1].extent)
+    return size - extent if usual[0].extent and extent <= size else 0
 
 
 cdef inline const Plan* plan_find(

@@ -6,14 +6,9 @@ from udpfast.market.schema cimport *
 
 __all__ = []
 
-if sizeof(Plan) != 256 or sizeof(LevelPlan) != 32 or sizeof(Head) != 1024:
-    raise ImportError(f"plans have {sizeof(Plan)}, those of levels {sizeof(LevelPlan)}, heads "
-                      f"{sizeof(Head)} bytes; expected 256, 32, 1024")
-
-
-cdef LevelPlan LEVEL_ODD
-memset(&LEVEL_ODD, 0, sizeof(LevelPlan))
-LEVEL_ODD.extent = 0xFFFFFFFF
+if sizeof(Plan) != 256 or sizeof(UsualLevel) != 64 or sizeof(Head) != 1024:
+    raise ImportError(f"plans have {sizeof(Plan)}, usual levels {sizeof(UsualLevel)}, heads "
+                      f"{sizeof(Head)} bytes; expected 256, 64, 1024")
 
 
 cdef inline uint32_t plan_field(uint32_t index, uint32_t field) noexcept nogil:
@@ -77,38 +72,37 @@ cdef const Plan* plan_search(
     return plan
 
 
-cdef inline void level_learn(
-        LevelPlan* level, uint64_t key, const Plan* plan) noexcept nogil:
-    level.key = key
-    level.extent = plan.extent
-    level.price = <uint16_t> plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
-    level.quantity = <uint16_t> plan_offset(plan, SLOT_MBP_UPDATE_QUANTITY)
-    level.mask[0] = plan.mask[0]
-    level.mask[1] = plan.mask[1]
+cdef inline void usual_learn(
+        UsualLevel* usual, const Plan* plan, const uint8_t* vtable) noexcept nogil:
+    usual.fill = (<uint64_t> 0x00000000FFFF0000 if plan.vtable_size == 8
+                  else <uint64_t> 0xFFFF0000FFFF0000)
+    usual.key = load_u64(vtable) | usual.fill
+    usual.price = plan_offset(plan, SLOT_MBP_UPDATE_PRICE)
+    usual.quantity = plan_offset(plan, SLOT_MBP_UPDATE_QUANTITY)
+    usual.mask[0] = plan.mask[0]
+    usual.mask[1] = plan.mask[1]
+    usual.extent = plan.extent
 
 
-cdef bint place_learn(
+cdef const Plan* place_learn(
         Places* places, Plans* plans, const uint8_t* data, uint64_t size,
         uint64_t vtable) noexcept nogil:
-    cdef uint64_t learned = plans.level_odd.learned, key
+    cdef uint64_t learned = plans.level.learned
     cdef const Plan* plan
-    cdef LevelPlan* level
     if vtable > size - 6:
-        return False
-    plan = plan_search(&plans.level_odd, TABLE_MBP_UPDATE, data + vtable, size - vtable)
+        return NULL
+    plan = plan_search(&plans.level, TABLE_MBP_UPDATE, data + vtable, size - vtable)
     if plan == NULL:
-        return False
-    if plans.level_odd.learned != learned:  # perhaps over one that a place refers to
+        return NULL
+    if plans.level.learned != learned:  # perhaps over one that a place refers to
         places_forget(places)
-    if plan.vtable_size <= 8 and plan.mask[0] and vtable <= size - 8:
-        key = level_key(data + vtable)
-        level = &plans.level[level_way(key)]
-        level_learn(level, key, plan)
-        places_forget(places)  # this too
-        places_put(places, vtable, level, NULL)
-    else:
-        places_put(places, vtable, &LEVEL_ODD, plan)
-    return True
+    if plan.fields == (plan.vtable_size - 4) >> 1 <= 2 and vtable <= size - 8:
+        usual_learn(&plans.usual[plan.vtable_size >> 1 & 1], plan, data + vtable)
+    places.vtable[1] = places.vtable[0]
+    places.plan[1] = places.plan[0]
+    places.vtable[0] = vtable
+    places.plan[0] = plan
+    return plan
 
 
 cdef inline bint head_mark(Head* head, uint64_t at, uint64_t size) noexcept nogil:
