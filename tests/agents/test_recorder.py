@@ -209,6 +209,8 @@ def test_recorder_begins_a_new_segment_when_its_time_is_over(instance, tmp_path)
 def test_recorder_ends_a_segment_when_its_time_is_over_though_nothing_comes(instance, tmp_path):
     recorder = recorder_of(instance, tmp_path, segment_s=1)
     instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.recordings[0].journal.sync(1)
     for second in range(10):
         recorder.work(second * 1_000_000_000 + monotonic_ns())
         recorder.keep()

@@ -211,8 +211,8 @@ class _Keeping:
 
     def _sync(self):
         journal = self.recording.journal
-        state = journal.state()
-        if self._config.sync != "none" and state.synced_position == journal.position:
+        done = journal.state().synced_position == journal.position and not journal.ending
+        if self._config.sync != "none" and done:
             return
         try:
             self.recording.sync_names()

@@ -302,6 +302,11 @@ cdef class Journal:
         return self._active is not None
 
     @property
+    def ending(self) -> bool:
+        """Whether a segment was ended that `sync` has not sealed yet."""
+        return bool(self._ending)
+
+    @property
     def names(self) -> int:
         """Number of the file of names of the segment in use; 0: none."""
         return 0 if self._active is None else self._active.header.names
