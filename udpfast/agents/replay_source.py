@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
-from udpfast.core.layout import FRAME, ClockReason, Kind
+from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
@@ -28,7 +28,6 @@ __all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "end_now", "s
 
 BATCH = 16_384
 FRAGMENT_SIZE = 512  # of every fragment but the last
-CAPTURE_SIZE = 16  # of the struct before a datagram in raw capture
 SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
 
 
@@ -195,8 +194,9 @@ class RawSource(_JournalSource):
         headers["unix_ns"] = records["published_ns"]
         headers["flags"] = np.where(datagram, what, 0)
         self._tell_lines(headers, records)
-        headers["offset"] = offsets + CAPTURE_SIZE
-        headers["size"] = np.where(datagram, records["length"] - 64 - CAPTURE_SIZE, 0)
+        headers["offset"] = offsets + CAPTURE.itemsize
+        before = RECORD.itemsize + CAPTURE.itemsize
+        headers["size"] = np.where(datagram, records["length"] - before, 0)
         headers["event"] = np.select(
             [datagram, kinds == Kind.RESTART, what == ClockReason.EXPIRE],
             [CaptureEvent.OWN, CaptureEvent.RESTART, CaptureEvent.EXPIRE],
