@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.instance import Instance
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.recorder import Recorder, _Keeping
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
@@ -212,8 +212,9 @@ def test_recorder_ends_a_segment_when_its_time_is_over_though_nothing_comes(inst
     drive(recorder)
     recorder.recordings[0].journal.sync(1)
     for second in range(10):
-        recorder.work(second * 1_000_000_000 + monotonic_ns())
         recorder.keep()
+        recorder.work(second * 1_000_000_000 + monotonic_ns())
+    wait_until(lambda: not recorder.recordings[0].journal.ending, "the segment sealed")
     journal = tmp_path / "journal"
     assert [part.finished for part in journal_parts(journal)] == [True]
     assert list_segments(journal) == [1, 2]  # one that waits, and no more

@@ -27,6 +27,9 @@ BEGIN_NS = 1_795_219_199_500_000_000
 STEP_NS = 1_000_000
 SESSION_ID = 4711
 SEGMENT_BYTES = 1 << 18
+#: Of the journal that most tests share, 18 records each.
+ROUNDS = 400
+RECORDS = 18 * ROUNDS
 
 Fields = dict[str, Any]
 
@@ -174,16 +177,17 @@ def record(market: Market, journal: Path, close: bool = True) -> Recorder:
 
 def drive(recorder: Recorder) -> None:
     """Let a recorder work until the journal has all of the ring, and segments are sealed."""
+    recording = recorder.recordings[0]
     for now_ns in range(200_000):
         done = recorder.work(now_ns)
-        assert recorder.recordings[0].failure is None
+        assert recording.failure is None
         recorder.keep()
-        if done == 0 and recorder.recordings[0].backlog == 0:
+        if done == 0 and recording.backlog == 0 and not recording.journal.ending:
             return
     raise AssertionError("expected an end of its work")
 
 
-def make_journal(directory: Path, rounds: int = 200) -> Path:
+def make_journal(directory: Path, rounds: int) -> Path:
     """Return the directory of a closed journal of `rounds` times 18 records."""
     market = Market(directory / "feed", 1 << 22)
     fill(market, rounds)

@@ -13,6 +13,8 @@ from click.testing import CliRunner
 
 from tests.export.market import (
     BEGIN_NS,
+    RECORDS,
+    ROUNDS,
     SEGMENT_BYTES,
     SESSION_ID,
     STEP_NS,
@@ -30,23 +32,6 @@ from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.shm.segment import list_segments, segment_path
-
-ROUNDS = 400
-RECORDS = 18 * ROUNDS
-
-
-@pytest.fixture(scope="module")
-def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of a closed journal of several segments."""
-    return make_journal(tmp_path_factory.mktemp("market"), ROUNDS)
-
-
-@pytest.fixture(scope="module")
-def root(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the directory of its export."""
-    root = tmp_path_factory.mktemp("export")
-    assert all(exported.written for exported in Exporter(journal, root, payloads=True).run())
-    return root
 
 
 def table_of(root: Path, name: str) -> pa.Table:
