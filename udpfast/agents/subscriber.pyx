@@ -5,7 +5,7 @@ import signal
 import threading
 from collections import deque
 from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from errno import EPERM
 from functools import partial
 from pathlib import Path
@@ -399,15 +399,17 @@ class Subscriber:
             return
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
-        with ExitStack() as ending:  # the last first, whatever fails
-            if self._sides is not None:
-                ending.callback(self._sides.stop)
-            ending.callback(engine.close)
+        try:
             self._end_watch()
             if runner is not None:
                 runner.stop()
                 runner.join()
             self._become(AgentState.ENDED)
+        finally:
+            # A second signal raises here: it must not wait for what the agents have left to read.
+            engine.close()
+            if self._sides is not None:
+                self._sides.stop()
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until SIGINT or SIGTERM comes, the loop fails, or the time is over.
