@@ -417,7 +417,7 @@ cdef class JournalCursor:
 
 
 cdef bint header_has(const Record* header, int64_t size) noexcept nogil:
-    return header.length >= RECORD_SIZE and record_size(<uint64_t>header.length) == size
+    return header.length >= RECORD_SIZE and record_size(<uint64_t>header.length) == <uint64_t>size
 
 
 def _what(place):
