@@ -47,7 +47,7 @@ BASE = "Parquet, Spark, all columns"
 TABLE = "tops"
 RECORDS = 2_000_000
 SYMBOLS = 10
-ROUNDS = 5
+ROUNDS = 3
 PAGE = 4096
 #: What a query of prices wants, of the 21 columns that the table has.
 COLUMNS = "position,received_ns,published_ns,seqno,line,symbol,bid_price,ask_price,channel"
@@ -257,5 +257,5 @@ journal --> udpfast export --> Parquet --> Spark, or pyarrow alone      one core
         --> data source "udpfast" -------> Spark                        one core, and the pipe to it
 """,
     run=run,
-    seconds=120.0,
+    seconds=70.0,
 )

@@ -52,7 +52,7 @@ NAME = "image"
 OBJECTS = (6, 100, 1_000, 10_000)
 LEVELS = 20
 NAMES_OFFSET = 4096
-ROUNDS = 15
+ROUNDS = 9
 RATES = (200_000, 0)
 PACED_STEP = 64
 CAPTURE = "roq_udp_clean.pcap.gz"
@@ -77,7 +77,7 @@ def attaching(directory: Path, objects: int, settings: Settings) -> Iterator[Row
         variants,
         settings,
         label=f"attach, {objects} objects",
-        rounds=3 if settings.quick else ROUNDS,
+        rounds=min(settings.rounds, ROUNDS),
         two_cores=False,
     )
     yield from trials.rows(
@@ -172,7 +172,7 @@ def feeding(settings: Settings) -> Iterator[Row]:
                 variants,
                 settings,
                 label=f"feed, {rate or 'flat out'}",
-                rounds=2 if settings.quick else ROUNDS,
+                rounds=min(settings.rounds, ROUNDS),
             )
             yield from trials.rows(
                 NAME, "ns/datagram", {"rate": rate or "flat out"}, base="feed alone"
