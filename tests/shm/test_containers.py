@@ -64,6 +64,7 @@ def holding(code: str, directory: Path) -> Iterator[subprocess.Popen[str]]:
         yield process
     finally:
         process.kill()
+        process.wait()  # its child is killed with it; before, the end of stdin would let it tidy up
         process.communicate()
 
 
