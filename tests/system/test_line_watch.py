@@ -14,6 +14,7 @@ from udpfast.agents.line_watch import LineWatch, WatchedLine
 from udpfast.agents.subscriber import Subscriber
 from udpfast.client.publisher import Publisher
 from udpfast.config import parse_publish
+from udpfast.errors import ConfigError
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.link_events import LinkEvents
@@ -111,6 +112,31 @@ def test_line_hears_its_group_again_when_the_new_interface_has_the_old_number(li
             watch.stop()
             link.cut()
             link.join()
+
+
+def test_line_whose_route_does_not_tell_its_interface_is_not_opened_again_and_again(
+    link: Wire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A route comes back before the address that tells whose it is.
+    def refuse(*_: object) -> None:
+        raise ConfigError("the route has no address")
+
+    counted: list[int] = []
+    with link.inside(link.b), DatagramReceiver(GROUPS[1], SMALL) as receiver:
+        tied_to = receiver.tied_to
+        watch = LineWatch([], deque())  # without a thread
+        watch._lines = [WatchedLine("A", receiver, lambda: counted.append(1))]
+        with monkeypatch.context() as patch:
+            patch.setattr("udpfast.net.multicast.routed_interface", refuse)
+            receiver.replace_socket()
+            watch.look(set())
+            assert (receiver.tied_to, counted) == (0, [])
+        watch.look(set())
+        assert (receiver.tied_to, counted) == (tied_to, [])
+        watch.look({tied_to})
+        assert (receiver.tied_to, counted) == (tied_to, [1])
+        watch._lines = []
+        watch.stop()
 
 
 def test_line_keeps_its_socket_when_its_interface_goes_down_and_up(link: Wire) -> None:

@@ -65,8 +65,9 @@ class LineWatch:
         """Open again what has lost its interface, of which `removed` were seen to go."""
         there = {index for index, _ in socket.if_nameindex()}
         for line in self._lines:
-            tied_to = line.receiver.tied_to
-            if line.name not in self._lost and (tied_to in removed or tied_to not in there):
+            tied_to = line.receiver.find_tie()
+            gone = tied_to and (tied_to in removed or tied_to not in there)
+            if gone and line.name not in self._lost:
                 self._lost[line.name] = ""
                 self._said.append(f"{line.name}: its interface is gone")
             if line.name in self._lost:

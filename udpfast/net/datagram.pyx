@@ -515,6 +515,12 @@ cdef class DatagramReceiver:
             self._put(self._open())
             return True
 
+    def find_tie(self):
+        """Return `tied_to`; asks once more where no route told it when the socket was opened."""
+        if not self.tied_to:
+            self.tied_to = tied_interface(self._line)
+        return self.tied_to
+
     def _put(self, opened):
         # One step: the loop's next call meets another socket, under the number that it knows.
         with opened:
