@@ -91,6 +91,18 @@ def test_subscriber_start_that_fails_late_leaves_no_loop_behind(tables, monkeypa
         assert not subscriber.ended
 
 
+def test_subscriber_stop_that_is_interrupted_ends_the_loop_before_its_memory(tables, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    subscriber = Subscriber(tables)
+    subscriber.start()
+    monkeypatch.setattr(Subscriber, "_end_watch", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        subscriber.stop()
+    assert [thread.name for thread in threading.enumerate() if "udpfast" in thread.name] == []
+
+
 def test_subscriber_second_one_is_refused(tables):
     with Subscriber(tables), pytest.raises(WriterExistsError):
         Subscriber(

@@ -400,10 +400,12 @@ class Subscriber:
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
         try:
-            self._end_watch()
-            if runner is not None:
-                runner.stop()
-                runner.join()
+            try:
+                if runner is not None:
+                    runner.stop()
+                    runner.join()
+            finally:
+                self._end_watch()
             self._become(AgentState.ENDED)
         finally:
             # A second signal raises here: it must not wait for what the agents have left to read.
