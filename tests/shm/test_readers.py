@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from udpfast.core.layout import Kind
+from udpfast.shm import lock, readers, region
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import VALUE_MAX
 from udpfast.shm.readers import (
@@ -249,3 +250,14 @@ def test_entry_that_names_a_process_of_another_user_is_dead(tmp_path):
         assert list_readers(tmp_path)[0].alive
         os.chown(entry_of(liar), 12_345, -1)
         assert not list_readers(tmp_path)[0].alive
+
+
+def test_reader_where_processes_are_hidden_lives_by_its_lock_alone(tmp_path, monkeypatch):
+    for module in (lock, readers, region):
+        monkeypatch.setattr(module, "process_namespace", lambda: 0)
+    with ReaderRegistration.create(tmp_path, "elsewhere") as registration:
+        with entry_of(registration).open("r+b") as file:
+            file.seek(40)  # RegionHeader.writer_pid
+            file.write((1 << 30).to_bytes(8, "little"))  # nobody's here
+        assert [info.alive for info in list_readers(tmp_path)] == [True]
+        assert remove_dead_readers(tmp_path) == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from udpfast.errors import RegionError, WriterExistsError
+from udpfast.shm import region as region_module
 from udpfast.shm.lock import process_start
 from udpfast.shm.region import Region
 
@@ -209,6 +210,15 @@ def test_writer_killed_is_seen_as_dead_and_its_region_is_free(path):
     assert not seen.writer_alive()
     with Region.reopen_for_write(path, "TEST", HASH):
         assert seen.writer_pid == os.getpid()
+        assert seen.writer_alive()
+
+
+def test_writer_in_sight_lives_for_who_may_not_open_its_file_any_more(region, path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(errno.EACCES, "the directory was closed to the group")
+
+    with Region.attach(path, "TEST", HASH) as seen:
+        monkeypatch.setattr(region_module, "open_existing", refuse)
         assert seen.writer_alive()
 
 

@@ -177,7 +177,8 @@ def process_namespace() -> int:
     """Return the number of this process's pid namespace; 0: /proc does not show its processes."""
     try:
         # Process 1 is another user's: it is not there where /proc is mounted with hidepid.
-        Path("/proc/1/stat").read_bytes()
+        # Asked without a descriptor: there may be none free.
+        Path("/proc/1/stat").stat()
         return Path("/proc/self/ns/pid").stat().st_ino
     except OSError:
         return 0

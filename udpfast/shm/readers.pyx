@@ -253,7 +253,7 @@ cdef _info(bytes text, path, fd, owner):
 def _owns(pid, namespace, owner):
     # An entry that names a process of another user is not believed: it would never go. Where the
     # pid says nothing, a lock proved that the owner lives.
-    if namespace != process_namespace():
+    if not namespace or namespace != process_namespace():
         return True
     try:
         return owner in (0, os.stat(f"/proc/{pid}").st_uid)

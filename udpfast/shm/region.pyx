@@ -4,6 +4,7 @@ A writer creates a region, fills it and calls `mark_ready`. It holds a lock on t
 long as it lives; the kernel drops the lock when it dies, however it dies. Readers map read-only.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -236,15 +237,15 @@ cdef class Region:
     def writer_alive(self):
         """Whether the writer's process runs, in whichever container."""
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
-        # The descriptor was closed when it was attached: the lock is looked for where it was.
+        # The descriptor was closed when it was attached: the lock is looked for where it was. Who
+        # may not open it any more, and has the writer's pid in sight, does without.
         fd = -1
-        try:
+        with contextlib.suppress(OSError, RegionError):
             if not self.replaced():
                 fd = open_existing(self.path, os.O_RDONLY)
+        try:
             return process_alive(
                 header.writer_pid, header.writer_start, header.writer_namespace, fd)
-        except (OSError, RegionError):
-            return False
         finally:
             if fd >= 0:
                 os.close(fd)
