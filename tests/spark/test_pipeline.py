@@ -15,6 +15,7 @@ from tests.spark.small_export import SmallExport
 from udpfast.cli.spark import spark as verb
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exporter
+from udpfast.export.manifest import Entry, write_entry
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.spark.bronze import Bronze
@@ -31,7 +32,21 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return an export as `udpfast export` leaves one."""
     root = tmp_path_factory.mktemp("export")
     SmallExport(SEED).write(root)
-    (root / "_manifest").mkdir()
+    entry = Entry(
+        feed="feed",
+        journal="journal",
+        raw=False,
+        segment=1,
+        opened_ns=1,
+        position=0,
+        end_position=1,
+        records=1,
+        missing=0,
+        tables=(),
+        payloads=False,
+        files=(),
+    )
+    write_entry(root, entry)
     return root
 
 
