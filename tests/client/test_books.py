@@ -320,6 +320,23 @@ def test_object_that_names_another_symbol_leaves_its_book_stale(feed: Feed) -> N
     assert not feed.books[ETH].stale
 
 
+def test_object_that_named_a_symbol_nobody_knows_has_its_book_back_by_a_snapshot(
+    feed: Feed,
+) -> None:
+    book = feed.begin(seqno=10)
+    unknown = feed.instance.update(BOOK, BTC[0], BTC[1], update_type=1, symbol_id=63)
+    feed.instance.append(
+        Kind.BOOK, unknown.tobytes(), seqno=11, last_seqno=10,
+        session_id=1, object_type=3, object_id=7,
+    )  # fmt: skip
+    feed.apply()
+    assert book.stale
+    feed.book(101.0, seqno=12, last_seqno=11)
+    assert book.stale
+    feed.snapshot(102.0, seqno=13, last_seqno=12)
+    assert not book.stale
+
+
 def test_update_without_symbol_is_counted(feed: Feed) -> None:
     feed.instance.append(Kind.BOOK, bytes(96), session_id=1)
     feed.apply()

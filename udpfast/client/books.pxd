@@ -2,6 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from udpfast.client.batch cimport BatchMemory
 from udpfast.client.record cimport NameCache
 from udpfast.client.track cimport Track, Tracks
 from udpfast.core.layout cimport Record
@@ -16,6 +17,8 @@ cdef class Books:
     cdef dict _places            # (exchange, symbol) -> Track.book
     cdef int32_t _session        # -1: none seen yet
 
+    cdef _accept_run(
+        self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)

@@ -5,7 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy
 
-from udpfast.client.batch cimport Batch, batch_header, batch_payload
+from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.client.track cimport (
     TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
@@ -91,22 +91,15 @@ cdef class Books:
         ------
         FormatError
             An update is none: its book is stale now, and all others were applied.
+        MemoryError
+            As above, for an update that finds no room.
         """
-        cdef int64_t i = 0
         cdef int64_t applied = 0
         batch.check()
         if batch.lapped:
             self._missed()
-        failure = None
-        while i < batch.count:
-            try:
-                while i < batch.count:
-                    i += 1
-                    if self._accept(batch_header(batch, i - 1), batch_payload(batch, i - 1),
-                                    batch.names) is not None:
-                        applied += 1
-            except FormatError as error:  # what is behind it must not be left out
-                failure = failure or error
+        failure = self._accept_run(
+            batch.memory, batch.first, batch.first + batch.count, batch.names, &applied)
         if failure is not None:
             raise failure
         return applied
@@ -152,6 +145,23 @@ cdef class Books:
     def __repr__(self) -> str:
         stale = sum(book.stale for book in self._books)
         return f"<Books: {len(self._books)}, {stale} stale>"
+
+    cdef _accept_run(
+            self, BatchMemory memory, int64_t first, int64_t end, NameCache names,
+            int64_t* applied):
+        # The first failure, or None: a record that fails must not keep others from their books.
+        cdef int64_t i = first
+        failure = None
+        while i < end:
+            try:
+                while i < end:
+                    i += 1
+                    if self._accept(memory.headers + i - 1, memory.payloads + memory.offsets[i - 1],
+                                    names) is not None:
+                        applied[0] += 1
+            except (FormatError, MemoryError) as error:
+                failure = failure or error
+        return failure
 
     cdef OrderBook _accept(
             self, const Record* header, const uint8_t* payload, NameCache names):
@@ -249,6 +259,7 @@ cdef class Books:
         # become one.
         exchange = names.name(<uint32_t> (tag >> 32))
         symbol = names.name(<uint32_t> tag)
+        track.missing = True
         if track.book >= 0:
             (<OrderBook> self._books[track.book]).book.stale = True
         if exchange is None or symbol is None:
@@ -262,7 +273,6 @@ cdef class Books:
             self._books.append(book)
         track.book = self._places[exchange, symbol]
         track.tag = tag
-        track.missing = True
         return 1
 
     cdef _missed(self):

@@ -30,6 +30,5 @@ cdef class Latest:
     cdef object _failure         # that ended the poll before; None: none did
 
     cdef _take_run(self)
-    cdef _apply_run(self, int64_t first, int64_t end)
     cdef int64_t _note(self, const Record* header, const uint8_t* payload, int64_t i) except -2
     cdef int _grow(self) except -1

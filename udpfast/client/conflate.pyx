@@ -134,6 +134,7 @@ cdef class Latest:
         cdef BatchMemory memory = reader._memory
         cdef LatestObject* item
         cdef int64_t i, first, end
+        cdef int64_t applied = 0
         if reader._missed:
             record = reader.take()
             self._found.append(record)
@@ -143,7 +144,8 @@ cdef class Latest:
         first = reader._next
         reader.take_batch(reader._batch)  # from here on its records' ids are those of the names
         end = reader._next
-        self._apply_run(first, end)
+        failure = self.books._accept_run(memory, first, end, reader._source.names, &applied)
+        self._failure = self._failure or failure  # said behind what there is; that book is stale
         for i in range(first, end):
             self._object_of[i] = self._note(
                 memory.headers + i, memory.payloads + memory.offsets[i], i)
@@ -160,19 +162,6 @@ cdef class Latest:
                 item.place = len(self._found)
             self._found.append(record_copy(
                 memory.headers + i, memory.payloads + memory.offsets[i], reader._source.names))
-
-    cdef _apply_run(self, int64_t first, int64_t end):
-        cdef BatchMemory memory = self.reader._memory
-        cdef int64_t i = first
-        while i < end:
-            try:
-                while i < end:
-                    i += 1
-                    self.books._accept(
-                        memory.headers + i - 1, memory.payloads + memory.offsets[i - 1],
-                        self.reader._source.names)
-            except UdpfastError as failure:  # said behind what there is; that book is stale
-                self._failure = self._failure or failure
 
     cdef int64_t _note(self, const Record* header, const uint8_t* payload, int64_t i) except -2:
         # Index of the object whose newest record this is so far; -1: it is not conflated.
