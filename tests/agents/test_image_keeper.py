@@ -84,6 +84,19 @@ def live_book(instance: Instance) -> None:
     instance.ring.flush()
 
 
+def leave_image_of_what_the_ring_forgot(instance: Instance) -> None:
+    """Keep a book's image beyond the session's beginning, which is overwritten."""
+    live_book(instance)
+    for i in range(8_000):
+        instance.top(i, i + 1, object_type=6, session_id=1)
+        if i == 10:
+            keeper = keep(instance)
+        if i > 10:
+            catch_up(keeper)
+    keeper.on_stop()
+    instance.ring.flush()
+
+
 def image_of(instance: Instance) -> list[ReadRecord]:
     """Return what a late reader is given before the ring."""
     records = []
@@ -258,15 +271,7 @@ def test_image_of_a_keeper_that_stopped_serves_as_long_as_the_ring_holds_the_res
 
 
 def test_keeper_goes_on_with_the_image_that_another_left(instance: Instance) -> None:
-    live_book(instance)
-    for i in range(8_000):  # the session's beginning is overwritten
-        instance.top(i, i + 1, object_type=6, session_id=1)
-        if i == 10:
-            keeper = keep(instance)
-        if i > 10:
-            catch_up(keeper)
-    keeper.on_stop()
-    instance.ring.flush()
+    leave_image_of_what_the_ring_forgot(instance)
     other = keep(instance)
     assert other.lapped == 0
     assert Kind.RECOVERED in kinds(image_of(instance))
@@ -282,15 +287,7 @@ def test_keeper_does_not_go_on_with_the_image_of_another_ring_in_the_same_inode(
     instance: Instance,
 ) -> None:
     # On a disk a new file often has the number of the one that was removed before it.
-    live_book(instance)
-    for i in range(8_000):  # the session's beginning is overwritten
-        instance.top(i, i + 1, object_type=6, session_id=1)
-        if i == 10:
-            keeper = keep(instance)
-        if i > 10:
-            catch_up(keeper)
-    keeper.on_stop()
-    instance.ring.flush()
+    leave_image_of_what_the_ring_forgot(instance)
     born_ns = instance.ring.region.view()[BORN_NS : BORN_NS + 8].cast("q")
     born_ns[0] += 1
     other = keep(instance)

@@ -3,7 +3,7 @@
 import socket
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from errno import EMFILE
 from pathlib import Path
 
@@ -140,7 +140,7 @@ def test_line_whose_route_does_not_tell_its_interface_is_not_opened_again_and_ag
 
 
 def test_line_keeps_its_socket_when_its_interface_goes_down_and_up(link: Wire) -> None:
-    with link.inside(link.b), LinkEvents() as events:
+    with link.inside(link.b), closing(LinkEvents()) as events:
         receiver = DatagramReceiver(GROUPS[0], SMALL)
         with receiver:
             run("ip", "-n", link.b, "link", "set", "vb", "down")
@@ -167,7 +167,7 @@ def test_watch_that_cannot_look_looks_again(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_woken_once_it_sleeps_again() -> None:
     # A forked child shares what wakes it: one that tidies up must not keep its parent awake.
-    with LinkEvents() as events:
+    with closing(LinkEvents()) as events:
         events.wake()
         events.wait(PATIENCE_S)
         assert events._poll.poll(0) == []

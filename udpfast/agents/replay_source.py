@@ -136,6 +136,7 @@ class _JournalSource:
             payload_hash=self.PAYLOAD,
         )
         self._endpoints = _endpoints_of(config)
+        self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
 
     def _tell_lines(self, headers: npt.NDArray[Any], records: npt.NDArray[Any]) -> None:
         for name in ("channel", "line"):
@@ -235,16 +236,6 @@ class MessageSource(_JournalSource):
 
     PAYLOAD = PAYLOAD_HASH
     FRAMES = ("messages", "datagrams")
-
-    def __init__(
-        self,
-        directory: Path,
-        config: FeedConfig,
-        start: Place | None = None,
-        end: Place | None = None,
-    ) -> None:
-        super().__init__(directory, config, start, end)
-        self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
 
     def __iter__(self) -> Iterator[CaptureBatch]:
         """Yield batches until the end.

@@ -195,33 +195,35 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     empty: list[str] = []
     for source in sources:
         if source.startswith(JOURNAL):
-            roots.append(JOURNAL + str(find_journal(source.removeprefix(JOURNAL)).resolve()))
-            continue
-        exported = "://" not in source and (Path(source) / "_manifest").is_dir()
-        if exported and not read_entries(Path(source)):
-            empty.append(source)
-            continue
-        if "://" in source or exported:
-            roots.append(source if "://" in source else str(Path(source).resolve()))
-            if roots[-1] == (out if "://" in out else str(Path(out).resolve())):
+            roots.append(JOURNAL + _resolved(str(find_journal(source.removeprefix(JOURNAL)))))
+        elif "://" in source or (Path(source) / "_manifest").is_dir():
+            if _resolved(source) == _resolved(out):
                 raise ConfigError(f"OUT must not be the export itself, was {out!r}")
-            continue
-        journal = find_journal(source)
-        if "://" in out:
-            raise ConfigError(
-                f"{source}: export it first, to where Spark reads it as it does {out}"
-            )
-        root = Path(out).resolve() / "export"
-        if not export_journal(journal, root):
-            empty.append(str(journal))
-        elif str(root) not in roots:
-            roots.append(str(root))
+            if "://" in source or read_entries(Path(source)):
+                roots.append(_resolved(source))
+            else:
+                empty.append(source)
+        else:
+            journal = find_journal(source)
+            if "://" in out:
+                raise ConfigError(
+                    f"{source}: export it first, to where Spark reads it as it does {out}"
+                )
+            root = Path(out).resolve() / "export"
+            if not export_journal(journal, root):
+                empty.append(str(journal))
+            elif str(root) not in roots:
+                roots.append(str(root))
     if not roots:
         raise FormatError(
             f"{', '.join(empty)}: expected records, found no segment that is finished: wait "
             "(record.segment_s), export again, or let Spark read what there is (journal:NAME)"
         )
     return tuple(roots)
+
+
+def _resolved(place: str) -> str:
+    return place if "://" in place else str(Path(place).resolve())
 
 
 def export_journal(journal: Path, root: Path) -> int:

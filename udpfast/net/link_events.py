@@ -5,8 +5,6 @@ import os
 import select
 import socket
 import struct
-from types import TracebackType
-from typing import Self
 
 __all__ = ["LinkEvents"]
 
@@ -56,19 +54,6 @@ class LinkEvents:
         os.close(self._woken)
         if self._socket is not None:
             self._socket.close()
-
-    def __enter__(self) -> Self:
-        """Return the events themselves."""
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close them."""
-        self.close()
 
 
 def _removed(text: bytes) -> set[int]:
