@@ -287,7 +287,7 @@ def test_histogram_of_a_trial_is_its_own(partner: Partner) -> None:
 def test_neighbours_benchmark_accounts_for_every_record(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bench_neighbours, "NEIGHBOURS", 2)
     monkeypatch.setattr(bench_neighbours, "RATE", 20_000)
-    monkeypatch.setattr(bench_neighbours, "FAST_RECORDS", 200_000)
+    monkeypatch.setattr(bench_neighbours, "SECONDS", 0.2)
     found = {(row.variant, row.parameters["measure"]): row for row in rows_of(bench_neighbours.run)}
     for measure in ("p99", "throughput"):
         for variant, said in (
