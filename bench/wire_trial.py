@@ -129,11 +129,17 @@ def own_instances() -> Iterator[Path]:
 
 
 def send_schedule(
-    state: dict[str, Any], addresses: list[str], message_bytes: int, schedule: Schedule
+    state: dict[str, Any],
+    addresses: list[str],
+    message_bytes: int,
+    schedule: Schedule,
+    segment: bool = False,
 ) -> PaceResult:
     """Send a schedule that begins now; for a partner."""
     with contextlib.ExitStack() as stack:
-        senders = [stack.enter_context(DatagramSender(address)) for address in addresses]
+        senders = [
+            stack.enter_context(DatagramSender(address, segment=segment)) for address in addresses
+        ]
         pace = PacedSender(senders, message_bytes=message_bytes)
         start_ns = monotonic_ns() + LEAD_NS
         return pace.send(

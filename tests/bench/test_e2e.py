@@ -266,7 +266,10 @@ def test_ladder_benchmark_full_speed_is_accounted_for(monkeypatch: pytest.Monkey
     first = next(row for row in rows if row.parameters.get("rate") == 20_000)
     assert first.variant == "default buffer: reached"
     assert "250 sent" in first.verified
-    assert rows[-1].unit == "runs"
+    runs = {row.variant: row.verified for row in rows if row.unit == "runs"}
+    assert "messages/s or more" in runs["clean runs at full speed"]
+    if len(runs) > 1:  # where a wire can be made
+        assert "messages/s or more" in runs["clean runs over veth"]
 
 
 def test_ladder_names_the_counter_nearest_to_the_sender_first() -> None:
