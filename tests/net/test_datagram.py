@@ -181,6 +181,24 @@ def test_overflow_at_the_end_of_a_burst_shows_when_asked_and_counts_once() -> No
         assert received < 1000
 
 
+def test_drops_of_a_replaced_socket_count_once() -> None:
+    options = ReceiveOptions(rcvbuf_bytes=4096, timestamps="kernel")
+    with receiver(options=options) as line:
+        drops = 0
+        for _ in range(2):
+            assert line.replace_socket()
+            with sender(line) as peer:
+                for _ in range(100):
+                    peer.send(bytes(500))
+                received = len(drain(line))
+                peer.send(b"tells the drops before it")
+                assert len(drain(line)) == 1
+            assert received < 100
+            drops += 100 - received
+            assert line.kernel_drops == drops
+            assert line.read_kernel_drops() == drops
+
+
 def test_receive_icmp_error_is_counted_and_reception_goes_on() -> None:
     with receiver() as line, sender(line) as peer:
         # A connected socket hears "port unreachable" about what it sent: no datagram, no end.

@@ -240,10 +240,18 @@ cdef inline void rearm(DatagramBatch* batch) noexcept nogil:
     cdef uint32_t index
     if not (batch.names or batch.control):
         return
+    note_replaced(batch)
     for index in range(batch.filled):
         batch.headers[index].msg_hdr.msg_namelen = sizeof(sockaddr_in6) if batch.names else 0
         batch.headers[index].msg_hdr.msg_controllen = CONTROL_SIZE if batch.control else 0
     batch.filled = 0
+
+
+cdef inline void note_replaced(DatagramBatch* batch) noexcept nogil:
+    # Before the new socket tells its drops, or they would count once more when it is asked.
+    if unlikely(load_acquire(&batch.replaced)):  # pairs with replace_socket
+        store_release(&batch.replaced, 0)
+        batch.drops_seen = 0
 
 
 cdef inline void finish(DatagramBatch* batch, int count) noexcept nogil:
@@ -400,9 +408,7 @@ cdef int datagram_drops_read(DatagramBatch* batch) noexcept nogil:
     cdef uint32_t size = sizeof(values)
     if batch.xdp is not NULL:
         return xdp_drops_read(<XdpQueue*>batch.xdp)
-    if unlikely(load_acquire(&batch.replaced)):  # pairs with replace_socket
-        store_release(&batch.replaced, 0)
-        batch.drops_seen = 0
+    note_replaced(batch)
     if getsockopt(batch.fd, SOL_SOCKET, SO_MEMINFO, values, &size) < 0:
         return -errno
     if size > SK_MEMINFO_DROPS * sizeof(uint32_t):
@@ -525,7 +531,7 @@ cdef class DatagramReceiver:
         # One step: the loop's next call meets another socket, under the number that it knows.
         with opened:
             os.dup2(opened.fileno(), self.batch.fd, inheritable=False)
-        # Orders the new socket before its mark; read by datagram_drops_read.
+        # Orders the new socket before its mark; read by note_replaced.
         store_release(&self.batch.replaced, 1)
 
     def _open(self):
