@@ -162,6 +162,9 @@ def unequal(first: Row | None, second: Row | None, before: Result, after: Result
             f"{len(first.values)} and {len(second.values)} trials, "
             f"expected at least {TRIALS_MIN} each"
         )
+    least = min(*first.values, *second.values)
+    if least <= 0:
+        return f"a figure of {least:g} has no quotient"
     lost = max(lost_share(before, first.benchmark), lost_share(after, first.benchmark))
     if lost > LOST_SHARE_MAX:
         return f"the machine took {lost:.0%} of the time away"
@@ -232,6 +235,7 @@ def peers_moved(row: Row, before: Result, after: Result) -> float:
         and not is_own(other)
         and other.key in old
         and other.unit == old[other.key].unit
+        and min(other.median, old[other.key].median) > 0
     ]
     return math.expm1(max(moved, default=0.0))
 

@@ -28,6 +28,10 @@ def goal_table(results: Sequence[Result]) -> str:
     Of several results, of one host, the newer rows count. Found are ratios, or values if the goal
     has a unit; NEAR where nothing else is said.
     """
+    for result in results:
+        for name in ("cpu", "cores", "kernel", "python", "date", "commit", "dirty"):
+            if name not in result.host:
+                raise FormatError(f"{result.path}: expected the host's {name!r}, found it not")
     told = [row for row in joined(results).rows if row.goal and row.met() is not None]
     enough = [row for row in told if row.goal_in_units or len(row.values) >= TRIALS_MIN]
     rows = sorted(enough, key=order)

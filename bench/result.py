@@ -193,7 +193,7 @@ class Writer:
 
 
 def read_result(path: Path) -> Result:
-    """Read a file of results.
+    """Read a file of results; half a line at its end, of a run that was broken off, is left out.
 
     Raises
     ------
@@ -202,14 +202,16 @@ def read_result(path: Path) -> Result:
     """
     result: Result | None = None
     names = {entry.name for entry in dataclasses.fields(Row)}
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(keepends=True), 1):
         where = f"{path}:{number}"
         try:
             content = json.loads(line)
             kind = content.pop("type")
         except (ValueError, KeyError, TypeError, AttributeError):
+            if result is not None and not line.endswith("\n"):
+                break
             raise FormatError(
-                f"{where}: expected an object with a type, found {line[:40]!r}"
+                f"{where}: expected an object with a type, found {line.strip()[:40]!r}"
             ) from None
         if result is None:
             if kind != "host":

@@ -82,13 +82,18 @@ read_option() {
         --undo-file) undo_file=$2 ;;
         --root) root=${2%/} ;;
         *)
-            if ! [[ $2 =~ ^[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*$ ]]; then
-                usage "$1: expected cores as 2 or 2,4-5, found '$2'"
-            fi
+            if ! is_core_list "$2"; then usage "$1: expected cores as 2 or 2,4-5, found '$2'"; fi
             expand "$2"
             if [ "$1" = --rx-cpus ]; then rx=$REPLY; else strategy=$REPLY; fi
             ;;
     esac
+}
+
+# is_core_list TEXT: no leading zeros, which would be octal, and no range from high to low
+is_core_list() {
+    local part number='(0|[1-9][0-9]{0,3})'
+    [[ $1 =~ ^$number(-$number)?(,$number(-$number)?)*$ ]] || return 1
+    for part in ${1//,/ }; do ((${part%%-*} <= ${part##*-})) || return 1; done
 }
 
 # The cores that were named, and those there are.
@@ -187,7 +192,12 @@ write_undo_file() {
         kept+=("$line$bytes")
     done
     mkdir -p "$(dirname "$undo_file")"
-    printf '%s\n' "${kept[@]}" > "$undo_file.new"
+    replace_undo_file "${kept[@]}"
+}
+
+# replace_undo_file LINE...: all of them, or the file as it was
+replace_undo_file() {
+    printf '%s\n' "$@" > "$undo_file.new"
     sync "$undo_file.new"
     mv "$undo_file.new" "$undo_file"
 }
@@ -235,10 +245,10 @@ undo() {
     fi
     mapfile -t lines < "$undo_file"
     boot_id
-    if [ "${lines[0]}" != "boot $REPLY" ]; then
+    if [ "${lines[0]:-}" != "boot $REPLY" ]; then
         echo "tune_host.sh: nothing to undo: $undo_file is of an earlier boot" >&2
         rm "$undo_file"
-        exit 0
+        return
     fi
     for ((i = ${#lines[@]} - 1; i > 0; i--)); do
         IFS=$'\t' read -r kind target bytes <<< "${lines[i]}"
@@ -249,7 +259,7 @@ undo() {
     if [ ${#left[@]} = 0 ]; then
         rm "$undo_file"
     else
-        printf '%s\n' "${lines[0]}" "${left[@]}" > "$undo_file"
+        replace_undo_file "${lines[0]}" "${left[@]}"
     fi
 }
 

@@ -58,6 +58,17 @@ def verdicts(scale: float, disturbed: float = 0.0) -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("figure", [0.0, -3.0])
+def test_compare_figures_without_a_quotient_are_no_comparison(figure: float) -> None:
+    # What a clock did not resolve, or what is left above a floor.
+    with_it = result(row(values=[1.0] * 4 + [figure]), row("C", values=[figure] * 5, version="1"))
+    without = result(row(values=[1.0] * 5), row("C", values=[1.0] * 5, version="1"))
+    for before, after in itertools.product((with_it, without), repeat=2):
+        verdicts = {item.verdict for item in compare(before, after)}
+        one = "same within noise" if before is after is without else "not comparable: "
+        assert all(verdict.startswith(one) for verdict in verdicts)
+
+
 @pytest.mark.parametrize("disturbed", [0.0, 0.1])
 def test_compare_without_a_change_false_alarms_are_rare(disturbed: float) -> None:
     alarms = [found for found in verdicts(1.0, disturbed) if found != "same within noise"]

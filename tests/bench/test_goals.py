@@ -3,12 +3,14 @@
 import dataclasses
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from bench.goals import goal_table
 from bench.main import bench
-from bench.result import Result, Writer
+from bench.result import Result, Writer, read_result
 from tests.bench.fakes import HOST, row
+from udpfast.errors import FormatError
 
 
 def result(*rows) -> Result:
@@ -100,3 +102,10 @@ def test_goals_into_a_page_without_marks_is_refused(tmp_path):
     assert done.exit_code == 1
     assert "expected the lines <!-- goals --> and <!-- end of goals -->" in done.output
     assert page.read_text() == "nothing <!-- goals --> here\n"
+
+
+def test_goals_of_a_host_that_does_not_say_what_it_is_are_refused(tmp_path):
+    path = tmp_path / "result.jsonl"
+    path.write_text('{"type": "host", "cpu": "EPYC"}\n')
+    with pytest.raises(FormatError, match=r"result\.jsonl: expected the host's 'cores'"):
+        goal_table([read_result(path)])

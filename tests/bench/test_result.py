@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,7 @@ def test_read_result_gives_back_what_was_written(tmp_path: Path) -> None:
     ("line", "words"),
     [
         ("not json", "expected an object with a type"),
+        ("\udcff", "expected an object with a type"),
         ('{"no": "type"}', "expected an object with a type"),
         ('{"type": "rabbit"}', "found 'rabbit'"),
         ('{"type": "row", "speed": 1}', "speed"),
@@ -91,10 +93,19 @@ def test_read_result_gives_back_what_was_written(tmp_path: Path) -> None:
 )
 def test_read_result_wrong_line_is_refused_by_its_number(tmp_path, line, words) -> None:
     path = written(tmp_path)
-    path.write_text(path.read_text() + line + "\n")
+    path.write_bytes(path.read_bytes() + os.fsencode(line) + b"\n")
     with pytest.raises(FormatError, match=words) as error:
         read_result(path)
     assert f"{path}:2: " in str(error.value)
+
+
+def test_read_result_of_a_run_that_was_broken_off_gives_what_was_measured(tmp_path: Path) -> None:
+    measured = row()
+    path = written(tmp_path, ("row", dataclasses.asdict(measured)))
+    with path.open("a") as file:
+        file.write('{"type": "row", "benchmark": "dr')  # the disk was full
+    result = read_result(path)
+    assert (result.rows, result.end) == ([measured], None)
 
 
 @pytest.mark.parametrize("content", ["", '{"type": "row"}\n'])

@@ -224,6 +224,19 @@ def test_undo_that_fails_can_be_repeated(host: Path) -> None:
     assert snapshot(host) == before
 
 
+def test_undo_that_fails_replaces_the_undo_file_as_a_whole(host: Path) -> None:
+    spoiled(host)
+    run(host, "apply", *OPTIONS)
+    undo_file, same = host.parent / "tune.undo", host.parent / "same"
+    same.hardlink_to(undo_file)
+    values = same.read_text()
+    assert run(host, "undo", ETHTOOL_FAIL="-C").returncode == 1
+    # A full disk, or a kill, in the middle of writing must not cost values.
+    assert same.read_text() == values
+    left = undo_file.read_text().splitlines()
+    assert left == [line for line in values.splitlines() if line[:4] == "boot" or " -C " in line]
+
+
 def test_undo_of_an_earlier_boot_changes_nothing(host: Path) -> None:
     spoiled(host)
     run(host, "apply", *OPTIONS)
@@ -232,6 +245,13 @@ def test_undo_of_an_earlier_boot_changes_nothing(host: Path) -> None:
     result = run(host, "undo")
     assert (result.returncode, snapshot(host)) == (0, before)
     assert "earlier boot" in result.stderr
+
+
+def test_undo_with_nothing_to_do_is_json(host: Path) -> None:
+    spoiled(host)
+    run(host, "apply", *OPTIONS)
+    spoil(host, [("proc/sys/kernel/random/boot_id", "another")])
+    assert json.loads(run(host, "undo", "--json").stdout) == []
 
 
 def test_undo_without_file_says_so(host: Path) -> None:
@@ -274,6 +294,8 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
         (["check", "apply"], "expected one of check, apply, undo, boot-line"),
         (["--rx-cpus"], "--rx-cpus: expected a value, found none"),
         (["--rx-cpus", "two"], "expected cores as 2 or 2,4-5, found 'two'"),
+        (["--rx-cpus", "3-2"], "expected cores as 2 or 2,4-5, found '3-2'"),
+        (["--strategy-cpus", "2,08"], "expected cores as 2 or 2,4-5, found '2,08'"),
         (["--rx-cpus", "9"], "expected cores of this host (0-7), found '9'"),
         (["boot-line"], "expected --rx-cpus or --strategy-cpus"),
         (["boot-line", "--rx-cpus", "0-7"], "expected a core left for the rest of the host"),
