@@ -232,6 +232,26 @@ def test_two_readers_of_one_loop_are_both_woken(waking: Waking) -> None:
     assert asyncio.run(read()) == [20, 20]
 
 
+def test_cancelled_step_takes_no_record(instance: Instance) -> None:
+    async def read() -> list[int]:
+        with Reader(instance.address, start="begin") as reader:
+            records = aiter(reader)
+            found = [(await anext(records)).seqno]
+            for _ in range(3):
+                step = asyncio.ensure_future(anext(records))
+                step.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await step
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(anext(records), 0)
+            return found + [record.seqno async for record in records]
+
+    for number in range(9):
+        instance.top(float(number), 1.0)
+    instance.ring.close()
+    assert asyncio.run(read()) == list(range(1, 10))
+
+
 def test_ring_replaced_raises_in_the_task(waking: Waking) -> None:
     async def read() -> None:
         with Reader(waking.address) as reader:

@@ -2,12 +2,14 @@
 
 import random
 
+import numpy as np
 import pytest
 
 import udpfast
 from tests.client.instance import Instance
+from udpfast import Books
 from udpfast.client.reader import Reader
-from udpfast.core.layout import Kind
+from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
 from udpfast.errors import ConfigError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
@@ -132,6 +134,30 @@ def test_composite_says_what_is_missing(rings):
         two.close()
         lapped = [record.lapped for record in reader if record.kind is Kind.LAPPED]
         assert len(lapped) == 1 and lapped[0] == reader.lapped > 0
+
+
+def test_books_of_two_sources_with_equal_numbers_are_never_mixed(rings):
+    feeds = [(rings[0], "BTC", 100.0), (rings[1], "ETH", 7.0)]
+    session = np.zeros((), SESSION).tobytes()
+    with Reader([one.address for one, _, _ in feeds]) as reader:
+        books, held = Books(reader), {one.address: Books() for one, _, _ in feeds}
+        for ring, symbol, price in feeds:
+            ring.append(Kind.SESSION, session, session_id=1)
+            fields = {"object_type": 3, "object_id": 7, "session_id": 1, "last_seqno": 0}
+            ring.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **fields)
+            ring.book([(price, 1.0)], [(price + 1, 1.0)], symbol, snapshot=True, last_seqno=0)
+        for step in range(1, 4):
+            for ring, symbol, price in feeds:
+                ring.book([(price - step, 1.0)], [], symbol)
+        while len(batch := books.poll(timeout=0)):
+            held[reader.origin].apply_batch(batch)
+            for key, book in books.items():
+                right = held[reader.origin].get(key)
+                assert book.stale or book.bids().tolist() == right.bids().tolist()
+        for ring, symbol, price in feeds:
+            ((key, book),) = held[ring.address].items()
+            assert key[1] == symbol and not book.stale
+            assert book.bids()[:, 0].tolist() == [price - step for step in range(4)]
 
 
 def test_composite_refuses_what_it_cannot_do(rings, tmp_path):

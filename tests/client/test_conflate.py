@@ -1,13 +1,24 @@
 """Conflation: the newest of each object, all doubts, and books of everything."""
 
+import ctypes
 import random
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.client.instance import REGION_PAGE, Instance
-from udpfast import Books, ConfigError, FormatError, Kind, Latest, Reader, RingClosedError
+from udpfast import (
+    Books,
+    ConfigError,
+    FormatError,
+    Kind,
+    Latest,
+    Reader,
+    RecordFlag,
+    RingClosedError,
+)
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import BOOK, CUSTOM_METRICS, TRADES
 
@@ -158,6 +169,49 @@ def test_restart_begins_names_anew(instance: Instance) -> None:
         ]
 
 
+class Interrupting(str):
+    """A name whose comparison leaves SIGINT pending: its handler runs at Latest's next look."""
+
+    __eq__ = ctypes.pythonapi.PyErr_SetInterrupt  # type: ignore[assignment]
+    __hash__ = str.__hash__
+
+
+def test_records_of_a_poll_that_a_signal_ended_are_handed_out_by_the_next(
+    instance: Instance,
+) -> None:
+    instance.top(1.0, 2.0, "BTC")
+    instance.top(1.0, 2.0, "ETH")
+    instance.top(1.0, 2.0, "SOL")
+    instance.ring.close()
+    names = {"BTC", Interrupting("ETH"), "SOL"}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with Reader(instance.address, start="begin", batch=1, symbols=names) as reader:
+            latest = Latest(reader)
+            with pytest.raises(KeyboardInterrupt):
+                latest.poll()
+            assert [record.symbol for record in latest.poll()] == ["BTC", "SOL"]
+            with pytest.raises(RingClosedError):
+                latest.poll()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_same_ids_of_two_addresses_are_two_objects(instance: Instance, tmp_path: Path) -> None:
+    other = Instance(tmp_path / "other")
+    instance.top(1.0, 2.0, "BTC")
+    other.top(3.0, 4.0, "ETH")
+    instance.top(5.0, 6.0, "BTC")
+    with Reader([instance.address, other.address], start="begin") as reader:
+        latest = Latest(reader)
+        found = [
+            (record.symbol, float(record.update.header["bid_price"])) for record in latest.poll()
+        ]
+    assert sorted(found) == [("BTC", 5.0), ("ETH", 3.0)]
+    assert latest.superseded == 1
+    other.close()
+
+
 def test_kept_kind_that_is_no_update_is_refused(instance: Instance) -> None:
     with Reader(instance.address) as reader, pytest.raises(ConfigError, match="keep"):
         Latest(reader, keep=[Kind.GAP])
@@ -179,3 +233,10 @@ def test_update_that_is_none_is_said_behind_what_there_is(instance: Instance) ->
         with pytest.raises(FormatError, match="shorter than its counts say"):
             latest.poll(timeout=0)
         assert latest.poll(timeout=0) == []
+        instance.append(Kind.BOOK, update.tobytes(), RecordFlag.SNAPSHOT, **frame)
+        instance.ring.close()
+        records = iter(latest)
+        assert next(records).index == 4
+        with pytest.raises(FormatError, match="shorter than its counts say"):
+            next(records)
+        assert list(records) == []

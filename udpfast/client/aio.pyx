@@ -38,34 +38,41 @@ cdef class Records:
         return self
 
     def __anext__(self):
-        """Return an awaitable of the next `ReadRecord`: done already if it is in memory."""
-        cdef Ready ready
-        if self._reader._missed or self._reader._next < self._reader._count:
-            ready = Ready.__new__(Ready)
-            ready.value = self._reader.take()
-            return ready
-        return self._next()
-
-    async def _next(self):
-        if not await self._reader.arrival():
-            raise StopAsyncIteration
-        return self._reader.take()
+        """Return an awaitable of the next `ReadRecord`: done at once if it is in memory."""
+        cdef Next following = Next.__new__(Next)
+        following._reader = self._reader
+        return following
 
 
 @cython.final
 @cython.freelist(8)
-cdef class Ready:
-    # An awaitable that is done: no coroutine for a record that is there already.
-    cdef object value
+cdef class Next:
+    # The record that is next when it is awaited, and not before: whoever is cancelled first takes
+    # none. No coroutine for one that is there already.
+    cdef Reader _reader
 
     def __await__(self):
-        return self
+        if _in_memory(self._reader):
+            return self
+        return _arrived(self._reader).__await__()
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        raise StopIteration(self.value)
+        if not _in_memory(self._reader):
+            raise RuntimeError("a record is awaited once")
+        raise StopIteration(self._reader.take())
+
+
+async def _arrived(Reader reader):
+    if not await reader.arrival():
+        raise StopAsyncIteration
+    return reader.take()
+
+
+cdef bint _in_memory(Reader reader) noexcept:
+    return reader._missed or reader._next < reader._count
 
 
 cdef class Arrivals:
@@ -89,7 +96,7 @@ cdef class Arrivals:
         """Wait until the reader has something to read; False: the time is over, or it ended."""
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns
-        if self._reader._missed or self._reader._next < self._reader._count:
+        if _in_memory(self._reader):
             return True
         # A feed that never pauses must not keep the loop from its other tasks.
         await asyncio.sleep(0)

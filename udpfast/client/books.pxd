@@ -1,6 +1,6 @@
 # Books: every order book of a ring, each of which says whether it is sound.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.record cimport NameCache
@@ -16,6 +16,7 @@ cdef class Books:
     cdef list _books             # the same, by Track.book
     cdef dict _places            # (exchange, symbol) -> Track.book
     cdef int32_t _session        # -1: none seen yet
+    cdef uint32_t _source        # of several that are read as one: which is believed
 
     cdef _accept_run(
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)

@@ -45,7 +45,8 @@ cdef class Books:
     Parameters
     ----------
     reader : Reader, optional
-        Where `poll` reads.
+        Where `poll` reads. Of several addresses each needs books of its own (`Reader.origin`):
+        with the records of another one than before all books begin anew.
 
     Attributes
     ----------
@@ -97,7 +98,7 @@ cdef class Books:
         cdef int64_t applied = 0
         batch.check()
         if batch.lapped:
-            self._missed()
+            self._missed()  # harmless if they are another source's: the books begin anew then
         failure = self._accept_run(
             batch.memory, batch.first, batch.first + batch.count, batch.names, &applied)
         if failure is not None:
@@ -168,6 +169,9 @@ cdef class Books:
         # The book that was updated, or None.
         cdef Track* track
         cdef uint16_t kind = header.kind
+        if names.source != self._source:  # its objects have other numbers
+            self._begin_session(-1, False)
+            self._source = names.source
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:

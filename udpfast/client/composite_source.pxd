@@ -1,6 +1,6 @@
 # CompositeSource: several sources as one stream, in the order of their records' publication.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.source cimport Source
 from udpfast.core.layout cimport Record
@@ -8,6 +8,7 @@ from udpfast.core.layout cimport Record
 cdef class Member:
     cdef Source source
     cdef str address
+    cdef uint32_t place              # in the list, from 1 on
     cdef int64_t next                # of its records in memory, the first not handed on
     cdef int64_t count
     cdef uint64_t missed             # before that one, not said yet
@@ -28,3 +29,4 @@ cdef class CompositeSource(Source):
     cdef int64_t _merge(self, int64_t limit) except -1
     cdef int64_t _run(self, Member member, int64_t limit) except -1
     cdef int64_t _hand_on(self, Member member, int64_t count) except -1
+    cdef _use_names(self)

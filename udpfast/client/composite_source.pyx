@@ -34,11 +34,14 @@ cdef class Member:
     ----------
     source : Source
     address : str
+    place : int
+        In the list, from 1 on.
     """
 
-    def __init__(self, Source source not None, str address not None):
+    def __init__(self, Source source not None, str address not None, place):
         self.source = source
         self.address = address
+        self.place = place
 
     cdef const Record* ahead(self) noexcept:
         return self.source.headers + self.next
@@ -78,14 +81,12 @@ cdef class CompositeSource(Source):
     """
 
     def __init__(self, list members not None, int64_t batch):
-        cdef Member member
         self.members = members
         self.current = members[0]
         self.room = max(len((<Member>each).source.payloads_array) for each in members)
         self.use_arrays(np.zeros(batch, RECORD), np.zeros(batch, np.uint64),
                         np.zeros(self.room, np.uint8))
-        member = self.current
-        self.names = member.source.names
+        self._use_names()
 
     @property
     def origin(self) -> str:
@@ -169,8 +170,13 @@ cdef class CompositeSource(Source):
         member.next += done
         member.read += done
         self.current = member
-        self.names = source.names
+        self._use_names()
         return done
+
+    cdef _use_names(self):
+        # Ids mean others in each source, and so do numbers of sessions and objects.
+        self.names = self.current.source.names
+        self.names.source = self.current.place
 
     cdef check(self):
         cdef Member member
@@ -187,7 +193,7 @@ cdef class CompositeSource(Source):
 
     cdef renew_names(self):
         self.current.source.renew_names()
-        self.names = self.current.source.names
+        self._use_names()
 
     cdef bint names_missing(self):
         return self.current.source.names_missing()
@@ -250,8 +256,8 @@ def open_sources(addresses, open_one, batch) -> CompositeSource:
                           f"{list(addresses)!r}")
     members = []
     try:
-        for address in addresses:
-            members.append(Member(open_one(address), address))
+        for place, address in enumerate(addresses, 1):
+            members.append(Member(open_one(address), address, place))
     except BaseException:
         for member in members:
             (<Member>member).source.detach()

@@ -9,7 +9,7 @@ from udpfast.core.layout cimport Record
 
 cdef struct LatestObject:
     uint64_t tag                 # (exchange_id << 32) | symbol_id
-    uint32_t kind
+    uint32_t kind                # and, above 16 bits, the source's place among several
     int64_t record               # its newest of the run in memory, if it is in that at all
     int64_t poll                 # that `place` speaks of
     int64_t place                # of its record among those that this poll returns
@@ -30,5 +30,7 @@ cdef class Latest:
     cdef object _failure         # that ended the poll before; None: none did
 
     cdef _take_run(self)
-    cdef int64_t _note(self, const Record* header, const uint8_t* payload, int64_t i) except -2
+    cdef int64_t _note(
+        self, const Record* header, const uint8_t* payload, uint32_t source,
+        int64_t i) except -2
     cdef int _grow(self) except -1

@@ -37,7 +37,7 @@ cdef class Latest:
     Parameters
     ----------
     reader : Reader
-        Its filters say what is handed out; for `books` let it pass BOOK.
+        Its filters say what is handed out; for `books` let it pass BOOK, and read one address.
     keep : iterable of Kind
         Kinds of which no record is left out; by default those of which a newer record does not
         contain what an older one said: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
@@ -59,7 +59,9 @@ cdef class Latest:
             if kind not in list(Kind) or kind < KIND_BOOK:
                 raise ConfigError(f"keep must name kinds of updates, was {kind!r}")
             self._kept[<int> int(kind)] = True
+        self._found = []
         self._pending = []
+        self._poll = 1  # an object's 0 means none yet
         self._object_of = <int64_t*> calloc(reader._batch, sizeof(int64_t))
         if self._object_of == NULL:
             raise MemoryError(f"no room for {reader._batch} records")
@@ -91,16 +93,16 @@ cdef class Latest:
         """
         cdef int64_t ahead
         cdef uint64_t goal
-        if self._failure is not None:
+        if self._failure is not None and not self._found:
             failure, self._failure = self._failure, None
             raise failure
-        ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
-        if ahead == READER_CLOSED:
+        # What a poll found that a signal's handler ended is handed out by this one.
+        ahead = self.reader.ahead(
+            self.reader._batch, 0 if self._found else reader_deadline(timeout))
+        if ahead == READER_CLOSED and not self._found:
             self.reader._check_open()
             raise RingClosedError(f"{self.reader.address}: everything was read, and its writer "
                                   "closed it")
-        self._found = []
-        self._poll += 1
         if ahead > 0:
             goal = self.reader.index + self.reader.lag
             self._take_run()
@@ -111,7 +113,9 @@ cdef class Latest:
                     PyErr_CheckSignals()
             except UdpfastError as failure:  # what came before it is handed out first
                 self._failure = failure
-        return [record for record in self._found if record is not None]
+        found, self._found = self._found, []
+        self._poll += 1
+        return [record for record in found if record is not None]
 
     def __iter__(self):
         """Iterate over what `poll` returns, for ever; see `__next__`."""
@@ -123,7 +127,8 @@ cdef class Latest:
         The iteration ends when the writer closed the ring, or the reader was closed.
         """
         while not self._pending:
-            if self.reader.ahead(self.reader._batch, READER_FOREVER) == READER_CLOSED:
+            if not self._found and self._failure is None and (
+                    self.reader.ahead(self.reader._batch, READER_FOREVER) == READER_CLOSED):
                 raise StopIteration
             self._pending = self.poll()[::-1]
         return self._pending.pop()
@@ -148,7 +153,8 @@ cdef class Latest:
         self._failure = self._failure or failure  # said behind what there is; that book is stale
         for i in range(first, end):
             self._object_of[i] = self._note(
-                memory.headers + i, memory.payloads + memory.offsets[i], i)
+                memory.headers + i, memory.payloads + memory.offsets[i],
+                reader._source.names.source, i)
         for i in range(first, end):
             if self._object_of[i] >= 0:
                 item = self._objects + self._object_of[i]
@@ -163,10 +169,12 @@ cdef class Latest:
             self._found.append(record_copy(
                 memory.headers + i, memory.payloads + memory.offsets[i], reader._source.names))
 
-    cdef int64_t _note(self, const Record* header, const uint8_t* payload, int64_t i) except -2:
+    cdef int64_t _note(
+            self, const Record* header, const uint8_t* payload, uint32_t source,
+            int64_t i) except -2:
         # Index of the object whose newest record this is so far; -1: it is not conflated.
         cdef uint64_t tag
-        cdef uint32_t place
+        cdef uint32_t place, kind = header.kind | source << 16
         cdef LatestObject* item
         if header.kind == KIND_RESTART:  # the first of its run
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
@@ -179,20 +187,20 @@ cdef class Latest:
                | (<const UpdateHeader*> payload).symbol_id)
         if tag >> 32 == 0 or <uint32_t> tag == 0:
             return -1
-        place = _place(tag, header.kind)
+        place = _place(tag, kind)
         while True:
             place &= self._slots_mask
             if self._slots[place] == 0:
                 break
             item = self._objects + self._slots[place] - 1
-            if item.tag == tag and item.kind == header.kind:
+            if item.tag == tag and item.kind == kind:
                 item.record = i
                 return self._slots[place] - 1
             place += 1
         item = self._objects + self._count
         memset(item, 0, sizeof(LatestObject))
         item.tag = tag
-        item.kind = header.kind
+        item.kind = kind
         item.record = i
         self._count += 1
         self._slots[place] = self._count

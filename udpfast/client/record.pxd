@@ -8,6 +8,7 @@ from udpfast.core.layout cimport RECORD_SIZE, Record
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
     cdef list _names             # by id, as far as they were asked for
+    cdef uint32_t source         # of several that are read as one: its place among them, from 1 on
 
     cdef object name(self, uint32_t name_id)
 
