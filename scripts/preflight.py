@@ -52,7 +52,7 @@ def warn_of_small_shm():
     try:
         state = os.statvfs("/dev/shm")
     except OSError:
-        print("udpfast: no /dev/shm here: give rings a path= in the configuration")
+        print("udpfast: no /dev/shm here: name another directory for the rings by UDPFAST_SHM")
         return
     free = state.f_bavail * state.f_frsize
     if free < SHM_ADVISED_BYTES:

@@ -1,6 +1,7 @@
 """The systemd unit: what systemd says of it, and that it means the exit codes that there are."""
 
 import configparser
+import re
 import shutil
 import subprocess
 import sys
@@ -23,12 +24,17 @@ def service():
     return unit["Service"]
 
 
-def test_unit_is_right_by_systemd_itself(tmp_path):
+def test_unit_and_the_drop_in_of_the_page_are_right_by_systemd_itself(tmp_path):
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("no systemd-analyze here")
     copy = tmp_path / "udpfast@test.service"
     copy.write_text(UNIT.read_text().replace("/usr/local/bin/udpfast", sys.executable))
+    page = (ROOT / "docs" / "operating.md").read_text()
+    drop_in = re.search(r"^\[Service\]\n(?:.+\n)+", page, re.M)
+    assert drop_in is not None
+    (tmp_path / f"{copy.name}.d").mkdir()
+    (tmp_path / f"{copy.name}.d" / "override.conf").write_text(drop_in[0].replace("```\n", ""))
     checked = subprocess.run(
         [analyze, "verify", str(copy)], capture_output=True, text=True, check=False
     )

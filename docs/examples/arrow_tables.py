@@ -12,7 +12,7 @@ import udpfast
 
 def main(address: str) -> None:
     """Print the mean spread of each symbol, per batch."""
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, start="oldest") as reader:
         while reader.wait():
             quotes = pyarrow.table(reader.poll(timeout=0).table(udpfast.Kind.TOP_OF_BOOK))
             means = quotes.group_by("symbol").aggregate(

@@ -31,7 +31,7 @@ class Strategy:
 def main(address: str) -> None:
     """Run until the ring is closed."""
     books = udpfast.Books()
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, start="oldest") as reader:
         udpfast.Callbacks(reader, Strategy(books), books=books).run()
 
 

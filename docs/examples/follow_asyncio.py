@@ -11,7 +11,7 @@ import udpfast
 
 async def follow(address: str) -> None:
     """Print every quote."""
-    with udpfast.Reader(address, start="begin", kinds=udpfast.Kind.TOP_OF_BOOK) as reader:
+    with udpfast.Reader(address, start="oldest", kinds=udpfast.Kind.TOP_OF_BOOK) as reader:
         async for record in reader:
             if record.kind is udpfast.Kind.TOP_OF_BOOK:  # doubts come too
                 quote = record.data

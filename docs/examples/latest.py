@@ -10,7 +10,7 @@ import udpfast
 
 def main(address: str) -> None:
     """Print what changed since the last look, and how much was left out."""
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, start="oldest") as reader:
         latest = udpfast.Latest(reader)
         while reader.wait():
             for record in latest.poll(timeout=0):

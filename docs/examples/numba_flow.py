@@ -56,7 +56,7 @@ def main(address: str) -> None:
     """Print each symbol's middle and flow in the end."""
     middle, flow = np.zeros(SYMBOLS), np.zeros(SYMBOLS)
     records = doubts = 0
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, start="oldest") as reader:
         names = reader.names
         while reader.wait():
             batch = reader.poll(timeout=0)

@@ -10,7 +10,7 @@ import udpfast
 
 def main(address: str) -> None:
     """Print, per batch, how many records came, how late, and the mean spread of the quotes."""
-    with udpfast.Reader(address, start="begin") as reader:
+    with udpfast.Reader(address, start="oldest") as reader:
         while True:
             try:
                 batch = reader.poll(4096)  # waits for the first record, takes what is there

@@ -66,6 +66,15 @@ def test_read_books_prints_the_state_when_it_comes_and_every_change(
     assert output == "binance-usdm BTCUSDT sound (10.5, 3.0, 11.0, 2.0)\n"
 
 
+@pytest.mark.parametrize("name", ["poll_numpy.py", "callbacks.py"])
+def test_example_follows_a_ring_whose_beginning_was_overwritten(
+    name: str, instance: Instance, environment: dict[str, str]
+) -> None:
+    while instance.ring.position <= instance.ring.capacity_bytes:
+        instance.book([(10.0, 1.0)], [(11.0, 2.0)], snapshot=True)
+    assert run(name, instance, environment)
+
+
 def test_callbacks_prints_books_trades_and_gaps(
     instance: Instance, environment: dict[str, str]
 ) -> None:

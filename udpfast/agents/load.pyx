@@ -169,7 +169,7 @@ cdef class LoadGenerator:
 
     cdef int _send(self, int64_t count, int64_t now_ns) noexcept nogil:
         cdef int64_t i, stamp_ns
-        cdef int line, rc, failed = 0
+        cdef int line, rc = 0, failed = 0
         self.latest_ns = max(self.latest_ns, now_ns - self._due_ns(self.sent_count))
         for i in range(count):
             stamp_ns = self._due_ns(self.sent_count + i) + self.utc_offset_ns

@@ -9,7 +9,7 @@ from .flow import Flow
 
 def main(address: str, threshold: str = "1000") -> None:
     """Print every signal, and in the end what was read."""
-    with udpfast.Reader(address, idle="spin", start="begin") as reader:
+    with udpfast.Reader(address, idle="spin", start="oldest") as reader:
         flow = Flow(float(threshold))
         flow.run(reader, print)
         print(flow.records, "records", flow.doubts, "doubts", flow.signals, "signals")
