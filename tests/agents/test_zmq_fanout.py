@@ -10,6 +10,7 @@ from tests.agents.fanout import Subscriber, caught_up, running
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.agents.zmq_sockets import Outlets
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind
@@ -319,3 +320,13 @@ def test_an_address_that_cannot_be_bound_is_refused(instance: Instance) -> None:
         running(instance.directory, addresses=("ipc:///nowhere/at/all",)),
     ):
         pass
+
+
+def test_fanout_that_ends_late_leaves_its_successors_socket(tmp_path: Path) -> None:
+    config = ZmqConfig(addresses=("ipc",))
+    orphan = Outlets(config, tmp_path)
+    successor = Outlets(config, tmp_path)
+    orphan.close()
+    assert (tmp_path / "zmq").is_socket()
+    successor.close()
+    assert not (tmp_path / "zmq").exists()

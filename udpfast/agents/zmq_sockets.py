@@ -5,6 +5,7 @@ Unix sockets and TCP are two outlets: CURVE is for TCP, a Unix socket is guarded
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ class Outlets:
         self._authenticator: Any = None
         # Of its own, with one thread of its own: nothing else in this process waits for it.
         self._context = zmq.Context(1)
-        self._ipc: list[Path] = []
+        self._ipc: list[tuple[Path, int]] = []  # and its inode
         try:
             self._open(config, directory)
         except BaseException:
@@ -101,7 +102,7 @@ class Outlets:
             # Connecting takes the right to write. Who may read the instance may connect.
             shared = path.parent.stat().st_mode & stat.S_ISGID
             path.chmod(0o660 if shared else 0o600)
-            self._ipc.append(path)
+            self._ipc.append((path, path.stat().st_ino))
 
     def _guard(self, socket: Any, config: ZmqConfig) -> None:
         # Who may connect is decided by a thread of pyzmq, by the clients' keys in a directory.
@@ -133,8 +134,10 @@ class Outlets:
             self._authenticator.stop()
             self._authenticator = None
         self._context.term()
-        for path in self._ipc:
-            path.unlink(missing_ok=True)
+        for path, inode in self._ipc:
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == inode:  # not that of a fan-out that came meanwhile
+                    path.unlink()
         self._ipc = []
 
 
