@@ -1,5 +1,6 @@
 """Filters: what passes them, and that nothing that does not is unaccounted."""
 
+import asyncio
 import random
 import threading
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
-from udpfast import ConfigError, Kind, Reader
+from udpfast import ConfigError, Kind, Latest, Reader
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TOP_OF_BOOK
 from udpfast.shm.readers import list_readers
@@ -197,3 +198,38 @@ def test_wait_with_a_filter_looks_at_the_time_between_runs(instance: Instance) -
     with Reader(instance.address, start="begin", kinds=Kind.TOP_OF_BOOK, batch=1) as reader:
         found = [reader.wait(timeout=0) for _ in range(11)]
     assert found == [False] * 10 + [True]  # however many that do not pass, it ends in time
+
+
+def test_poll_that_does_not_wait_looks_behind_what_the_filter_holds_back(
+    instance: Instance,
+) -> None:
+    with (
+        Reader(instance.address, batch=3, symbols="ETH") as reader,
+        Reader(instance.address, batch=3, symbols="ETH") as other,
+        Reader(instance.address, batch=3, symbols="ETH") as sleeper,
+    ):
+        latest = Latest(other)
+        for _ in range(10):
+            instance.top(1.0, 2.0, "BTC")
+        instance.top(3.0, 4.0, "ETH")
+        for _ in range(10):
+            instance.top(1.0, 2.0, "BTC")
+        instance.top(5.0, 6.0, "ETH")
+        instance.ring.flush()
+        assert reader.wait(timeout=0)
+        assert list(reader.poll(timeout=0).headers["index"]) == [10]
+        assert list(reader.poll(timeout=0).headers["index"]) == [21]
+        assert len(reader.poll(timeout=0)) == 0 == reader.lag
+        assert [record.index for record in latest.poll(timeout=0)] == [21]
+        assert asyncio.run(turns_until(sleeper, index=10)) < 20
+
+
+async def turns_until(reader: Reader, index: int) -> int:
+    """Return how often other tasks had their turn until a reader had its next record."""
+    turns = 0
+    arrived = asyncio.ensure_future(reader.arrival())
+    while not arrived.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert next(reader).index == index
+    return turns

@@ -1,7 +1,7 @@
 """Readers in an event loop: `async for record in reader`, `await reader.arrival()`."""
 
 cimport cython
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline
 from udpfast.core.clock cimport clock_monotonic_ns
@@ -96,13 +96,16 @@ cdef class Arrivals:
         """Wait until the reader has something to read; False: the time is over, or it ended."""
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns
+        cdef uint64_t read
         if _in_memory(self._reader):
             return True
         # A feed that never pauses must not keep the loop from its other tasks.
         await asyncio.sleep(0)
         while True:
+            read = self._reader._read
             ahead = self._look()
-            if ahead == 0 and self._reader._idle.mode != IDLE_SPIN:
+            held_back = self._reader._read != read  # by the filter: more may be there
+            if ahead == 0 and not held_back and self._reader._idle.mode != IDLE_SPIN:
                 self._settle()
                 if self._sleeper is not None:
                     self._sleeper.arm()
@@ -114,7 +117,7 @@ cdef class Arrivals:
             rest_ns = deadline_ns - clock_monotonic_ns()
             if rest_ns <= 0:
                 return False
-            if self._reader._idle.mode == IDLE_SPIN:
+            if held_back or self._reader._idle.mode == IDLE_SPIN:
                 await asyncio.sleep(0)
             else:
                 await self._sleep(rest_ns)
@@ -132,7 +135,7 @@ cdef class Arrivals:
             self._asleep.remove(woken)
 
     def _look(self):
-        return self._reader.ahead(self._reader._batch, 0)
+        return 1 if _in_memory(self._reader) else self._reader._fill(self._reader._batch, 0, True)
 
     def _settle(self):
         # Be in the running loop, and watch the file that the present writer writes.

@@ -287,7 +287,7 @@ cdef class Reader:
     cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2:
         if self._next < self._count or self._missed:
             return 1
-        return self._fill(limit, deadline_ns)
+        return self._fill(limit, deadline_ns, False)
 
     cdef uint16_t kind_ahead(self) noexcept:
         return KIND_LAPPED if self._missed else self._memory.headers[self._next].kind
@@ -338,8 +338,8 @@ cdef class Reader:
                 self._source.entry, self._memory.headers + first, count, clock_realtime_ns())
         return batch_of(self._memory, first, count, missed, self._source.names)
 
-    cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns) except -2:
-        cdef int64_t count, now_ns
+    cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
+        cdef int64_t count, now_ns, left = -1
         self._memory.polls += 1
         self._next = self._count = 0
         while self._rest < self._end:
@@ -363,10 +363,20 @@ cdef class Reader:
             if now_ns - self._looked_ns >= SLICE_NS:  # too dear for every poll that does not wait
                 self._looked_ns = now_ns
                 self._source.check()
-            if now_ns >= deadline_ns:
+            if now_ns < deadline_ns:
+                brief = True  # who waits is back in time; who does not gets what is there
+            elif brief or count == 0:
                 return 0
+            elif not self._source.joining():
+                left = self._behind() if left < 0 else left - count
+                if left <= 0:
+                    return 0
         self._source.detach()
         return READER_CLOSED
+
+    cdef int64_t _behind(self):
+        # Records that the source has and did not bring yet, as of its writer's last flush.
+        return max(self._source.written(), self._source.next_index()) - self._source.next_index()
 
     cdef bint _brought(self, int64_t count) except -1:
         # A run is in memory: whether there is anything in it to be handed out.
