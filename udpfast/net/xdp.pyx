@@ -172,8 +172,12 @@ cdef class XdpReceiver:
             raise
         self.results = tuple(self._noted)
 
+    def __del__(self):
+        # close() may have been forgotten: the program would stay, and nobody else could attach.
+        if self._descriptors is not None:
+            self.close()
+
     def __dealloc__(self):
-        # close() may have been forgotten: descriptors end with their Python objects or process.
         self._unmap()
         if self.ports is not NULL:
             for n in range(<int>self.ports.count):
