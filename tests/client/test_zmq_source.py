@@ -20,7 +20,7 @@ from tests.client.test_books_of_captures import replay
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Kind, Reader, ReadRecord
-from udpfast.errors import ConfigError, FormatError, RingClosedError, UdpfastError
+from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError, UdpfastError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import ENVELOPE_DTYPE, pack_names
 from udpfast.shm.ring import Ring
@@ -636,12 +636,15 @@ def test_a_late_reader_gets_last_values_and_goes_on_from_there(instance: Instanc
             assert Kind.BOOK not in kinds
 
 
-def test_last_values_can_be_left_out(instance: Instance) -> None:
-    instance.top(1, 2)
+def test_fanout_without_last_values_refuses_who_wants_to_begin_with_them(
+    instance: Instance,
+) -> None:
+    instance.top(1.0, 2.0)
     with running(instance.directory, addresses=("ipc",), last_values=False) as fanout:
-        caught_up(fanout, instance)
-        with Reader(f"zmq:{fanout.addresses[0]}", image=True) as reader:
-            instance.top(3, 4)
+        with pytest.raises(ImageError, match="last_values = false"):
+            Reader(f"zmq:{fanout.addresses[0]}", image=True)
+        with Reader(f"zmq:{fanout.addresses[0]}") as reader:
+            instance.top(3.0, 4.0)
             assert next(reader).index == 1
 
 

@@ -291,7 +291,8 @@ cdef class ZmqFanout(Agent):
         last = b""
         if stream.topic.last_values and self.last is not None and self.ring != NULL:
             last = self.last.records()
-        self.outbox.send_last(stream, self.streams, last)
+        self.outbox.send_last(
+            stream, self.streams, last, stream.topic.last_values and self.last is None)
 
     cdef bint _take_marker(self, Stream stream, int64_t connection) except -1:
         # Whether the sender of the last request subscribes to a stream; its marker is taken off.

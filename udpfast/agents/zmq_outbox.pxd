@@ -24,7 +24,7 @@ cdef class Outbox:
     cdef send_records(self, Stream stream, RingCursor cursor, const uint64_t* masks, int64_t first,
                       int64_t end, int64_t now_ns)
     cdef send_names(self, Stream stream, int place, uint32_t known)
-    cdef send_last(self, Stream stream, Streams streams, bytes records)
+    cdef send_last(self, Stream stream, Streams streams, bytes records, bint unkept)
     cdef send_body(self, Stream stream, int place, int kind, bytes body, uint32_t count)
     cdef _send_part(self, Stream stream, uint64_t size, uint32_t count)
     cdef _send(self, Stream stream, int place, int kind, uint64_t size, uint32_t count,

@@ -113,8 +113,9 @@ cdef class Outbox:
         self.send_body(stream, place, ENVELOPE_NAMES,
                        pack_names(first + 1, texts[first:]), len(texts) - first)
 
-    cdef send_last(self, Stream stream, Streams streams, bytes records):
-        # Those of the last values that belong to the stream, and that no more will come.
+    cdef send_last(self, Stream stream, Streams streams, bytes records, bint unkept):
+        # Those of the last values that belong to the stream, and that no more will come. unkept:
+        # the stream asks for them in vain.
         cdef const uint8_t* source = records
         cdef const Record* header
         cdef uint8_t* target = self._out + FRONT
@@ -136,7 +137,7 @@ cdef class Outbox:
             at += size
         if count:
             self._send_part(stream, used, count)
-        self.send_body(stream, TOPIC_ANSWER, ENVELOPE_BEGIN, b"", 0)
+        self.send_body(stream, TOPIC_ANSWER, ENVELOPE_BEGIN, b"", unkept)
         self._last_sent = 0
 
     cdef _send_part(self, Stream stream, uint64_t size, uint32_t count):

@@ -33,7 +33,7 @@ from udpfast.client.record import NameCache
 from udpfast.client.zmq_silence import Silence
 from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
-from udpfast.errors import ConfigError, FormatError, RingClosedError
+from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import TOPIC_SIZE_MAX, unpack_names
 from udpfast.shm.instance import instance_directory
@@ -297,6 +297,10 @@ cdef class ZmqSource(Source):
             self.walk.size = size - body_at
             self.walk.at = 0
         elif envelope.type in (ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END):
+            if envelope.type == ENVELOPE_BEGIN and envelope.count and (
+                    self.image_due and not self.begun):
+                raise ImageError(f"{self._where()}: its fan-out keeps no last values "
+                                 "(zmq.last_values = false)")
             self._account()
             self.ended = envelope.type == ENVELOPE_END
         else:
