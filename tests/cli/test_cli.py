@@ -111,6 +111,13 @@ def test_replay_of_a_hole_in_a_journal_says_so(tmp_path):
     assert "nothing of it is in that part" in str(error)
 
 
+def test_stat_of_a_ring_without_a_feed_says_that_nothing_counts(tmp_path):
+    Ring.create(tmp_path, 1 << 20, PAYLOAD_HASH).close()
+    error = CliRunner().invoke(cli, ["stat", f"{tmp_path}/"]).exception
+    assert isinstance(error, FileNotFoundError)
+    assert "no feed, or a replay of records" in str(error)
+
+
 def test_stat_of_a_dead_instance_tells_what_it_knew(instance):
     result = CliRunner().invoke(cli, ["stat", instance, "--json"])
     assert result.exit_code == 0, result.output

@@ -273,6 +273,17 @@ def test_run_gives_up_after_so_many_restarts_in_a_row(start, feed, tmp_path, fai
     assert (feed_entry.state, feed_entry.restarts) == (AgentState.FAILED, 2)
 
 
+def test_run_says_why_an_agent_beside_the_feed_failed(start, feed, tmp_path):
+    with feed.open("a") as file:
+        file.write(f'[record]\nenabled = true\ndirectory = "{feed}/no/directory"\n')
+    process = start()
+    line = process.stderr.readline()
+    while "agent record failed" not in line:
+        assert line, "the process ended"
+        line = process.stderr.readline()
+    assert str(feed) in line
+
+
 def test_stat_shows_the_agents_of_a_dead_instance(start, tmp_path):
     process = start()
     assert "test at" in process.stdout.readline()

@@ -99,6 +99,7 @@ def _keep_going(
 ) -> BaseException | None:
     """Watch the feed until it is stopped (None), or ends for good: by what."""
     keeper = FeedKeeper(subscriber)
+    said: dict[str, str] = {}
     status_ns = alive_ns = 0
     cycles = -1
     while not stopping.wait(LOOK_S):
@@ -106,6 +107,7 @@ def _keep_going(
         failure = keeper.look(now_ns)
         for event in subscriber.take_events():
             click.echo(f"udpfast: {subscriber.name}: {event}", err=True)
+        _say_failures(subscriber, said)
         if failure is not None:
             return failure
         if now_ns - status_ns >= STATUS_NS:
@@ -118,6 +120,18 @@ def _keep_going(
                 cycles, alive_ns = turned, now_ns
                 service.alive()
     return None
+
+
+def _say_failures(subscriber: Subscriber, said: dict[str, str]) -> None:
+    # Each agent's reason once: the roster counts how often it was started again.
+    for side in subscriber.agents[1:]:
+        if side.failure and side.failure != said.get(side.name):
+            said[side.name] = side.failure
+            click.echo(
+                f"udpfast: {subscriber.name}: agent {side.name} failed, is started again: "
+                f"{side.failure}",
+                err=True,
+            )
 
 
 def _status(subscriber: Subscriber) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import time
@@ -54,6 +55,10 @@ def stat(
     With --latency and --watch each table shows what came since the one before it.
     """
     directory = instance_directory(name)
+    if not (directory / "counters").exists():
+        raise FileNotFoundError(
+            errno.ENOENT, "no counters: no feed, or a replay of records", str(directory)
+        )
     hops: dict[str, Hop] = {}
     adds_up = True
     while True:
