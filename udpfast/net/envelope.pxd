@@ -29,8 +29,9 @@ cdef enum:  # EnvelopeType
     ENVELOPE_RECORDS = 1         # body: records as they lie in the ring, padding included
     ENVELOPE_LAST = 2            # body: last values, as records with RECORD_SNAPSHOT
     ENVELOPE_NAMES = 3           # body: u32 first id, then for each name: u16 size, its bytes
-    ENVELOPE_BEGIN = 4           # ends the answer to a subscription: the stream follows from here;
-                                 # count 1: last values were asked for, and none are kept
+    # Ends the answer to a subscription: the stream follows from here. Count 1: last values were
+    # asked for, and none are kept.
+    ENVELOPE_BEGIN = 4
     ENVELOPE_ALIVE = 5           # nothing new, and how far the ring is
     ENVELOPE_END = 6             # the ring's writer closed it: nothing more will come of this ring
     ENVELOPE_REFUSED = 7         # body: why the subscription is not served, as text
