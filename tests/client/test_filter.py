@@ -9,7 +9,7 @@ import pytest
 
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
-from udpfast import ConfigError, Kind, Latest, Reader
+from udpfast import ConfigError, FormatError, Kind, Latest, Reader
 from udpfast.core.layout import CONTROL_DTYPES
 from udpfast.market.updates import TOP_OF_BOOK
 from udpfast.shm.readers import list_readers
@@ -222,6 +222,20 @@ def test_poll_that_does_not_wait_looks_behind_what_the_filter_holds_back(
         assert len(reader.poll(timeout=0)) == 0 == reader.lag
         assert [record.index for record in latest.poll(timeout=0)] == [21]
         assert asyncio.run(turns_until(sleeper, index=10)) < 20
+
+
+def test_names_that_cannot_be_read_let_nothing_past_the_filter(instance: Instance) -> None:
+    path = instance.directory / "names"
+    path.unlink()
+    path.write_bytes(b"x" * 8192)
+    path.chmod(0o600)
+    with Reader(instance.address, symbols="ETH") as reader:
+        instance.top(1.0, 2.0, "BTC")
+        instance.append(Kind.GAP, GAP)
+        instance.ring.flush()
+        with pytest.raises(FormatError, match="names"):
+            reader.poll(timeout=0)
+        assert list(reader.poll(timeout=0).headers["kind"]) == [Kind.GAP]
 
 
 async def turns_until(reader: Reader, index: int) -> int:

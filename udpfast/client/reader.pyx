@@ -385,16 +385,17 @@ cdef class Reader:
         if self._missed:
             self._missed_index = self._memory.headers[0].index
             self._missed_position = self._memory.headers[0].position
+        if self._filter is not None:  # whatever raises below, it looks at them first
+            self._rest = 0
+            self._end = count
+            self._next = self._count = 0
         # A RESTART may be among the records missed, and with it a new table.
-        if self._source.names_missing() or self._missed and not _restart_ahead(self):
+        if self._source.names_missing() or self._missed and not _restart_ahead(self, count):
             self._source.renew_names()
         if self._source.closing:
             self._source.detach()  # the last poll: what is in memory is still good
         if self._filter is None:
             return True
-        self._rest = 0
-        self._end = count
-        self._next = self._count = 0
         while self._rest < self._end:
             if self._select():
                 return True
@@ -434,10 +435,10 @@ cdef int64_t _run_before_restart(Reader self, int64_t count):
     return count
 
 
-cdef bint _restart_ahead(Reader self):
+cdef bint _restart_ahead(Reader self, int64_t count):
     # Whether a RESTART is still to come in the run: the records before it carry ids of before.
     cdef int64_t i
-    for i in range(self._next, self._count):
+    for i in range(count):
         if self._memory.headers[i].kind == KIND_RESTART:
             return True
     return False
