@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import click
 
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
+from udpfast.cli.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter
 from udpfast.export.schema import TABLES
@@ -71,7 +71,7 @@ def export(
     except ImportError:
         raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[spark]'") from None
     exporter = Exporter(find_journal(journal), directory, tables=tables or tuple(TABLES), **options)
-    stopping = threading.Event()
+    stopping = Stop()
     if follow:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stopping.set())

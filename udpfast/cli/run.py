@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 
 import click
 from msgspec.structs import replace
@@ -14,6 +13,7 @@ from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.keeper import FeedKeeper
 from udpfast.cli.service import Service
+from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns
 from udpfast.errors import WriterExistsError
@@ -53,7 +53,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     """
     config = _with_options(load_feed(path), stack, library, strict)
     enter_bypass(config, quiet=quiet)
-    stopping = threading.Event()
+    stopping = Stop()
     # A signal may come at any time from here on; the second one ends the waiting for the drain.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
@@ -94,9 +94,7 @@ def _announce(subscriber: Subscriber, quiet: bool) -> None:
     sys.stdout.flush()
 
 
-def _keep_going(
-    subscriber: Subscriber, service: Service, stopping: threading.Event
-) -> BaseException | None:
+def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> BaseException | None:
     """Watch the feed until it is stopped (None), or ends for good: by what."""
     keeper = FeedKeeper(subscriber)
     said: dict[str, str] = {}
