@@ -78,7 +78,12 @@ read_options() {
 
 read_option() {
     case "$1" in
-        --iface) IFS=, read -ra interfaces <<< "$2" ;;
+        --iface)
+            if ! [[ $2 =~ ^[^,/]+(,[^,/]+)*$ ]]; then
+                usage "--iface: expected interfaces as eth1 or eth1,eth2, found '$2'"
+            fi
+            IFS=, read -ra interfaces <<< "$2"
+            ;;
         --undo-file) undo_file=$2 ;;
         --root) root=${2%/} ;;
         *)
@@ -116,6 +121,16 @@ settle_cores() {
     named_list=$REPLY
     expand "$named_list"
     named=$REPLY
+}
+
+# What is not there cannot be set, and apply prints only what it sets.
+need_interfaces() {
+    local interface
+    for interface in "${interfaces[@]}"; do
+        if ! [ -d "$root/sys/class/net/$interface" ]; then
+            usage "--iface: expected interfaces of this host, found '$interface'"
+        fi
+    done
 }
 
 check_all() {
@@ -322,6 +337,7 @@ case "$verb" in
         ;;
     apply)
         need_root
+        need_interfaces
         check_all
         apply
         print_table setting old new result reason

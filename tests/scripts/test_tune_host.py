@@ -297,6 +297,8 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
         (["--rx-cpus", "3-2"], "expected cores as 2 or 2,4-5, found '3-2'"),
         (["--strategy-cpus", "2,08"], "expected cores as 2 or 2,4-5, found '2,08'"),
         (["--rx-cpus", "9"], "expected cores of this host (0-7), found '9'"),
+        (["--iface", "eth1,"], "--iface: expected interfaces as eth1 or eth1,eth2, found 'eth1,'"),
+        (["apply", "--iface", "eth9"], "--iface: expected interfaces of this host, found 'eth9'"),
         (["boot-line"], "expected --rx-cpus or --strategy-cpus"),
         (["boot-line", "--rx-cpus", "0-7"], "expected a core left for the rest of the host"),
     ],
