@@ -34,6 +34,7 @@ from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK
 from udpfast.shm.journal import Journal
 from udpfast.shm.region import Region
 
+from .inputs import need_pyarrow
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
 
@@ -60,6 +61,7 @@ STEP_NS = 10_000
 
 def run(settings: Settings) -> Iterator[Row]:
     """Make the journal and its export, then measure."""
+    need_pyarrow()
     count = RECORDS // 10 if settings.quick else RECORDS
     with tempfile.TemporaryDirectory() as work:
         directory = Path(work)

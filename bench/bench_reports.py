@@ -19,12 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-from pyarrow import parquet
 
 from udpfast.errors import UdpfastError
 from udpfast.export.schema import TABLES, spark_schema
 
+from .inputs import need_pyarrow
 from .reports_by_hand import QUERIES
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
@@ -50,6 +49,7 @@ SPAN_NS = 3 * 3_600_000_000_000
 
 def run(settings: Settings) -> Iterator[Row]:
     """Make the tables, compare each job with its query, then time them."""
+    need_pyarrow()
     count = ROWS // 10 if settings.quick else ROWS
     with tempfile.TemporaryDirectory() as work:
         settings.progress("tables to report on")
@@ -79,6 +79,9 @@ def run(settings: Settings) -> Iterator[Row]:
 
 def make_export(root: Path, count: int) -> None:
     """Write the columns that these jobs read, of tables with so many rows each."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
     chance = np.random.default_rng(1)
     for name, make in TABLE_MAKERS.items():
         for file in range(FILES):
@@ -161,6 +164,8 @@ def gaps(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
 
 def races(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
     """Return the columns of races between two lines."""
+    import pyarrow as pa
+
     winner = chance.integers(0, 2, rows).astype(np.int32)
     lead = chance.lognormal(11, 1.5, rows).astype(np.int64)
     delays = np.zeros((rows, 2), np.int64)

@@ -51,6 +51,17 @@ def test_find_benchmarks_own_ones_state_question_and_topology() -> None:
         assert "-" in benchmark.topology, name
 
 
+def test_run_without_pyarrow_leaves_out_what_needs_it(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "bench.bench_reports", raising=False)
+    found = find_benchmarks()
+    assert found["reports"].by_name
+    failures, lines = run_fakes(found["reports"], found["export"])
+    assert failures == []
+    notes = [line["note"] for line in lines if line["type"] == "note"]
+    assert notes == ["left out: pyarrow is not installed: pip install 'udpfast[market]'"] * 2
+
+
 def test_run_failing_benchmark_is_reported_and_the_others_go_on() -> None:
     first = fake("first", row(), RuntimeError("lost 3 of 9"))
     failures, lines = run_fakes(first, fake("second", row("C")))
