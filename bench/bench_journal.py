@@ -98,7 +98,7 @@ def run(settings: Settings) -> Iterator[Row]:
     for size in SIZES:
         yield from appends(size, 1_000_000 // part, settings)
     yield from loop(4_000 // part, settings)
-    yield from live(2.0 / part, settings)
+    yield from live(1.0 / part, settings)
 
 
 def appends(size: int, count: int, settings: Settings) -> Iterator[Row]:
