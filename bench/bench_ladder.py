@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from udpfast.agents.subscriber import Subscriber
@@ -117,35 +118,33 @@ def run(settings: Settings) -> Iterator[Row]:
         for name, tables in BUFFERS.items():
             yield from climb(name, tables, trio, part, settings)
         runs = FULL_RUNS // part
-        rungs = []
-        for number in range(runs):
-            settings.progress(f"full speed, run {number + 1} of {runs}")
-            rungs.append(take(trio, FULL_SPEED, FULL_MESSAGES // part, {}))
-        yield clean_runs("clean runs at full speed", rungs)
+        full_speed = partial(take, trio, FULL_SPEED, FULL_MESSAGES // part, {})
+        yield clean_runs("clean runs at full speed", runs, full_speed, settings)
         try:
             link = stack.enter_context(wire())
         except WireUnavailableError as reason:
             settings.note(f"veth left out: {reason}")
             return
-        rungs = []
-        for number in range(runs):
-            settings.progress(f"veth, run {number + 1} of {runs}")
-            rungs.append(take(trio, VETH_RATE, FULL_MESSAGES * 4 // part, {}, link))
-        yield clean_runs("clean runs over veth", rungs)
+        over_veth = partial(take, trio, VETH_RATE, FULL_MESSAGES * 4 // part, {}, link)
+        yield clean_runs("clean runs over veth", runs, over_veth, settings)
 
 
-def clean_runs(variant: str, rungs: list[Rung]) -> Row:
-    """Return how many of the runs were clean, and how fast the slowest was sent."""
+def clean_runs(variant: str, runs: int, once: Callable[[], Rung], settings: Settings) -> Row:
+    """Repeat a rung; return how often it was clean, and how fast the slowest was sent."""
+    rungs = []
+    for number in range(runs):
+        settings.progress(f"{variant}, run {number + 1} of {runs}")
+        rungs.append(once())
     worst = next((rung for rung in rungs if not rung.clean), rungs[-1])
     slowest = min(rung.per_s for rung in rungs)
     return Row(
         benchmark=NAME,
         variant=variant,
-        parameters={"size": SIZE, "runs": len(rungs)},
+        parameters={"size": SIZE, "runs": runs},
         unit="runs",
         values=[float(sum(rung.clean for rung in rungs))],
         placement="",
-        goal=f"P21: >= {len(rungs)} runs",
+        goal=f"P21: >= {runs} runs",
         lower_is_better=False,
         verified=f"{worst.account()}; {slowest:,.0f} messages/s or more",
     )

@@ -195,7 +195,7 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
     empty: list[str] = []
     for source in sources:
         if source.startswith(JOURNAL):
-            roots.append(JOURNAL + _resolved(str(find_journal(source.removeprefix(JOURNAL)))))
+            roots.append(JOURNAL + str(find_journal(source.removeprefix(JOURNAL)).resolve()))
         elif "://" in source or (Path(source) / "_manifest").is_dir():
             if _resolved(source) == _resolved(out):
                 raise ConfigError(f"OUT must not be the export itself, was {out!r}")
