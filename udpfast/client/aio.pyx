@@ -3,7 +3,7 @@
 cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
-from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline
+from udpfast.client.reader cimport READER_CLOSED, Reader, reader_deadline, reader_in_memory
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport IDLE_SPIN
 
@@ -52,7 +52,7 @@ cdef class Next:
     cdef Reader _reader
 
     def __await__(self):
-        if _in_memory(self._reader):
+        if reader_in_memory(self._reader):
             return self
         return _arrived(self._reader).__await__()
 
@@ -60,7 +60,7 @@ cdef class Next:
         return self
 
     def __next__(self):
-        if not _in_memory(self._reader):
+        if not reader_in_memory(self._reader):
             raise RuntimeError("a record is awaited once")
         raise StopIteration(self._reader.take())
 
@@ -69,10 +69,6 @@ async def _arrived(Reader reader):
     if not await reader.arrival():
         raise StopAsyncIteration
     return reader.take()
-
-
-cdef bint _in_memory(Reader reader) noexcept:
-    return reader._missed or reader._next < reader._count
 
 
 cdef class Arrivals:
@@ -97,7 +93,7 @@ cdef class Arrivals:
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns
         cdef uint64_t read
-        if _in_memory(self._reader):
+        if reader_in_memory(self._reader):
             return True
         # A feed that never pauses must not keep the loop from its other tasks.
         await asyncio.sleep(0)
@@ -135,7 +131,9 @@ cdef class Arrivals:
             self._asleep.remove(woken)
 
     def _look(self):
-        return 1 if _in_memory(self._reader) else self._reader._fill(self._reader._batch, 0, True)
+        if reader_in_memory(self._reader):
+            return 1
+        return self._reader._fill(self._reader._batch, 0, True)
 
     def _settle(self):
         # Be in the running loop, and watch the file that the present writer writes.

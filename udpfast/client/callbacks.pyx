@@ -7,7 +7,8 @@ from libc.stdint cimport int64_t, uint16_t
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.books cimport Books
 from udpfast.client.filter cimport FILTER_KINDS
-from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
+from udpfast.client.reader cimport (
+    READER_CLOSED, READER_FOREVER, Reader, reader_deadline, reader_in_memory)
 from udpfast.client.record cimport ReadRecord
 from udpfast.core.layout cimport KIND_LAPPED
 
@@ -120,7 +121,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
     cdef uint16_t kind
     cdef int64_t calls = 0
     cdef int64_t i
-    while not callbacks._stopped and (reader._missed or reader._next < reader._count):
+    while not callbacks._stopped and reader_in_memory(reader):
         kind = reader.kind_ahead()
         method = callbacks._methods[kind] if kind < FILTER_KINDS else None
         if method is None and books is None:

@@ -52,3 +52,8 @@ cdef class Reader:
     cdef _check_open(self)
 
 cdef int64_t reader_deadline(timeout) except -1
+
+
+cdef inline bint reader_in_memory(Reader reader) noexcept:
+    # Whether something can be handed out without a look at the source.
+    return reader._missed != 0 or reader._next < reader._count

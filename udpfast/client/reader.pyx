@@ -285,7 +285,7 @@ cdef class Reader:
         return f"<Reader {self.address} {state}>"
 
     cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2:
-        if self._next < self._count or self._missed:
+        if reader_in_memory(self):
             return 1
         return self._fill(limit, deadline_ns, False)
 
