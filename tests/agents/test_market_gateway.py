@@ -6,24 +6,16 @@ import numpy as np
 import pytest
 
 from tests.feed.frames_out import messages
+from tests.feed.list_line import ListLine
 from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.errors import UdpfastError
-from udpfast.feed.transmitter import Transmitter, datagrams_of
+from udpfast.feed.transmitter import Transmitter
 from udpfast.market.event import event_to_dict
 from udpfast.testing.simulator import SimulatedMarket
 
 MS = 1_000_000
-
-
-class ListLine:
-    def __init__(self):
-        self.datagrams = []
-
-    def send(self, views):
-        self.datagrams += datagrams_of(views)
-        return len(views[2])
 
 
 class Rig:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.feed.frames_out import Parsed, messages, parse
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.client.publisher import Publisher
 from udpfast.config import PublishConfig, parse_publish
 
@@ -224,17 +224,60 @@ def test_publisher_too_large_message_is_refused_and_the_next_goes_out(listeners)
         assert publisher.send(b"x", 1, 1) == 1
 
 
-def test_publisher_whose_thread_failed_says_so_with_the_next_send(listeners):
-    with Publisher(config(listeners)) as publisher:
+def test_publisher_whose_thread_fails_says_so_and_goes_on(listeners):
+    with Publisher(config(listeners, heartbeat_interval_ms=5)) as publisher:
+        do_work = publisher._transmitter.do_work
 
         def fail(now_ns: int) -> None:
+            do_work(now_ns)
             raise ValueError("no such round")
 
         with publisher._lock:
             publisher._transmitter.do_work = fail
-        publisher._thread.join(PATIENCE_S)
-        with pytest.raises(ValueError, match="no such round"):
-            publisher.send(b"x", 1, 1)
+        wait_until(lambda: publisher.failures)
+        assert publisher.failures == {"thread": "ValueError: no such round"}
+        before = publisher.counts["snapshot"]["heartbeats"]
+        wait_until(lambda: publisher.counts["snapshot"]["heartbeats"] > before)
+        assert publisher.send(b"x", 1, 1)
+
+
+def test_publisher_refuses_a_snapshot_that_is_no_message_and_goes_on(listeners):
+    with Publisher(config(listeners, snapshot_interval_ms=5)) as publisher:
+        for payload in (b"", bytes(131_073)):
+            with pytest.raises(ValueError, match=r"1..131072 bytes"):
+                publisher.publish_snapshot(payload, 1, 1)
+        with pytest.raises(ValueError, match="room for 8 bytes"):
+            publisher.publish_snapshot(b"xxxx", 1, 1, stamp_offset=0)
+        publisher.publish_snapshot(b"state", 1, 42)
+        assert receive_message(listeners[2]).payload == b"state"
+        assert publisher.send(b"x", 1, 1)
+
+
+def test_publisher_removed_object_is_repeated_no_more(listeners):
+    with Publisher(config(listeners, snapshot_interval_ms=5)) as publisher:
+        publisher.publish_snapshot(b"expires", 1, 41)
+        publisher.publish_snapshot(b"stays", 1, 42)
+        assert receive_message(listeners[2]).payload == b"expires"
+        assert publisher.remove(1, 41)
+        assert not publisher.remove(1, 41)
+        publisher.publish_snapshot(b"next round", 1, 43)
+        payloads = []
+        while payloads.count(b"next round") < 3:
+            payloads.append(receive_message(listeners[2]).payload)
+        since = payloads[payloads.index(b"next round") :]
+        assert since == [b"next round", b"stays"] * 2 + [b"next round"]
+
+
+def test_publisher_whose_lines_all_fail_says_so_once(listeners):
+    said = []
+    with Publisher(config(listeners, heartbeat_interval_ms=5), on_event=said.append) as publisher:
+        assert publisher.silent == ()
+        for sender in publisher._senders[:2]:
+            sender.close()
+        wait_until(lambda: publisher.silent == ("incremental",))
+        wait_until(lambda: publisher.counts["snapshot"]["heartbeats"] > 3)
+    assert len(said) == 1
+    assert said[0].startswith("incremental: no line carries anything: line 0: [Errno 9]")
 
 
 def test_publisher_close_waits_for_a_send_of_another_thread(listeners):

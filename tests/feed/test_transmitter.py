@@ -5,23 +5,11 @@ from errno import EBADF
 import pytest
 
 from tests.feed.frames_out import messages, parse
+from tests.feed.list_line import ListLine
 from udpfast.feed.snapshot_cycle import SnapshotState
-from udpfast.feed.transmitter import Transmitter, datagrams_of
+from udpfast.feed.transmitter import Transmitter
 
 MS = 1_000_000
-
-
-class ListLine:
-    """A line that keeps what it is given, at most `takes` datagrams per call."""
-
-    def __init__(self, takes=1 << 30):
-        self.takes = takes
-        self.datagrams = []
-
-    def send(self, views):
-        datagrams = datagrams_of(views)[: self.takes]
-        self.datagrams += datagrams
-        return len(datagrams)
 
 
 class LoseAndDelay:
@@ -71,16 +59,13 @@ def test_flush_full_queue_is_asked_again_and_then_given_up():
     assert transmitter.unsent == ([0, 3], [])
 
 
-class BrokenLine:
+class BrokenLine(ListLine):
     """A line that takes two datagrams and then fails."""
 
-    taken = 0
-
     def send(self, views):
-        if self.taken == 2:
+        if self.carried == 2:
             raise OSError(EBADF, "bad descriptor")
-        self.taken += 1
-        return 1
+        return super().send((views[0], views[1][:1], views[2][:1]))
 
 
 def test_line_that_fails_is_counted_and_leaves_the_others_alone():
@@ -169,6 +154,102 @@ def test_snapshot_source_without_state_is_passed_over():
     transmitter.do_work(0)
     transmitter.do_work(MS)
     assert [m.object_id for m in messages(snapshot.datagrams)] == [8]
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        SnapshotState(b"", 0),
+        SnapshotState(bytes(131_073), 0),
+        SnapshotState(b"x", -1),
+        SnapshotState(b"x", 1 << 32),
+        SnapshotState(b"xxxx", 0, stamp_offset=0),
+        b"no state",
+        OSError("the books are elsewhere"),
+    ],
+    ids=repr,
+)
+def test_snapshot_that_cannot_go_out_is_counted_and_leaves_the_others_alone(state):
+    def source():
+        if isinstance(state, Exception):
+            raise state
+        return state
+
+    snapshot = ListLine()
+    transmitter = Transmitter([ListLine()], [snapshot], session_id=1, snapshot_interval_ns=10 * MS)
+    transmitter.put_snapshot(b"A", 1, 6)
+    transmitter.put_snapshot_source(1, 7, source)
+    transmitter.put_snapshot(b"B", 1, 8)
+    for now_ns in range(0, 30 * MS, MS):
+        transmitter.do_work(now_ns)
+    assert [m.object_id for m in messages(snapshot.datagrams)] == [6, 8] * 3
+    assert [m.seqno for m in messages(snapshot.datagrams)] == [1, 2, 3, 4, 5, 6]
+    assert transmitter.cycle.refused == 3
+    assert list(transmitter.cycle.failures) == [(1, 7)]
+    (event,) = transmitter.events  # once, not in each round
+    assert event.startswith("snapshot of object 1/7 is not sent: ")
+    transmitter.put_snapshot_source(1, 7, lambda: SnapshotState(b"sound", 0))
+    for now_ns in range(30 * MS, 50 * MS, MS):
+        transmitter.do_work(now_ns)
+    assert b"sound" in {m.payload for m in messages(snapshot.datagrams)}
+    assert transmitter.cycle.failures == {}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "message"),
+    [
+        ((b"", 1, 1), {}, r"1..131072 bytes .* had 0"),
+        ((bytes(131_073), 1, 1), {}, r"had 131073"),
+        ((b"x", 300, 1), {}, r"object_type must be 0..255, was 300"),
+        ((b"x", 1, 70_000), {}, r"object_id must be 0..65535, was 70000"),
+        ((b"x", 1, 1 << 70), {}, r"object_id must be 0..65535"),
+        ((b"xxxx", 1, 1), {"stamp_offset": 0}, r"room for 8 bytes"),
+    ],
+)
+def test_put_snapshot_is_checked_in_the_call(arguments, settings, message):
+    transmitter = Transmitter([ListLine()], [ListLine()], session_id=1)
+    with pytest.raises(ValueError, match=message):
+        transmitter.put_snapshot(*arguments, **settings)
+    with pytest.raises(TypeError):
+        transmitter.put_snapshot(5, 1, 1)
+    assert transmitter.do_work(0) == 0
+
+
+def test_snapshot_removed_leaves_the_round_and_is_sent_to_its_end():
+    snapshot = ListLine()
+    transmitter = Transmitter([ListLine()], [snapshot], session_id=1, snapshot_interval_ns=10 * MS)
+    transmitter.put_snapshot(bytes(65 * 512), 1, 7)  # a datagram more than leaves at once
+    transmitter.put_snapshot(b"B", 1, 8)
+    transmitter.do_work(0)
+    assert transmitter.remove_snapshot(1, 7)
+    assert not transmitter.remove_snapshot(1, 7)
+    for now_ns in range(MS, 30 * MS, MS):
+        transmitter.do_work(now_ns)
+    assert [m.object_id for m in messages(snapshot.datagrams)] == [7, 8, 8, 8]
+
+
+def test_channel_that_no_line_carries_is_said_once_and_once_when_it_is_carried_again():
+    lines = [ListLine(), ListLine(), ListLine()]
+    transmitter = Transmitter(lines[:2], lines[2:], session_id=1)
+
+    def send(now_ns):
+        transmitter.send(b"x", 1, 1, now_ns=now_ns)
+        transmitter.do_work(now_ns)
+        return sorted(transmitter.silent)
+
+    assert send(0) == []
+    lines[0].down = True
+    assert send(1) == []
+    lines[1].down = True
+    assert [send(2), send(3)] == [[0], [0]]
+    assert list(transmitter.events) == [
+        "incremental: no line carries anything: line 0: no way; line 1: no way"
+    ]
+    transmitter.do_work(4)  # nothing to carry is no news
+    assert transmitter.silent
+    lines[1].down = False
+    assert [send(5), send(6)] == [[], []]
+    assert list(transmitter.events)[1:] == ["incremental: is carried again"]
 
 
 def test_restart_draws_another_session_and_forgets_the_round():

@@ -17,7 +17,7 @@ from contextlib import suppress
 from udpfast.config import PublishConfig, load_publish
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError
-from udpfast.feed.transmitter import SEND_ATTEMPTS, Transmitter
+from udpfast.feed.transmitter import CHANNELS, SEND_ATTEMPTS, Transmitter
 
 __all__ = ["Publisher"]
 
@@ -41,6 +41,10 @@ cdef class Publisher:
         A TOML file, or what `udpfast.config.parse_publish` made of tables.
     encoding : int
         What the payloads are: 1 native, 2 FlatBuffers (the default).
+    on_event : callable, optional
+        Called with a sentence, once, when no line of a channel carries anything any more and when
+        one does again, and when an object's snapshot is refused; by the publisher's own thread,
+        within 2 ms. `take_events` has them otherwise.
 
     Raises
     ------
@@ -67,14 +71,15 @@ cdef class Publisher:
     cdef readonly object _lock           # held by whoever uses the transmitter or the senders
     cdef readonly object _closed         # wakes the thread
     cdef readonly object _thread
-    cdef object _failure                 # of the thread
+    cdef object _on_event
+    cdef dict _troubles                  # what the thread met with
     cdef Publication _publication        # the transmitter's
     cdef list _incremental               # the senders of that channel
     cdef bint _segment
     cdef readonly dict _reopened         # sockets opened anew, by sender
     cdef int64_t _renew_at_ns
 
-    def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS):
+    def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS, on_event=None):
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
         self._segment = config.segment
         self._senders = []
@@ -105,7 +110,8 @@ cdef class Publisher:
         self._incremental = lines[0]
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._failure = None
+        self._on_event = on_event
+        self._troubles = {}
         self._thread = threading.Thread(target=self._tick, name="udpfast-publish", daemon=True)
         self._thread.start()
 
@@ -166,12 +172,32 @@ cdef class Publisher:
 
         It must contain all messages that `send` has published of the object, and no more. Give
         it anew when the state has changed: who joins late applies the changes sent since.
+
+        Raises
+        ------
+        ValueError
+            The payload is empty or too large, or a number is out of range.
         """
         with self._lock:
             self._check()
             self._transmitter.put_snapshot(
-                bytes(payload), object_type, object_id, stamp_offset=stamp_offset
+                payload, object_type, object_id, stamp_offset=stamp_offset
             )
+
+    def remove(self, object_type, object_id) -> bool:
+        """Publish an object's state no more, as when an instrument has expired.
+
+        A snapshot of it that is on its way is sent to its end. Its numbers stay: what `send`
+        publishes of it later refers to what was published before.
+
+        Returns
+        -------
+        bool
+            Whether its state was published.
+        """
+        with self._lock:
+            self._check()
+            return self._transmitter.remove_snapshot(object_type, object_id)
 
     def restart(self, session_id=None) -> int:
         """Begin a new session, as after a restart; return its id. All objects are forgotten."""
@@ -189,38 +215,58 @@ cdef class Publisher:
         """What was published per channel: messages, heartbeats, datagrams, bytes, unsent.
 
         `datagrams` are those of one line; `unsent` were given up on any line: its queue was full,
-        it had no route, or it failed. `reopened` sockets had lost their interface.
+        it had no route, or it failed. `reopened` sockets had lost their interface. `refused`
+        snapshots were due and did not go out (`failures` says why).
         """
         with self._lock:
             return {
                 name: {
                     **self._transmitter.publication.counters(channel),
                     "unsent": sum(self._transmitter.unsent[channel])
-                    + sum(sender.counts["unreachable"] for sender in senders),
+                    + sum(sender.unreachable for sender in senders),
+                    "refused": self._transmitter.cycle.refused if channel else 0,
                     "reopened": sum(self._reopened[sender] for sender in senders),
                 }
-                for channel, (name, senders) in enumerate(
-                    zip(("incremental", "snapshot"), self._transmitter.lines))
+                for channel, (name, senders) in enumerate(zip(CHANNELS, self._transmitter.lines))
             }
 
     @property
     def failures(self):
-        """What lines failed with last, by channel and place: `incremental.0`. Empty: none did.
+        """What is wrong, or was: by line (`incremental.0`) and object (`snapshot of 41/7`).
 
-        A line is asked again with every message; the others carry on meanwhile.
+        Of lines it is what they failed with last: each is asked again with every message, and the
+        others carry on meanwhile. Of objects it is why their last snapshot did not go out. Empty:
+        nothing ever failed.
         """
         with self._lock:
-            return {f"{('incremental', 'snapshot')[channel]}.{line}": str(error)
-                    for (channel, line), error in sorted(self._transmitter.failures.items())}
+            found = {f"{name}.{line}": sender.trouble
+                     for name, senders in zip(CHANNELS, self._transmitter.lines)
+                     for line, sender in enumerate(senders) if sender.trouble}
+            found |= {f"{CHANNELS[channel]}.{line}": str(error)
+                      for (channel, line), error in sorted(self._transmitter.failures.items())}
+            found |= {f"snapshot of {key[0]}/{key[1]}": str(error)
+                      for key, error in sorted(self._transmitter.cycle.failures.items())}
+            return found | self._troubles
+
+    @property
+    def silent(self):
+        """The channels of which no line carries anything at present; `failures` says why."""
+        return tuple(name for channel, name in enumerate(CHANNELS)
+                     if channel in self._transmitter.silent)
+
+    def take_events(self) -> list:
+        """Return what happened since the last call, a sentence each; with `on_event`, nothing."""
+        events = self._transmitter.events
+        return [events.popleft() for _ in range(len(events))]
 
     def close(self) -> None:
         """Send what waits, stop heartbeats and snapshots, close the sockets; twice does nothing."""
         self._closed.set()
         self._thread.join()
+        self._say()
         with self._lock:  # another thread may be sending
             try:
-                if self._failure is None:
-                    self._flush()
+                self._flush()
             finally:
                 self._publication.clear(CHANNEL_INCREMENTAL)
                 self._close_senders()
@@ -294,21 +340,28 @@ cdef class Publisher:
             sender.close()
 
     cdef int _check(self) except -1:
-        if self._failure is not None:
-            raise self._failure
         if self._closed.is_set():
             raise ValueError("this publisher is closed")
         return 0
 
     def _tick(self):
         while not self._closed.wait(TICK_S):
-            lost = self._find_lost()
-            with self._lock:
-                try:
-                    now_ns = clock_monotonic_ns()
-                    self._renew(lost)
-                    self._transmitter.utc_offset_ns = clock_realtime_ns() - now_ns
-                    self._transmitter.do_work(now_ns)
-                except Exception as error:  # the caller hears of it with the next send
-                    self._failure = error
-                    return
+            # Whatever fails, heartbeats go on: they are what subscribers know this publisher by.
+            try:
+                self._turn(self._find_lost())
+                self._say()
+            except Exception as error:
+                self._troubles["thread"] = f"{type(error).__name__}: {error}"
+
+    def _turn(self, lost):
+        with self._lock:
+            now_ns = clock_monotonic_ns()
+            self._renew(lost)
+            self._transmitter.utc_offset_ns = clock_realtime_ns() - now_ns
+            self._transmitter.do_work(now_ns)
+
+    def _say(self):
+        # Without the lock: who is told may well call.
+        if self._on_event is not None:
+            for event in self.take_events():
+                self._on_event(event)

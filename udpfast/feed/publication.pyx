@@ -221,6 +221,20 @@ cdef class Publication:
             self.open_payload = None
         return stop - first
 
+    @staticmethod
+    def check(const uint8_t[::1] payload not None, object_type, object_id, *,
+              Py_ssize_t stamp_offset=-1):
+        """Raise what publishing this message would raise, and do no more.
+
+        Raises
+        ------
+        ValueError
+            The payload is empty or too large, or a number is out of range.
+        """
+        cdef int _number = _checked("object_type", object_type, 0xFF)
+        _number = _checked("object_id", object_id, 0xFFFF)
+        _checked_size(payload.shape[0], stamp_offset)
+
     def heartbeat(self, int64_t now_ns):
         """Put a heartbeat on each channel that was silent for the heartbeat interval.
 

@@ -3,7 +3,8 @@
 A round begins every `interval_ns` and carries each object once. Its datagrams leave at
 `rate_per_s` at most, within a message too: one book of 256 datagrams at once would overflow a
 receive buffer of the usual size. A round that takes longer than the interval is followed at once
-by the next one.
+by the next one. An object whose state cannot be had or sent is passed over, counted and said; the
+round goes on.
 """
 
 from collections import deque
@@ -42,6 +43,15 @@ class SnapshotCycle:
         Between the beginnings of two rounds, at least.
     rate_per_s : int
         Datagrams per second at most.
+
+    Attributes
+    ----------
+    rounds : int
+        Begun so far.
+    refused : int
+        Snapshots that were due and did not go out: the source raised, or gave what is no message.
+    failures : dict of (object_type, object_id) to Exception
+        Why an object's last turn was refused; only those of which it was.
     """
 
     def __init__(self, publication: Publication, *, interval_ns: int, rate_per_s: int) -> None:
@@ -50,6 +60,8 @@ class SnapshotCycle:
                 f"interval_ns and rate_per_s must be 1 or more, were {interval_ns} and {rate_per_s}"
             )
         self.rounds = 0
+        self.refused = 0
+        self.failures: dict[tuple[int, int], Exception] = {}
         self._publication = publication
         self._interval_ns = interval_ns
         self._datagram_ns = max(1, 1_000_000_000 // rate_per_s)
@@ -62,9 +74,15 @@ class SnapshotCycle:
         """Let an object take part from the next round on, or replace its source."""
         self._sources[object_type, object_id] = source
 
+    def remove(self, object_type: int, object_id: int) -> bool:
+        """Let an object take part no more; return whether it did. What has begun is sent whole."""
+        self.failures.pop((object_type, object_id), None)
+        return self._sources.pop((object_type, object_id), None) is not None
+
     def clear(self) -> None:
         """Forget all objects and the round under way; the next round begins at once."""
         self._sources.clear()
+        self.failures.clear()
         self._queue.clear()
         self._next_round_ns = None
 
@@ -107,18 +125,30 @@ class SnapshotCycle:
 
     def _open_next(self, now_ns: int, utc_offset_ns: int) -> bool:
         while self._queue:
-            object_type, object_id = self._queue.popleft()
-            source = self._sources.get((object_type, object_id))
-            state = source() if source is not None else None
-            if state is not None:
-                self._publication.begin_snapshot(
-                    state.payload,
-                    object_type,
-                    object_id,
-                    last_seqno=state.last_seqno,
-                    now_ns=now_ns,
-                    stamp_offset=state.stamp_offset,
-                    stamp_ns=now_ns + utc_offset_ns,
-                )
+            key = self._queue.popleft()
+            if key not in self._sources:
+                continue
+            try:
+                begun = self._begin_snapshot(key, now_ns, utc_offset_ns)
+            except Exception as error:  # one object's trouble is not the others'
+                self.refused += 1
+                self.failures[key] = error
+                continue
+            self.failures.pop(key, None)
+            if begun:
                 return True
         return False
+
+    def _begin_snapshot(self, key: tuple[int, int], now_ns: int, utc_offset_ns: int) -> bool:
+        state = self._sources[key]()
+        if state is None:
+            return False
+        self._publication.begin_snapshot(
+            state.payload,
+            *key,
+            last_seqno=state.last_seqno,
+            now_ns=now_ns,
+            stamp_offset=state.stamp_offset,
+            stamp_ns=now_ns + utc_offset_ns,
+        )
+        return True

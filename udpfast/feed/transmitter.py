@@ -1,11 +1,13 @@
 """One publisher session and the lines that carry it: publication, snapshot round, senders.
 
 The lines are objects with `send`, given by the owner: sockets in production, lists in tests. A
-bad network can stand between (`impair`). Time is an argument; nothing here waits.
+bad network can stand between (`impair`). Time is an argument; nothing here waits. What a line or an
+object fails with is counted and said, and the others go on.
 """
 
 import heapq
 import secrets
+from collections import deque
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -25,9 +27,26 @@ DatagramViews = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64], npt.NDArray[
 #: takes about 1 us, so a line may hold up the others for 1 ms.
 SEND_ATTEMPTS = 1000
 
+#: Sentences that are kept for an owner who does not fetch them.
+EVENTS_MAX = 100
+
+CHANNELS = ("incremental", "snapshot")
+
 
 class LineSender(Protocol):
     """One line of a channel; `net.sender.DatagramSender` is one."""
+
+    @property
+    def carried(self) -> int:
+        """How many datagrams have left."""
+
+    @property
+    def unreachable(self) -> int:
+        """How many of those that are done with were given up, because there was no way for them."""
+
+    @property
+    def trouble(self) -> str:
+        """Why that was, the last time; "" if each found a way."""
 
     def send(self, datagrams: DatagramViews) -> int:
         """Send in order; return how many are done with: fewer than given = the queue is full."""
@@ -70,6 +89,11 @@ class Transmitter:
         Datagrams given up, by channel and line: its queue stayed full, or it failed.
     failures : dict of (channel, line) to OSError
         What a line failed with last. It is asked again with every flush, and the others go on.
+    silent : set of Channel
+        Of which no line carries anything at present.
+    events : deque of str
+        What happened, a sentence each, once: a channel fell silent or is carried again, an object's
+        snapshot was refused. Its owner takes them out; of the oldest, only the last 100 are kept.
     """
 
     def __init__(
@@ -107,6 +131,10 @@ class Transmitter:
         self.lines = (tuple(incremental), tuple(snapshot))
         self.unsent = ([0] * len(self.lines[0]), [0] * len(self.lines[1]))
         self.failures: dict[tuple[int, int], OSError] = {}
+        self.silent: set[Channel] = set()
+        self.events: deque[str] = deque(maxlen=EVENTS_MAX)
+        self._said: dict[tuple[int, int], str] = {}  # of which object's snapshot
+        self._carried = [(0, 0)] * len(Channel)  # and given up, at the last look
         self._delayed: list[tuple[int, int, int, int, bytes]] = []
         self._delayed_count = 0
 
@@ -148,15 +176,29 @@ class Transmitter:
         """Publish this state of an object in every round from now on.
 
         It must contain exactly the object's incremental messages up to now.
+
+        Raises
+        ------
+        ValueError
+            The payload is empty or too large, or a number is out of range.
         """
+        copy = memoryview(payload).tobytes()  # bytes(5) would be five zeros
+        self.publication.check(copy, object_type, object_id, stamp_offset=stamp_offset)
         state = SnapshotState(
-            bytes(payload), self.publication.last_seqno(object_type, object_id), stamp_offset
+            copy, self.publication.last_seqno(object_type, object_id), stamp_offset
         )
         self.cycle.put(object_type, object_id, lambda: state)
 
     def put_snapshot_source(self, object_type: int, object_id: int, source: SnapshotSource) -> None:
-        """Ask `source` for the object's state at its turn in every round from now on."""
+        """Ask `source` for the object's state at its turn in every round from now on.
+
+        What it raises, or a state that is no message, is counted and said; the round goes on.
+        """
         self.cycle.put(object_type, object_id, source)
+
+    def remove_snapshot(self, object_type: int, object_id: int) -> bool:
+        """Publish an object's state no more; return whether it was published."""
+        return self.cycle.remove(object_type, object_id)
 
     def do_work(self, now_ns: int) -> int:
         """Do what is due: snapshots, heartbeats, delayed datagrams, and flush both channels.
@@ -169,7 +211,10 @@ class Transmitter:
         work = self.cycle.work(now_ns, self.utc_offset_ns) if self.lines[Channel.SNAPSHOT] else 0
         work += self.publication.heartbeat(now_ns)
         self.flush(now_ns)
-        return work + self._send_delayed(now_ns)
+        work += self._send_delayed(now_ns)
+        self._look_at_lines()
+        self._look_at_objects()
+        return work
 
     def flush(self, now_ns: int) -> None:
         """Send what waits in both channels."""
@@ -194,6 +239,36 @@ class Transmitter:
     def delayed(self) -> int:
         """Return how many datagrams the impairment holds back at present."""
         return len(self._delayed)
+
+    def _look_at_lines(self) -> None:
+        for channel, lines in zip(Channel, self.lines, strict=True):
+            carried = sum(line.carried for line in lines)
+            given_up = sum(self.unsent[channel]) + sum(line.unreachable for line in lines)
+            before, self._carried[channel] = self._carried[channel], (carried, given_up)
+            if carried > before[0] and channel in self.silent:
+                self.silent.remove(channel)
+                self.events.append(f"{CHANNELS[channel]}: is carried again")
+            elif carried == before[0] and given_up > before[1] and channel not in self.silent:
+                self.silent.add(channel)
+                self.events.append(
+                    f"{CHANNELS[channel]}: no line carries anything: {self._explain(channel)}"
+                )
+
+    def _explain(self, channel: Channel) -> str:
+        return "; ".join(
+            f"line {index}: {self.failures.get((channel, index)) or line.trouble or 'queue full'}"
+            for index, line in enumerate(self.lines[channel])
+        )
+
+    def _look_at_objects(self) -> None:
+        if self.cycle.failures or self._said:
+            found = {key: str(error) for key, error in self.cycle.failures.items()}
+            self.events.extend(
+                f"snapshot of object {key[0]}/{key[1]} is not sent: {text}"
+                for key, text in found.items()
+                if self._said.get(key) != text
+            )
+            self._said = found
 
     def _flush_channel(self, channel: int, now_ns: int) -> None:
         if not self.publication.pending(channel):

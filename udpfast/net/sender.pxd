@@ -24,6 +24,7 @@ cdef struct SendBatch:
     uint64_t would_block         # EAGAIN or ENOBUFS: nothing left, the rest waits
     uint64_t icmp_errors         # complaints about earlier datagrams: sending went on
     uint64_t unreachable         # datagrams given up: no route, interface down, forbidden
+    int unreachable_errno        # why, the last time; 0: never
     uint64_t trains              # calls' worth of several datagrams that were cut by the kernel
     uint64_t trains_refused      # the route cannot cut trains: `segment` was turned off
     mmsghdr headers[BATCH_MAX]

@@ -189,6 +189,7 @@ cdef int send_refused(SendBatch* batch, int error) noexcept nogil:
     if error in (EHOSTUNREACH, ENETUNREACH, EHOSTDOWN, ENETDOWN, ENODEV, EPERM):
         # This line cannot carry it now. Market data does not wait: the other lines go on.
         batch.unreachable += 1
+        batch.unreachable_errno = error
         batch.first += 1
         return 0
     return -error
@@ -351,6 +352,25 @@ cdef class DatagramSender:
         # The bytes are the caller's: what did not leave is not kept beyond this call.
         self.batch.first = self.batch.count = 0
         return <int>check(sent, "send")
+
+    @property
+    def carried(self):
+        """How many datagrams have left."""
+        return self.batch.datagrams
+
+    @property
+    def unreachable(self):
+        """How many datagrams were given up because there was no way for them."""
+        return self.batch.unreachable
+
+    @property
+    def trouble(self):
+        """Why a datagram last found no way, as the system says it; "" if each found one."""
+        try:
+            check(-self.batch.unreachable_errno, "send")
+        except OSError as error:
+            return str(error)
+        return ""
 
     @property
     def counts(self):

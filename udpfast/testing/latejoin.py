@@ -89,12 +89,16 @@ class Attach(NamedTuple):
 class _Tap:
     """A line that keeps what is sent, with the time of its sending."""
 
+    unreachable = 0
+    trouble = ""
+
     def __init__(self, published: _Published, channel: int, line: int) -> None:
-        self.published, self.place = published, (channel, line)
+        self.published, self.place, self.carried = published, (channel, line), 0
 
     def send(self, views: DatagramViews) -> int:
         for datagram in datagrams_of(views):
             self.published.sent.append(Arrival(self.published.now_ns, *self.place, datagram))
+        self.carried += len(views[2])
         return len(views[2])
 
 
