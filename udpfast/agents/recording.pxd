@@ -20,7 +20,6 @@ cdef class Recording:
     cdef object _names               # NameCopy
     cdef NameTable _table            # the ring's own names; None: it has none
     cdef uint64_t _names_copied
-    cdef uint64_t _born_ns           # of the ring
     cdef uint64_t _next_index        # of the ring's record that the journal goes on with
     cdef uint64_t _lapped            # records missed, not said in the journal yet
     cdef uint64_t _dropped

@@ -11,8 +11,7 @@ from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
     KIND_LAPPED, LAPPED_DISK, LAPPED_READER, RECORD_SIZE, Lapped, Record)
 from udpfast.core.linux cimport ECANCELED
-from udpfast.shm.journal cimport (
-    JournalHeader, Resume, journal_flush, journal_note_resume)
+from udpfast.shm.journal cimport journal_flush, journal_note_resume
 from udpfast.shm.ring cimport ring_poll
 from udpfast.shm.segment cimport segment_append
 
@@ -74,29 +73,30 @@ cdef class Recording:
 
     def _attach(self, ring, payload_hash):
         # To the ring, at the first record that the journal does not have.
-        cdef Resume* resume
-        cdef JournalHeader* header = self.journal.header
         try:
             self.cursor = RingCursorFace.attach(
                 ring, "begin", RECORDING_BATCH, payload_hash=payload_hash)
         except FormatError:  # overwritten
             self.cursor = RingCursorFace.attach(
                 ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
-        self._born_ns = self.cursor.reader.header.born_ns
-        resume = &header.resume[header.resume[1].turn > header.resume[0].turn]
-        if (resume.turn and resume.source_born_ns == self._born_ns
-                and resume.journal_index <= self.journal.writer.index):
-            self._next_index = resume.source_index + self._recorded_since(
-                resume.journal_position)
-            self.cursor.reader.cursor = resume.source_position
-            self.cursor.reader.index = resume.source_index
+        source = int(self.cursor.reader.header.born_ns).to_bytes(16, "little")
+        resume = self.journal.resume(source)
+        self.journal.note_source(source)
+        if resume is not None:
+            # What was read from the ring before is passed over by its index.
+            self._next_index = resume.source_index + self._recorded_since(resume.position)
+            if resume.source_position is not None:
+                self.cursor.reader.cursor = resume.source_position
+                self.cursor.reader.index = resume.source_index
         else:
             self._next_index = self.cursor.reader.index
             if self.journal.writer.index:  # a journal that goes on with another ring
                 self._lapped = self._next_index
             else:
-                journal_note_resume(header, &self.journal.writer, self.cursor.reader.cursor,
-                                    self._next_index, self._born_ns)
+                journal_note_resume(
+                    self.journal, self.cursor.reader.cursor, self._next_index)
+        if self.journal.source != source:
+            self.journal.writer.limit = 0  # a segment has the records of one ring
         if self._names is not None and self.journal.names != self._names.number:
             self.journal.writer.limit = 0  # its records go by other names: a new segment
 
@@ -106,7 +106,9 @@ cdef class Recording:
         with JournalCursor.attach(
                 self.journal.directory, ("position", position), follow=False) as cursor:
             while not cursor.ended:
-                for i in range(cursor.poll()):
+                polled = cursor.poll()
+                count += cursor.missed
+                for i in range(polled):
                     if cursor.headers[i]["kind"] == Kind.LAPPED:
                         count += int.from_bytes(cursor.payload(i)[:8], "little")
                     else:
@@ -163,7 +165,7 @@ cdef class Recording:
                 return 0
             # Where a sync failed, none will say so any more: the policy of a full disk has decided.
             if (self._sync_each and not self.journal.failed
-                    and load_acquire(&self.journal.header.synced_position)
+                    and load_acquire(&self.journal.kept.synced_position)
                     != self.journal.writer.position):
                 return 0
             taken = self._take()
@@ -231,13 +233,11 @@ cdef class Recording:
         if self._lapped == 0 and self._dropped == 0:
             header = self.cursor._headers + self._at
             if self._at < self._count:
-                journal_note_resume(self.journal.header, &self.journal.writer, header.position,
-                                    header.index, self._born_ns)
+                journal_note_resume(self.journal, header.position, header.index)
             else:
                 journal_note_resume(
-                    self.journal.header, &self.journal.writer, self.cursor.reader.cursor,
-                    self.cursor.reader.index, self._born_ns)
-        journal_flush(self.journal.header, &self.journal.writer, clock_realtime_ns())
+                    self.journal, self.cursor.reader.cursor, self.cursor.reader.index)
+        journal_flush(self.journal, clock_realtime_ns())
         return all_done
 
     cdef bint _put(self, const Record* header, const unsigned char* payload,
@@ -259,8 +259,8 @@ cdef class Recording:
         lapped.reason = LAPPED_DISK if self._dropped else LAPPED_READER
         if not self._put(&header, <const unsigned char*>&lapped, now_ns):
             return False
-        self.journal.header.lapped += self._lapped
-        self.journal.header.dropped += self._dropped
+        self.journal.written.lapped += self._lapped
+        self.journal.written.dropped += self._dropped
         self._lapped = self._dropped = 0
         return True
 
@@ -275,13 +275,16 @@ cdef class Recording:
 
     cdef bint _roll(self, int64_t now_ns) noexcept nogil:
         # Once per segment, and as long as none is ready: then the keeper is at it.
+        cdef uint64_t source_index = self._next_index
         if self.journal._next is None:
             return False
+        if self._at < self._count:
+            source_index = self.cursor._headers[self._at].index
         with gil:
             try:
                 return self.journal.roll(
                     now_ns, 0 if self._names is None else self._names.number,
-                    clock_realtime_ns())
+                    clock_realtime_ns(), source_index - self._lapped - self._dropped)
             except BaseException as failure:
                 self.failure = failure
                 return False

@@ -617,7 +617,7 @@ UDPFAST_SIZE(udpfast_name_entry, 128);
 /* --- a journal's files: udpfast/shm/segment.pxd --- */
 
 enum {
-    UDPFAST_SEGMENT_VERSION = 1,
+    UDPFAST_SEGMENT_VERSION = 2,
     UDPFAST_SEGMENT_PAGE = 4096,
     UDPFAST_SEGMENT_SEAL = 512,  /* a disk's sector of its own, so that it is written whole */
     UDPFAST_SEGMENT_STRIDE = 65536,  /* bytes of records per index entry: 10 us of reading */
@@ -630,28 +630,32 @@ enum {
 /* SealFlag */
 enum {
     UDPFAST_SEAL_DURABLE = 1,  /* the disk had all of it before the seal was written */
+    UDPFAST_SEAL_LAST = 2,  /* the writer closed the journal behind it */
 };
 
-/* 176 bytes */
+/* 192 bytes */
 struct udpfast_segment_header {
     char magic[8];  /* "UDPFSEG\0" */
     uint32_t version;
     uint32_t names;  /* number of the file of names that its records go by; 0: none */
     uint64_t layout_hash;  /* of records and payloads */
     uint64_t number;  /* of the segment, from 1: its file's name */
-    uint64_t position;  /* of its first record */
-    uint64_t index;  /* of its first record */
+    uint64_t position;  /* of its first record: where the segment before it ended */
+    uint64_t index;
     uint64_t capacity;  /* bytes for records and END */
     uint64_t first_byte;  /* of the records, in the file: a multiple of SEGMENT_PAGE */
     int64_t opened_ns;  /* UNIX ns */
     uint64_t epoch;  /* of the journal's writer */
+    uint8_t identity[16];  /* of the journal */
+    uint8_t source[16];  /* of the ring that its first record comes from; zeros: none is said */
+    uint64_t source_index;  /* in that ring: whoever records on counts from here */
     char name[64];  /* of the instance, UTF-8, filled up with zeros */
-    uint8_t reserved[28];
+    uint32_t reserved;
     uint32_t checksum;  /* CRC32C of all before it */
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_segment_header, 176);
+UDPFAST_SIZE(udpfast_segment_header, 192);
 
-/* 56 bytes */
+/* 80 bytes */
 struct udpfast_segment_seal {
     uint64_t position;  /* behind its last record */
     uint64_t index;
@@ -659,10 +663,13 @@ struct udpfast_segment_seal {
     int64_t last_ns;  /* the latest published_ns; INT64_MIN if it is empty */
     int64_t sealed_ns;  /* UNIX ns */
     uint64_t flags;  /* SealFlag */
+    uint64_t number;  /* of the segment */
+    uint64_t oldest_position;  /* of the first record that the journal still had */
+    uint64_t oldest_index;
     uint32_t reserved;
     uint32_t checksum;  /* CRC32C of all before it */
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_segment_seal, 56);
+UDPFAST_SIZE(udpfast_segment_seal, 80);
 
 /* 32 bytes */
 struct udpfast_segment_entry {

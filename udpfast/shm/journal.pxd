@@ -12,11 +12,13 @@
 # populate) and behind it (sync, seal). What the writer cannot go on without, the next segment, it
 # asks for (roll), and does without if it is not there yet.
 
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from udpfast.core.atomics cimport store_relaxed, store_release
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport fence_release, store_relaxed, store_release
 from udpfast.shm.region cimport Region
-from udpfast.shm.segment cimport Segment, SegmentWriter
+from udpfast.shm.segment cimport Segment, SegmentWriter, checksum_of
 
 cdef enum:
     JOURNAL_HEADER = 4096        # offset of JournalHeader in the region: a page of its own
@@ -26,28 +28,31 @@ cdef enum:  # JournalState
     JOURNAL_OPEN = 1
     JOURNAL_CLOSED = 2           # by its writer: complete
 
-# Which record of its source the journal goes on with. Written after each batch, in turns, so that
-# one of the two is always whole; good only as long as the source's memory is, so it is not synced.
-cdef struct Resume:
-    uint64_t journal_position    # the next record of the journal, when this was written, ...
-    uint64_t journal_index
-    uint64_t source_position     # ... was to be this one of the source
-    uint64_t source_index
-    uint64_t source_born_ns      # which source: UNIX ns of its creation
-    uint64_t turn                # grows; the larger one counts. Stored last
+# What either thread says of the journal is a mark: written in turns into one of two places, with a
+# checksum, so that one of the two is always whole, whenever its writer is killed and whatever
+# becomes of a page of it.
 
-cdef struct JournalHeader:
-    # The writer's thread
+cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
+    uint64_t turn                # grows; the larger one counts
     uint64_t state               # JournalState
     uint64_t epoch               # grows by 1 with each writer
-    uint64_t position            # behind the last record, as of the last flush
+    uint64_t position            # behind the last record
     uint64_t index
-    int64_t written_ns           # UNIX ns, of that flush
+    int64_t written_ns           # UNIX ns
     uint64_t lapped              # records missed, because the source had overwritten them
     uint64_t dropped             # records given up, because the disk took none
     uint64_t cut_bytes           # that the last recovery cut off
-    uint8_t pad_writer[64]
-    # The keeper's thread
+    # Which record of its source the journal goes on with: good as long as that source's memory is.
+    uint64_t resume_position     # the next record of the journal, when this was noted, ...
+    uint64_t resume_index
+    uint64_t source_position     # ... was to be this one of the source
+    uint64_t source_index
+    uint8_t source[16]           # identity of the source; zeros: nothing was noted
+    uint32_t reserved
+    uint32_t checksum            # CRC32C of all before it
+
+cdef struct KeptMark:            # 104 bytes: the keeper's thread
+    uint64_t turn
     uint64_t synced_position     # the disk has all records below, as of synced_ns
     uint64_t synced_index
     int64_t synced_ns            # UNIX ns; 0: nothing was ever synced
@@ -55,12 +60,27 @@ cdef struct JournalHeader:
     uint64_t sync_errors
     int64_t sync_longest_ns
     uint64_t removed             # segments removed to make room
-    uint8_t pad_keeper[72]
-    Resume resume[2]
+    uint64_t oldest_number       # the first segment that was not
+    uint64_t oldest_position
+    uint64_t oldest_index
+    uint64_t spare
+    uint32_t reserved
+    uint32_t checksum
+
+cdef struct JournalHeader:
+    uint8_t identity[16]         # random, made with the journal: what offsets and exports refer to
+    int64_t made_ns              # UNIX ns
+    uint32_t reserved
+    uint32_t checksum
+    uint8_t pad[96]
+    WrittenMark written[2]
+    KeptMark kept[2]
 
 
 cdef class Journal:
     cdef SegmentWriter writer
+    cdef WrittenMark written         # the last one, as its thread goes on with it
+    cdef KeptMark kept
     cdef JournalHeader* header
     cdef readonly Region region
     cdef readonly object directory
@@ -69,6 +89,8 @@ cdef class Journal:
     cdef uint64_t _layout_hash
     cdef uint64_t _capacity
     cdef bytes _name
+    cdef list _notes                 # of what was found when it was opened
+    cdef bint _closing
     cdef bint _durable               # segments are sealed when the disk has them
     cdef object _lock                # guards the four below: the writer's thread, the keeper's
     cdef Segment _active
@@ -79,32 +101,45 @@ cdef class Journal:
     cdef int64_t _opened_ns          # monotonic or UNIX, as the caller of roll counts
     cdef _check_open(self)
     cdef _end_active(self)
+    cdef _note_oldest(self, numbers)
     cdef _seal(self, Segment segment, SegmentWriter* w, int64_t unix_ns, bint durable)
 
 
 # Appending is segment_append(&journal.writer, ...): False says that the segment is full; roll, then
 # try again.
 
-cdef inline void journal_flush(
-        JournalHeader* header, const SegmentWriter* w, int64_t unix_ns) noexcept nogil:
-    # Say how far the journal is: to the keeper, who syncs as far as this, and to tools.
-    store_relaxed(&header.index, w.index)
-    store_relaxed(<uint64_t*>&header.written_ns, <uint64_t>unix_ns)
+cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
+    # Say how far the journal is: to the keeper, who syncs as far as this, and to readers.
+    cdef WrittenMark* mark = &journal.written
+    store_relaxed(&mark.index, journal.writer.index)
+    store_relaxed(<uint64_t*>&mark.written_ns, <uint64_t>unix_ns)
     # Release: who sees this position finds the records below it (Journal.sync).
-    store_release(&header.position, w.position)
+    store_release(&mark.position, journal.writer.position)
+    mark.turn += 1
+    mark.checksum = checksum_of(mark, sizeof(WrittenMark))
+    # Orders the records before the mark; read by marks_written in any process.
+    fence_release()
+    memcpy(&journal.header.written[mark.turn & 1], mark, sizeof(WrittenMark))
 
 
 cdef inline void journal_note_resume(
-        JournalHeader* header, const SegmentWriter* w, uint64_t source_position,
-        uint64_t source_index, uint64_t source_born_ns) noexcept nogil:
-    cdef uint64_t turn = max(header.resume[0].turn, header.resume[1].turn) + 1
-    cdef Resume* resume = &header.resume[turn & 1]
-    # Orders the void before the values: a writer killed in between leaves the other one.
-    store_release(&resume.turn, 0)
-    resume.journal_position = w.position
-    resume.journal_index = w.index
-    resume.source_position = source_position
-    resume.source_index = source_index
-    resume.source_born_ns = source_born_ns
-    # Orders the values before the turn that makes them count.
-    store_release(&resume.turn, turn)
+        Journal journal, uint64_t source_position, uint64_t source_index) noexcept nogil:
+    # The journal's next record is to be this one of its source. Seen with the next flush.
+    journal.written.resume_position = journal.writer.position
+    journal.written.resume_index = journal.writer.index
+    journal.written.source_position = source_position
+    journal.written.source_index = source_index
+
+
+cdef inline void journal_keep(Journal journal) noexcept nogil:
+    # Show what the keeper's thread has to say.
+    cdef KeptMark* mark = &journal.kept
+    mark.turn += 1
+    mark.checksum = checksum_of(mark, sizeof(KeptMark))
+    fence_release()
+    memcpy(&journal.header.kept[mark.turn & 1], mark, sizeof(KeptMark))
+
+
+cdef bytes header_identity(const JournalHeader* header, path)
+cdef bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil
+cdef bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcept nogil

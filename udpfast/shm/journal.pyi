@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -9,13 +10,22 @@ from typing_extensions import Buffer
 from udpfast.shm.recovery import Recovery
 from udpfast.shm.region import Region
 
-__all__ = ["JOURNAL_KIND", "JOURNAL_LAYOUT", "Journal", "JournalState", "journal_state"]
+__all__ = [
+    "JOURNAL_KIND",
+    "JOURNAL_LAYOUT",
+    "Journal",
+    "JournalState",
+    "Resume",
+    "journal_identity",
+    "journal_state",
+]
 
 JOURNAL_KIND: str
 JOURNAL_LAYOUT: int
 
 @dataclass(frozen=True, slots=True)
 class JournalState:
+    identity: bytes
     alive: bool
     closed: bool
     epoch: int
@@ -31,9 +41,26 @@ class JournalState:
     lapped: int
     dropped: int
     removed: int
+    oldest_position: int
+    oldest_index: int
     cut_bytes: int
+    source: bytes
+    source_position: int
+    source_index: int
+    resume_position: int
+    resume_index: int
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    position: int
+    source_index: int
+    source_position: int | None
 
 def journal_state(directory: str | os.PathLike[str]) -> JournalState: ...
+def journal_identity(directory: str | os.PathLike[str]) -> bytes: ...
+def segments_identities(directory: str | os.PathLike[str]) -> Counter[bytes]: ...
+def segments_identity(directory: str | os.PathLike[str]) -> bytes | None: ...
+def set_aside(path: Path) -> Path: ...
 
 class Journal:
     @property
@@ -53,7 +80,9 @@ class Journal:
         segment_bytes: int = ...,
         durable: bool = True,
     ) -> Journal: ...
-    def roll(self, now_ns: int, names: int = 0, unix_ns: int = 0) -> bool: ...
+    def roll(
+        self, now_ns: int, names: int = 0, unix_ns: int = 0, source_index: int = 0
+    ) -> bool: ...
     def append(
         self,
         kind: int,
@@ -64,6 +93,12 @@ class Journal:
         frame: bytes | None = None,
     ) -> int: ...
     def flush(self, unix_ns: int) -> None: ...
+    def note_source(self, identity: bytes) -> None: ...
+    def resume(self, source: bytes) -> Resume | None: ...
+    @property
+    def source(self) -> bytes | None: ...
+    @property
+    def identity(self) -> bytes: ...
     @property
     def ready(self) -> bool: ...
     @property

@@ -1,5 +1,7 @@
 """The writing end of a journal, as Python sees it. The protocol is in `journal.pxd`."""
 
+import collections
+import itertools
 import os
 import threading
 from dataclasses import dataclass
@@ -8,14 +10,16 @@ from pathlib import Path
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.atomics cimport load_acquire, load_relaxed, store_release
+from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed, store_release
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.core.oserr cimport check
 from udpfast.shm.recovery cimport recover
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport (
+    IDENTITY_SIZE,
     SEAL_DURABLE,
+    SEAL_LAST,
     SEGMENT_BYTES_MAX,
     SEGMENT_BYTES_MIN,
     SEGMENT_END_SIZE,
@@ -23,6 +27,7 @@ from udpfast.shm.segment cimport (
     Segment,
     SegmentHeader,
     SegmentWriter,
+    checksum_of,
     segment_append,
     segment_end,
 )
@@ -33,14 +38,32 @@ from udpfast.shm.instance import journal_directory
 from udpfast.shm.segment import Segment as SegmentFace
 from udpfast.shm.segment import list_segments, segment_path
 
-__all__ = ["JOURNAL_KIND", "JOURNAL_LAYOUT", "Journal", "JournalState", "journal_state"]
+__all__ = [
+    "JOURNAL_KIND",
+    "JOURNAL_LAYOUT",
+    "Journal",
+    "JournalState",
+    "Resume",
+    "journal_identity",
+    "journal_state",
+]
 
 #: Kind and layout hash of a journal's region; with a hash of the payloads, that of its segments.
 JOURNAL_KIND = "JRNL"
 JOURNAL_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values())
 
-if sizeof(JournalHeader) != 352:
-    raise ImportError(f"JournalHeader has {sizeof(JournalHeader)} bytes, not 352")
+cdef enum:
+    IDENTITY_BLOCK = 32          # bytes of JournalHeader up to its checksum
+    MARK_WORDS = sizeof(WrittenMark) // 8  # of the larger kind
+    MARK_ATTEMPTS = 64           # a writer that is this often at both places is no writer
+
+for _what, _size, _expected in (
+    ("WrittenMark", sizeof(WrittenMark), 128),
+    ("KeptMark", sizeof(KeptMark), 104),
+    ("JournalHeader", sizeof(JournalHeader), 592),
+):
+    if _size != _expected:
+        raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +72,8 @@ class JournalState:
 
     Attributes
     ----------
+    identity : bytes
+        Of the journal: 16 random bytes, made once.
     alive : bool
         The writer's process runs, and has not closed the journal.
     closed : bool
@@ -70,10 +95,19 @@ class JournalState:
         Records that were overwritten before they were read, and that the disk did not take.
     removed : int
         Segments removed to make room.
+    oldest_position, oldest_index : int
+        Of the first record that was not removed.
     cut_bytes : int
         That the last recovery cut off.
+    source : bytes
+        Of the ring that it records: its identity; zeros: not known.
+    source_position, source_index : int
+        Of that ring's record that the journal goes on with ...
+    resume_position, resume_index : int
+        ... at this place.
     """
 
+    identity: bytes
     alive: bool
     closed: bool
     epoch: int
@@ -89,7 +123,33 @@ class JournalState:
     lapped: int
     dropped: int
     removed: int
+    oldest_position: int
+    oldest_index: int
     cut_bytes: int
+    source: bytes
+    source_position: int
+    source_index: int
+    resume_position: int
+    resume_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Where the records of a ring go on in a journal.
+
+    Attributes
+    ----------
+    position : int
+        In the journal: from here on, each record is one of the ring or says how many are missing.
+    source_index : int
+        In the ring, of the first of these.
+    source_position : int or None
+        In the ring, of that record; None: not known.
+    """
+
+    position: int
+    source_index: int
+    source_position: int | None
 
 
 def journal_state(directory) -> JournalState:
@@ -104,6 +164,91 @@ def journal_state(directory) -> JournalState:
     cdef Region region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
     with region:
         return _state(region)
+
+
+def journal_identity(directory) -> bytes:
+    """Return the 16 bytes by which a journal is told from every other, whatever it is called.
+
+    The file `journal` has them; if that is lost or damaged, most of the segments do.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no journal.
+    RegionError
+        Nothing of it can be read.
+    """
+    cdef Region region
+    try:
+        region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
+    except (FileNotFoundError, RegionError):
+        identity = segments_identity(directory)
+        if identity is None:
+            raise
+        return identity
+    with region:
+        return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
+
+
+def segments_identity(directory):
+    """Return the identity that most segments of a directory have; None: there are none."""
+    found = segments_identities(directory)
+    return found.most_common(1)[0][0] if found else None
+
+
+def segments_identities(directory):
+    """Return how many segments of a directory have which identity."""
+    found = collections.Counter()
+    for number in list_segments(directory):
+        try:
+            found[SegmentFace.open(segment_path(directory, number)).info().identity] += 1
+        except (FileNotFoundError, RegionError):
+            continue
+    return found
+
+
+def set_aside(path) -> Path:
+    """Give a file that is no part of the journal another name; return that. Nothing is deleted."""
+    for count in itertools.count(1):
+        target = path.with_name(f"{path.name}.aside-{count}")
+        if not target.exists():
+            path.rename(target)
+            return target
+
+
+cdef bytes header_identity(const JournalHeader* header, path):
+    if header.checksum != checksum_of(header, IDENTITY_BLOCK):
+        raise RegionError(f"{path}: expected an identity with its checksum, found other bytes")
+    return header.identity[:IDENTITY_SIZE]
+
+
+cdef bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil:
+    # What the writer said last. False: neither place has what was written.
+    return _newest(<const uint8_t*>header.written, sizeof(WrittenMark), <uint8_t*>mark)
+
+
+cdef bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcept nogil:
+    return _newest(<const uint8_t*>header.kept, sizeof(KeptMark), <uint8_t*>mark)
+
+
+cdef bint _newest(const uint8_t* places, uint64_t size, uint8_t* mark) noexcept nogil:
+    # Of two marks the later one that is whole: each begins with its turn, ends with its checksum.
+    cdef uint64_t[MARK_WORDS] copy
+    cdef int _attempt
+    cdef int place
+    cdef bint found = False
+    for _attempt in range(MARK_ATTEMPTS):
+        for place in range(2):
+            memcpy(copy, places + place * size, size)
+            if (copy[0] != 0 and copy[size // 8 - 1] >> 32 == checksum_of(copy, size)
+                    and (not found or copy[0] > (<uint64_t*>mark)[0])):
+                memcpy(mark, copy, size)
+                found = True
+        if found:
+            break
+    # Orders the mark before the records that it says are there; written by journal_flush.
+    fence_acquire()
+    return found
 
 
 cdef class Journal:
@@ -170,13 +315,39 @@ cdef class Journal:
 
     def _open_region(self):
         path = self.directory / "journal"
+        self._notes = []
         try:
             self.region = Region.reopen_for_write(path, JOURNAL_KIND, JOURNAL_LAYOUT)
-        except (FileNotFoundError, RegionError):
-            # None yet, or torn by a power cut: what counts is in the segments.
-            self.region = Region.create(
-                path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
+            self.header = <JournalHeader*>(self.region.pointer + JOURNAL_HEADER)
+            self._check_header(path)
+            return
+        except FileNotFoundError:
+            pass
+        except RegionError as problem:  # torn by a power cut, damaged, or another journal's
+            self._let_go()
+            self._notes.append(f"{problem}: set aside as {set_aside(path).name}")
+        self.region = Region.create(path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT)
         self.header = <JournalHeader*>(self.region.pointer + JOURNAL_HEADER)
+        identity = segments_identity(self.directory) or os.urandom(IDENTITY_SIZE)
+        memcpy(self.header.identity, <const char*>identity, IDENTITY_SIZE)
+        self.header.made_ns = clock_realtime_ns()
+        self.header.checksum = checksum_of(self.header, IDENTITY_BLOCK)
+
+    def _check_header(self, path):
+        # What the file says of the journal must be whole, and of this journal.
+        identity = header_identity(self.header, path)
+        if not marks_written(self.header, &self.written) or not marks_kept(
+                self.header, &self.kept):
+            raise RegionError(f"{path}: expected marks with their checksum, found other bytes")
+        others = segments_identities(self.directory)
+        if others and identity not in others:
+            raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, "
+                              f"as its segments have it, found {identity.hex()}")
+
+    def _let_go(self):
+        if self.region is not None:
+            self.region.close()
+            self.region = None
 
     def _recover(self):
         found = []
@@ -189,19 +360,21 @@ cdef class Journal:
         if self._active is None:
             self.writer.limit = 0
         self._opened_ns = clock_monotonic_ns()
-        self.header.epoch += 1
-        self.header.cut_bytes = self.recovery.cut_bytes
-        self.header.synced_position = min(self.header.synced_position, self.writer.position)
-        self.header.synced_index = min(self.header.synced_index, self.writer.index)
+        self.written.epoch += 1
+        self.written.state = JOURNAL_OPEN
+        self.written.cut_bytes = self.recovery.cut_bytes
+        self.kept.synced_position = min(self.kept.synced_position, self.writer.position)
+        self.kept.synced_index = min(self.kept.synced_index, self.writer.index)
         if not self._durable:  # what follows is never synced: nobody shall wait for it
-            self.header.synced_ns = 0
-        journal_flush(self.header, &self.writer, clock_realtime_ns())
-        store_release(&self.header.state, JOURNAL_OPEN)
+            self.kept.synced_ns = 0
+        journal_keep(self)
+        journal_flush(self, clock_realtime_ns())
         self.region.mark_ready()
 
     # --- the writer's thread --------------------------------------------------------------------
 
-    def roll(self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0) -> bool:
+    def roll(self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0,
+             uint64_t source_index=0) -> bool:
         """Go on with the next segment, if the keeper has it ready.
 
         Parameters
@@ -212,6 +385,8 @@ cdef class Journal:
             Number of the file of names for its records; 0: none.
         unix_ns : int
             For its header.
+        source_index : int
+            Which record of its source its first one is, or says is missing.
         """
         cdef SegmentHeader header
         cdef Segment segment
@@ -230,7 +405,10 @@ cdef class Journal:
             header.position = self.writer.position
             header.index = self.writer.index
             header.opened_ns = unix_ns
-            header.epoch = self.header.epoch
+            header.epoch = self.written.epoch
+            memcpy(header.identity, self.header.identity, IDENTITY_SIZE)
+            memcpy(header.source, self.written.source, IDENTITY_SIZE)
+            header.source_index = source_index
             memcpy(header.name, <const char*>self._name, len(self._name))
             segment.begin(&header)
             segment.start(&self.writer, True)
@@ -281,7 +459,7 @@ cdef class Journal:
         while True:
             position = self.writer.position
             if segment_append(&self.writer, &record, <const unsigned char*><const char*>content):
-                journal_flush(self.header, &self.writer, published_ns)
+                journal_flush(self, published_ns)
                 return position
             self.prepare()
             self.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
@@ -289,7 +467,54 @@ cdef class Journal:
     def flush(self, int64_t unix_ns):
         """Say how far the journal is, for tools and for `sync`."""
         self._check_open()
-        journal_flush(self.header, &self.writer, unix_ns)
+        journal_flush(self, unix_ns)
+
+    def note_source(self, identity) -> None:
+        """Say whose records follow: the identity of a ring, 16 bytes."""
+        cdef bytes source = bytes(identity)
+        if len(source) != IDENTITY_SIZE:
+            raise ValueError(f"identity must have {IDENTITY_SIZE} bytes, has {len(source)}")
+        self._check_open()
+        memcpy(self.written.source, <const char*>source, IDENTITY_SIZE)
+
+    def resume(self, source):
+        """Return where the records of a ring go on in this journal; None: it has none of them.
+
+        Parameters
+        ----------
+        source : bytes
+            The ring's identity.
+
+        Returns
+        -------
+        Resume or None
+        """
+        cdef WrittenMark* mark = &self.written
+        self._check_open()
+        if mark.source[:IDENTITY_SIZE] == source and mark.resume_index <= self.writer.index:
+            return Resume(mark.resume_position, mark.source_index, mark.source_position)
+        # The file `journal` was lost: the last segment that began with that ring knows.
+        for number in reversed(list_segments(self.directory)):
+            try:
+                info = SegmentFace.open(segment_path(self.directory, number)).info()
+            except (FileNotFoundError, RegionError):
+                continue
+            if info.source == source and info.position <= self.writer.position:
+                return Resume(info.position, info.source_index, None)
+        return None
+
+    @property
+    def source(self) -> bytes | None:
+        """Identity of the ring whose records its open segment has; None: no segment is open."""
+        if self._active is None:
+            return None
+        return self._active.header.source[:IDENTITY_SIZE]
+
+    @property
+    def identity(self) -> bytes:
+        """By which it is told from every other journal: 16 random bytes, made once."""
+        self._check_open()
+        return self.header.identity[:IDENTITY_SIZE]
 
     @property
     def ready(self) -> bool:
@@ -355,7 +580,7 @@ cdef class Journal:
         with self._lock:
             active, following = self._active, self._next
             if active is not None:
-                used = (load_acquire(&self.header.position) - active.header.position
+                used = (load_acquire(&self.written.position) - active.header.position
                         + active.header.first_byte)
         with nogil:
             if active is not None:
@@ -384,8 +609,8 @@ cdef class Journal:
         cdef int64_t started_ns = clock_monotonic_ns()
         cdef int rc = 0
         self._check_open()
-        index = load_relaxed(&self.header.index)
-        position = load_acquire(&self.header.position)
+        index = load_relaxed(&self.written.index)
+        position = load_acquire(&self.written.position)
         with self._lock:
             ending, active = list(self._ending), self._active
             renamed, self._renamed = self._renamed, False
@@ -399,30 +624,37 @@ cdef class Journal:
             with self._lock:
                 self._ending.pop(0)
         if not self._durable:
-            return self.header.synced_position
+            return self.kept.synced_position
         if active is not None:
             with nogil:
                 rc = active.sync()
             self._note_failure(rc)
         if renamed:
             _sync_directory(self.directory)
-        self.header.syncs += 1
-        self.header.sync_longest_ns = max(
-            self.header.sync_longest_ns, clock_monotonic_ns() - started_ns)
+        self.kept.syncs += 1
+        self.kept.sync_longest_ns = max(
+            self.kept.sync_longest_ns, clock_monotonic_ns() - started_ns)
         if not self.failed:
-            self.header.synced_index = index
-            self.header.synced_ns = unix_ns
-            store_release(&self.header.synced_position, position)
-        return self.header.synced_position
+            self.kept.synced_index = index
+            self.kept.synced_ns = unix_ns
+            # Release: the writer's thread goes on when it sees it (sync = batch).
+            store_release(&self.kept.synced_position, position)
+        journal_keep(self)
+        return self.kept.synced_position
 
     cdef _seal(self, Segment segment, SegmentWriter* w, int64_t unix_ns, bint durable):
-        segment.write_seal(w, unix_ns, SEAL_DURABLE if durable else 0)
+        cdef uint64_t flags = SEAL_DURABLE if durable else 0
+        if self._closing:
+            flags |= SEAL_LAST
+        segment.write_seal(
+            w, unix_ns, flags, self.kept.oldest_position, self.kept.oldest_index)
         segment.release_rest(w.position - segment.header.position)
         segment.close()
 
     def _note_failure(self, int rc):
         if rc < 0:
-            self.header.sync_errors += 1
+            self.kept.sync_errors += 1
+            journal_keep(self)
             self.failed = True
             check(rc, "sync", str(self.directory))
 
@@ -438,9 +670,24 @@ cdef class Journal:
             return 0
         path = segment_path(self.directory, numbers[0])
         size = path.stat().st_blocks * 512
+        self._note_oldest(numbers[1:])
         path.unlink()
-        self.header.removed += 1
         return size
+
+    cdef _note_oldest(self, numbers):
+        # Before a segment is removed: what is missing from here on was not meant to be.
+        cdef Segment segment
+        self.kept.removed += 1
+        for number in numbers:
+            try:
+                segment = SegmentFace.open(segment_path(self.directory, number))
+            except (FileNotFoundError, RegionError):
+                continue
+            self.kept.oldest_number = number
+            self.kept.oldest_position = segment.header.position
+            self.kept.oldest_index = segment.header.index
+            break
+        journal_keep(self)
 
     def size_bytes(self) -> int:
         """Return the bytes of disk that its segments have."""
@@ -452,8 +699,8 @@ cdef class Journal:
     def note_missed(self, uint64_t lapped, uint64_t dropped):
         """Count records that did not get into the journal."""
         self._check_open()
-        self.header.lapped += lapped
-        self.header.dropped += dropped
+        self.written.lapped += lapped
+        self.written.dropped += dropped
 
     def state(self) -> JournalState:
         """Return how far it is, as tools see it."""
@@ -472,12 +719,17 @@ cdef class Journal:
             return
         unix_ns = unix_ns or clock_realtime_ns()
         try:
-            journal_flush(self.header, &self.writer, unix_ns)
+            journal_flush(self, unix_ns)
             with self._lock:
                 self._end_active()
+            self._closing = True
             self.sync(unix_ns)
-            # Orders the last record and its seal before the end; read by journal cursors.
-            store_release(&self.header.state, JOURNAL_CLOSED)
+            # The last record and its seal come before the end; read by journal cursors. Both
+            # places say so: a page that is damaged later takes one at most.
+            self.written.state = JOURNAL_CLOSED
+            for _ in range(2):
+                journal_flush(self, unix_ns)
+                journal_keep(self)
         finally:
             if self._next is not None:
                 self._next.path.unlink(missing_ok=True)
@@ -506,13 +758,20 @@ def _sync_directory(directory):
 
 cdef _state(Region region):
     cdef JournalHeader* header = <JournalHeader*>(region.pointer + JOURNAL_HEADER)
-    closed = load_acquire(&header.state) == JOURNAL_CLOSED
+    cdef WrittenMark written
+    cdef KeptMark kept
+    identity = header_identity(header, region.path)
+    if not marks_kept(header, &kept) or not marks_written(header, &written):
+        raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
+    closed = written.state == JOURNAL_CLOSED
     return JournalState(
-        alive=not closed and region.writer_alive(), closed=closed, epoch=header.epoch,
-        position=load_acquire(&header.position), index=header.index,
-        written_ns=header.written_ns,
-        synced_position=load_acquire(&header.synced_position),
-        synced_index=header.synced_index, synced_ns=header.synced_ns, syncs=header.syncs,
-        sync_errors=header.sync_errors, sync_longest_ns=header.sync_longest_ns,
-        lapped=header.lapped, dropped=header.dropped, removed=header.removed,
-        cut_bytes=header.cut_bytes)
+        identity=identity, alive=not closed and region.writer_alive(), closed=closed,
+        epoch=written.epoch, position=written.position, index=written.index,
+        written_ns=written.written_ns, synced_position=kept.synced_position,
+        synced_index=kept.synced_index, synced_ns=kept.synced_ns, syncs=kept.syncs,
+        sync_errors=kept.sync_errors, sync_longest_ns=kept.sync_longest_ns,
+        lapped=written.lapped, dropped=written.dropped, removed=kept.removed,
+        oldest_position=kept.oldest_position, oldest_index=kept.oldest_index,
+        cut_bytes=written.cut_bytes, source=written.source[:IDENTITY_SIZE],
+        source_position=written.source_position, source_index=written.source_index,
+        resume_position=written.resume_position, resume_index=written.resume_index)

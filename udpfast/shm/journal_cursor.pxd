@@ -7,6 +7,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from udpfast.core.layout cimport Record
+from udpfast.shm.journal cimport WrittenMark
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport Segment
 
@@ -49,4 +50,5 @@ cdef class JournalCursor:
     cdef bint _enter_next(self) except *
     cdef bint _step_over(self) except *
     cdef bint _is_complete(self) except *
+    cdef bint _written(self, WrittenMark* mark) noexcept
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil

@@ -7,10 +7,11 @@ import numpy as np
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.core.atomics cimport load_acquire, load_relaxed
+from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.shm.journal cimport JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader
+from udpfast.shm.journal cimport (
+    JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, WrittenMark, marks_written)
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport LOOK_END, LOOK_INVALID, Segment, record_look, record_size
 
@@ -130,11 +131,10 @@ cdef class JournalCursor:
     @property
     def tail_index(self) -> int:
         """Number of records in the journal, as of the writer's last flush; own index if unknown."""
-        cdef JournalHeader* header
-        if self._region is None or self._region.pointer == NULL:
+        cdef WrittenMark mark
+        if not self._written(&mark):
             return self.index
-        header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
-        return max(self.index, load_relaxed(&header.index))
+        return max(self.index, mark.index)
 
     @property
     def epoch(self) -> int:
@@ -208,10 +208,9 @@ cdef class JournalCursor:
         return False
 
     def _tail(self, numbers):
-        cdef JournalHeader* header
-        if self._region is not None:
-            header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
-            return load_acquire(&header.position)
+        cdef WrittenMark mark
+        if self._written(&mark):
+            return mark.position
         return 0x7FFFFFFFFFFFFFFF
 
     def _open(self, number):
@@ -341,11 +340,10 @@ cdef class JournalCursor:
         # The segment is not sealed, and no record stands here. Damage, or the end of what is valid?
         # A writer that lives knows how far it wrote. Where none does, the journal goes on only if a
         # later segment was sealed: then this one had been written.
-        cdef JournalHeader* header
+        cdef WrittenMark mark
         cdef int64_t size
-        if self._region is not None and not self._is_complete():
-            header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
-            if load_acquire(&header.position) <= self.position:
+        if not self._is_complete() and self._written(&mark):
+            if mark.position <= self.position:
                 return False
         elif not self._is_sealed_from(self.number + 1):
             return False
@@ -404,7 +402,7 @@ cdef class JournalCursor:
 
     cdef bint _is_complete(self) except *:
         # Whether nobody will append: closed by its writer, or that one died.
-        cdef JournalHeader* header
+        cdef WrittenMark mark
         if self._region is not None and self._region.replaced():
             self._region.close()
             self._region = None
@@ -412,8 +410,15 @@ cdef class JournalCursor:
             self._attach_region()
         if self._region is None:
             return True
-        header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
-        return load_acquire(&header.state) == JOURNAL_CLOSED or not self._region.writer_alive()
+        if self._written(&mark) and mark.state == JOURNAL_CLOSED:
+            return True
+        return not self._region.writer_alive()
+
+    cdef bint _written(self, WrittenMark* mark) noexcept:
+        # What the writer said last. False: it said nothing that can be believed.
+        if self._region is None or self._region.pointer == NULL:
+            return False
+        return marks_written(<JournalHeader*>(self._region.pointer + JOURNAL_HEADER), mark)
 
 
 cdef bint header_has(const Record* header, int64_t size) noexcept nogil:

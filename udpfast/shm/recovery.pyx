@@ -74,7 +74,7 @@ cdef Segment recover(directory, layout_hash, SegmentWriter* w, int64_t unix_ns, 
         if end == LOOK_END:
             # Whoever ended it did not live to seal it.
             check(segment.sync(), "sync", str(segment.path))
-            segment.write_seal(w, unix_ns, SEAL_DURABLE)
+            segment.write_seal(w, unix_ns, SEAL_DURABLE, 0, 0)
             continue
         cut_bytes = segment.cut(w)
         if cut_bytes:

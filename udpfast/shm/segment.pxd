@@ -31,7 +31,7 @@ from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.shm.mapping cimport Mapping
 
 cdef enum:
-    SEGMENT_VERSION = 1
+    SEGMENT_VERSION = 2
     SEGMENT_PAGE = 4096
     SEGMENT_SEAL = 512           # a disk's sector of its own, so that it is written whole
     SEGMENT_STRIDE = 65536       # bytes of records per index entry: 10 us of reading
@@ -39,33 +39,41 @@ cdef enum:
     SEGMENT_BYTES_MIN = 1 << 18  # holds the largest message
     SEGMENT_BYTES_MAX = 1 << 30  # what the i32 of a record's length can walk over
     SEGMENT_NAME_SIZE = 64
+    IDENTITY_SIZE = 16           # random bytes, made once: of a journal, of a ring
 
 cdef enum:  # SealFlag
     SEAL_DURABLE = 1             # the disk had all of it before the seal was written
+    SEAL_LAST = 2                # the writer closed the journal behind it
 
-cdef packed struct SegmentHeader:  # 176 bytes
+cdef packed struct SegmentHeader:  # 192 bytes
     char magic[8]                # "UDPFSEG\0"
     uint32_t version
     uint32_t names               # number of the file of names that its records go by; 0: none
     uint64_t layout_hash         # of records and payloads
     uint64_t number              # of the segment, from 1: its file's name
-    uint64_t position            # of its first record
-    uint64_t index               # of its first record
+    uint64_t position            # of its first record: where the segment before it ended
+    uint64_t index
     uint64_t capacity            # bytes for records and END
     uint64_t first_byte          # of the records, in the file: a multiple of SEGMENT_PAGE
     int64_t opened_ns            # UNIX ns
     uint64_t epoch               # of the journal's writer
+    uint8_t identity[16]         # of the journal
+    uint8_t source[16]           # of the ring that its first record comes from; zeros: none is said
+    uint64_t source_index        # in that ring: whoever records on counts from here
     char name[64]                # of the instance, UTF-8, filled up with zeros
-    uint8_t reserved[28]
+    uint32_t reserved
     uint32_t checksum            # CRC32C of all before it
 
-cdef packed struct SegmentSeal:  # 56 bytes
+cdef packed struct SegmentSeal:  # 80 bytes
     uint64_t position            # behind its last record
     uint64_t index
     int64_t first_ns             # the earliest published_ns; INT64_MAX if it is empty
     int64_t last_ns              # the latest published_ns; INT64_MIN if it is empty
     int64_t sealed_ns            # UNIX ns
     uint64_t flags               # SealFlag
+    uint64_t number              # of the segment
+    uint64_t oldest_position     # of the first record that the journal still had
+    uint64_t oldest_index
     uint32_t reserved
     uint32_t checksum            # CRC32C of all before it
 
@@ -252,7 +260,8 @@ cdef class Segment:
     cdef uint64_t written_behind(self, uint64_t position) noexcept nogil
     cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil
     cdef void write_seal(
-        self, const SegmentWriter* w, int64_t now_ns, uint64_t flags) noexcept nogil
+        self, const SegmentWriter* w, int64_t now_ns, uint64_t flags, uint64_t oldest_position,
+        uint64_t oldest_index) noexcept nogil
     cdef void release_rest(self, uint64_t used) noexcept nogil
     cdef int sync(self) noexcept nogil
     cdef int populate(self, uint64_t until) noexcept nogil

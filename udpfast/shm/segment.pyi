@@ -13,6 +13,7 @@ SEGMENT_ENTRY: np.dtype[np.void]
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
     path: Path
+    identity: bytes
     number: int
     position: int
     index: int
@@ -21,11 +22,16 @@ class SegmentInfo:
     first_ns: int
     last_ns: int
     durable: bool
+    last: bool
+    oldest_position: int
+    oldest_index: int
     names: int
     opened_ns: int
     epoch: int
     name: str
     capacity_bytes: int
+    source: bytes
+    source_index: int
 
 def segment_path(directory: str | os.PathLike[str], number: int) -> Path: ...
 def list_segments(directory: str | os.PathLike[str]) -> list[int]: ...

@@ -43,8 +43,8 @@ cdef enum:
     MADV_POPULATE_WRITE = 23     # Linux 5.14; newer than many a libc's headers
 
 for _what, _size, _expected in (
-    ("SegmentHeader", sizeof(SegmentHeader), 176),
-    ("SegmentSeal", sizeof(SegmentSeal), 56),
+    ("SegmentHeader", sizeof(SegmentHeader), 192),
+    ("SegmentSeal", sizeof(SegmentSeal), 80),
     ("SegmentEntry", sizeof(SegmentEntry), SEGMENT_ENTRY.itemsize),
 ):
     if _size != _expected:
@@ -58,16 +58,22 @@ class SegmentInfo:
     Attributes
     ----------
     path : pathlib.Path
+    identity : bytes
+        Of the journal: 16 bytes.
     number : int
         From 1; its file's name.
     position, index : int
-        Of its first record.
+        Of its first record: where the segment before it ended.
     end_position, end_index : int or None
         Behind its last record; None while it is not sealed.
     first_ns, last_ns : int
         Earliest and latest `published_ns`, UNIX ns; 0 if it is empty or not sealed.
     durable : bool
         The disk had all of it when it was sealed.
+    last : bool
+        It was sealed when the writer closed the journal.
+    oldest_position, oldest_index : int
+        Of the first record that the journal still had when it was sealed; 0 if it is not.
     names : int
         Number of the file of names that its records go by; 0: none.
     opened_ns : int
@@ -78,9 +84,14 @@ class SegmentInfo:
         Of the instance.
     capacity_bytes : int
         That it has for records.
+    source : bytes
+        Of the ring that its first record comes from: its identity; zeros: none is said.
+    source_index : int
+        What that record is there.
     """
 
     path: Path
+    identity: bytes
     number: int
     position: int
     index: int
@@ -89,11 +100,16 @@ class SegmentInfo:
     first_ns: int
     last_ns: int
     durable: bool
+    last: bool
+    oldest_position: int
+    oldest_index: int
     names: int
     opened_ns: int
     epoch: int
     name: str
     capacity_bytes: int
+    source: bytes
+    source_index: int
 
 
 def segment_path(directory, number) -> Path:
@@ -240,14 +256,19 @@ cdef class Segment:
         cdef bint sealed = self.sealed()
         cdef bint filled = sealed and seal.index > header.index
         return SegmentInfo(
-            path=self.path, number=header.number, position=header.position, index=header.index,
+            path=self.path, identity=header.identity[:IDENTITY_SIZE], number=header.number,
+            position=header.position, index=header.index,
             end_position=seal.position if sealed else None,
             end_index=seal.index if sealed else None,
             first_ns=seal.first_ns if filled else 0, last_ns=seal.last_ns if filled else 0,
-            durable=sealed and seal.flags & SEAL_DURABLE != 0, names=header.names,
+            durable=sealed and seal.flags & SEAL_DURABLE != 0,
+            last=sealed and seal.flags & SEAL_LAST != 0,
+            oldest_position=seal.oldest_position if sealed else 0,
+            oldest_index=seal.oldest_index if sealed else 0, names=header.names,
             opened_ns=header.opened_ns, epoch=header.epoch,
             name=header.name[:SEGMENT_NAME_SIZE].rstrip(b"\0").decode(errors="replace"),
-            capacity_bytes=header.capacity)
+            capacity_bytes=header.capacity, source=header.source[:IDENTITY_SIZE],
+            source_index=header.source_index)
 
     def index(self):
         """Return the valid entries of the index by time, an array of dtype `SEGMENT_ENTRY`."""
@@ -343,7 +364,8 @@ cdef class Segment:
         return size
 
     cdef void write_seal(
-            self, const SegmentWriter* w, int64_t now_ns, uint64_t flags) noexcept nogil:
+            self, const SegmentWriter* w, int64_t now_ns, uint64_t flags,
+            uint64_t oldest_position, uint64_t oldest_index) noexcept nogil:
         cdef SegmentSeal seal
         memset(&seal, 0, sizeof(seal))
         seal.position = w.position
@@ -352,6 +374,9 @@ cdef class Segment:
         seal.last_ns = w.last_ns
         seal.sealed_ns = now_ns
         seal.flags = flags
+        seal.number = self.header.number
+        seal.oldest_position = oldest_position
+        seal.oldest_index = oldest_index
         seal.checksum = checksum_of(&seal, sizeof(seal))
         memcpy(self.seal, &seal, sizeof(seal))
 
@@ -387,6 +412,7 @@ cdef class Segment:
         # Whether the segment says where it ends. (A seal is not there until its checksum is.)
         cdef SegmentSeal* seal = self.seal
         return (seal.checksum == checksum_of(seal, sizeof(SegmentSeal)) and seal.sealed_ns != 0
+                and seal.number == self.header.number
                 and seal.position >= self.header.position
                 and seal.position - self.header.position <= self.header.capacity)
 

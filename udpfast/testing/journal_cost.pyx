@@ -43,7 +43,7 @@ def append_cost_ns(Journal journal, int size, int64_t count) -> float:
             header.published_ns = i
             done += segment_append(&journal.writer, &header, payload)
             if i % BATCH == BATCH - 1:
-                journal_flush(journal.header, &journal.writer, i)
+                journal_flush(journal, i)
         started_ns = clock_monotonic_ns() - started_ns
     free(payload)
     if done != count:
