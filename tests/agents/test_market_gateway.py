@@ -1,5 +1,6 @@
 """A market through gateway and player, read back from the datagrams by other code."""
 
+import itertools
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -7,10 +8,10 @@ import pytest
 
 from tests.feed.frames_out import messages
 from tests.feed.list_line import ListLine
+from udpfast.agents import market_gateway
 from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.agents.market_player import MarketPlayer
-from udpfast.errors import UdpfastError
 from udpfast.feed.transmitter import Transmitter
 from udpfast.market.event import event_to_dict
 from udpfast.testing.simulator import SimulatedMarket
@@ -170,12 +171,62 @@ def test_gateway_restart_announces_books_again_under_other_ids():
     assert all(ids[sessions[0]][symbol] != ids[sessions[1]][symbol] for symbol in ids[sessions[0]])
 
 
-def test_gateway_snapshot_too_large_says_levels_bytes_and_remedy():
+def test_gateway_book_too_dense_is_published_as_far_as_a_message_carries_it(monkeypatch):
+    monkeypatch.setattr(market_gateway, "levels_that_fit", lambda exchange, symbol: 60)
+    market = SimulatedMarket(4, instruments=2, events=500, levels=50, rate_per_s=2000)
+    rig = Rig(market, transmitter={"snapshot_interval_ns": 50 * MS}).play(linger_ns=100 * MS)
+    books, taken = {}, {}
+    for _, event in rig.events(rig.incremental):
+        if event["value_name"] == "MarketByPriceUpdate":
+            apply(books, event["value"])
+    for _, event in rig.events(rig.snapshot):
+        if event["value_name"] == "MarketByPriceUpdate":
+            apply(taken, event["value"])
+    assert plain(books) == plain(taken) == rig.gateway.books()
+    for name, left in rig.gateway.left_out.items():
+        book = rig.gateway.books()[name]
+        assert len(book["bids"]) + len(book["asks"]) == 60
+        assert left.levels_most >= 40
+    assert list(rig.transmitter.events) == [
+        f"simulated:{symbol}: its book has 100 levels, a message carries 60: those furthest from "
+        "the touch are left out"
+        for symbol in ("AMBER", "BASIL")
+    ]
+
+
+def test_gateway_refuses_what_is_no_message_and_goes_on_with_the_whole_book():
     instrument = Instrument("v", "S", 1, 0)
-    gateway = MarketGateway(Transmitter([ListLine()], session_id=1), [instrument])
-    levels = np.ones((8000, 2))
-    with pytest.raises(UdpfastError, match=r"v:S: 8000 levels .* narrower price band"):
-        gateway.publish(BookChange(0, 0, True, levels, levels[:0], 0, 0), 0)
+    line = ListLine()
+    gateway = MarketGateway(Transmitter([line], session_id=1), [instrument])
+    bids, asks = np.array([[9.0, 1.0]]), np.array([[10.0, 1.0]])
+    gateway.publish(BookChange(0, 0, True, bids, asks, 0, 1), 0)
+    lower = np.array([[8.0, 1.0]])
+    gateway.publish(BookChange(1, 0, False, lower, asks[:0], 0, -1), 1)  # no such sequence
+    gateway.publish(BookChange(2, 0, False, bids * np.nan, asks[:0], 0, 2), 2)
+    gateway.publish(Quote(3, 0, 9.0, 1.0, 10.0, 1.0, 0, 1 << 65), 3)
+    gateway.publish(Trade(4, 0, 1, 10.0, 1.0, "x" * 500, 0), 4)
+    gateway.publish(BookChange(5, 0, False, lower - [1, 0], asks[:0], 0, 3), 5)
+    gateway.transmitter.flush(5)
+    sent = [event_to_dict(m.payload) for m in messages(line.datagrams)]
+    assert [event["value_name"] for event in sent] == [
+        "MarketByPriceUpdate",
+        "TradeSummary",
+        "MarketByPriceUpdate",
+    ]
+    assert not sent[1]["value"]["trades"][0]["trade_id"]
+    assert sent[2]["value"]["update_type"] == 1
+    assert [level["price"] for level in sent[2]["value"]["bids"]] == [9.0, 8.0, 7.0]
+    assert gateway.refused == 3
+    assert [event.partition(" is not sent: ")[0] for event in gateway.transmitter.events] == [
+        "v:S: a BookChange",
+        "v:S: a Quote",
+    ]
+
+
+def test_gateway_of_more_instruments_than_ids_is_refused():
+    instruments = [Instrument("v", "S", 1, 0)] * 65_436
+    with pytest.raises(ValueError, match="expected 65435 instruments at most, found 65436"):
+        MarketGateway(Transmitter([ListLine()], session_id=1), instruments)
 
 
 def test_player_follows_the_recorded_pace_times_speed():
@@ -197,6 +248,26 @@ def test_player_speed_zero_waits_for_nothing_and_ends_at_events_max():
     assert rig.player.events == 100
     assert rig.now_ns == -(-100 // 16) * MS
     assert rig.player.wait_ns(rig.now_ns) == 0
+
+
+def test_player_cuts_silences_short_and_says_by_how_much():
+    source = SimulatedMarket(4, instruments=1, events=40, rate_per_s=10)
+    events = list(source)
+    silences = [b.recv_ns - a.recv_ns for a, b in itertools.pairwise(events)]
+    rig = Rig(source, silence_max_ns=50 * MS).play()
+    assert rig.player.market_ns == sum(min(silence, 50 * MS) for silence in silences)
+    assert rig.player.market_ns + rig.player.skipped_ns == sum(silences)
+    assert rig.now_ns == pytest.approx(rig.player.market_ns, abs=2 * MS)
+
+
+def test_player_that_is_late_restarts_all_the_same():
+    source = SimulatedMarket(4, instruments=1, events=1000, rate_per_s=10_000)
+    rig = Rig(source, restart_after_ns=50 * MS, speed=1.0)
+    rig.player.do_work(0)
+    rig.player.do_work(100 * MS)
+    assert len(rig.transmitter.sessions) == 1
+    rig.player.do_work(100 * MS + 1)
+    assert len(rig.transmitter.sessions) == 2
 
 
 def test_player_says_how_long_to_wait():

@@ -127,7 +127,7 @@ def test_recording_price_band_agrees_with_the_oracle(prefix):
     assert found.keys() == oracle.keys()
     for name, book in oracle.items():
         assert found[name] == (dict(book.bids), dict(book.asks))
-        left = banded.left_out[name]
+        left = banded.outside_band[name]
         assert left.rows > 0
         assert left.low <= min(dict(book.bids)) < max(dict(book.asks)) <= left.high
 
@@ -199,7 +199,7 @@ def test_recording_price_band_leaves_out_levels_and_empty_updates(tmp_path):
     )
     recording = MarketRecording(prefix, price_band=0.1)
     assert [e.sequence for e in recording] == [1, 3]
-    assert recording.left_out["v:S"] == (100.0, 90.0, pytest.approx(110.0), 3, 2, 1)
+    assert recording.outside_band["v:S"] == (100.0, 90.0, pytest.approx(110.0), 3, 2, 1)
     assert books_of(recording) == {"v:S": ({99.0: 1.0}, {101.0: 1.0, 102.0: 4.0})}
 
 

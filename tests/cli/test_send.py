@@ -8,8 +8,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.feed.frames_out import messages, parse
-from udpfast.cli.send import send
+from udpfast.cli.send import _open_source, send
 from udpfast.market.event import event_to_dict
+from udpfast.market.fitted_book import levels_that_fit
+from udpfast.net.sender import DatagramSender
 
 
 class Listeners:
@@ -206,9 +208,54 @@ def test_send_summary_for_people_names_lines_and_loss(listeners):
     assert "0 lost on purpose" in result.stdout
 
 
+def test_send_simulated_market_has_no_end_of_its_own():
+    market = _open_source({"market": None, "seed": 1, "levels": 200, "count": 0})
+    with pytest.raises(TypeError, match="without end"):
+        len(market)
+
+
+def test_send_dense_market_says_what_is_left_out(listeners):
+    result = run(
+        *("--incremental", listeners.addresses[0], "--snapshot", "", "--linger", 0),
+        *("--simulate", "--levels", 5_000, "--speed", 0, "--count", 1),
+    )
+    most = levels_that_fit("simulated", "AMBER")
+    assert (
+        f"simulated:AMBER: its book has 5,000 levels, a message carries {most:,}: those furthest "
+        "from the touch are left out" in result.stderr
+    )
+    assert f"up to {5_000 - most:,} levels beyond those that a message carries" in result.stdout
+    assert max(len(m.payload) for m in messages(listeners.datagrams(0))) > 130_000
+
+
+def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
+    opened = []
+
+    monkeypatch.setattr(
+        "udpfast.cli.send.DatagramSender",
+        lambda address, **options: (
+            opened.append((address, options["interface"])) or DatagramSender(address)
+        ),
+    )
+    a, b, snapshot = listeners.addresses
+    arguments = ("--incremental", f"{a},{b}", "--snapshot", snapshot, "--rate", 1e6, "--count", 1)
+    for interfaces, expected in (
+        ("lo", ["lo", "lo", "lo"]),
+        ("lo,", ["lo", "", "lo"]),
+        ("lo,eth0,eth1", ["lo", "eth0", "lo"]),
+    ):
+        opened.clear()
+        run(*arguments, "--interface", interfaces)
+        assert opened == list(zip((a, b, snapshot), expected, strict=True))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("--incremental", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--interface", "a,b"),
+            "--interface needs one name, or one for each of the 3 incremental lines, had 2",
+        ),
         ((), "choose --market, --simulate, or raw load with --rate"),
         (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
         (("--rate", "5", "--loss", "0.1"), "faults need --market or --simulate"),

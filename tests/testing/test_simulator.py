@@ -1,5 +1,7 @@
 """The simulated market: repeatable, never crossed, and told by its own quotes."""
 
+import itertools
+
 import pytest
 
 from udpfast.agents.market_event import BookChange, Quote
@@ -41,6 +43,13 @@ def test_simulator_book_is_never_crossed_and_quotes_are_its_best():
             assert (event.bid_price, event.ask_price) == (max(bids), min(asks))
             assert (event.bid_quantity, event.ask_quantity) == (bids[max(bids)], asks[min(asks)])
     assert count == len(market) == 5000
+
+
+def test_simulator_without_end_goes_on_as_with_one():
+    endless = SimulatedMarket(5, events=None)
+    assert text(itertools.islice(endless, 500)) == text(SimulatedMarket(5, events=500))
+    with pytest.raises(TypeError, match="without end"):
+        len(endless)
 
 
 @pytest.mark.parametrize("settings", [{"instruments": 0}, {"instruments": 9}, {"events": 3}])

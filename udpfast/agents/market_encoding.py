@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypedDict
 
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote, Trade
-from udpfast.errors import UdpfastError
 from udpfast.market.encode import SourceInfo, encode_book, encode_top_of_book, encode_trades
 from udpfast.market.event import encode_event
+from udpfast.market.updates import TRADE
 
 __all__ = ["Encoded", "MarketEncoder"]
 
@@ -20,6 +20,10 @@ STAMP_OFFSET = 56
 
 #: Stands for send_time_utc in payloads of the general encoder, to find its place by.
 SENTINEL = 0x5AA5_1CEB_00DA_5EED
+
+
+#: A longer one would have to be cut, and would no longer be an id.
+TRADE_ID_SIZE = TRADE["trade_id"].itemsize
 
 
 class _InstrumentFields(TypedDict):
@@ -61,34 +65,22 @@ class MarketEncoder:
         self._seqno = 0
 
     def book(self, event: BookChange, created_ns: int) -> Encoded:
-        """Encode a MarketByPriceUpdate.
-
-        Raises
-        ------
-        UdpfastError
-            The levels do not fit into a message.
-        """
+        """Encode a MarketByPriceUpdate, of as many levels as `levels_that_fit` at most."""
         exchange, symbol = self._names[event.instrument]
-        try:
-            return Encoded(
-                encode_book(
-                    exchange,
-                    symbol,
-                    bids=event.bids if len(event.bids) else None,
-                    asks=event.asks if len(event.asks) else None,
-                    update_type=SNAPSHOT if event.snapshot else INCREMENTAL,
-                    exchange_time_utc=event.exchange_ns,
-                    exchange_sequence=event.sequence,
-                    source=self._source(created_ns),
-                    **self._common[event.instrument],
-                ),
-                STAMP_OFFSET,
-            )
-        except ValueError as error:
-            raise UdpfastError(
-                f"{self._instruments[event.instrument].name}: {len(event.bids) + len(event.asks)} "
-                f"levels do not fit ({error}): leave out far levels with a narrower price band",
-            ) from error
+        return Encoded(
+            encode_book(
+                exchange,
+                symbol,
+                bids=event.bids if len(event.bids) else None,
+                asks=event.asks if len(event.asks) else None,
+                update_type=SNAPSHOT if event.snapshot else INCREMENTAL,
+                exchange_time_utc=event.exchange_ns,
+                exchange_sequence=event.sequence,
+                source=self._source(created_ns),
+                **self._common[event.instrument],
+            ),
+            STAMP_OFFSET,
+        )
 
     def quote(self, event: Quote, created_ns: int) -> Encoded:
         """Encode a TopOfBook."""
@@ -110,13 +102,14 @@ class MarketEncoder:
         )
 
     def trade(self, event: Trade, created_ns: int) -> Encoded:
-        """Encode a TradeSummary of one trade."""
+        """Encode a TradeSummary of one trade; an id that is longer than ids may be is left out."""
         exchange, symbol = self._names[event.instrument]
+        fits = len(event.trade_id.encode()) <= TRADE_ID_SIZE
         return Encoded(
             encode_trades(
                 exchange,
                 symbol,
-                [(event.side, event.price, event.quantity, event.trade_id)],
+                [(event.side, event.price, event.quantity, event.trade_id if fits else None)],
                 exchange_time_utc=event.exchange_ns,
                 source=self._source(created_ns),
                 **self._common[event.instrument],

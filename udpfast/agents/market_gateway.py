@@ -1,20 +1,21 @@
 """A gateway that publishes a market: events in, encoded messages on both channels out.
 
 It keeps each instrument's book, so that a snapshot is encoded at its turn from the state as it is
-then, and carries the seqno of the last update in it. All books that a subscriber can build from
-what was published are `books`.
+then, and carries the seqno of the last update in it. Of a book that is denser than a message can
+carry the levels nearest the touch are published. All books that a subscriber can build from what
+was published are `books`; what was left out or refused is counted and said, and never ends it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from udpfast.agents.market_encoding import Encoded, MarketEncoder
-from udpfast.agents.market_event import BookChange, Instrument, Levels, MarketEvent, Quote
+from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote
+from udpfast.errors import FormatError
 from udpfast.feed.snapshot_cycle import SnapshotState
 from udpfast.feed.transmitter import Transmitter
+from udpfast.market.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
 
 __all__ = ["MarketGateway"]
 
@@ -30,14 +31,13 @@ BOOK_TYPE = 41
 NO_OBJECT_TYPE = 0
 
 FIRST_OBJECT_ID = 101
+OBJECT_ID_MAX = 65_535
 
 #: ReferenceData, MarketStatus, TopOfBook, MarketByPrice, TradeSummary: what is published here.
 SUPPORTED = 0x1 | 0x2 | 0x4 | 0x8 | 0x20
 
 #: The latency to the exchange is published this often, in the market's time.
 LATENCY_INTERVAL_NS = 1_000_000_000
-
-Side = dict[float, float]
 
 
 class MarketGateway:
@@ -49,6 +49,19 @@ class MarketGateway:
     instruments : sequence of Instrument
         Of the source whose events will come.
     encoder : MarketEncoder, optional
+
+    Attributes
+    ----------
+    messages : int
+        Published on the incremental channel.
+    refused : int
+        Events that are no message and were not published: a price that is no number, a field that
+        is out of range. A book that missed one is published whole with its next event.
+
+    Raises
+    ------
+    ValueError
+        There are more instruments than object ids.
     """
 
     def __init__(
@@ -57,13 +70,22 @@ class MarketGateway:
         instruments: Sequence[Instrument],
         encoder: MarketEncoder | None = None,
     ) -> None:
+        room = OBJECT_ID_MAX + 1 - FIRST_OBJECT_ID
+        if len(instruments) > room:
+            raise ValueError(f"expected {room} instruments at most, found {len(instruments)}")
         self.transmitter = transmitter
         self.instruments = list(instruments)
         self.encoder = encoder if encoder is not None else MarketEncoder(instruments)
         self.messages = 0
+        self.refused = 0
         self._object_ids = [FIRST_OBJECT_ID + index for index in range(len(self.instruments))]
-        self._books: list[tuple[Side, Side] | None] = [None] * len(self.instruments)
+        self._books = [
+            FittedBook(levels_that_fit(instrument.exchange, instrument.symbol))
+            for instrument in self.instruments
+        ]
         self._updates: list[BookChange | None] = [None] * len(self.instruments)
+        self._behind = [False] * len(self.instruments)  # the book has changed, and nobody was told
+        self._said: set[tuple[int, str]] = set()
         self._next_latency_ns = 0
         self._created_ns = 0  # UNIX ns of the event at hand
 
@@ -84,35 +106,30 @@ class MarketGateway:
             ):
                 self._send(message, object_type, object_id, now_ns, snapshot=True)
                 self._repeat(message, object_type, object_id)
-            if self._books[index] is not None:
+            if self._updates[index] is not None:
                 self._send(self._encode_book(index), BOOK_TYPE, object_id, now_ns, snapshot=True)
                 self._offer_book(index)
 
     def publish(self, event: MarketEvent, now_ns: int) -> None:
-        """Publish one event on the incremental channel.
-
-        Raises
-        ------
-        UdpfastError
-            A book's snapshot does not fit into a message.
-        """
-        index = event.instrument
-        object_id = self._object_ids[index]
-        created_ns = self._created_ns = now_ns + self.transmitter.utc_offset_ns
-        if isinstance(event, BookChange):
-            first = self._books[index] is None
-            self._apply(event)
-            message = self.encoder.book(event, created_ns)
-            self._send(message, BOOK_TYPE, object_id, now_ns, snapshot=event.snapshot)
-            if first:
-                self._offer_book(index)
-        elif isinstance(event, Quote):
-            self._send(self.encoder.quote(event, created_ns), QUOTE_TYPE, object_id, now_ns)
-        else:
-            self._send(self.encoder.trade(event, created_ns), TRADE_TYPE, object_id, now_ns)
-        if event.recv_ns >= self._next_latency_ns and event.exchange_ns > 0:
-            self._next_latency_ns = event.recv_ns + LATENCY_INTERVAL_NS
-            self._send(self.encoder.external_latency(event, created_ns), NO_OBJECT_TYPE, 0, now_ns)
+        """Publish one event on the incremental channel; one that is no message is refused."""
+        self._created_ns = now_ns + self.transmitter.utc_offset_ns
+        try:
+            if isinstance(event, BookChange):
+                self._publish_book(event, now_ns)
+            elif isinstance(event, Quote):
+                message = self.encoder.quote(event, self._created_ns)
+                self._send(message, QUOTE_TYPE, self._object_ids[event.instrument], now_ns)
+            else:
+                message = self.encoder.trade(event, self._created_ns)
+                self._send(message, TRADE_TYPE, self._object_ids[event.instrument], now_ns)
+            if event.recv_ns >= self._next_latency_ns and event.exchange_ns > 0:
+                self._next_latency_ns = event.recv_ns + LATENCY_INTERVAL_NS
+                latency = self.encoder.external_latency(event, self._created_ns)
+                self._send(latency, NO_OBJECT_TYPE, 0, now_ns)
+        except (ValueError, OverflowError, FormatError) as error:
+            self.refused += 1
+            kind = type(event).__name__
+            self._say_once(event.instrument, kind, f"a {kind} is not sent: {error}")
 
     def restart(self, now_ns: int, session_id: int | None = None) -> int:
         """Do what a restarted gateway does; return the new session's id.
@@ -129,11 +146,47 @@ class MarketGateway:
     def books(self) -> dict[str, dict[str, list[list[float]]]]:
         """Return every book as published: by instrument name, [price, quantity], best first."""
         found = {}
-        for instrument, book in zip(self.instruments, self._books, strict=True):
-            if book is not None:
-                bids, asks = ([[price, side[price]] for price in sorted(side)] for side in book)
-                found[instrument.name] = {"bids": bids[::-1], "asks": asks}
+        for instrument, book, update in zip(
+            self.instruments, self._books, self._updates, strict=True
+        ):
+            if update is not None:
+                whole = book.whole()
+                found[instrument.name] = {"bids": whole.bids.tolist(), "asks": whole.asks.tolist()}
         return found
+
+    @property
+    def left_out(self) -> dict[str, LeftOut]:
+        """What messages could not carry, of each book that was ever too dense; by its name."""
+        return {
+            instrument.name: book.left_out
+            for instrument, book in zip(self.instruments, self._books, strict=True)
+            if book.left_out.levels_most
+        }
+
+    def _publish_book(self, event: BookChange, now_ns: int) -> None:
+        index, object_id = event.instrument, self._object_ids[event.instrument]
+        book = self._books[index]
+        message = book.apply(event.bids, event.asks, snapshot=event.snapshot)
+        if book.beyond:
+            self._say_once(
+                index,
+                "dense",
+                f"its book has {book.shown + book.beyond:,} levels, a message carries "
+                f"{book.shown:,}: those furthest from the touch are left out",
+            )
+        if self._behind[index]:
+            message = book.whole()
+        if message is None:
+            return
+        self._behind[index] = True  # until it is out
+        self._send(
+            self._encode(event, message), BOOK_TYPE, object_id, now_ns, snapshot=message.snapshot
+        )
+        self._behind[index] = False
+        first = self._updates[index] is None
+        self._updates[index] = event
+        if first:
+            self._offer_book(index)
 
     def _send(
         self,
@@ -172,27 +225,15 @@ class MarketGateway:
 
         self.transmitter.put_snapshot_source(BOOK_TYPE, object_id, state)
 
-    def _apply(self, event: BookChange) -> None:
-        book = self._books[event.instrument]
-        if book is None or event.snapshot:
-            book = self._books[event.instrument] = ({}, {})
-        for side, levels in zip(book, (event.bids, event.asks), strict=True):
-            for price, quantity in levels.tolist():
-                if quantity:
-                    side[price] = quantity
-                else:
-                    side.pop(price, None)
-        self._updates[event.instrument] = event
+    def _encode(self, event: BookChange, message: BookMessage) -> Encoded:
+        return self.encoder.book(event._replace(**message._asdict()), self._created_ns)
 
     def _encode_book(self, index: int) -> Encoded:
-        book, update = self._books[index], self._updates[index]
-        assert book is not None
+        update = self._updates[index]
         assert update is not None
-        bids, asks = _levels(book[0])[::-1], _levels(book[1])
-        return self.encoder.book(
-            update._replace(snapshot=True, bids=bids, asks=asks), self._created_ns
-        )
+        return self._encode(update, self._books[index].whole())
 
-
-def _levels(side: Side) -> Levels:
-    return np.array(sorted(side.items()), np.float64).reshape(-1, 2)
+    def _say_once(self, index: int, what: str, sentence: str) -> None:
+        if (index, what) not in self._said:
+            self._said.add((index, what))
+            self.transmitter.events.append(f"{self.instruments[index].name}: {sentence}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from udpfast.agents.market_event import MarketEvent, MarketSource
 from udpfast.agents.market_gateway import MarketGateway
@@ -25,9 +26,13 @@ class MarketPlayer:
     rate_per_s : float
         Events per second at equal distances, whatever the recording's pace; 0: by `speed`.
     restart_after_ns : int, optional
-        The gateway restarts once, when so much of the market's time has passed.
+        The gateway restarts once, when so much of the market's time has passed; on a host that is
+        too slow for the market, after twice the time that this should have taken.
     events_max : int
         End after so many events; 0: with the source.
+    silence_max_ns : int
+        A longer silence of the market counts as one of so long; 0: it is as long as it was. A
+        recording may hold hours of different days.
 
     Attributes
     ----------
@@ -36,6 +41,10 @@ class MarketPlayer:
         heartbeats and snapshots.
     events : int
         Published so far.
+    market_ns : int
+        How much of the market's time has passed, without what was cut out of its silences.
+    skipped_ns : int
+        That.
     """
 
     def __init__(
@@ -47,18 +56,21 @@ class MarketPlayer:
         rate_per_s: float = 0.0,
         restart_after_ns: int | None = None,
         events_max: int = 0,
+        silence_max_ns: int = 0,
     ) -> None:
         self.gateway = gateway
         self.finished = False
         self.events = 0
+        self.market_ns = 0
+        self.skipped_ns = 0
         self._source: Iterator[MarketEvent] = iter(source)
         self._speed = speed
         self._rate_per_s = rate_per_s
         self._restart_after_ns = restart_after_ns
         self._events_max = events_max
+        self._silence_max_ns = silence_max_ns
         self._next: MarketEvent | None = None
         self._start_ns = 0
-        self._first_recv_ns = 0
         self._due_ns = 0
 
     def do_work(self, now_ns: int) -> int:
@@ -81,27 +93,18 @@ class MarketPlayer:
         """Return how long it is until the next event is due; 0 when it is or none is left."""
         return 0 if self.finished else max(0, self._due_ns - now_ns)
 
-    @property
-    def market_ns(self) -> int:
-        """How much of the market's time has passed."""
-        return 0 if self._next is None else self._next.recv_ns - self._first_recv_ns
-
     def _begin(self, now_ns: int) -> None:
         self._next = next(self._source, None)
         if self._next is None:
             self.finished = True
             return
         self._start_ns = self._due_ns = now_ns
-        self._first_recv_ns = self._next.recv_ns
         self.gateway.announce(now_ns)
 
     def _publish_next(self, now_ns: int) -> None:
         event = self._next
         assert event is not None
-        if (
-            self._restart_after_ns is not None
-            and event.recv_ns - self._first_recv_ns >= self._restart_after_ns
-        ):
+        if self._is_restart_due(now_ns):
             self._restart_after_ns = None
             self.gateway.restart(now_ns)
         self.gateway.publish(event, now_ns)
@@ -111,9 +114,19 @@ class MarketPlayer:
             self.finished = True
             return
         self._next = following
+        silence_ns = following.recv_ns - event.recv_ns
+        if self._silence_max_ns and silence_ns > self._silence_max_ns:
+            self.skipped_ns += silence_ns - self._silence_max_ns
+            silence_ns = self._silence_max_ns
+        self.market_ns += silence_ns
         if self._rate_per_s:
             self._due_ns = self._start_ns + int(self.events * 1e9 / self._rate_per_s)
         elif self._speed:
-            self._due_ns = self._start_ns + int(
-                (following.recv_ns - self._first_recv_ns) / self._speed
-            )
+            self._due_ns = self._start_ns + int(self.market_ns / self._speed)
+
+    def _is_restart_due(self, now_ns: int) -> bool:
+        after_ns = self._restart_after_ns
+        if after_ns is None:
+            return False
+        late_ns = 2 * after_ns / self._speed if self._speed and not self._rate_per_s else inf
+        return self.market_ns >= after_ns or now_ns - self._start_ns > late_ns

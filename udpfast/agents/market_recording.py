@@ -18,7 +18,7 @@ import numpy.typing as npt
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote, Trade
 from udpfast.errors import FormatError
 
-__all__ = ["LeftOut", "MarketRecording"]
+__all__ = ["MarketRecording", "OutsideBand", "recording_span_ns"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -26,8 +26,10 @@ Bools = npt.NDArray[np.bool_]
 SNAPSHOT = 1
 BID = 1
 
+TIME = ["recv_ns"]
 
-class LeftOut(NamedTuple):
+
+class OutsideBand(NamedTuple):
     """What the price band took away from one instrument."""
 
     mid: float
@@ -41,21 +43,23 @@ class LeftOut(NamedTuple):
 class MarketRecording:
     """The events of one recording, merged by the time at which they were received.
 
+    Their books may be of any density: what of them a message can carry is the gateway's business.
+
     Parameters
     ----------
     prefix : str or Path
         What stands before "_l2.parquet"; the trades and quotes beside it are optional.
     price_band : float, optional
         Book levels further than this part of the starting mid price from it are left out of
-        snapshots and updates alike (0.01: one per cent to each side), so that a book's snapshot
-        fits into a message of 131,072 bytes. The starting mid is that of the instrument's first
-        snapshot, else of its first quote; an instrument with neither keeps all levels.
+        snapshots and updates alike (0.01: one per cent to each side). The starting mid is that of
+        the instrument's first snapshot, else of its first quote; an instrument with neither keeps
+        all levels.
 
     Attributes
     ----------
     instruments : list of Instrument
         By exchange and symbol.
-    left_out : dict of str to LeftOut
+    outside_band : dict of str to OutsideBand
         By instrument name; empty without a band.
     book_messages, updates_older, updates_kept_back : list of int
         Per instrument: messages in the file, dropped as older than the snapshot, and moved
@@ -75,7 +79,7 @@ class MarketRecording:
             }
         )
         index_of = {name: index for index, name in enumerate(names)}
-        self.left_out: dict[str, LeftOut] = {}
+        self.outside_band: dict[str, OutsideBand] = {}
         self._levels = levels
         self._quotes = quotes
         self._trades = trades
@@ -130,7 +134,7 @@ class MarketRecording:
         for index, mid in enumerate(mids):
             if mid is not None:
                 outside = ~keep & (codes == index)
-                self.left_out[self.instruments[index].name] = LeftOut(
+                self.outside_band[self.instruments[index].name] = OutsideBand(
                     mid,
                     float(low[index]),
                     float(high[index]),
@@ -158,6 +162,18 @@ class MarketRecording:
                     / 2
                 )
         return None
+
+
+def recording_span_ns(prefix: str | Path, silence_max_ns: int) -> int:
+    """Return how long a recording is, of which no silence counts as longer than `silence_max_ns`.
+
+    Reads nothing but times, and so is much faster than opening it.
+    """
+    levels = _read(f"{prefix}_l2.parquet", TIME)
+    others = [_read_optional(f"{prefix}_{kind}.parquet", TIME) for kind in ("quotes", "trades")]
+    tables = [levels, *others]
+    times = np.sort(np.concatenate([table["recv_ns"] for table in tables if table is not None]))
+    return int(np.minimum(np.diff(times), silence_max_ns).sum())
 
 
 class _Messages:
@@ -260,12 +276,12 @@ class _Messages:
 class _Table:
     """Columns of one file as arrays, and `instrument` in place of venue and symbol."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, columns: list[str] | None = None) -> None:
         # Slow to import, and an extra of the package: only who reads recordings pays for it.
         from pyarrow import ArrowInvalid, parquet, types
 
         try:
-            table = parquet.read_table(path).unify_dictionaries()
+            table = parquet.read_table(path, columns=columns).unify_dictionaries()
         except ArrowInvalid as error:
             raise FormatError(f"{path}: expected a Parquet file, found none: {error}") from None
         self._columns: dict[str, Any] = {}
@@ -280,6 +296,10 @@ class _Table:
             else:
                 # Null would turn integers into inexact floats; no id or time is negative.
                 self._columns[name] = column.fill_null(-1).to_numpy(zero_copy_only=False)
+        if columns is None:
+            self._number_instruments()
+
+    def _number_instruments(self) -> None:
         venues = self._columns.pop("venue")
         symbols = self._columns.pop("symbol")
         width = len(symbols.dictionary)
@@ -302,14 +322,14 @@ class _Table:
         return self._columns[name]
 
 
-def _read(path: str) -> _Table:
+def _read(path: str, columns: list[str] | None = None) -> _Table:
     if not Path(path).exists():
         raise FileNotFoundError(f"{path}: expected recorded order book data, found no such file")
-    return _Table(Path(path))
+    return _Table(Path(path), columns)
 
 
-def _read_optional(path: str) -> _Table | None:
-    return _Table(Path(path)) if Path(path).exists() else None
+def _read_optional(path: str, columns: list[str] | None = None) -> _Table | None:
+    return _Table(Path(path), columns) if Path(path).exists() else None
 
 
 def _quotes(table: _Table) -> Iterator[Quote]:

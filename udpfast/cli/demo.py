@@ -27,10 +27,12 @@ from typing import Any
 
 import click
 
+from udpfast.agents.market_recording import recording_span_ns
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.options import FiniteRange
+from udpfast.cli.send import describe_missing
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
 from udpfast.errors import NotReadyError, UdpfastError
@@ -45,8 +47,8 @@ MARKET_SET = "binance_20240808"
 LOSS, REORDER, DUPLICATE, SKEW_US = 0.01, 0.005, 0.002, 300
 # Everything after the last event: time for a snapshot round and for the holes to be decided.
 SETTLE_S = 2.5
-# How long the recording is.
-RECORDING_S = 650
+# A recording may be of several days: what of its silences is played, by the market's time.
+SILENCE_S = 1.0
 # When the publisher restarts, as a share of all: so early that a busy host comes so far.
 RESTART = 0.1
 # A host that is too busy for this pace is given more time, then the rest is left out.
@@ -73,7 +75,21 @@ class DemonstrationError(UdpfastError):
     help="Of the bad network, and of the simulated market.",
 )
 @click.option(
+    "--market",
+    "market_path",
+    metavar="PREFIX",
+    type=click.Path(path_type=Path),
+    help="Play this recording: PREFIX_l2.parquet, _trades and _quotes.",
+)
+@click.option(
     "--simulate", is_flag=True, help="Use the simulated market even if real data is there."
+)
+@click.option(
+    "--levels",
+    type=click.IntRange(min=2),
+    default=200,
+    show_default=True,
+    help="Of each simulated book, at the beginning.",
 )
 @click.option(
     "--books",
@@ -91,7 +107,9 @@ class DemonstrationError(UdpfastError):
 def demo(
     seconds: float,
     seed: int,
+    market_path: Path | None,
     simulate: bool,
+    levels: int,
     books_path: Path | None,
     report_path: Path | None,
     as_json: bool,
@@ -100,7 +118,9 @@ def demo(
 
     Exit code 1 if a book differs, a sum does not add up, or anything was lost unexplained.
     """
-    market = None if simulate else find_market()
+    if market_path and simulate:
+        raise click.UsageError("choose one of --market and --simulate")
+    market = None if simulate else market_path or find_market()
     lacking = what_a_report_lacks() if report_path else None
     kept = None if lacking else report_path
     with contextlib.ExitStack() as stack:
@@ -109,7 +129,7 @@ def demo(
         directory = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="udpfast-demo-", dir=_memory())
         )
-        result = Demonstration(Path(directory), market, seconds, seed, kept).run()
+        result = Demonstration(Path(directory), market, seconds, seed, kept, levels).run()
         books = result.pop("books")
         if output is not None:
             json.dump(books, output)
@@ -141,6 +161,7 @@ class Demonstration:
         seconds: float,
         seed: int,
         kept: Path | None = None,
+        levels: int = 200,
     ) -> None:
         """Prepare to play `market` (None: a simulated one) with everything below `directory`.
 
@@ -151,6 +172,10 @@ class Demonstration:
         self.seconds = seconds
         self.seed = seed
         self.kept = kept
+        self.levels = levels
+        self.market_s = seconds
+        if market is not None:
+            self.market_s = max(recording_span_ns(market, int(SILENCE_S * 1e9)) / 1e9, 1e-3)
         self.ports = free_ports(3)
         self.environment = {**os.environ, "UDPFAST_SHM": str(directory / "shm")}
         os.environ["UDPFAST_SHM"] = self.environment["UDPFAST_SHM"]
@@ -203,8 +228,10 @@ capacity_bytes = {1 << 28}
 
     def _send_options(self) -> list[str]:
         a, b, snapshot = self.ports
-        source = ["--market", str(self.market)] if self.market else ["--simulate"]
-        speed = RECORDING_S / self.seconds if self.market else 1
+        source = ["--simulate", "--levels", str(self.levels)]
+        if self.market:
+            source = ["--market", str(self.market), "--silence", str(SILENCE_S)]
+        speed = self.market_s / self.seconds
         limit_s = self.seconds * (OVERTIME if self.market else 1)
         return [
             *source,
@@ -348,7 +375,7 @@ capacity_bytes = {1 << 28}
         )
         return {
             "ok": ok,
-            "market": MARKET_SET if self.market else "simulated",
+            "market": self.market.name if self.market else "simulated",
             "seed": self.seed,
             "published": published,
             "ledger": ledger,
@@ -432,11 +459,8 @@ def print_summary(result: dict[str, Any]) -> None:
         f"\nmarket {result['market']}, seed {result['seed']}: {published['events']:,} events"
         + ("" if published["finished"] else ", then it was cut off by the time limit")
     )
-    for name, left in published["left_out"].items():
-        click.echo(
-            f"{name}: {left['levels']:,} levels beyond {left['low']:.10g} .. {left['high']:.10g} "
-            "left out, so that a snapshot fits a message"
-        )
+    for sentence in describe_missing(published):
+        click.echo(sentence)
     click.echo("")
     print_ledger(result["counters"], result["ledger"])
     click.echo(

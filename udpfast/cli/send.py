@@ -7,8 +7,8 @@ import itertools
 import json
 import random
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -20,10 +20,11 @@ from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
 from udpfast.cli.send_options import EXAMPLES, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.feed.carriage import Carriage
 from udpfast.feed.transmitter import Transmitter
 from udpfast.net.sender import DatagramSender
 
-__all__ = ["send"]
+__all__ = ["describe_missing", "send"]
 
 #: A datagram chosen by --reorder leaves so much later, behind those that were due meanwhile.
 REORDER_DELAY_NS = 300_000
@@ -45,16 +46,18 @@ def send(**options: Any) -> None:
     senders: list[list[DatagramSender]] = []
     try:
         for channel in ("incremental", "snapshot"):
+            addresses = options[channel]
+            interfaces = _spread(options["interfaces"], addresses, channel)
             senders.append(
                 [
                     DatagramSender(
                         address,
-                        interface=options["interface"],
+                        interface=interface,
                         ttl=options["ttl"],
                         loop=not options["no_loop"],
                         segment=options["segment"],
                     )
-                    for address in options[channel]
+                    for address, interface in zip(addresses, interfaces, strict=True)
                 ]
             )
         if not senders[0]:
@@ -70,6 +73,18 @@ def send(**options: Any) -> None:
         click.echo(json.dumps(summary))
     else:
         _print_summary(summary)
+
+
+def _spread(interfaces: list[str], addresses: list[str], channel: str) -> list[str]:
+    """Return the interface of each line: its own by its place, or the one that all have."""
+    if len(interfaces) == 1:
+        return interfaces * len(addresses)
+    if len(interfaces) < len(addresses):
+        raise click.UsageError(
+            f"--interface needs one name, or one for each of the {len(addresses)} {channel} lines, "
+            f"had {len(interfaces)}"
+        )
+    return interfaces[: len(addresses)]
 
 
 def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +115,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
         rate_per_s=options["rate"] or 0.0,
         restart_after_ns=_nanoseconds(options["restart_at"]),
         events_max=options["count"],
+        silence_max_ns=_nanoseconds(options["silence"]) or 0,
     )
     seconds = _play(player, _nanoseconds(options["seconds"]), options["as_json"])
     messages = gateway.messages
@@ -130,9 +146,12 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
             name: impair.lost_on_all_lines(channel) if impair is not None else 0
             for channel, name in enumerate(("incremental", "snapshot"))
         },
-        "left_out": {
-            name: left._asdict() for name, left in getattr(source, "left_out", {}).items()
+        "left_out": {name: left._asdict() for name, left in gateway.left_out.items()},
+        "outside_band": {
+            name: outside._asdict() for name, outside in getattr(source, "outside_band", {}).items()
         },
+        "refused": {"events": gateway.refused, "snapshots": transmitter.cycle.refused},
+        "skipped_s": round(player.skipped_ns / 1e9, 3),
     }
 
 
@@ -141,7 +160,7 @@ def _open_source(options: dict[str, Any]) -> MarketSource:
         return MarketRecording(options["market"], price_band=options["price_band"] or None)
     from udpfast.testing.simulator import SimulatedMarket
 
-    return SimulatedMarket(options["seed"], events=options["count"] or 1_000_000)
+    return SimulatedMarket(options["seed"], events=None, levels=options["levels"] // 2)
 
 
 def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool) -> float:
@@ -153,6 +172,7 @@ def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool) -> float:
         while not player.finished and (limit_ns is None or now_ns - began_ns < limit_ns):
             transmitter.utc_offset_ns = realtime_ns() - now_ns
             player.do_work(now_ns)
+            _say(transmitter.events)
             now_ns = monotonic_ns()
             _pause(player.wait_ns(now_ns))
             now_ns = monotonic_ns()
@@ -176,8 +196,14 @@ def _linger(transmitter: Transmitter, duration_ns: int) -> None:
         while now_ns < stop_ns or transmitter.delayed():
             transmitter.utc_offset_ns = realtime_ns() - now_ns
             transmitter.do_work(now_ns)
+            _say(transmitter.events)
             _pause(PAUSE_MAX_NS)
             now_ns = monotonic_ns()
+
+
+def _say(events: deque[str]) -> None:
+    while events:
+        click.echo(f"udpfast: {events.popleft()}", err=True)
 
 
 def _pause(wait_ns: int) -> None:
@@ -202,11 +228,16 @@ def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[s
     began_ns = now_ns = monotonic_ns()
     limit_ns = _nanoseconds(options["seconds"])
     done = False
+    carriage = Carriage("load", senders)
+    said: deque[str] = deque()
     try:
         while not done and (limit_ns is None or now_ns - began_ns < limit_ns):
             left_ns = 1_000_000_000 if limit_ns is None else limit_ns - (now_ns - began_ns)
             # A signal is seen between two runs, so a run is short.
             done = load.run(min(left_ns, 100_000_000))
+            if sentence := carriage.look(load.unsent, {}):
+                said.append(sentence)
+                _say(said)
             now_ns = monotonic_ns()
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
@@ -244,12 +275,8 @@ def _lines(
 
 
 def _print_summary(summary: dict[str, Any]) -> None:
-    for name, left in summary.get("left_out", {}).items():
-        click.echo(
-            f"{name}: {left['levels']:,} levels beyond {left['low']:.10g} .. "
-            f"{left['high']:.10g} left out ({left['rows']:,} changes, "
-            f"{left['messages']:,} whole updates)"
-        )
+    for sentence in describe_missing(summary):
+        click.echo(sentence)
     click.echo(
         f"{summary['messages']:,} messages in {summary['seconds']} s "
         f"({summary['messages_per_s']:,}/s)"
@@ -264,6 +291,27 @@ def _print_summary(summary: dict[str, Any]) -> None:
         )
     for channel, seqno in summary["last_seqnos"].items():
         click.echo(f"{channel} last seqno {seqno}")
+
+
+def describe_missing(summary: dict[str, Any]) -> Iterator[str]:
+    """Say what of a market was not published, and why: a sentence each."""
+    for name, outside in summary.get("outside_band", {}).items():
+        yield (
+            f"{name}: {outside['levels']:,} levels outside {outside['low']:.10g} .. "
+            f"{outside['high']:.10g} left out ({outside['rows']:,} changes, "
+            f"{outside['messages']:,} whole updates)"
+        )
+    for name, left in summary.get("left_out", {}).items():
+        yield (
+            f"{name}: up to {left['levels_most']:,} levels beyond those that a message carries "
+            f"left out, {left['levels']:,} in the end ({left['changes']:,} changes)"
+        )
+    refused = summary.get("refused", {})
+    for what, count in refused.items():
+        if count:
+            yield f"{count:,} {what} refused: they are no messages"
+    if summary.get("skipped_s"):
+        yield f"{summary['skipped_s']:,} s of the market's silence cut short"
 
 
 def _nanoseconds(seconds: float | None) -> int | None:

@@ -25,6 +25,10 @@ def _addresses(context: click.Context, parameter: click.Parameter, value: str) -
     return [address.strip() for address in value.split(",") if address.strip()]
 
 
+def _interfaces(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
+    return [name.strip() for name in value.split(",")]
+
+
 _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--market",
@@ -32,6 +36,13 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help="Recorded market: PREFIX_l2.parquet, _trades and _quotes.",
     ),
     click.option("--simulate", is_flag=True, help="A simulated market, from --seed."),
+    click.option(
+        "--levels",
+        type=click.IntRange(min=2),
+        default=200,
+        show_default=True,
+        help="Of each simulated book, at the beginning.",
+    ),
     click.option(
         "--incremental",
         metavar="ADDRESSES",
@@ -48,7 +59,15 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         show_default=True,
         help='The same; "" for none.',
     ),
-    click.option("--interface", default="", help="For multicast: name or address."),
+    click.option(
+        "--interface",
+        "interfaces",
+        metavar="NAMES",
+        default="",
+        callback=_interfaces,
+        help="Name or address of the interface that carries all lines, or each line's, with commas "
+        "between; empty: the route's.",
+    ),
     click.option(
         "--ttl",
         type=click.IntRange(0, 255),
@@ -129,11 +148,19 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help="Restart as a new session, by the market's time.",
     ),
     click.option(
+        "--silence",
+        type=FiniteRange(min=0),
+        default=60.0,
+        show_default=True,
+        metavar="SECONDS",
+        help="Cut longer silences of the market short; 0: none.",
+    ),
+    click.option(
         "--price-band",
         type=FiniteRange(min=0),
-        default=0.01,
+        default=0.0,
         show_default=True,
-        help="Book levels further from the starting mid are left out; 0: none are.",
+        help="Leave out book levels further from the starting mid than this part of it; 0: none.",
     ),
     click.option(
         "--heartbeat-ms",

@@ -251,8 +251,7 @@ cdef class Publisher:
     @property
     def silent(self):
         """The channels of which no line carries anything at present; `failures` says why."""
-        return tuple(name for channel, name in enumerate(CHANNELS)
-                     if channel in self._transmitter.silent)
+        return self._transmitter.silent
 
     def take_events(self) -> list:
         """Return what happened since the last call, a sentence each; with `on_event`, nothing."""

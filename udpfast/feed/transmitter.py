@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.core.layout import Channel
+from udpfast.feed.carriage import Carriage, Carrier
 from udpfast.feed.publication import Publication
 from udpfast.feed.snapshot_cycle import SnapshotCycle, SnapshotSource, SnapshotState
 
@@ -33,20 +34,8 @@ EVENTS_MAX = 100
 CHANNELS = ("incremental", "snapshot")
 
 
-class LineSender(Protocol):
+class LineSender(Carrier, Protocol):
     """One line of a channel; `net.sender.DatagramSender` is one."""
-
-    @property
-    def carried(self) -> int:
-        """How many datagrams have left."""
-
-    @property
-    def unreachable(self) -> int:
-        """How many of those that are done with were given up, because there was no way for them."""
-
-    @property
-    def trouble(self) -> str:
-        """Why that was, the last time; "" if each found a way."""
 
     def send(self, datagrams: DatagramViews) -> int:
         """Send in order; return how many are done with: fewer than given = the queue is full."""
@@ -89,8 +78,6 @@ class Transmitter:
         Datagrams given up, by channel and line: its queue stayed full, or it failed.
     failures : dict of (channel, line) to OSError
         What a line failed with last. It is asked again with every flush, and the others go on.
-    silent : set of Channel
-        Of which no line carries anything at present.
     events : deque of str
         What happened, a sentence each, once: a channel fell silent or is carried again, an object's
         snapshot was refused. Its owner takes them out; of the oldest, only the last 100 are kept.
@@ -131,10 +118,9 @@ class Transmitter:
         self.lines = (tuple(incremental), tuple(snapshot))
         self.unsent = ([0] * len(self.lines[0]), [0] * len(self.lines[1]))
         self.failures: dict[tuple[int, int], OSError] = {}
-        self.silent: set[Channel] = set()
         self.events: deque[str] = deque(maxlen=EVENTS_MAX)
         self._said: dict[tuple[int, int], str] = {}  # of which object's snapshot
-        self._carried = [(0, 0)] * len(Channel)  # and given up, at the last look
+        self._carriages = [Carriage(*pair) for pair in zip(CHANNELS, self.lines, strict=True)]
         self._delayed: list[tuple[int, int, int, int, bytes]] = []
         self._delayed_count = 0
 
@@ -236,29 +222,24 @@ class Transmitter:
         self.sessions.append(session_id)
         return session_id
 
+    @property
+    def silent(self) -> tuple[str, ...]:
+        """The channels of which no line carries anything at present."""
+        return tuple(
+            name
+            for name, carriage in zip(CHANNELS, self._carriages, strict=True)
+            if carriage.silent
+        )
+
     def delayed(self) -> int:
         """Return how many datagrams the impairment holds back at present."""
         return len(self._delayed)
 
     def _look_at_lines(self) -> None:
-        for channel, lines in zip(Channel, self.lines, strict=True):
-            carried = sum(line.carried for line in lines)
-            given_up = sum(self.unsent[channel]) + sum(line.unreachable for line in lines)
-            before, self._carried[channel] = self._carried[channel], (carried, given_up)
-            if carried > before[0] and channel in self.silent:
-                self.silent.remove(channel)
-                self.events.append(f"{CHANNELS[channel]}: is carried again")
-            elif carried == before[0] and given_up > before[1] and channel not in self.silent:
-                self.silent.add(channel)
-                self.events.append(
-                    f"{CHANNELS[channel]}: no line carries anything: {self._explain(channel)}"
-                )
-
-    def _explain(self, channel: Channel) -> str:
-        return "; ".join(
-            f"line {index}: {self.failures.get((channel, index)) or line.trouble or 'queue full'}"
-            for index, line in enumerate(self.lines[channel])
-        )
+        for channel, carriage in enumerate(self._carriages):
+            failures = {line: error for (of, line), error in self.failures.items() if of == channel}
+            if sentence := carriage.look(self.unsent[channel], failures):
+                self.events.append(sentence)
 
     def _look_at_objects(self) -> None:
         if self.cycle.failures or self._said:

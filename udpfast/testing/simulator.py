@@ -4,6 +4,7 @@ Mid prices walk at random, levels are added, changed and removed around them, tr
 best level, quotes tell it. The book is never crossed. Same seed, same events.
 """
 
+import itertools
 import random
 from collections.abc import Iterator
 
@@ -30,8 +31,8 @@ class SimulatedMarket:
     seed : int
     instruments : int
         1..8.
-    events : int
-        How many, the snapshots at the beginning included.
+    events : int or None
+        How many, the snapshots at the beginning included. None: without end.
     levels : int
         Of each side of the book at the beginning.
     rate_per_s : float
@@ -45,14 +46,14 @@ class SimulatedMarket:
         seed: int = 1,
         *,
         instruments: int = 4,
-        events: int = 100_000,
+        events: int | None = 100_000,
         levels: int = 100,
         rate_per_s: float = 10_000.0,
         start_ns: int = 1_700_000_000_000_000_000,
     ) -> None:
         if not 1 <= instruments <= len(_SYMBOLS):
             raise ValueError(f"instruments must be 1..{len(_SYMBOLS)}, was {instruments}")
-        if events < instruments:
+        if events is not None and events < instruments:
             raise ValueError(
                 f"events must be {instruments} or more, one snapshot for each "
                 f"instrument, was {events}"
@@ -69,6 +70,8 @@ class SimulatedMarket:
 
     def __len__(self) -> int:
         """Return the number of events."""
+        if self._events is None:
+            raise TypeError("a market without end has no length")
         return self._events
 
     def __iter__(self) -> Iterator[MarketEvent]:
@@ -76,10 +79,10 @@ class SimulatedMarket:
         chance = random.Random(self.seed)
         now_ns = self._start_ns
         books = [
-            _Book(chance, self._levels, 10_000 * (index + 1))
+            _Book(chance, self._levels, max(10_000, 2 * self._levels) * (index + 1))
             for index in range(len(self.instruments))
         ]
-        for sequence in range(self._events):
+        for sequence in itertools.count() if self._events is None else range(self._events):
             if sequence < len(books):
                 yield books[sequence].snapshot(now_ns, sequence, sequence)
                 continue
@@ -95,7 +98,8 @@ class SimulatedMarket:
 
 
 class _Book:
-    # Prices are whole ticks of 0.01; bids lie below the mid tick, asks above it.
+    # Prices are whole ticks of 0.01; bids lie below the mid tick, asks above it, the best of each
+    # right beside it.
 
     def __init__(self, chance: random.Random, levels: int, mid: int) -> None:
         self.chance = chance
@@ -110,10 +114,11 @@ class _Book:
         bids: Levels = {}
         asks: Levels = {}
         if self.chance.random() < 0.2:
+            before = self.mid
             self.mid += self.chance.choice((-2, -1, 1, 2))
             # What the walk has run over is taken away; one level of each side stays.
-            bids.update((tick, 0.0) for tick in self.bids if tick >= self.mid)
-            asks.update((tick, 0.0) for tick in self.asks if tick <= self.mid)
+            bids.update((tick, 0.0) for tick in range(self.mid, before) if tick in self.bids)
+            asks.update((tick, 0.0) for tick in range(before, self.mid + 1) if tick in self.asks)
             bids.setdefault(self.mid - 1, self._quantity())
             asks.setdefault(self.mid + 1, self._quantity())
         for _ in range(self.chance.randint(1, 6)):
@@ -130,7 +135,7 @@ class _Book:
         return _book_change(now_ns, index, False, bids, asks, sequence)
 
     def quote(self, now_ns: int, index: int, sequence: int) -> Quote:
-        bid, ask = max(self.bids), min(self.asks)
+        bid, ask = self.mid - 1, self.mid + 1
         return Quote(
             now_ns,
             index,
@@ -144,7 +149,7 @@ class _Book:
 
     def trade(self, now_ns: int, index: int, sequence: int) -> Trade:
         side = self.chance.choice((1, 2))
-        tick = min(self.asks) if side == 1 else max(self.bids)
+        tick = self.mid + 1 if side == 1 else self.mid - 1
         return Trade(now_ns, index, side, _price(tick), self._quantity(), f"T{sequence}", now_ns)
 
     def _quantity(self) -> float:

@@ -1,0 +1,221 @@
+"""A book as far as a message carries it: the levels nearest the touch, whatever lies beyond.
+
+A message has 131,072 bytes, which is some 4,670 levels; a market's book may have any number. What
+is published is at all times a book of its own, the best levels of each side, and each change of
+the market becomes the change of that book: a level that leaves makes room for the next one beyond.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from math import inf
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from udpfast.market.encode import SourceInfo, encode_book
+
+__all__ = ["BookMessage", "FittedBook", "LeftOut", "levels_that_fit"]
+
+#: Book levels of one side: shape (n, 2), price and quantity.
+Levels = npt.NDArray[np.float64]
+
+#: 256 fragments of 512 bytes.
+MESSAGE_SIZE_MAX = 131_072
+
+#: What a level of price and quantity takes of a message: 24 bytes and a reference to it.
+LEVEL_SIZE = 28
+
+
+class BookMessage(NamedTuple):
+    """What to publish: changes to the book as published, or (`snapshot`) all of it."""
+
+    snapshot: bool
+    bids: Levels
+    asks: Levels
+
+
+class LeftOut(NamedTuple):
+    """What a message could not carry of a book.
+
+    Attributes
+    ----------
+    levels : int
+        Of the book as it is now.
+    levels_most : int
+        The most at any time.
+    changes : int
+        Changes of such levels, all of them.
+    """
+
+    levels: int
+    levels_most: int
+    changes: int
+
+
+def levels_that_fit(exchange: str | bytes, symbol: str | bytes) -> int:
+    """Return how many levels of this instrument, of both sides together, fit into a message."""
+    rows = [(1.0, 1.0), (2.0, 0.0)]  # a level and a removal: each has a form of its own
+    everything = dict.fromkeys(
+        (
+            *("stream_id", "exchange_time_utc", "exchange_sequence", "sending_time_utc"),
+            *("price_precision", "quantity_precision", "max_depth", "update_type"),
+        ),
+        1,
+    )
+    small = encode_book(
+        exchange, symbol, bids=rows, asks=rows, source=SourceInfo(1, 1, 1, 1, 1), **everything
+    )
+    alignment = 8
+    return 2 * len(rows) + (MESSAGE_SIZE_MAX - alignment - len(small)) // LEVEL_SIZE
+
+
+class FittedBook:
+    """A market's book, and of it what is published.
+
+    Parameters
+    ----------
+    levels_max : int
+        Published at most, of both sides together. Each side has half of them, and what the other
+        one leaves.
+    """
+
+    def __init__(self, levels_max: int) -> None:
+        if levels_max < 1:
+            raise ValueError(f"levels_max must be 1 or more, was {levels_max}")
+        self._levels_max = levels_max
+        self._bids = _Side(1.0)
+        self._asks = _Side(-1.0)
+        self._levels_most = 0
+
+    def apply(self, bids: Levels, asks: Levels, *, snapshot: bool) -> BookMessage | None:
+        """Take a message of the market; return what to publish of it. None: nothing.
+
+        Parameters
+        ----------
+        bids, asks : array-like
+            Shape (n, 2): price and quantity; 0 removes the level.
+        snapshot : bool
+            They are the whole book, not changes to it.
+
+        Raises
+        ------
+        ValueError
+            A price or quantity is no finite number; the book is as it was.
+        """
+        rows = [np.asarray(side, np.float64).reshape(-1, 2) for side in (bids, asks)]
+        if not all(np.isfinite(side).all() for side in rows):
+            raise ValueError("prices and quantities must be finite numbers, found one that is not")
+        sides = (self._bids, self._asks)
+        fitted = self.beyond == 0
+        for side, levels in zip(sides, rows, strict=True):
+            if snapshot:
+                side.clear()
+            side.apply(levels.tolist())
+        changes = [side.cut(room) for side, room in zip(sides, self._rooms(), strict=True)]
+        beyond = self.beyond
+        self._levels_most = max(self._levels_most, beyond)
+        if fitted and not beyond and sum(map(len, rows)) <= self._levels_max:
+            return BookMessage(snapshot, *rows)
+        if snapshot or sum(map(len, changes)) > self._levels_max:
+            return self.whole()
+        if not any(changes):
+            return None
+        return BookMessage(False, *(_rows(side.items()) for side in changes))
+
+    def whole(self) -> BookMessage:
+        """Return all that is published, best levels first."""
+        return BookMessage(True, self._bids.shown_levels(), self._asks.shown_levels())
+
+    @property
+    def shown(self) -> int:
+        """How many levels are published."""
+        return self._bids.shown + self._asks.shown
+
+    @property
+    def beyond(self) -> int:
+        """How many levels are not."""
+        return len(self._bids.keys) + len(self._asks.keys) - self.shown
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What is not published, and was not."""
+        changes = self._bids.changes_beyond + self._asks.changes_beyond
+        return LeftOut(self.beyond, self._levels_most, changes)
+
+    def _rooms(self) -> tuple[int, int]:
+        bids, asks, both = len(self._bids.keys), len(self._asks.keys), self._levels_max
+        of_bids = min(bids, max(both - asks, both // 2))
+        return of_bids, min(asks, both - of_bids)
+
+
+class _Side:
+    # Keys ascend towards the best level, as in `market.book`: a price, or an ask's price negated.
+
+    def __init__(self, sign: float) -> None:
+        self.keys: list[float] = []
+        self.shown = 0  # so many of them, the last ones, are published
+        self.changes_beyond = 0
+        self._sign = sign
+        self._quantities: dict[float, float] = {}  # by key
+        self._edge = inf  # the worst key that is published
+        self._touched: dict[float, bool | None] = {}  # since the cut: was published; None: new
+
+    def clear(self) -> None:
+        self.keys, self._quantities = [], {}
+        self.shown, self._edge = 0, inf
+
+    def apply(self, rows: Sequence[Sequence[float]]) -> None:
+        quantities, keys, sign, edge = self._quantities, self.keys, self._sign, self._edge
+        in_bulk = len(rows) > 64 + len(keys) // 16  # sorted once instead of kept in order
+        for price, quantity in rows:
+            key = price * sign
+            there = key in quantities
+            if key not in self._touched:
+                self._touched[key] = key >= edge if there else None
+            if quantity:
+                if not there and not in_bulk:
+                    insort(keys, key)
+                quantities[key] = quantity
+            elif there:
+                del quantities[key]
+                if not in_bulk:
+                    del keys[bisect_left(keys, key)]
+        if in_bulk:
+            self.keys = sorted(quantities)
+
+    def cut(self, room: int) -> dict[float, float]:
+        """Publish the best `room` levels from now on; return what that changes, by price."""
+        keys, quantities, touched, before = self.keys, self._quantities, self._touched, self._edge
+        first = len(keys) - room
+        edge = keys[first] if room else inf
+        changes = {}
+        for key, was_shown in touched.items():
+            if key >= edge and key in quantities:
+                changes[key] = quantities[key]
+            elif was_shown:
+                changes[key] = 0.0
+            elif was_shown is not None or key in quantities:
+                self.changes_beyond += 1
+        # What was published is a run at the end of what there was: only its border can move.
+        at = first
+        while at < len(keys) and keys[at] < before:
+            changes[keys[at]] = quantities[keys[at]]
+            at += 1
+        at = first - 1
+        while at >= 0 and keys[at] >= before:
+            if keys[at] not in touched:
+                changes[keys[at]] = 0.0
+            at -= 1
+        self.shown, self._edge, self._touched = room, edge, {}
+        return {key * self._sign: quantity for key, quantity in changes.items()}
+
+    def shown_levels(self) -> Levels:
+        best_first = reversed(self.keys[len(self.keys) - self.shown :])
+        return _rows((key * self._sign, self._quantities[key]) for key in best_first)
+
+
+def _rows(pairs: Iterable[tuple[float, float]]) -> Levels:
+    return np.array([*pairs], np.float64).reshape(-1, 2)
