@@ -130,7 +130,7 @@ def _check_power_of_two(where: str, key: str, value: int) -> None:
 
 
 def _check_sockets(where: str, config: FeedConfig) -> None:
-    # A group may be joined on several interfaces; of a unicast address there is one socket.
+    # A group may be joined on several interfaces, and a port be bound to each of them.
     lines = [
         (f"{channel}.{line.name}", line)
         for channel in ("incremental", "snapshot")
@@ -138,9 +138,8 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     ]
     taken: dict[tuple[str, str, str], str] = {}
     for name, line in lines:
-        host, _, port = line.address.rpartition(":")
-        group = ipaddress.ip_address(host.strip("[]")).is_multicast
-        key = (line.address, *((line.interface, line.source) if group else ("", "")))
+        port = line.address.rpartition(":")[2]
+        key = (line.address, line.interface, line.source)
         other = taken.setdefault(key, name)
         if other != name and port != "0":
             raise ConfigError(

@@ -31,6 +31,7 @@ GROUPS = [
     LineAddress("239.1.2.3:9001", "10.99.0.2", source="10.99.0.1"),
     LineAddress("[ff15::7]:9003", "vb"),
     LineAddress("[ff12::7]:9003", "vb"),  # bound to its interface
+    LineAddress("10.99.0.2:9004", "vb"),  # so is this one
 ]
 
 

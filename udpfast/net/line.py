@@ -40,8 +40,9 @@ class LineAddress:
     address : str
         "239.1.2.3:9001" (a group is joined), "10.0.0.5:9001", "[::1]:9001", "0.0.0.0:9001".
     interface : str
-        Name ("eth0") or address ("10.0.0.5") of the interface on which a group is joined; empty:
-        the kernel's route decides. Of no effect on unicast addresses.
+        Name ("eth0") or address ("10.0.0.5") of the interface on which a group is joined, and by
+        which alone datagrams to a unicast address are taken; empty: the kernel's route decides,
+        and a unicast address is heard by every interface.
     source : str
         Only sender whose datagrams the group shall carry (source-specific join); empty: any.
     senders : tuple of str
@@ -139,8 +140,9 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
 def tied_interface(line: LineAddress) -> int:
     """Return the index of the interface with which a line's socket ends; 0: it outlives any.
 
-    A membership belongs to an interface, and so does a link-local IPv6 address: where the
-    interface is removed and made again, such a socket hears nothing more, and says nothing.
+    A membership belongs to an interface, and so do a link-local IPv6 address and a socket that is
+    bound to one: where the interface is removed and made again, such a socket hears nothing more,
+    and says nothing.
 
     Raises
     ------
@@ -148,11 +150,11 @@ def tied_interface(line: LineAddress) -> int:
         There is no such interface.
     """
     host, port = parse_endpoint(line.address)
+    if line.interface:
+        return multicast.resolve_interface(line.interface).index
     address = ipaddress.ip_address(host)
     if not address.is_multicast and not (address.version == 6 and address.is_link_local):
         return 0
-    if line.interface:
-        return multicast.resolve_interface(line.interface).index
     with contextlib.suppress(ConfigError, OSError):
         return multicast.routed_interface(host, port).index
     return 0
@@ -210,6 +212,8 @@ def open_receiver(
             results.append(
                 options.set_option(sock, "SO_REUSEADDR", socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             )
+        elif interface is not None:
+            _bind_to_interface(sock, host, interface)
         results.append(multicast.only_joined_groups(sock))
         _attempt(
             "bind", line.address, lambda: sock.bind(multicast.socket_address(host, port, interface))
@@ -241,8 +245,8 @@ def open_sender(
     destination : str
         "ip:port" or "[ip6]:port".
     interface : str
-        Name or address of the interface that carries a group; for unicast its address becomes
-        the source. Empty: the kernel's route decides.
+        Name or address of the interface by which all datagrams leave, whatever the routes say; its
+        address becomes the source. Empty: the kernel's route decides.
     ttl : int
         Hops that a multicast datagram may take; 1 = this network only.
     loop : bool
@@ -271,12 +275,13 @@ def open_sender(
                 lambda: results.extend(multicast.send_options(sock, found, ttl, loop)),
             )
         elif found is not None:
-            own = found.ipv6 if sock.family == socket.AF_INET6 else found.ipv4
-            _attempt(
-                "bind",
-                f"{own} of {interface}",
-                lambda: sock.bind(multicast.socket_address(own, 0, found)),
-            )
+            _bind_to_interface(sock, host, found)
+            if own := found.ipv6 if sock.family == socket.AF_INET6 else found.ipv4:
+                _attempt(
+                    "bind",
+                    f"{own} of {interface}",
+                    lambda: sock.bind(multicast.socket_address(own, 0, found)),
+                )
         _attempt(
             "connect",
             destination,
@@ -286,6 +291,21 @@ def open_sender(
         sock.close()
         raise
     return sock, results
+
+
+def _bind_to_interface(sock: socket.socket, host: str, interface: multicast.Interface) -> None:
+    if ipaddress.ip_address(host).is_loopback and interface.name != "lo":
+        raise ConfigError(
+            f"interface {interface.name!r} does not carry {host}, which is this host's loopback: "
+            'expected "lo" or an address that others reach'
+        )
+    _attempt(
+        "bind to interface",
+        f"{interface.name} (before Linux 5.7 that takes CAP_NET_RAW)",
+        lambda: sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.name.encode() + b"\0"
+        ),
+    )
 
 
 def _open_socket(host: str) -> socket.socket:

@@ -24,8 +24,8 @@ class LineConfig(Struct, frozen=True):
     interface: Annotated[
         str,
         Meta(
-            description="name or address of the interface for a multicast join; "
-            "empty: the kernel's choice"
+            description="name or address of the interface that the line comes by, a group or a "
+            "unicast address; empty: the kernel's choice"
         ),
     ] = ""
     source: Annotated[
@@ -69,7 +69,11 @@ class Destination(Struct, frozen=True):
 
     address: Annotated[str, Meta(description="ip:port to send to")]
     interface: Annotated[
-        str, Meta(description="interface for multicast; empty: the kernel's choice")
+        str,
+        Meta(
+            description="name or address of the interface that the line leaves by, to a group or a "
+            "unicast address; empty: the kernel's choice"
+        ),
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
     loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
