@@ -1,5 +1,6 @@
 """A whole feed over AF_XDP: the same records as over sockets, and sums that meet."""
 
+import contextlib
 import random
 import socket
 from collections.abc import Callable, Iterator
@@ -196,3 +197,55 @@ def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:
         Subscriber(settings).start()
     with link.inside(link.b), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(ADDRESSES["A"])  # nothing is left behind
+
+
+@pytest.mark.parametrize("queues", [2, 1, 4])
+def test_feed_receives_again_when_its_interface_was_made_again(link: Wire, queues: int) -> None:
+    # Beside it an interface that stays: the feed as a whole goes on.
+    lines = [
+        {"name": "A", "address": "10.99.0.2:9101", "interface": "vb"},
+        {"name": "B", "address": "127.0.0.1:9102", "interface": "lo"},
+    ]
+    settings = tables(f"remade{queues}", "xdp") | {"incremental": {"lines": lines}}
+    said: list[str] = []
+    with link.inside(link.b):
+        subscriber = Subscriber(settings)
+        subscriber.start()
+        local = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        for cut in (False, True, True):
+            if cut:
+                link.cut()
+                _hear(subscriber, "B", lambda payload: local.sendto(payload, ("127.0.0.1", 9102)))
+                link.join(queues)
+                wait_until(lambda: said.extend(subscriber.take_events()) or said[-1:] == [OPEN])
+                said.clear()
+            _hear(subscriber, "A", lambda payload: _send(link, payload))
+        counters = subscriber.counters()
+        assert counters["incremental.A"]["reopened"] == 2
+        assert counters["incremental.B"]["reopened"] == 0
+        # One failing call per queue and loss, not as many as the loop can make.
+        assert counters["incremental.A"]["receive_errors"] < 40
+    finally:
+        subscriber.stop()
+        local.close()
+        link.cut()
+        link.join(2)
+
+
+OPEN = "vb (AF_XDP): is open again"
+
+
+def _hear(subscriber: Subscriber, line: str, send: Callable[[bytes], object]) -> None:
+    before = subscriber.counters()[f"incremental.{line}"]["datagrams"]
+
+    def heard() -> bool:
+        send(datagram(b"x", session_id=7, seqno=1, control=1))
+        return subscriber.counters()[f"incremental.{line}"]["datagrams"] > before
+
+    wait_until(heard)
+
+
+def _send(link: Wire, payload: bytes) -> None:
+    with contextlib.suppress(OSError), link.sender() as sender:
+        sender.sendto(payload, ADDRESSES["A"])

@@ -13,15 +13,65 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from udpfast.errors import ConfigError
-from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.link_events import LinkEvents
+from udpfast.net.xdp import XdpReceiver
 
-__all__ = ["LineWatch", "WatchedLine"]
+__all__ = ["LineWatch", "WatchedInterface", "WatchedLine"]
 
 #: Without an event interfaces are compared this often: events can be lost, or not to be had.
 LOOK_S = 1.0
+
+
+class Receiver(Protocol):
+    """What can be opened again; `net.datagram.DatagramReceiver` is one."""
+
+    @property
+    def tied_to(self) -> int:
+        """Index of the interface that it ends with; 0: none."""
+
+    def find_tie(self) -> int:
+        """Return that, as it is now."""
+
+    def replace_socket(self) -> bool:
+        """Open it again; False: not now."""
+
+
+class InterfaceLoop(Protocol):
+    """A loop that receives by AF_XDP; `agents.subscriber.FeedLoop` is one."""
+
+    @property
+    def receivers(self) -> list[XdpReceiver]:
+        """One per interface."""
+
+    def has_let_go(self, index: int) -> bool:
+        """Whether it polls none of an interface's queues any more."""
+
+    def reopen_interface(self, index: int) -> bool:
+        """Poll them again, of the interface that came in place of the old one."""
+
+
+class WatchedInterface:
+    """An interface by AF_XDP: opened again once the loop, which polls its memory, has let go."""
+
+    def __init__(self, loop: InterfaceLoop, index: int) -> None:
+        self._loop = loop
+        self._index = index
+
+    @property
+    def tied_to(self) -> int:
+        """The interface's index."""
+        return self._loop.receivers[self._index].interface_index
+
+    def find_tie(self) -> int:
+        """Return that; -1, which no interface has, once the loop has found that it is gone."""
+        return -1 if self._loop.has_let_go(self._index) else self.tied_to
+
+    def replace_socket(self) -> bool:
+        """Open it again; False: the loop has not let go yet."""
+        return self._loop.reopen_interface(self._index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +79,7 @@ class WatchedLine:
     """A line, what to call it, and what to call when it has a new socket."""
 
     name: str
-    receiver: DatagramReceiver
+    receiver: Receiver
     count: Callable[[], None]
 
 

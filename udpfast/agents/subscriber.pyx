@@ -16,7 +16,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.agents.engine cimport Engine
 from udpfast.core.agent cimport Agent, AgentRunner
-from udpfast.core.atomics cimport counter_add
+from udpfast.core.atomics cimport counter_add, load_acquire, store_release
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.counter cimport (
@@ -40,7 +40,7 @@ from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.feed_copy import write_feed
-from udpfast.agents.line_watch import LineWatch, WatchedLine
+from udpfast.agents.line_watch import LineWatch, WatchedInterface, WatchedLine
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
@@ -89,8 +89,14 @@ cdef class FeedLoop(Agent):
     cdef object config
     cdef readonly list receivers
     cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
+    # NULL: let go of, since its interface is gone. From then on it is the watch's, which puts
+    # another one there.
     cdef DatagramBatch* batches[BATCHES_MAX]
     cdef int batch_count
+    cdef int let_go_error
+    cdef list interfaces               # with AF_XDP, of each receiver: its lines, its batches
+    cdef object lines_lock             # of who opens and closes receivers
+    cdef bint lines_closed
     # All that had come by then was read. Holes wait by this clock: after the loop was held up,
     # what fills them may lie in the sockets.
     cdef int64_t read_until_ns
@@ -104,6 +110,8 @@ cdef class FeedLoop(Agent):
         self.engine = engine
         self.config = config
         self.receivers = []
+        self.interfaces = []
+        self.lines_lock = threading.Lock()
         self.first_failure = ""
 
     def on_start(self) -> None:
@@ -135,19 +143,55 @@ cdef class FeedLoop(Agent):
                 self.batch_count += 1
 
     def _open_interfaces(self):
+        for _, lines in group_lines(xdp_lines(self.config)):
+            self.interfaces.append((lines, []))
+            self.receivers.append(None)
+            self._open_interface(len(self.receivers) - 1)
+
+    def _open_interface(self, int index):
         cdef XdpReceiver receiver
         cdef int n
-        for _, lines in group_lines(xdp_lines(self.config)):
-            receiver = XdpReceiver(lines, xdp_options(self.config), self.config.receive.batch)
-            self.receivers.append(receiver)
+        lines, places = self.interfaces[index]
+        receiver = XdpReceiver(lines, xdp_options(self.config), self.config.receive.batch)
+        self.receivers[index] = receiver
+        try:
             self._insist(receiver)
             receiver.count_into(&self.engine.counters)
-            if self.batch_count + receiver.queue_count > BATCHES_MAX:
+            if self.batch_count + receiver.queue_count - len(places) > BATCHES_MAX:
                 raise ConfigError(f"xdp.queues: expected at most {BATCHES_MAX} on all interfaces, "
                                   f"{receiver.address} has {receiver.queue_count}")
-            for n in range(receiver.queue_count):
-                self.batches[self.batch_count] = receiver.batch(n)
+        except BaseException:
+            receiver.close()
+            raise
+        for n in range(receiver.queue_count):
+            if n == len(places):
+                places.append(self.batch_count)
                 self.batch_count += 1
+            # Orders what is behind the pointer before it; read by the loop's next turn.
+            store_release(<uint64_t*>&self.batches[<int>places[n]], <uint64_t>receiver.batch(n))
+
+    def has_let_go(self, int index) -> bool:
+        """Whether the loop polls no queue of an interface any more, because it is gone."""
+        return all([
+            load_acquire(<uint64_t*>&self.batches[<int>place]) == 0
+            for place in self.interfaces[index][1]])
+
+    def reopen_interface(self, int index) -> bool:
+        """Receive from an interface again that is gone; False: the loop still polls, or is over.
+
+        Raises
+        ------
+        ConfigError, OSError
+            It cannot be opened, or is not there yet; try again.
+        """
+        with self.lines_lock:
+            if self.lines_closed or not self.has_let_go(index):
+                return False
+            self.receivers[index].close()
+            self._open_interface(index)
+            for item in self.interfaces[index][0]:
+                self.count_reopened(item.channel, item.index)
+            return True
 
     def on_stop(self) -> None:
         """Deliver what waits, report the holes, close the sockets."""
@@ -156,9 +200,12 @@ cdef class FeedLoop(Agent):
         self._close_lines()
 
     def _close_lines(self):
-        self.batch_count = 0
-        for receiver in self.receivers:
-            receiver.close()
+        with self.lines_lock:
+            self.lines_closed = True
+            self.batch_count = 0
+            for receiver in self.receivers:
+                if receiver is not None:
+                    receiver.close()
 
     def count_reopened(self, channel: int, line: int) -> None:
         """Count a socket that was opened anew. Only one thread may call this."""
@@ -180,7 +227,11 @@ cdef class FeedLoop(Agent):
         if unlikely(self.read_until_ns == 0):
             self.read_until_ns = now_ns
         for i in range(self.batch_count):
-            batch = self.batches[i]
+            batch = <DatagramBatch*>load_acquire(<uint64_t*>&self.batches[i])
+            if unlikely(batch is NULL):
+                failed += 1
+                error = self.let_go_error
+                continue
             count = datagram_receive(batch)
             backlog |= batch.full
             if unlikely(count < 0):
@@ -188,6 +239,11 @@ cdef class FeedLoop(Agent):
                 counter_add(&self._line(batch)[LINE_RECEIVE_ERRORS], 1)
                 failed += 1
                 error = count
+                if batch.xdp is not NULL:
+                    # Its interface is gone, and no call will ever succeed. Orders all use of the
+                    # batch before the watch, in has_let_go, sees that it may close it.
+                    self.let_go_error = error
+                    store_release(<uint64_t*>&self.batches[i], 0)
             elif count > 0:
                 total += count
                 # The one clock read of this batch: what came was there before it.
@@ -210,8 +266,9 @@ cdef class FeedLoop(Agent):
     cdef void _read_drops(self) noexcept nogil:
         cdef int i
         for i in range(self.batch_count):
-            datagram_drops_read(self.batches[i])
-            self._note_drops(self.batches[i])
+            if load_acquire(<uint64_t*>&self.batches[i]):
+                datagram_drops_read(self.batches[i])
+                self._note_drops(self.batches[i])
 
     cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
         counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
@@ -317,19 +374,26 @@ class Subscriber:
         runner.start()
         self._runner = runner
         self._become(AgentState.RUNNING)
-        if self.config.receive.path != "xdp":
-            self._watch_lines()
+        self._watch_lines()
 
     def _watch_lines(self):
         # A loop that ended by itself has left its watch, which knows only closed sockets.
         self._end_watch()
+        self._watch = LineWatch(
+            self._find_interfaces() if self.config.receive.path == "xdp" else self._find_lines(),
+            self._said)
+
+    def _find_interfaces(self):
+        return [WatchedLine(receiver.address, WatchedInterface(self._loop, index), lambda: None)
+                for index, receiver in enumerate(self._loop.receivers)]
+
+    def _find_lines(self):
         names = [(f"{name}.{line.name}", channel, index)
                  for channel, name in enumerate(("incremental", "snapshot"))
                  for index, line in enumerate(getattr(self.config, name).lines)]
-        self._watch = LineWatch(
-            [WatchedLine(name, receiver, partial(self._loop.count_reopened, channel, index))
-             for (name, channel, index), receiver in zip(names, self._loop.receivers, strict=True)],
-            self._said)
+        return [
+            WatchedLine(name, receiver, partial(self._loop.count_reopened, channel, index))
+            for (name, channel, index), receiver in zip(names, self._loop.receivers, strict=True)]
 
     def _end_watch(self):
         watch, self._watch = self._watch, None

@@ -23,6 +23,7 @@ cdef class XdpReceiver:
     cdef XdpSlot* slots
     cdef readonly int queue_count
     cdef readonly str address
+    cdef readonly int interface_index
     cdef readonly tuple results
     cdef readonly tuple fallbacks
     cdef readonly tuple queues

@@ -17,6 +17,7 @@ class XdpDatagram(NamedTuple):
 @final
 class XdpReceiver:
     address: str
+    interface_index: int
     queue_count: int
     queues: tuple[int, ...]
     results: tuple[OptionResult, ...]

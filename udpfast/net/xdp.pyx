@@ -123,6 +123,8 @@ cdef class XdpReceiver:
     ----------
     address : str
         The interface, for messages.
+    interface_index : int
+        Its number.
     queues : tuple of int
         Which of its queues are received.
     results : tuple of OptionResult
@@ -156,6 +158,7 @@ cdef class XdpReceiver:
         self.fallbacks = ()
         interface = find_interface(lines[0].line)
         self.address = f"{interface.name} (AF_XDP)"
+        self.interface_index = interface.index
         self.queues = choose_queues(interface, self._options.queues)
         self.slots = <XdpSlot*>calloc(len(self.queues), sizeof(XdpSlot))
         if self.slots is NULL:
