@@ -56,6 +56,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.8,
     "lines.solid_capstyle": "round",
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names come from the network: a $ in them is a $
 }
 
 
@@ -91,9 +92,12 @@ def to_svg(plot: Plot) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r'\1 role="img"', svg, count=1)
-    for colour, variable in IN_PAGE.items():
-        svg = svg.replace(colour, variable)
-    return svg
+    # Inside tags only: what is text is what somebody called an instrument.
+    return re.sub(r"<[^>]*>", lambda tag: re.sub("|".join(IN_PAGE), _in_page, tag[0]), svg)
+
+
+def _in_page(colour: re.Match[str]) -> str:
+    return IN_PAGE[colour[0]]
 
 
 def save_png(plot: Plot, folder: Path) -> Path:
@@ -104,12 +108,13 @@ def save_png(plot: Plot, folder: Path) -> Path:
     return path
 
 
-def label_logarithmic(axis: Any) -> None:
-    """Put numbers on the y axis; on a logarithmic one at 1, 2 and 5."""
+def label_logarithmic(axis: Any, which: str = "y") -> None:
+    """Put numbers on an axis ("x" or "y"); on a logarithmic one at 1, 2 and 5."""
     axis.minorticks_off()
-    if axis.get_yscale() == "log":
-        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
-    axis.yaxis.set_major_formatter(tick)
+    own = axis.yaxis if which == "y" else axis.xaxis
+    if own.get_scale() == "log":
+        own.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    own.set_major_formatter(tick)
 
 
 def label_ends(axis: Any, ends: list[tuple[float, float, str]], palette: dict[str, str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["figure"]
+__all__ = ["figure", "literal"]
 
 
 def figure(value: float) -> str:
@@ -12,3 +12,14 @@ def figure(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:#.3g}"
+
+
+def literal(text: str) -> str:
+    """Return a text from the network in one line that changes nothing around it.
+
+    Control characters, line ends and marks that turn the direction of writing are escaped as Python
+    writes them.
+    """
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )

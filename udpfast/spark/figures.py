@@ -14,7 +14,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
 from pyarrow import compute as pc
 
-from udpfast.page.drawing import INK, MUTED, OWN, PEERS, Plot, label_ends, tick
+from udpfast.page.drawing import INK, MUTED, OWN, PEERS, Plot, label_ends, label_logarithmic, tick
+from udpfast.page.words import literal
 from udpfast.spark.gold import Gold
 
 __all__ = ["find_figures"]
@@ -32,6 +33,8 @@ DAYS_MIN = 1 / 1440
 DAYS_OF_ONE_POINT = 365
 
 PERCENTS = ("p50", "p90", "p99", "p99_9")
+
+Curve = list[tuple[float, float]]
 
 
 def find_figures(gold: Gold) -> Iterator[Plot]:
@@ -61,7 +64,7 @@ def rows_of(
     """Return some rows of a table about an instrument."""
     own = None
     for key, value in instrument.items():
-        same = pc.field(key) == value
+        same = pc.field(key).is_null() if value is None else pc.field(key) == value
         own = same if own is None else own & same
     table = gold.table(name, limit, own)
     return table.sort_by(sort) if table.num_rows else table
@@ -95,6 +98,7 @@ def draw_races(canvas: Figure, lines: list[dict[str, Any]]) -> None:
     left.set_yticks(range(len(lines)), names)
     left.set(xlabel="share of races won", xlim=(0, 1))
     right.set(xlabel="lead, us", xscale="log")
+    label_logarithmic(right, "x")
     for axis in (left, right):
         axis.tick_params(axis="y", length=0, labelcolor=INK)
         axis.spines["left"].set_visible(False)
@@ -136,14 +140,18 @@ def draw_hops(canvas: Figure, rows: list[dict[str, Any]]) -> None:
     axis.tick_params(axis="y", length=0, labelcolor=INK)
     axis.spines["left"].set_visible(False)
     axis.set(xscale="log", xlabel="us")
-    axis.xaxis.set_major_formatter(tick)
+    label_logarithmic(axis, "x")
     axis.grid(True, axis="x")
     axis.invert_yaxis()
 
 
-def name(instrument: dict[str, str]) -> str:
-    """Return an instrument's name."""
-    return f"{instrument['exchange']}:{instrument['symbol']}"
+def names_of(busy: Sequence[dict[str, str]]) -> list[str]:
+    """Return the names of instruments; with that of the feed, if there are several."""
+    feeds = len({each["feed"] for each in busy}) > 1
+    return [
+        literal(f"{each['feed']} " * feeds + f"{each['exchange']}:{each['symbol']}")
+        for each in busy
+    ]
 
 
 def panels(canvas: Figure, count: int) -> list[Axes]:
@@ -177,7 +185,7 @@ def bar_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
             "bars",
             "bars",
             "Low to high of each period, its close, and in orange its VWAP.",
-            partial(draw_bars, names=[name(each) for each in busy], tables=tables),
+            partial(draw_bars, names=names_of(busy), tables=tables),
             2.2 * ((len(busy) + 1) // 2),
         )
 
@@ -195,21 +203,21 @@ def draw_bars(canvas: Figure, names: list[str], tables: list[pa.Table]) -> None:
 def spread_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
     """Yield the spreads of the busiest instruments."""
     tables = [rows_of(gold, "spreads", each, BARS_MAX, sort="time") for each in busy]
-    kept = [(name(each), table) for each, table in zip(busy, tables, strict=True) if table.num_rows]
+    kept = [each for each in zip(names_of(busy), tables, strict=True) if each[1].num_rows]
     if kept:
         yield Plot(
             "spreads",
             "spreads",
             "Mean spread of each period in hundredths of a per cent of the mid.",
-            partial(draw_spreads, tables=dict(kept)),
+            partial(draw_spreads, tables=kept),
         )
 
 
-def draw_spreads(canvas: Figure, tables: dict[str, pa.Table]) -> None:
+def draw_spreads(canvas: Figure, tables: list[tuple[str, pa.Table]]) -> None:
     """Draw a line per instrument."""
     axis = canvas.subplots()
     ends, palette = [], {}
-    for (title, table), colour in zip(tables.items(), cycle((*OWN, *PEERS)), strict=False):
+    for (title, table), colour in zip(tables, cycle((*OWN, *PEERS)), strict=False):
         times, values = table["time"].to_numpy(), table["spread_bps_mean"].to_numpy()
         axis.plot(times, values, "o-", ms=2.5, lw=1.2, color=colour)
         palette[title] = colour
@@ -218,21 +226,21 @@ def draw_spreads(canvas: Figure, tables: dict[str, pa.Table]) -> None:
     over_time(axis, "")
     axis.set_yscale("log")
     axis.set_ylabel("bps")
-    axis.yaxis.set_major_formatter(tick)
+    label_logarithmic(axis)
     label_ends(axis, ends, palette)
 
 
 def book_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
     """Yield the books of the busiest instruments near their mids."""
     tables = [rows_of(gold, "book", each, LEVELS_MAX, sort="price") for each in busy]
-    kept = [(name(each), near(table)) for each, table in zip(busy, tables, strict=True)]
+    kept = [(title, near(table)) for title, table in zip(names_of(busy), tables, strict=True)]
     kept = [(title, table) for title, table in kept if table.num_rows]
     if kept:
         yield Plot(
             "book",
             "book",
             "Quantity up to each price, bids blue and asks orange, within 50 bps of the mid.",
-            partial(draw_books, tables=dict(kept)),
+            partial(draw_books, tables=kept),
             2.2 * ((len(kept) + 1) // 2),
         )
 
@@ -242,9 +250,9 @@ def near(table: pa.Table) -> pa.Table:
     return table.filter(pc.less(table["distance_bps"], 50)) if table.num_rows else table
 
 
-def draw_books(canvas: Figure, tables: dict[str, pa.Table]) -> None:
+def draw_books(canvas: Figure, tables: list[tuple[str, pa.Table]]) -> None:
     """Draw a panel per instrument."""
-    for axis, (title, table) in zip(panels(canvas, len(tables)), tables.items(), strict=True):
+    for axis, (title, table) in zip(panels(canvas, len(tables)), tables, strict=True):
         for side, colour in (("Bid", OWN[0]), ("Ask", PEERS[0])):
             own = table.filter(pc.equal(table["side"], side))
             prices, sums = own["price"].to_numpy(), own["cumulative"].to_numpy()
@@ -263,12 +271,16 @@ def leadlag_figures(table: pa.Table) -> Iterator[Plot]:
     """Yield the correlations by lag of the pairs that are related most."""
     if not table.num_rows:
         return
-    curves: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[tuple[str, str, str], Curve] = {}
     for row in table.to_pylist():
-        pair = f"{row['a']} and {row['b']}"
+        pair = (row["feed"], row["a"], row["b"])
         curves.setdefault(pair, []).append((row["lag_ms"], row["correlation"]))
     best = sorted(curves, key=lambda pair: -max(abs(value) for _, value in curves[pair]))
-    chosen = {pair: sorted(curves[pair]) for pair in best[:PAIRS_MAX]}
+    several = len({feed for feed, _, _ in curves}) > 1
+    chosen = [
+        (literal(f"{pair[0]} " * several + f"{pair[1]} and {pair[2]}"), sorted(curves[pair]))
+        for pair in best[:PAIRS_MAX]
+    ]
     yield Plot(
         "leadlag",
         "leadlag",
@@ -278,13 +290,16 @@ def leadlag_figures(table: pa.Table) -> Iterator[Plot]:
     )
 
 
-def draw_leadlag(canvas: Figure, curves: dict[str, list[tuple[float, float]]]) -> None:
+def draw_leadlag(canvas: Figure, curves: list[tuple[str, Curve]]) -> None:
     """Draw a curve per pair."""
     axis = canvas.subplots()
-    for (pair, points), colour in zip(curves.items(), cycle((*OWN, *PEERS)), strict=False):
+    drawn = []
+    for (_, points), colour in zip(curves, cycle((*OWN, *PEERS)), strict=False):
         found = np.array(points)
-        axis.plot(found[:, 0], found[:, 1], "o-", ms=3, color=colour, label=pair)
+        drawn += axis.plot(found[:, 0], found[:, 1], "o-", ms=3, color=colour)
     axis.axvline(0, color=MUTED, lw=0.8)
     axis.set(xlabel="lag, ms", ylabel="correlation")
     axis.grid(True, axis="y")
-    canvas.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=8)
+    # By hand: labels that begin with "_" would be left out.
+    pairs = [pair for pair, _ in curves]
+    canvas.legend(drawn, pairs, loc="outside upper left", ncols=2, frameon=False, fontsize=8)

@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from udpfast.page.document import cells_of, document
-from udpfast.page.words import figure
+from udpfast.page.words import figure, literal
 from udpfast.spark.gold import Gold
 
 __all__ = ["page", "read_report", "text_tables"]
@@ -50,8 +50,10 @@ def word(column: str, value: Any) -> str:
     """Return a cell for people."""
     if value is None:
         return ""
-    if isinstance(value, bool | str):
-        return str(value).replace("T", " ").removesuffix("Z") if column in TIMES else str(value)
+    if isinstance(value, str):
+        return literal(value.replace("T", " ").removesuffix("Z") if column in TIMES else value)
+    if isinstance(value, bool):
+        return str(value)
     if column in RATES:
         return f"{value:.3%}"
     if column.endswith("_ns") and column not in STAMPS:

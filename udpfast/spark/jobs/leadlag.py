@@ -42,7 +42,7 @@ def finish_leadlag(mids: DataFrame, parameters: Parameters) -> DataFrame:
         .where("move <> 0")
         .select(
             "feed",
-            F.concat_ws(":", "exchange", "symbol").alias("instrument"),
+            F.struct("exchange", "symbol").alias("instrument"),
             "bucket",
             "move",
         )
@@ -69,8 +69,7 @@ def finish_leadlag(mids: DataFrame, parameters: Parameters) -> DataFrame:
         .join(F.broadcast(square["b"]), ["feed", "b"])
         .select(
             "feed",
-            "a",
-            "b",
+            *(F.concat_ws(":", f"{name}.exchange", f"{name}.symbol").alias(name) for name in "ab"),
             (F.col("lag") * parameters.bucket_ms).alias("lag_ms"),
             "pairs",
             (F.col("product") / F.sqrt(F.col("square_a") * F.col("square_b"))).alias("correlation"),

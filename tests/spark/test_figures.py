@@ -1,0 +1,79 @@
+"""Figures of a report: whatever instruments are called, that is what they say."""
+
+import datetime
+import re
+from functools import partial
+from html import unescape
+from xml.etree import ElementTree
+
+import pyarrow as pa
+import pytest
+from matplotlib.figure import Figure
+
+from udpfast.page.drawing import INK, Plot, to_svg
+from udpfast.spark.figures import draw_bars, draw_books, draw_leadlag, draw_spreads, leadlag_figures
+from udpfast.spark.report import word
+
+NAMES = [
+    "x:$TRUMP_USDT_PERP",
+    "$^$",
+    "_HIDDEN",
+    "<script>alert(1)</script>",
+    "x:&amp;",
+    "a\\frac{1}{0}$b",
+    f"colour {INK}",
+    "Zürich 円",
+]
+TIME = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def drawn(draw: "partial[None]") -> str:
+    """Return the text of a figure; it is well-formed XML."""
+    svg = to_svg(Plot("figure", "figure", "", draw))
+    assert "<script" not in svg
+    ElementTree.fromstring(svg)
+    return " ".join(unescape(text) for text in re.findall(r">([^<]+)</t", svg))
+
+
+def tables() -> dict[str, pa.Table]:
+    """Return a row of each table that is drawn with an instrument's name."""
+    bars = {"time": [TIME], "low": [1.0], "high": [2.0], "close": [1.5], "vwap": [1.4]}
+    book = {"side": ["Bid", "Ask"], "price": [1.0, 2.0], "cumulative": [3.0, 4.0]}
+    spreads = {"time": [TIME, TIME + datetime.timedelta(0, 60)], "spread_bps_mean": [1.5, 4.0]}
+    return {"bars": pa.table(bars), "book": pa.table(book), "spreads": pa.table(spreads)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_drawn_as_they_are(name: str) -> None:
+    table = tables()
+    curve = [(-1.0, 0.1), (0.0, 0.2), (1.0, 0.3)]
+    for draw in (
+        partial(draw_bars, names=[name], tables=[table["bars"]]),
+        partial(draw_books, tables=[(name, table["book"])]),
+        partial(draw_spreads, tables=[(name, table["spreads"])]),
+        partial(draw_leadlag, curves=[(name, curve), ("other", curve)]),
+    ):
+        assert name in drawn(draw)
+
+
+def test_numbers_of_logarithmic_axes_are_plain() -> None:
+    def draw(canvas: Figure) -> None:
+        draw_spreads(canvas, [("name", tables()["spreads"])])
+
+    assert "mathdefault" not in drawn(partial(draw))
+
+
+def test_pairs_of_two_feeds_are_two_curves() -> None:
+    rows = [
+        {"feed": feed, "a": "x:A\n", "b": "x:B", "lag_ms": lag, "correlation": lag / 10}
+        for feed in ("east", "west")
+        for lag in (-1, 0, 1)
+    ]
+    (plot,) = leadlag_figures(pa.Table.from_pylist(rows))
+    text = drawn(plot.draw)
+    assert "east x:A\\n and x:B" in text and "west x:A\\n and x:B" in text
+
+
+def test_words_from_the_network_stay_in_their_cell() -> None:
+    assert word("symbol", "A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
+    assert word("hour", "2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
