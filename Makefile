@@ -17,7 +17,7 @@ export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
-build: $(VENV)/.installed ## .venv with all that is needed, udpfast compiled in place
+build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in place
 
 demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report
 	@$(VENV)/bin/udpfast demo --report build/demo
@@ -86,6 +86,12 @@ $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
 $(VENV)/.installed: $(VENV)/.compiled pyproject.toml
 	@echo "udpfast [3/3]: installing the packages that it uses"
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[dev]'
+	@touch $@
+
+# Spark and type checkers look for packages in the folders of sys.path, and do not see the hook of the
+# import system that an editable install is.
+$(VENV)/.listed: $(VENV)/.installed
+	@pwd > "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/udpfast_checkout.pth"
 	@touch $@
 
 # A peer that cannot be installed here is left out of the tables, which say so.

@@ -1,13 +1,20 @@
 """The session, and the Java below it."""
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from udpfast.spark.java import JavaMissingError, find_java, java_version
-from udpfast.spark.session import SparkStartError, is_local, open_session, settings_for
+from udpfast.spark.session import (
+    SparkStartError,
+    check_workers,
+    is_local,
+    open_session,
+    settings_for,
+)
 
 
 def install(home: Path, version: str) -> Path:
@@ -128,3 +135,28 @@ def test_master_that_is_none_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     text = str(caught.value)
     assert "'spark:7077'" in text
     assert text.endswith("SparkException: Could not parse Master URL")
+
+
+def test_other_python_on_the_workers_is_said_in_one_line(tmp_path: Path) -> None:
+    python = tmp_path / "python3"
+    python.write_text(
+        "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'udpfast'\" >&2\nexit 1\n"
+    )
+    python.chmod(0o755)
+    with pytest.raises(SparkStartError) as caught:
+        check_workers(str(python))
+    assert "\n" not in str(caught.value)
+    assert "No module named 'udpfast'; set PYSPARK_PYTHON=" in str(caught.value)
+    with pytest.raises(SparkStartError, match="there is no such program"):
+        check_workers(str(tmp_path / "python4"))
+    check_workers(sys.executable)
+
+
+def test_format_is_found_from_another_directory(tmp_path: Path) -> None:
+    # As Spark looks for it: in the folders of sys.path.
+    code = "import pkgutil; print(*(each.name for each in pkgutil.iter_modules()))"
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, check=True
+    )
+    assert "pyspark_udpfast" in found.stdout.decode().split()

@@ -20,7 +20,17 @@ def register(spark: SparkSession) -> None:
     """Have a session know the format "udpfast", also where Spark does not find it by itself.
 
     It does where the package `pyspark_udpfast`, which is installed with udpfast, can be imported.
+
+    Raises
+    ------
+    SparkStartError
+        Workers of this host run another Python, which has no udpfast.
     """
+    from pyspark.sql.utils import is_remote
+
+    from udpfast.spark.session import check_workers, is_local
     from udpfast.spark.source import UdpfastSource
 
+    if not is_remote() and is_local(spark.sparkContext.master):
+        check_workers(spark.sparkContext.pythonExec)
     spark.dataSource.register(UdpfastSource)

@@ -9,8 +9,11 @@ forty lines, by us in one.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +23,14 @@ from udpfast.spark.java import find_java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkMissingError", "SparkStartError", "is_local", "open_session", "settings_for"]
+__all__ = [
+    "SparkMissingError",
+    "SparkStartError",
+    "check_workers",
+    "is_local",
+    "open_session",
+    "settings_for",
+]
 
 #: For the JVM of a local master, which is driver and executor in one.
 LOCAL_MEMORY = "4g"
@@ -108,7 +118,7 @@ def open_session(
     JavaMissingError
         There is no Java of version 17 or newer.
     SparkStartError
-        Spark did not take the master or the settings.
+        Spark did not take the master or the settings, or its workers' Python has no udpfast.
     """
     try:
         from py4j.protocol import Py4JError
@@ -122,6 +132,7 @@ def open_session(
         os.environ["JAVA_HOME"] = str(find_java())
     if is_local(master):
         _lead_workers()
+        check_workers(os.environ["PYSPARK_PYTHON"])
     builder = SparkSession.builder.master(master).appName(name)
     for key, value in {**settings_for(master, memory, quick=quick), **(settings or {})}.items():
         builder = builder.config(key, value)
@@ -134,6 +145,37 @@ def open_session(
             f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
             f"k8s://...; what it said itself stands above): {reason}"
         ) from None
+
+
+@cache
+def check_workers(python: str) -> None:
+    """Look whether the Python of this host's workers can import udpfast.
+
+    Raises
+    ------
+    SparkStartError
+        It cannot; else every job would say so in forty lines.
+    """
+    import pyspark
+
+    found = shutil.which(python)
+    if found is not None and Path(found).absolute() == Path(sys.executable).absolute():
+        return
+    paths = [str(Path(pyspark.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    reason = "there is no such program"
+    if found is not None:
+        command = [found, "-c", "import udpfast.spark.source"]
+        done = subprocess.run(
+            command, env=environment, cwd="/", capture_output=True, text=True, check=False
+        )
+        if done.returncode == 0:
+            return
+        reason = (done.stderr.splitlines() or [f"it ended with code {done.returncode}"])[-1]
+    raise SparkStartError(
+        f"Spark's workers run {python} ({found}), expected that it imports udpfast, found: "
+        f"{reason}; set PYSPARK_PYTHON={sys.executable} before the session starts"
+    )
 
 
 def _lead_workers() -> None:
