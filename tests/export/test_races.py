@@ -18,8 +18,7 @@ from udpfast.core.layout import RECORD, Kind
 from udpfast.export.block import Block
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
-from udpfast.export.race_rows import WAIT_NS
-from udpfast.export.races import Races
+from udpfast.export.races import WAIT_NS, Races
 from udpfast.export.schema import arrow_schema
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 from udpfast.shm.journal import Journal

@@ -117,8 +117,15 @@ class Exporter:
             if not tables or not directory.is_dir():
                 continue
             known = {number for of_raw, number in self._done if of_raw == raw}
-            parts = journal_parts(directory, dead=dead, known=known)
-            for part in raced_parts(parts, is_closed(directory, dead)) if raw else parts:
+            closed = is_closed(
+                directory, dead
+            )  # before the segments: what follows can only be more
+            parts = journal_parts(directory, dead=dead, known=() if raw else known)
+            ready = raced_parts(directory, parts, closed) if raw else parts
+            self.unfinished += len(parts) - len(ready)
+            for part in ready:
+                if part.number in known:
+                    continue
                 if not part.finished:
                     self.unfinished += 1
                     continue
@@ -235,13 +242,13 @@ def _append_records(
 
 
 def _append_races(files: _Files, directory: Path, part: Part, feed: str) -> tuple[int, int]:
-    races, records, missing = part_races(directory, part)
+    races, records = part_races(directory, part)
     for partition, found in split_races(races).items():
         lines = races.lines[partition[1]]
         for begin in range(0, len(found), ROW_GROUP):
             rows = found[begin : begin + ROW_GROUP]
             files.file(TABLES["races"], partition).append(race_batch(rows, partition, lines, feed))
-    return records, missing
+    return records, part.end_index - part.index - records
 
 
 class _Files:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udpfast.agents.feed_copy import read_feed
+from udpfast.errors import RegionError
 from udpfast.export.columns import Partition, partition_columns
-from udpfast.export.races import Races
+from udpfast.export.races import WAIT_NS, Elapsed, Races
 from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
 from udpfast.export.segments import Blocks, Part
+from udpfast.shm.segment import Segment, list_segments, segment_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["WAIT_NS", "part_races", "race_batch", "raced_parts", "split_races"]
-
-#: How long after the first copy of a datagram a later one belongs to the same race: more than any
-#: line of a feed is behind another.
-WAIT_NS = 1_000_000_000
+__all__ = ["part_races", "race_batch", "raced_parts", "split_races"]
 
 _DAY_NS = 86_400_000_000_000
 _NOBODY = 0xFF
@@ -30,44 +29,79 @@ _BITS = np.array([bits.bit_count() for bits in range(256)], np.int32)
 _NO_DELAY = np.iinfo(np.int64).min
 
 
-def raced_parts(parts: Sequence[Part], closed: bool) -> list[Part]:
-    """Return those parts of a raw capture behind which no copy will come any more.
+def raced_parts(directory: Path, parts: Sequence[Part], closed: bool) -> list[Part]:
+    """Return the first parts of a raw capture, as far as no copy will come behind them any more.
 
     Parameters
     ----------
+    directory : Path
     parts : sequence of Part
+        All of the capture, in its order.
     closed : bool
         Nothing more will come at all.
     """
-    known_ns = max((part.last_ns for part in parts if part.finished), default=0)
-    return [part for part in parts if closed or part.last_ns + WAIT_NS < known_ns]
+    count = next((i for i, part in enumerate(parts) if not part.finished), len(parts))
+    ready, behind_ns = len(parts), 0
+    while not closed and ready and behind_ns <= WAIT_NS:
+        ready -= 1
+        part = parts[ready]
+        behind_ns += _elapsed_ns(directory, part.position, part.end_position + 1)
+    return list(parts[: min(count, ready)])
 
 
-def part_races(directory: Path, part: Part) -> tuple[Races, int, int]:
+def part_races(directory: Path, part: Part) -> tuple[Races, int]:
     """Return the races whose first copy is in a part of a raw capture.
 
     Returns
     -------
     Races
     int
-        Datagrams and other records of the part.
-    int
-        Records of the part that were damaged.
+        Datagrams and other records of the part: fewer than it should have, where some are damaged.
     """
     feed = read_feed(directory)
     big_endian = feed is not None and feed.wire.byteorder == "big"
     races = Races(part.position, part.end_position, big_endian)
-    blocks = Blocks(
-        directory,
-        ("time", part.first_ns - WAIT_NS),
-        ("time", part.last_ns + WAIT_NS),
-        raw=True,
-    )
+    begin = _near_before(directory, part.position)
     records = 0
-    for block, _ in blocks:
+    for block, _ in Blocks(directory, ("position", begin), raw=True):
         races.add(block)
         records += block.between(part.position, part.end_position)
-    return races, records, blocks.missing_of(part)
+        if races.behind_ns > WAIT_NS:
+            break
+    return races, records
+
+
+def _near_before(directory: Path, position: int) -> int:
+    # From where on to read so that all is there that was captured within WAIT_NS before a position.
+    # By place, not by the times that records have: clocks are set back.
+    places = _strides_before(directory, position)
+    begin, strides, elapsed_ns = position, 1, 0
+    while elapsed_ns <= WAIT_NS and (found := list(islice(places, strides))):
+        elapsed_ns += _elapsed_ns(directory, found[-1], begin + 1)
+        begin, strides = found[-1], 2 * strides
+    return begin
+
+
+def _strides_before(directory: Path, position: int) -> Iterator[int]:
+    # Positions of records before another that segments know by themselves, the latest first.
+    for number in reversed(list_segments(directory)):
+        try:
+            segment = Segment.open(segment_path(directory, number))
+        except (RegionError, FileNotFoundError):
+            continue
+        places = {segment.info().position, *map(int, segment.index()["position"])}
+        segment.close()
+        yield from (place for place in sorted(places, reverse=True) if place < position)
+
+
+def _elapsed_ns(directory: Path, position: int, end_position: int) -> int:
+    # Of a part of the capture; no more than is of interest.
+    elapsed = Elapsed()
+    for block, _ in Blocks(directory, ("position", position), ("position", end_position), raw=True):
+        elapsed.add(block)
+        if elapsed.ns > WAIT_NS:
+            break
+    return elapsed.ns
 
 
 def split_races(races: Races) -> dict[Partition, NDArray[Any]]:

@@ -1,31 +1,38 @@
 """Races between lines, out of a raw capture: which brought each datagram first, and by how much."""
 
 cimport cython
-from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
 from udpfast.core.counter cimport VERDICT_DELIVERED
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, Capture, DATAGRAM_SENDER_REFUSED, Frame, KIND_DATAGRAM, LINES_MAX, RECORD_SIZE,
-    Record)
+    CHANNEL_COUNT, Capture, DATAGRAM_SENDER_REFUSED, Frame, KIND_CLOCK, KIND_DATAGRAM, KIND_RESTART,
+    KIND_SESSION, LINES_MAX, RECORD_SIZE, Record)
 from udpfast.export.block cimport Block
 from udpfast.feed.frame cimport REVISION_CURRENT, FrameReader, frame_read, frame_reader_init
 
 import numpy as np
 
-__all__ = ["RACE", "Races"]
+__all__ = ["RACE", "WAIT_NS", "Elapsed", "Races"]
 
 cdef enum:
     NOBODY = 0xFF
     TABLE_MIN = 1 << 12
+    RACE_WAIT_NS = 1_000_000_000
 
-cdef packed struct Race:         # 112 bytes
+#: How long after a copy of a datagram another one belongs to the same race: more than any line of a
+#: feed is behind another. What has its numbers later than that is of another numbering.
+WAIT_NS = RACE_WAIT_NS
+
+cdef packed struct Race:         # 128 bytes
     uint64_t key
     uint64_t position            # of the first copy, in the capture
     int64_t received_ns          # of the first copy
     int64_t published_ns
     int64_t delays_ns[LINES_MAX]  # behind the first copy; INT64_MIN: that line did not bring it
+    int64_t elapsed_ns           # of the first copy: TimePassed.ns
+    int64_t copied_ns            # the same of the latest copy
     uint32_t seqno
     uint32_t arrived             # of a message: fragments that came
     uint8_t channel
@@ -40,7 +47,8 @@ cdef packed struct Race:         # 112 bytes
 #: A race as `Races.take` returns it.
 RACE = np.dtype([
     ("key", "<u8"), ("position", "<u8"), ("received_ns", "<i8"), ("published_ns", "<i8"),
-    ("delays_ns", "<i8", (LINES_MAX,)), ("seqno", "<u4"), ("arrived", "<u4"), ("channel", "u1"),
+    ("delays_ns", "<i8", (LINES_MAX,)), ("elapsed_ns", "<i8"), ("copied_ns", "<i8"),
+    ("seqno", "<u4"), ("arrived", "<u4"), ("channel", "u1"),
     ("fragment", "u1"), ("fragment_max", "u1"), ("completed", "u1"), ("winner", "u1"),
     ("second", "u1"), ("lines", "u1"), ("wanted", "u1"),
 ])
@@ -48,12 +56,60 @@ if sizeof(Race) != RACE.itemsize:
     raise ImportError(f"Race has {sizeof(Race)} bytes, its dtype {RACE.itemsize}")
 
 
+cdef struct TimePassed:
+    int64_t ns                   # by the loop's monotonic clock: nobody sets it
+    int64_t now_ns               # what it showed last
+    bint begun
+
+
+cdef inline void time_pass(
+        TimePassed* passed, const Record* record, const uint8_t* payload) noexcept nogil:
+    # Go on to the next record of a capture.
+    cdef int64_t now_ns
+    if record.kind == KIND_RESTART or record.kind == KIND_SESSION:
+        passed.ns += RACE_WAIT_NS + 1  # nothing behind it belongs to what was before
+        return
+    if record.kind != KIND_DATAGRAM and record.kind != KIND_CLOCK:
+        return
+    if record.length < RECORD_SIZE + <int32_t> sizeof(now_ns):
+        return
+    memcpy(&now_ns, payload, sizeof(now_ns))
+    if passed.begun and now_ns > passed.now_ns:
+        passed.ns += now_ns - passed.now_ns
+    passed.now_ns = now_ns
+    passed.begun = True
+
+
+@cython.final
+cdef class Elapsed:
+    """How much time passed in a part of a raw capture, whoever set the wall clock meanwhile.
+
+    Attributes
+    ----------
+    ns : int
+        From the first record to the last one; more than `WAIT_NS` where the feed began anew.
+    """
+
+    cdef TimePassed _passed
+
+    @property
+    def ns(self):
+        return self._passed.ns
+
+    def add(self, Block block not None) -> None:
+        """Take the next block of the capture."""
+        cdef int64_t i
+        for i in range(block.count):
+            time_pass(&self._passed, block.records + i, block.payloads + block.offsets[i])
+
+
 @cython.final
 cdef class Races:
     """The races whose first copy lies between two positions of a raw capture.
 
-    What was captured some time before and behind must be added too: a copy that comes first there
-    makes the one between a late one, and late ones behind belong to a first one between.
+    What was captured within `WAIT_NS` before and behind must be added too: a copy that comes first
+    there makes the one between a late one, and late ones behind belong to a first one between. Time
+    is that of the loop's monotonic clock, which was captured too.
 
     Parameters
     ----------
@@ -65,9 +121,12 @@ cdef class Races:
     Attributes
     ----------
     lines : list of int
-        By channel: lines that were heard, a bit each.
+        By channel: lines that were heard from the first position on, a bit each.
+    behind_ns : int
+        The time that passed behind the last position, as far as records were added.
     """
 
+    cdef readonly int64_t behind_ns
     cdef uint64_t _position
     cdef uint64_t _end_position
     cdef Race* _races
@@ -77,10 +136,13 @@ cdef class Races:
     cdef uint64_t _slots             # a power of two, at least twice the entries
     cdef uint8_t _lines[CHANNEL_COUNT]
     cdef FrameReader _reader
+    cdef TimePassed _passed
+    cdef int64_t _end_ns             # what had passed at the end; -1: it is still to come
 
     def __cinit__(self, uint64_t position, uint64_t end_position, bint big_endian=False):
         self._position = position
         self._end_position = end_position
+        self._end_ns = -1
         self._slots = TABLE_MIN
         self._table = <uint32_t*> calloc(self._slots, sizeof(uint32_t))
         if self._table == NULL:
@@ -99,12 +161,21 @@ cdef class Races:
     def add(self, Block block not None) -> None:
         """Take the datagrams of a block, the next one of the capture."""
         cdef int64_t i
+        cdef const Record* record
         for i in range(block.count):
             # At most two entries each, and never more than half of the slots.
             if 2 * (self._count + 2) > self._slots:
                 self._grow()
-            if block.records[i].kind == KIND_DATAGRAM:
-                self._take(block.records + i, block.payloads + block.offsets[i])
+            record = block.records + i
+            if self._end_ns < 0 and record.position >= self._end_position:
+                self._end_ns = self._passed.ns
+            time_pass(&self._passed, record, block.payloads + block.offsets[i])
+            if self._end_ns >= 0:
+                self.behind_ns = self._passed.ns - self._end_ns
+            if self.behind_ns > RACE_WAIT_NS:
+                return  # none of these is a copy of any before
+            if record.kind == KIND_DATAGRAM:
+                self._take(record, block.payloads + block.offsets[i])
 
     cdef int _grow(self) except -1:
         cdef uint64_t slots = 2 * self._slots, i
@@ -117,7 +188,7 @@ cdef class Races:
         free(self._table)
         self._table = table
         self._slots = slots
-        for i in range(self._count):
+        for i in range(self._count):  # of two with one key the later one
             self._slot(self._races[i].key)[0] = <uint32_t> (i + 1)
         return 0
 
@@ -128,6 +199,10 @@ cdef class Races:
         while self._table[at] and self._races[self._table[at] - 1].key != key:
             at = (at + 1) & mask
         return self._table + at
+
+    cdef bint _continues(self, const Race* race) noexcept nogil:
+        # Whether a datagram with the numbers of this race is another copy.
+        return self._passed.ns - race.copied_ns <= RACE_WAIT_NS
 
     cdef Race* _enter(self, uint64_t key, uint32_t* slot) except NULL:
         cdef Race* race
@@ -145,6 +220,8 @@ cdef class Races:
         race.lines = 0
         race.wanted = False
         race.second = NOBODY
+        race.elapsed_ns = self._passed.ns
+        race.copied_ns = self._passed.ns
         for line in range(LINES_MAX):
             race.delays_ns[line] = INT64_MIN
         self._count += 1
@@ -168,11 +245,14 @@ cdef class Races:
             return 0
         key = ((<uint64_t> frame.session_id << 48) | (<uint64_t> frame.seqno << 16)
                | (<uint64_t> frame.fragment << 8) | (record.channel << 1))
-        self._lines[record.channel] |= <uint8_t> (1 << record.line)
+        if record.position >= self._position:
+            self._lines[record.channel] |= <uint8_t> (1 << record.line)
         slot = self._slot(key)
         if slot[0]:
-            _copy(self._races + slot[0] - 1, record)
-            return 0
+            race = self._races + slot[0] - 1
+            if self._continues(race):
+                self._copy(race, record)
+                return 0
         if record.position >= self._end_position:
             return 0  # the business of who comes behind
         race = self._enter(key, slot)
@@ -192,11 +272,28 @@ cdef class Races:
             self._complete(self._count - 1, frame.fragment_max)
         return 0
 
+    cdef void _copy(self, Race* race, const Record* record) noexcept nogil:
+        # A further copy; what a line repeats proves nothing.
+        cdef uint8_t bit = <uint8_t> (1 << record.line)
+        cdef int64_t delay_ns = record.received_ns - race.received_ns
+        race.copied_ns = self._passed.ns
+        if not _is_near(delay_ns):  # the wall clock was set in between
+            delay_ns = self._passed.ns - race.elapsed_ns
+        if race.lines & bit or not _is_near(delay_ns):
+            return
+        if race.second == NOBODY:
+            race.second = record.line
+        race.lines |= bit
+        race.delays_ns[record.line] = delay_ns
+
     cdef int _complete(self, uint64_t entry, uint8_t fragment_max) except -1:
         # Whether this was the last fragment of its message that was missing.
         cdef uint64_t key = (self._races[entry].key & ~(<uint64_t> 0xFF00)) | 1
         cdef uint32_t* slot = self._slot(key)
-        cdef Race* message = self._races + slot[0] - 1 if slot[0] else self._enter(key, slot)
+        cdef Race* message = self._races + slot[0] - 1
+        if slot[0] == 0 or not self._continues(message):
+            message = self._enter(key, slot)
+        message.copied_ns = self._passed.ns
         message.arrived += 1
         # By its number: the array may have moved.
         self._races[entry].completed = message.arrived == <uint32_t> fragment_max + 1
@@ -220,12 +317,5 @@ cdef class Races:
         return found
 
 
-cdef inline void _copy(Race* race, const Record* record) noexcept nogil:
-    # A further copy; what a line repeats proves nothing.
-    cdef uint8_t bit = <uint8_t> (1 << record.line)
-    if race.lines & bit:
-        return
-    if race.second == NOBODY:
-        race.second = record.line
-    race.lines |= bit
-    race.delays_ns[record.line] = record.received_ns - race.received_ns
+cdef inline bint _is_near(int64_t time_ns) noexcept nogil:
+    return -RACE_WAIT_NS <= time_ns <= RACE_WAIT_NS

@@ -124,7 +124,7 @@ class Scan:
         """Of the segments that it reads."""
         return Path(self.journal) / "raw" if table_of(self.table).raw else Path(self.journal)
 
-    def pieces(self, start: int = 0, end: int | None = None) -> list[Part]:
+    def pieces(self, start: int = 0, end: int | None = None, streaming: bool = False) -> list[Part]:
         """Return what there is to read, in the order of the journal.
 
         Parameters
@@ -132,12 +132,15 @@ class Scan:
         start, end : int
             Positions: from, and up to. Of races, whole segments count; of latency, each is one
             piece.
+        streaming : bool
+            Others will be asked for later. Of a raw capture, only what is sealed: to what a writer
+            left that died, the next one may append.
         """
         table = table_of(self.table)
-        parts = journal_parts(self.directory)
+        closed = is_closed(self.directory, dead=not streaming)
+        parts = journal_parts(self.directory, dead=not streaming)
         if table.raw:
-            finished = [part for part in parts if part.finished]
-            parts = raced_parts(finished, is_closed(self.directory, dead=True))
+            parts = raced_parts(self.directory, parts, closed)
         parts = [part for part in parts if part.end_position > start]
         parts = [part for part in parts if end is None or part.position < end]
         if table.raw:
@@ -281,11 +284,12 @@ class Scan:
             yield _with_partition(batch, partition).select(columns)
 
     def _race_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
-        races, _, missing = part_races(self.directory, piece)
+        races, records = part_races(self.directory, piece)
+        missing = piece.end_index - piece.index - records
         if missing and not self.skip_damage:
             raise FormatError(
-                f"{segment_path(self.directory, piece.number)}: {missing} records in it or around "
-                "it are damaged (udpfast verify says more)"
+                f"{segment_path(self.directory, piece.number)}: expected {missing} records more, "
+                "which are damaged (udpfast verify says more)"
             )
         feed = self.feed or feed_name(piece, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names

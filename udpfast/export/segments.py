@@ -56,6 +56,8 @@ class Part:
         Of the segment.
     position, end_position : int
         Of its first record; behind its last one.
+    index, end_index : int
+        The same, counted in records: so many it should have.
     opened_ns : int
         When the segment was begun, UNIX ns.
     first_ns, last_ns : int
@@ -69,6 +71,8 @@ class Part:
     number: int
     position: int
     end_position: int
+    index: int
+    end_index: int
     opened_ns: int
     first_ns: int
     last_ns: int
@@ -180,31 +184,34 @@ def journal_place(directory: str | os.PathLike[str], start: Place, records: int)
 
 
 def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) -> Part:
-    end, first_ns, last_ns = info.end_position, info.first_ns, info.last_ns
-    if end is None:
-        end, first_ns, last_ns = _look_through(info, directory)
+    sealed = info.end_position is not None
+    seal = (info.end_position, info.end_index, info.first_ns, info.last_ns)
+    end, end_index, first_ns, last_ns = seal if sealed else _look_through(info, directory)
     return Part(
         info.number,
         info.position,
         end,
+        info.index,
+        end_index,
         info.opened_ns,
         first_ns,
         last_ns,
-        info.end_position is not None or closed,
+        sealed or closed,
         info.name,
     )
 
 
-def _look_through(info: SegmentInfo, directory: str | os.PathLike[str]) -> tuple[int, int, int]:
+def _look_through(info: SegmentInfo, directory: str | os.PathLike[str]) -> tuple[int, ...]:
     # What a seal would say: behind the last record, earliest and latest time.
-    end, first_ns, last_ns = info.position, _POSITION_MAX, 0
+    end, end_index, first_ns, last_ns = info.position, info.index, _POSITION_MAX, 0
     with JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor:
         while (count := cursor.poll()) and cursor.number == info.number:
             headers = cursor.headers[:count]
             end = int(headers[-1]["position"]) + (int(headers[-1]["length"]) + 7 & ~7)
+            end_index = int(headers[-1]["index"]) + 1
             first_ns = min(first_ns, int(headers["published_ns"].min()))
             last_ns = max(last_ns, int(headers["published_ns"].max()))
-    return end, first_ns, last_ns
+    return end, end_index, first_ns, last_ns
 
 
 def journal_names(directory: str | os.PathLike[str], number: int) -> Names:
@@ -286,9 +293,3 @@ class Blocks:
     def missing(self) -> int:
         """Records that should have been among those that came: damaged ones."""
         return sum(count for _, count in self.misses)
-
-    def missing_of(self, part: Part) -> int:
-        """Return how many of these are of one segment, where others were read too."""
-        return sum(
-            count for again, count in self.misses if part.position < again <= part.end_position
-        )

@@ -104,7 +104,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{oldest.position} were removed before they were read (record.keep_bytes); with "
                 "the option skip_loss = true the stream goes on behind them"
             )
-        pieces = self._scan.pieces(start["position"], end["position"])
+        pieces = self._scan.pieces(start["position"], end["position"], streaming=True)
         return [JournalPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -115,11 +115,11 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _head(self) -> Place:
         if not self._raw:
             return journal_head(self._scan.directory)
-        pieces = self._scan.pieces()
+        pieces = self._scan.pieces(streaming=True)
         return Place(pieces[-1].end_position if pieces else 0, 0)
 
     def _limited(self, begin: Place, head: Place, records: int) -> Place:
         if self._raw:  # a segment at a time: what it holds was raced together
-            pieces = self._scan.pieces(begin.position, head.position)
+            pieces = self._scan.pieces(begin.position, head.position, streaming=True)
             return Place(pieces[0].end_position, 0) if pieces else head
         return min(head, journal_place(self._scan.directory, begin, records))
