@@ -1,5 +1,6 @@
 """Journals with records of every kind, as a recorder makes them."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
-from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+from udpfast.market.updates import PAYLOAD_HASH, ROW_DTYPES, UPDATE_DTYPES
+from udpfast.shm.journal import Journal
 
 #: 2026-11-20 23:59:59.5 UTC: a day ends within the first second.
 BEGIN_NS = 1_795_219_199_500_000_000
@@ -194,3 +196,16 @@ def make_journal(directory: Path, rounds: int) -> Path:
     record(market, directory / "journal")
     market.close()
     return directory / "journal"
+
+
+def append_and_die(directory: Path, first: int, count: int) -> None:
+    """Append messages to a journal by a process that is gone then, without a word."""
+    child = os.fork()
+    if child == 0:
+        journal = Journal.open(directory, PAYLOAD_HASH, name="feed", segment_bytes=SEGMENT_BYTES)
+        for number in range(first, first + count):
+            at_ns = BEGIN_NS + number * STEP_NS
+            content = number.to_bytes(8, "little") * 200
+            journal.append(Kind.MESSAGE, content, received_ns=at_ns, published_ns=at_ns)
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0

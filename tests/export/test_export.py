@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.export.market import (
     SESSION_ID,
     STEP_NS,
     Market,
+    append_and_die,
     drive,
     fill,
     make_journal,
@@ -31,6 +33,7 @@ from udpfast.errors import FormatError, WriterExistsError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.schema import TABLES, arrow_schema
+from udpfast.export.segments import journal_head
 from udpfast.shm.segment import list_segments, segment_path
 
 
@@ -58,10 +61,11 @@ def test_table_without_rows_is_there(root: Path) -> None:
 
 
 def files_of(root: Path) -> dict[str, str]:
-    """Return the SHA-256 of every file that is not hidden, by path."""
+    """Return the SHA-256 of every file that is shown, by path."""
     return {
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in root.rglob("[!.]*.parquet")
+        if "_manifest" not in path.parts
     }
 
 
@@ -229,24 +233,98 @@ def test_lost_file_is_written_again(journal: Path, tmp_path: Path) -> None:
     assert files_of(tmp_path) == before
 
 
-def test_fewer_tables_leave_no_file_of_the_others(journal: Path, tmp_path: Path) -> None:
-    list(Exporter(journal, tmp_path, tables=("tops", "gaps")).run())
-    list(Exporter(journal, tmp_path, tables=("gaps",)).run())
-    assert {path.partition("/")[0] for path in files_of(tmp_path)} == {"_gaps"}
+def test_tables_that_are_not_asked_for_are_left_as_they_are(journal: Path, tmp_path: Path) -> None:
+    list(Exporter(journal, tmp_path).run())
+    before, entries = files_of(tmp_path), read_entries(tmp_path)
+    assert not any(each.written for each in Exporter(journal, tmp_path, tables=("gaps",)).run())
+    assert (files_of(tmp_path), read_entries(tmp_path)) == (before, entries)
 
 
-def test_half_written_export_is_invisible_and_made_good(journal: Path, tmp_path: Path) -> None:
-    exports = Exporter(journal, tmp_path).run()
-    next(exports)
-    entry = read_entries(tmp_path)[0]
-    (tmp_path / "_manifest/feed/00000001.json").unlink()  # killed before the entry was written
-    file = tmp_path / entry.files[0].path
-    file.rename(file.with_name("." + file.name))  # and before this file got its name
-    assert next(exports).written
-    exports.close()
-    assert next(Exporter(journal, tmp_path).run()).written
-    assert read_entries(tmp_path)[0] == entry
-    assert not list(tmp_path.rglob(".part-*"))
+def test_tables_asked_for_later_are_added(journal: Path, root: Path, tmp_path: Path) -> None:
+    for tables in (("tops", "gaps"), ("gaps",), ("trades",), tuple(TABLES)):
+        list(Exporter(journal, tmp_path, tables=tables).run())
+        found = {path.partition("/")[0] for path in files_of(tmp_path)}
+        assert found >= {f"_{name}" for name in tables if name != "messages"} - {"_races"}
+    list(Exporter(journal, tmp_path, tables=("messages",), payloads=True).run())
+    assert files_of(tmp_path) == files_of(root)
+    assert {entry.name: set(entry.files) for entry in read_entries(tmp_path)} == {
+        entry.name: set(entry.files) for entry in read_entries(root)
+    }
+    list(Exporter(journal, tmp_path, tables=("messages",)).run())  # payloads stay as well
+    assert files_of(tmp_path) == files_of(root)
+
+
+class KilledError(Exception):
+    """Where a test ends an exporter."""
+
+
+@pytest.mark.parametrize("step", (0, 3, 7, 12, 25))
+def test_exporter_killed_anywhere_shows_each_part_once(
+    journal: Path, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    steps = 0
+    rename = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        nonlocal steps
+        steps += 1
+        if steps > step:
+            raise KilledError
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(Path, "replace", replace)
+        list(Exporter(journal, tmp_path, payloads=True).run())
+    assert files_of(tmp_path).items() <= files_of(root).items()
+    list(Exporter(journal, tmp_path, payloads=True).run())
+    assert files_of(tmp_path) == files_of(root)
+    assert not list(tmp_path.rglob("*.new")) and not list(tmp_path.rglob(".writing"))
+
+
+def test_what_a_killed_recorder_left_and_what_comes_behind_are_two_parts(tmp_path: Path) -> None:
+    journal, root = tmp_path / "journal", tmp_path / "root"
+    seen: dict[str, str] = {}
+    for first in (0, 90, 200, 900):
+        append_and_die(journal, first, 100)
+        list(Exporter(journal, root, tables=("messages",)).run())
+        files = files_of(root)
+        assert seen.items() <= files.items()  # whoever read these need not look again
+        seen = files
+        indices = table_of(root, "messages")["index"].to_pylist()
+        assert indices == list(range(len(indices)))
+    assert len(indices) == 400 and len(seen) > len(list_segments(journal))
+    assert sum(entry.records for entry in read_entries(root)) == 400
+
+
+def test_records_that_are_not_the_exported_ones_any_more_are_said(tmp_path: Path) -> None:
+    journal, root = tmp_path / "journal", tmp_path / "root"
+    append_and_die(journal, 0, 100)
+    list(Exporter(journal, root, tables=("messages",)).run())
+    (path,) = [segment_path(journal, number) for number in list_segments(journal)]
+    content = bytearray(path.read_bytes())
+    content[len(content.rstrip(b"\0")) - 100] ^= 1  # the power failed before these were written
+    path.write_bytes(content)
+    append_and_die(journal, 7_000, 100)
+    with pytest.raises(FormatError, match="the journal was cut and went on"):
+        list(Exporter(journal, root, tables=("messages",)).run())
+    list(Exporter(journal, root, tables=("messages",), replace=True).run())
+    assert len(rows_of(root, "messages")) == journal_head(journal).index
+
+
+def test_journal_begun_anew_is_another_one(tmp_path: Path) -> None:
+    journal, root = tmp_path / "journal", tmp_path / "root"
+    append_and_die(journal, 0, 50)
+    exporter = Exporter(journal, root, tables=("messages",))
+    list(exporter.run())
+    shutil.rmtree(journal)
+    append_and_die(journal, 0, 80)
+    with pytest.raises(FormatError, match="found another one"):
+        list(exporter.run())
+    with pytest.raises(FormatError, match="found that of another journal"):
+        list(Exporter(journal, root, tables=("messages",)).run())
+    assert table_of(root, "messages").num_rows == 50
+    list(Exporter(journal, root, tables=("messages",), feed="anew").run())
+    assert table_of(root, "messages").num_rows == 130
 
 
 def test_other_journal_of_the_name_is_refused_until_it_is_replaced(
@@ -258,6 +336,8 @@ def test_other_journal_of_the_name_is_refused_until_it_is_replaced(
         list(Exporter(journal, tmp_path / "root").run())
     list(Exporter(journal, tmp_path / "root", replace=True).run())
     assert len(rows_of(tmp_path / "root", "messages")) == RECORDS
+    list(Exporter(other, tmp_path / "root", replace=True).run())  # nothing of the longer one stays
+    assert len(rows_of(tmp_path / "root", "messages")) == 18 * 5
 
 
 def test_two_feeds_share_one_place(journal: Path, tmp_path: Path) -> None:
@@ -335,8 +415,10 @@ def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: 
     segment_path(copy, 2).unlink()
     found = CliRunner().invoke(cli, ["export", str(copy), str(tmp_path / "root"), "--json"])
     assert found.exit_code == 0
-    assert json.loads(found.stdout)["holes"] == 1
-    assert "segments before 3, from position" in found.stderr
+    gone = read_entries(tmp_path / "root")[1].index - read_entries(tmp_path / "root")[0].end_index
+    said = json.loads(found.stdout)
+    assert (said["lost"], said["records"] + said["lost"]) == (gone, RECORDS)
+    assert "are in no segment any more" in found.stderr
 
 
 def test_segment_removed_before_it_is_read_is_left_out(journal: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.races import WAIT_NS, Races
 from udpfast.export.scan import Scan
+from udpfast.export.segments import Place
 from udpfast.shm.segment import list_segments
 
 BEGIN_NS = 1_800_000_000_000_000_000
@@ -71,13 +72,14 @@ def test_stream_of_races_has_each_once_whoever_sets_the_clock(
     journal = tmp_path / "journal"
     scan = Scan(str(journal), "races")
     found: list[int] = []
-    position = 0
+    place = None
 
     def read() -> None:
-        nonlocal position
-        pieces = scan.pieces(position, streaming=True)
+        nonlocal place
+        pieces = scan.pieces(place, streaming=True)
         found.extend(seqnos(scan, pieces))
-        position = pieces[-1].end_position if pieces else position
+        if pieces:
+            place = Place(pieces[-1].end_position, pieces[-1].end_index, pieces[-1].journal)
 
     with open_raw(journal) as raw:
         for first in range(0, COUNT, 250):

@@ -125,22 +125,26 @@ def test_damage_and_cuts_are_errors_unless_skipped(journal: Path, tmp_path: Path
 
 @pytest.mark.parametrize("records", [0, 1, 17, 700, RECORDS - 1, RECORDS, 10_000])
 def test_place_counts_records_across_segments(journal: Path, records: int) -> None:
-    place = journal_place(journal, Place(0, 0), records)
+    place = journal_place(journal, journal_begin(journal), records)
     expected = min(records, RECORDS)
     assert place.index == expected
     assert journal_place(journal, place, 5).index == min(expected + 5, RECORDS)
-    before = Scan(str(journal)).pieces(0, place.position)
+    before = Scan(str(journal)).pieces(None, place)
     scan = Scan(str(journal))
     assert sum(len(batch) for piece in before for batch in scan.batches(piece)) == expected
 
 
 def test_head_of_a_written_journal_is_what_the_disk_has(tmp_path: Path) -> None:
+    def place(index: int) -> Place:
+        state = journal_state(journal)
+        return Place(state.position, index, state.identity.hex())
+
     market = Market(tmp_path / "feed", 1 << 22)
     fill(market, 20)
     recorder = record(market, tmp_path / "journal", close=False)
     journal = tmp_path / "journal"
     recorder.recordings[0].journal.sync(1)
-    assert journal_head(journal) == Place(journal_state(journal).position, 18 * 20)
+    assert journal_head(journal) == place(18 * 20)
     fill(market, 1)
     for now_ns in range(3):
         recorder.work(now_ns)
@@ -149,8 +153,8 @@ def test_head_of_a_written_journal_is_what_the_disk_has(tmp_path: Path) -> None:
     assert journal_head(journal, synced=False).index == 18 * 21
     drive(recorder)
     recorder.on_stop()
-    assert journal_head(journal) == Place(journal_state(journal).position, 18 * 21)
-    assert journal_begin(journal) == Place(0, 0)
+    assert journal_head(journal) == place(18 * 21)
+    assert journal_begin(journal).position == journal_begin(journal).index == 0
     market.close()
 
 

@@ -21,7 +21,14 @@ from udpfast.shm.journal import Journal
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
 from udpfast.spark.jobs import JOBS, Parameters
-from udpfast.spark.pipeline import run_jobs, stream_jobs, write_silver
+from udpfast.spark.pipeline import (
+    Ran,
+    begin_run,
+    run_jobs,
+    stream_jobs,
+    write_run,
+    write_silver,
+)
 from udpfast.spark.silver import SILVER
 
 SEED = 20_261_121
@@ -34,14 +41,17 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
     SmallExport(SEED).write(root)
     entry = Entry(
         feed="feed",
-        journal="journal",
+        journal="5eed" * 8,
+        directory="journal",
         raw=False,
         segment=1,
-        opened_ns=1,
+        index=0,
+        end_index=1,
         position=0,
         end_position=1,
         records=1,
         missing=0,
+        last=None,
         tables=(),
         payloads=False,
         files=(),
@@ -199,3 +209,64 @@ def test_export_that_is_not_there_is_refused(spark, export: Path) -> None:
     Bronze(spark, (str(export),)).check()
     with pytest.raises(FormatError, match="nowhere: expected an export, found no such place"):
         Bronze(spark, (str(export), f"file://{export}/nowhere")).check()
+
+
+def test_journals_of_one_feed_count_once_each_and_in_their_order(spark, tmp_path: Path) -> None:
+    journals = []
+    for day, rounds in (("mon", 6), ("tue", 3)):
+        (tmp_path / day).mkdir()
+        journals.append(make_journal(tmp_path / day, rounds))
+    out = tmp_path / "out"
+
+    def run(*sources: Path) -> dict:
+        arguments = ["run", *map(str, sources), str(out), "--job", "losses", "--job", "book"]
+        result = CliRunner().invoke(verb, [*arguments, "--json"], catch_exceptions=False)
+        assert result.exit_code == 0, result.output
+        report: dict = json.loads(result.stdout.splitlines()[-1])
+        return report
+
+    def messages(report: dict) -> int:
+        losses = report["jobs"]["losses"]
+        at = losses["columns"].index("messages")
+        return sum(row[at] for row in losses["table"])
+
+    week = run(*journals)
+    monday, tuesday = run(journals[0]), run(journals[1])
+    assert messages(monday) + messages(tuesday) == messages(week)
+    assert messages(monday) == 2 * messages(tuesday) > 0
+    assert run(journals[1], journals[1]) != week
+    assert len(list((out / "export").iterdir())) == 2
+
+
+def test_run_refuses_records_that_two_sources_have(tmp_path: Path) -> None:
+    (tmp_path / "market").mkdir()
+    journal = make_journal(tmp_path / "market", 3)
+    list(Exporter(journal, tmp_path / "export").run())
+    arguments = ["run", str(journal), str(tmp_path / "export"), str(tmp_path / "out")]
+    error = CliRunner().invoke(verb, arguments).exception
+    assert isinstance(error, ConfigError)
+    assert "have the same records of messages" in str(error)
+
+
+def test_place_holds_what_was_asked_for_last(tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    about = {"of": {"roots": [["a", "1"]]}, "parameters": {"bar_s": 1}}
+    begin_run(out, about, stream=False)
+    (tmp_path / "out/gold/losses").mkdir(parents=True)
+    (tmp_path / "out/gold/mine").mkdir()
+    write_run(out, [Ran("losses", 1, 0.1)], about)
+    begin_run(out, about, stream=False)
+    assert list(Gold(out).run()["jobs"]) == ["losses"]
+    begin_run(out, about | {"of": {"roots": [["a", "2"]]}}, stream=False)
+    assert Gold(out).run()["jobs"] == {}
+    assert [path.name for path in (tmp_path / "out/gold").iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize("change", [{"of": {"roots": [["a", "2"]]}}, {"parameters": {"bar_s": 2}}])
+@pytest.mark.parametrize("stream", [False, True])
+def test_place_of_a_stream_is_its_own(tmp_path: Path, change: dict, stream: bool) -> None:
+    about = {"of": {"roots": [["a", "1"]]}, "parameters": {"bar_s": 1}}
+    for _ in range(2):
+        begin_run(str(tmp_path), about, stream=True)
+    with pytest.raises(ConfigError, match="OUT has the stream of other sources or parameters"):
+        begin_run(str(tmp_path), about | change, stream=stream)

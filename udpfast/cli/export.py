@@ -14,7 +14,7 @@ from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.stop import Stop
 from udpfast.errors import ConfigError
-from udpfast.export.exporter import Exported, Exporter
+from udpfast.export.exporter import Exported, Exporter, Lost
 from udpfast.export.schema import TABLES
 from udpfast.export.segments import is_closed
 
@@ -79,11 +79,15 @@ def export(
     summary = _Summary(directory)
     while True:
         closed = is_closed(exporter.journal)  # before the pass: then there is nothing behind it
+        before = summary.parts
         for exported in exporter.run(dead=not follow):
             summary.add(exported)
             if stopping.is_set():
                 break
-        if not follow or closed or stopping.wait(look_s):
+        last = not follow or closed or stopping.wait(look_s)
+        if last or summary.parts > before:
+            summary.tell_lost(exporter.lost())
+        if last:
             break
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if exporter.unfinished and not follow:
@@ -98,42 +102,51 @@ class _Summary:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.parts = 0
         self._rows: dict[str, int] = {}
-        self._ends: dict[tuple[str, bool], int] = {}
+        self._segments: set[tuple[bool, int]] = set()
+        self._lost: set[Lost] = set()
         self._counts = dict.fromkeys(
-            ("segments", "written", "records", "missing", "holes", "bytes"), 0
+            ("segments", "written", "records", "missing", "lost", "bytes"), 0
         )
         self._since_ns = time.monotonic_ns()
 
     def add(self, exported: Exported) -> None:
         entry = exported.entry
         size_bytes = sum(file.size_bytes for file in entry.files)
-        self._counts["segments"] += 1
+        self.parts += 1
+        self._segments.add((entry.raw, entry.segment))
+        self._counts["segments"] = len(self._segments)
         self._counts["written"] += exported.written
         self._counts["records"] += entry.records
         self._counts["missing"] += entry.missing
         self._counts["bytes"] += size_bytes
-        end = self._ends.get((entry.feed, entry.raw), entry.position)
-        if entry.position != end:
-            self._counts["holes"] += 1
-            click.echo(
-                f"udpfast: {entry.feed}: segments before {entry.segment}, from position {end} to "
-                f"{entry.position}, were removed before they were exported",
-                err=True,
-            )
-        self._ends[entry.feed, entry.raw] = entry.end_position
         for table, rows in entry.rows().items():
             self._rows[table] = self._rows.get(table, 0) + rows
         now_ns = time.monotonic_ns()
         if exported.written:
             rate = entry.records / max(now_ns - self._since_ns, 1) * 1e3
+            rows = sum(entry.rows().values())
             click.echo(
-                f"udpfast: {entry.feed} {'raw ' * entry.raw}segment {entry.segment}: "
-                f"{entry.records:,} records, {sum(entry.rows().values()):,} rows, "
-                f"{size_bytes:,} bytes, {rate:.2f} M records/s",
+                f"udpfast: {entry.feed} {'raw ' * entry.raw}segment {entry.segment}, records "
+                f"{entry.index} to {entry.end_index}: {entry.records:,} records, "
+                f"{rows:,} rows, {size_bytes:,} bytes, {rate:.2f} M records/s",
                 err=True,
             )
         self._since_ns = now_ns
+
+    def tell_lost(self, lost: list[Lost]) -> None:
+        """Say what is in no file and in no segment any more, once."""
+        for each in lost:
+            if each not in self._lost:
+                click.echo(
+                    f"udpfast: {'raw ' * each.raw}records {each.index} to {each.end_index} are in "
+                    "no segment any more and were not exported before: removed to make room, or "
+                    "their files are damaged",
+                    err=True,
+                )
+        self._lost = set(lost)
+        self._counts["lost"] = sum(each.records for each in lost)
 
     def report(self, took_ns: int, as_json: bool) -> None:
         if as_json:
@@ -145,7 +158,8 @@ class _Summary:
             click.echo(f"{table:<12}{rows:>16,} rows  {place}")
         counts = self._counts
         click.echo(
-            f"{counts['segments']:,} segments ({counts['written']:,} written now), "
-            f"{counts['records']:,} records ({counts['missing']:,} damaged ones missing), "
+            f"{counts['segments']:,} segments ({counts['written']:,} parts written now), "
+            f"{counts['records']:,} records ({counts['missing']:,} damaged ones missing, "
+            f"{counts['lost']:,} lost), "
             f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
         )

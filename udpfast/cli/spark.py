@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
+import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,9 @@ import click
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.errors import ConfigError, FormatError
+from udpfast.export.manifest import export_identity
+from udpfast.export.schema import TABLES
+from udpfast.shm.journal import journal_identity
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
@@ -69,8 +74,10 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     """Run the jobs over each SOURCE and write tables and report.html into OUT.
 
     SOURCE is what `udpfast export` wrote, here or where Spark reads it, or the name or directory of
-    a journal, which is exported into OUT/export first. With journal: before it, it is not: every
-    job reads the journal itself, as it is now.
+    a journal, which is exported into a place of its own below OUT/export first. With journal:
+    before it, it is not: every job reads the journal itself, as it is now. Several journals of one
+    feed are given in the order in which they follow each other. OUT then has what was asked for,
+    whatever ran there before.
     """
     _need("pyarrow", "matplotlib", "pandas", "pyspark")
     from udpfast.spark.gold import Gold
@@ -146,10 +153,18 @@ def run_pipeline(
         for text, what in ((at, "at"), (start, "start"), (end, "end"))
     )
     parameters = Parameters(bar_s, at_ns, bucket_ms, lags)
-    roots = export_roots(sources, out)
+    found = find_sources(sources, out)
+    about: dict[str, Any] = {
+        "sources": list(sources),
+        "of": {"roots": [list(each) for each in found], "start_ns": start_ns, "end_ns": end_ns},
+        "parameters": asdict(parameters),
+        "master": master,
+    }
     session = open_session(master, memory=memory, quick=quick)
+    roots = tuple(root for root, _ in found)
     bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
     bronze.check()
+    pipeline.begin_run(out, about, stream=stream)
     done = []
     with Progress(session) as progress:
 
@@ -176,31 +191,32 @@ def run_pipeline(
         for ran in follow(steps, ["streams"] * len(names) if stream else names):
             done.append(ran)
             yield ran
-    about = {
-        "finished": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "sources": list(sources),
-        "master": master,
-        "spark": session.version,
-        "parameters": asdict(parameters),
-    }
+    about["finished"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    about["spark"] = session.version
     pipeline.write_run(out, [ran for ran in done if ran.name in names], about)
 
 
-def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
-    """Return where the tables of each source lie; a journal is exported below `out` first."""
-    from udpfast.export.manifest import read_entries
-    from udpfast.spark.bronze import JOURNAL
+def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
+    """Return where the tables of each source lie, and what they are of: an identity.
 
-    roots: list[str] = []
+    A journal is exported below `out` first, to a place that nothing else has.
+    """
+    from udpfast.export.manifest import read_entries
+    from udpfast.spark.bronze import JOURNAL, ROOTS_MAX
+
+    found: dict[str, str] = {}
     empty: list[str] = []
     for source in sources:
         if source.startswith(JOURNAL):
-            roots.append(JOURNAL + str(find_journal(source.removeprefix(JOURNAL)).resolve()))
-        elif "://" in source or (Path(source) / "_manifest").is_dir():
-            if _resolved(source) == _resolved(out):
-                raise ConfigError(f"OUT must not be the export itself, was {out!r}")
-            if "://" in source or read_entries(Path(source)):
-                roots.append(_resolved(source))
+            journal = find_journal(source.removeprefix(JOURNAL)).resolve()
+            found[f"{JOURNAL}{journal}"] = journal_name(journal)
+        elif "://" in source:
+            _refuse_itself(source, out)
+            found[source.rstrip("/")] = ""
+        elif (Path(source) / "_manifest").is_dir():
+            _refuse_itself(source, out)
+            if read_entries(Path(source)):
+                found[_resolved(source)] = export_identity(Path(source)) or ""
             else:
                 empty.append(source)
         else:
@@ -209,17 +225,63 @@ def export_roots(sources: Sequence[str], out: str) -> tuple[str, ...]:
                 raise ConfigError(
                     f"{source}: export it first, to where Spark reads it as it does {out}"
                 )
-            root = Path(out).resolve() / "export"
-            if not export_journal(journal, root):
+            root = Path(out).resolve() / "export" / journal_name(journal)
+            if export_journal(journal, root):
+                found[str(root)] = journal_name(journal)
+            else:
                 empty.append(str(journal))
-            elif str(root) not in roots:
-                roots.append(str(root))
-    if not roots:
+    if not found:
         raise FormatError(
             f"{', '.join(empty)}: expected records, found no segment that is finished: wait "
             "(record.segment_s), export again, or let Spark read what there is (journal:NAME)"
         )
-    return tuple(roots)
+    if len(found) > ROOTS_MAX:
+        raise ConfigError(f"there must be at most {ROOTS_MAX} sources, were {len(found)}")
+    _refuse_twice(list(found))
+    return list(found.items())
+
+
+def journal_name(journal: Path) -> str:
+    """Return the identities of a journal and its raw capture, as far as they are there."""
+    names = []
+    for place in (journal, journal / "raw"):
+        with suppress(FileNotFoundError):
+            names.append(journal_identity(place).hex())
+    return "-".join(names)
+
+
+def _refuse_itself(source: str, out: str) -> None:
+    if _resolved(source) == _resolved(out):
+        raise ConfigError(f"OUT must not be the export itself, was {out!r}")
+
+
+def _refuse_twice(roots: Sequence[str]) -> None:
+    # Records that two sources have would count twice: a journal and its export, say.
+    from udpfast.export.manifest import read_entries
+    from udpfast.spark.bronze import JOURNAL
+
+    seen: dict[tuple[str, str], list[tuple[int, float, str]]] = {}
+    for root in roots:
+        if root.startswith(JOURNAL):
+            names = journal_name(Path(root.removeprefix(JOURNAL))).split("-")
+            spans = [(name, table, 0, math.inf) for name in names for table in TABLES]
+        elif "://" in root:
+            continue
+        else:
+            spans = [
+                (entry.journal, table, entry.index, entry.end_index)
+                for entry in read_entries(Path(root))
+                for table in entry.tables
+            ]
+        for name, table, index, end_index in spans:
+            for begin, end, other in seen.get((name, table), ()):
+                if other != root and index < end and begin < end_index:
+                    raise ConfigError(
+                        f"{root} and {other} have the same records of {table} (journal {name}): "
+                        "they would count twice"
+                    )
+        for name, table, index, end_index in spans:
+            seen.setdefault((name, table), []).append((index, end_index, root))
 
 
 def _resolved(place: str) -> str:
@@ -227,23 +289,27 @@ def _resolved(place: str) -> str:
 
 
 def export_journal(journal: Path, root: Path) -> int:
-    """Export what is not exported yet, and say so; return how many segments are exported now."""
+    """Export what is not exported yet, and say so; return how many parts are exported now."""
     from udpfast.export.exporter import Exporter
 
     began = time.perf_counter()
-    records = segments = written = 0
+    records = parts = written = missing = 0
     exporter = Exporter(journal, root)
     for exported in exporter.run():
-        segments += 1
+        parts += 1
         written += exported.written
+        missing += exported.entry.missing
         records += exported.entry.records if exported.written else 0
+    lost = sum(each.records for each in exporter.lost())
     click.echo(
-        f"udpfast: {journal}: {written} segments exported, {records:,} records, "
+        f"udpfast: {journal}: {written} parts exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
+        + (f"; {missing:,} records of it are damaged" if missing else "")
+        + (f"; {lost:,} records are in no segment any more" if lost else "")
         + ("; what is still written to is left out" if exporter.unfinished else ""),
         err=True,
     )
-    return segments
+    return parts
 
 
 def write_page(gold: Gold, path: Path | None) -> str:

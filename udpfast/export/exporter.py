@@ -1,34 +1,54 @@
-"""Finished segments of a journal into Parquet: each once, however often it is asked for."""
+"""Finished parts of a journal into Parquet: each once, however often it is asked for."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
 from udpfast.export.columns import Partition, Selection, latency_batches, record_batch
 from udpfast.export.hops import HopCounts
-from udpfast.export.manifest import SCHEMA_HASH, Entry, entry_path, read_entry, write_entry
-from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile, sync_directory
+from udpfast.export.manifest import (
+    SCHEMA_HASH,
+    Entry,
+    begin_export,
+    read_entries,
+    remove_entry,
+    settle_entries,
+    write_entry,
+    writing_directory,
+)
+from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.schema import TABLES, Table, table_of
-from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
+from udpfast.export.segments import (
+    Blocks,
+    Part,
+    check_journal,
+    is_closed,
+    journal_parts,
+    last_record,
+    state_of,
+)
+from udpfast.shm.journal import journal_identity
 from udpfast.shm.segment import segment_path
 
-__all__ = ["Exported", "Exporter", "feed_name"]
+__all__ = ["Exported", "Exporter", "Lost", "feed_name"]
 
 _FEED = re.compile(r"[A-Za-z0-9._-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What became of one segment in one pass.
+    """What became of one part in one pass.
 
     Attributes
     ----------
@@ -41,6 +61,28 @@ class Exported:
     written: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Records of a journal that are nowhere any more.
+
+    Attributes
+    ----------
+    raw : bool
+        Of its raw capture.
+    index, end_index : int
+        From the first one up to this one.
+    """
+
+    raw: bool
+    index: int
+    end_index: int
+
+    @property
+    def records(self) -> int:
+        """How many they are."""
+        return self.end_index - self.index
+
+
 def feed_name(part: Part, journal: Path) -> str:
     """Return what a journal's records are called: by the instance, or the journal's directory."""
     return part.name if _FEED.fullmatch(part.name) else journal.resolve().name
@@ -48,6 +90,9 @@ def feed_name(part: Part, journal: Path) -> str:
 
 class Exporter:
     """Make Parquet of a journal. One at a time for each feed of an export.
+
+    A part is what a segment has that is not exported yet: of a segment that its writer left open,
+    what is there now, and what is appended later is a further part.
 
     Parameters
     ----------
@@ -58,12 +103,13 @@ class Exporter:
     feed : str, optional
         Name that the journal's records get; by default that of the instance recorded.
     tables : sequence of str
+        That are wanted; others are left as they are.
     payloads : bool
         Keep the payloads in `messages`.
     replace : bool
-        Write anew what another journal of the same name has left.
+        Remove what another journal of the same name has left.
     threads : int
-        That compress files of one segment at the same time.
+        That compress files of one part at the same time.
 
     Attributes
     ----------
@@ -89,13 +135,14 @@ class Exporter:
         self._payloads = payloads
         self._replace = replace
         self._threads = threads
+        self._journals: dict[bool, str] = {}
         self._done: set[tuple[bool, int]] = set()
         self.unfinished = 0
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
 
     def run(self, dead: bool = True) -> Iterator[Exported]:
-        """Export every finished segment; a second run goes on where the first one ended.
+        """Export what is finished; a second run goes on where the first one ended.
 
         Parameters
         ----------
@@ -108,100 +155,190 @@ class Exporter:
         WriterExistsError
             Another process exports the same feed to the same place.
         FormatError
-            The place holds what another journal of this name became.
+            The place holds what another journal of this name became, or records that this one does
+            not have any more; or another journal is there than in the run before.
         """
         self.unfinished = 0
+        with ExitStack() as open_feeds:
+            feeds: dict[str, _Feed] = {}
+            for raw, directory, journal, tables in self._sources():
+                check_journal(directory, self._journals.setdefault(raw, journal))
+                for part in self._ready(directory, raw, dead):
+                    feed = self._feed or feed_name(part, self.journal)
+                    if feed not in feeds:
+                        feeds[feed] = open_feeds.enter_context(_Feed(self.root, feed))
+                    own = feeds[feed].entries_of(journal, raw, self._replace)
+                    yield from self._export(directory, part, feeds[feed], own, tables)
+                    if part.sealed:
+                        self._done.add((raw, part.number))
+
+    def _sources(self) -> Iterator[tuple[bool, Path, str, tuple[Table, ...]]]:
+        # The journal and its raw capture, as far as they are there, and what is wanted of each.
         for raw in (False, True):
             tables = tuple(table for table in self._tables if table.raw == raw)
             directory = self.journal / "raw" if raw else self.journal
-            if not tables or not directory.is_dir():
-                continue
-            known = {number for of_raw, number in self._done if of_raw == raw}
-            closed = is_closed(
-                directory, dead
-            )  # before the segments: what follows can only be more
-            parts = journal_parts(directory, dead=dead, known=() if raw else known)
-            ready = raced_parts(directory, parts, closed) if raw else parts
-            self.unfinished += len(parts) - len(ready)
-            for part in ready:
-                if part.number in known:
-                    continue
-                if not part.finished:
-                    self.unfinished += 1
-                    continue
-                feed = self._feed or feed_name(part, self.journal)
-                with _lock(self.root, feed):
-                    try:
-                        exported = self._export(directory, part, feed, tables, raw)
-                    except (FormatError, FileNotFoundError):
-                        if segment_path(directory, part.number).exists():
-                            raise
-                        continue  # removed meanwhile, to make room: as if it had been before
-                    yield exported
-                self._done.add((raw, part.number))
+            if tables:
+                with suppress(FileNotFoundError):
+                    yield raw, directory, journal_identity(directory).hex(), tables
+
+    def _ready(self, directory: Path, raw: bool, dead: bool) -> list[Part]:
+        # What is finished and was not done by this exporter before.
+        done = {number for of_raw, number in self._done if of_raw == raw}
+        closed = is_closed(directory, dead)  # before the parts: what follows can only be more
+        parts = journal_parts(directory, dead=dead, known=() if raw else done)
+        ready = raced_parts(directory, parts, closed) if raw else parts
+        ready = [part for part in ready if part.finished]
+        self.unfinished += len(parts) - len(ready)
+        return [part for part in ready if part.number not in done]
 
     def _export(
-        self, directory: Path, part: Part, feed: str, tables: tuple[Table, ...], raw: bool
-    ) -> Exported:
-        names = tuple(table.name for table in tables)
-        before = read_entry(entry_path(self.root, feed, part.number, raw))
-        if before is not None:
-            if before.opened_ns != part.opened_ns and not self._replace:
+        self,
+        directory: Path,
+        part: Part,
+        feed: _Feed,
+        entries: list[Entry],
+        tables: tuple[Table, ...],
+    ) -> Iterator[Exported]:
+        pieces = list(_pieces(directory, part, entries))
+        if any(entry is not None and not same for entry, _, same in pieces):
+            if not self._replace:
                 raise FormatError(
-                    f"{self.root}: expected segment {part.number} of {feed!r} as begun at "
-                    f"{part.opened_ns} (UNIX ns), found that of another journal, begun at "
-                    f"{before.opened_ns}: choose another directory or feed name, or replace it"
+                    f"{self.root}: expected records of {segment_path(directory, part.number)} as "
+                    "they were exported, found others there: the journal was cut and went on; "
+                    "choose another directory, or replace them"
                 )
-            if self._is_same(before, part, names):
+            for each in entries:
+                if each.segment == part.number:
+                    feed.remove(each)
+            pieces = [(None, part, True)]
+        for entry, piece, _ in pieces:
+            try:
+                exported = self._export_piece(directory, piece, feed.name, entry, tables)
+            except (FormatError, FileNotFoundError):
+                if segment_path(directory, part.number).exists():
+                    raise
+                return  # removed meanwhile, to make room: as if it had been before
+            yield exported
+
+    def _export_piece(
+        self,
+        directory: Path,
+        part: Part,
+        feed: str,
+        before: Entry | None,
+        tables: tuple[Table, ...],
+    ) -> Exported:
+        asked = {table.name for table in tables}
+        kept = set() if before is None else set(before.tables)
+        wanted = asked - kept
+        payloads = self._payloads
+        if before is not None:
+            wanted |= asked & before.lacks(self.root)
+            if before.schema != SCHEMA_HASH:
+                wanted |= kept
+            if payloads and not before.payloads:
+                wanted |= asked & {"messages"}
+            payloads |= before.payloads
+            if not wanted:
                 return Exported(before, False)
         for table in self._tables:  # one without rows is there as well, for who reads it
             (self.root / table.directory).mkdir(parents=True, exist_ok=True)
-        entry = self._write(directory, part, feed, tables, raw)
+        entry = Entry(
+            feed=feed,
+            journal=part.journal,
+            directory=str(directory.resolve()),
+            raw=tables[0].raw,
+            segment=part.number,
+            index=part.index,
+            end_index=part.end_index,
+            position=part.position,
+            end_position=part.end_position,
+            records=0,
+            missing=part.end_index - part.index,
+            last=None,
+            tables=tuple(name for name in TABLES if name in kept | wanted),
+            payloads=payloads,
+            files=(),
+        )
+        entry = self._write(directory, part, entry, wanted)
         if before is not None:
-            for path in {file.path for file in before.files} - {file.path for file in entry.files}:
-                (self.root / path).unlink(missing_ok=True)
+            files = tuple(file for file in before.files if file.table not in wanted)
+            entry = replace(entry, files=files + entry.files)
+        write_entry(self.root, entry)
         return Exported(entry, True)
 
-    def _is_same(self, entry: Entry, part: Part, tables: tuple[str, ...]) -> bool:
-        return (
-            entry.opened_ns == part.opened_ns
-            and (entry.position, entry.end_position) == (part.position, part.end_position)
-            and (entry.tables, entry.payloads) == (tables, self._payloads)
-            and entry.schema == SCHEMA_HASH
-            and entry.holds(self.root)
-        )
-
-    def _write(
-        self, directory: Path, part: Part, feed: str, tables: tuple[Table, ...], raw: bool
-    ) -> Entry:
-        files = _Files(self.root, f"part-{feed}-{part.number:08}.parquet")
+    def _write(self, directory: Path, part: Part, entry: Entry, wanted: set[str]) -> Entry:
+        # The entry with its files, which are not shown yet.
+        tables = [table for name, table in TABLES.items() if name in wanted]
+        writing = writing_directory(self.root, entry.feed)
+        files = _Files(writing, f"part-{entry.feed}-{entry.name}.parquet")
         try:
-            if raw:
-                records, missing = _append_races(files, directory, part, feed)
+            if entry.raw:
+                records, last = _append_races(files, directory, part, entry.feed)
             else:
-                records, missing = _append_records(
-                    files, directory, part, feed, tables, self._payloads
+                records, last = _append_records(
+                    files, directory, part, entry.feed, tables, entry.payloads
                 )
+            missing = part.end_index - part.index - records
+            if missing and not segment_path(directory, part.number).exists():
+                raise FileNotFoundError(f"{directory}: segment {part.number} was removed")
             written = files.finish(self._threads)
         except BaseException:
             files.discard()
             raise
-        entry = Entry(
-            feed=feed,
-            journal=str(directory.resolve()),
-            raw=raw,
-            segment=part.number,
-            opened_ns=part.opened_ns,
-            position=part.position,
-            end_position=part.end_position,
-            records=records,
-            missing=missing,
-            tables=tuple(table.name for table in tables),
-            payloads=self._payloads,
-            files=tuple(written),
-        )
-        write_entry(self.root, entry)
-        return entry
+        return replace(entry, records=records, missing=missing, last=last, files=tuple(written))
+
+    def lost(self) -> list[Lost]:
+        """Return the records that no file has, and that no segment has any more."""
+        found = []
+        for raw, directory, journal, tables in self._sources():
+            state = state_of(directory)  # before the segments: what follows can only be more
+            asked = {table.name for table in tables}
+            spans = [(part.index, part.end_index) for part in journal_parts(directory)]
+            spans += [
+                (entry.index, entry.end_index)
+                for entry in read_entries(self.root, self._feed or "*")
+                if entry.journal == journal and asked <= set(entry.tables)
+            ]
+            end = 0
+            for index, end_index in sorted([*spans, (state.index if state else 0,) * 2]):
+                if index > end:
+                    found.append(Lost(raw, end, index))
+                end = max(end, end_index)
+        return found
+
+
+def _pieces(
+    directory: Path, part: Part, entries: list[Entry]
+) -> Iterator[tuple[Entry | None, Part, bool]]:
+    # What of a segment is exported, and what is not yet, in its order; and whether what is exported
+    # is what the segment has.
+    index, position = part.index, part.position
+    for entry in entries:
+        if entry.end_index <= part.index or entry.index >= part.end_index:
+            continue
+        if index < entry.index:
+            rest = replace(part, index=index, position=position)
+            yield None, replace(rest, end_index=entry.index, end_position=entry.position), True
+        index, position = entry.end_index, entry.end_position
+        piece = replace(part, index=entry.index, position=entry.position)
+        piece = replace(piece, end_index=index, end_position=position)
+        yield entry, piece, index <= part.end_index and _is_as_exported(directory, entry)
+    if index < part.end_index:
+        yield None, replace(part, index=index, position=position), True
+
+
+def _is_as_exported(directory: Path, entry: Entry) -> bool:
+    # By its last record: a journal that was cut goes on with others behind it. What is damaged by
+    # now was fine when it was exported.
+    if entry.last is None:
+        return True
+    position, checksum = entry.last
+    raw = entry.raw
+    return all(
+        int(block.headers["checksum"][0]) == checksum
+        for block, _ in Blocks(directory, entry.journal, position, position + 1, raw=raw)
+    )
 
 
 def _append_records(
@@ -209,19 +346,18 @@ def _append_records(
     directory: Path,
     part: Part,
     feed: str,
-    tables: tuple[Table, ...],
+    tables: list[Table],
     payloads: bool,
-) -> tuple[int, int]:
-    # Returns how many records there were, and how many are missing.
-    blocks = Blocks(directory, ("position", part.position), ("position", part.end_position))
+) -> tuple[int, tuple[int, int] | None]:
+    # Returns how many records there were, and position and checksum of the last one of the part.
+    blocks = Blocks(directory, part.journal, part.position, part.end_position)
     latency = TABLES["latency"]
     hops = HopCounts()
     selections = [
         Selection(table, feed, payloads=payloads) for table in tables if table is not latency
     ]
-    records = 0
+    last = None
     for block, names in blocks:
-        records += block.count
         codes, partitions = block.partitions()
         for code, partition in enumerate(partitions):
             keep = codes == code if len(partitions) > 1 else None
@@ -231,66 +367,92 @@ def _append_records(
                     files.file(selection.table, partition).append(batch)
         if latency in tables:
             hops.add(block)
-    if blocks.position < part.end_position and not blocks.missing:
-        raise FormatError(
-            f"{segment_path(directory, part.number)}: expected records up to position "
-            f"{part.end_position}, found none behind {blocks.position}"
-        )
+        last = last_record(block, part)
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)
-    return records, blocks.missing
+    return blocks.records, last
 
 
-def _append_races(files: _Files, directory: Path, part: Part, feed: str) -> tuple[int, int]:
-    races, records = part_races(directory, part)
+def _append_races(
+    files: _Files, directory: Path, part: Part, feed: str
+) -> tuple[int, tuple[int, int] | None]:
+    races, records, last = part_races(directory, part)
     for partition, found in split_races(races).items():
         lines = races.lines[partition[1]]
         for begin in range(0, len(found), ROW_GROUP):
             rows = found[begin : begin + ROW_GROUP]
             files.file(TABLES["races"], partition).append(race_batch(rows, partition, lines, feed))
-    return records, part.end_index - part.index - records
+    return records, last
 
 
 class _Files:
-    """The files that a segment becomes: shown together, when all are complete."""
+    """The files that a part becomes: written aside."""
 
-    def __init__(self, root: Path, name: str) -> None:
-        self._root = root
+    def __init__(self, writing: Path, name: str) -> None:
+        self._writing = writing
         self._name = name
         self._files: dict[tuple[str, Partition], PartitionFile] = {}
 
     def file(self, table: Table, partition: Partition) -> PartitionFile:
         key = (table.name, partition)
         if key not in self._files:
-            self._files[key] = PartitionFile(self._root, table, partition, self._name)
+            self._files[key] = PartitionFile(self._writing, table, partition, self._name)
         return self._files[key]
 
     def finish(self, threads: int) -> list[WrittenFile]:
         with ThreadPoolExecutor(threads) as pool:
-            written = list(pool.map(PartitionFile.finish, self._files.values()))
-        for file in self._files.values():
-            file.show()
-        for directory in {file.directory for file in self._files.values()}:
-            sync_directory(directory)
-        return written
+            return list(pool.map(PartitionFile.finish, self._files.values()))
 
     def discard(self) -> None:
         for file in self._files.values():
             file.discard()
 
 
-@contextmanager
-def _lock(root: Path, feed: str) -> Iterator[None]:
-    directory = root / "_manifest" / feed
-    directory.mkdir(parents=True, exist_ok=True)
-    fd = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+class _Feed:
+    """What an export has of a feed, while nobody else changes it."""
+
+    def __init__(self, root: Path, name: str) -> None:
+        self.name = name
+        self._root = root
+
+    def __enter__(self) -> Self:
+        directory = self._root / "_manifest" / self.name
+        directory.mkdir(parents=True, exist_ok=True)
+        self._fd = os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            begin_export(self._root)
+            settle_entries(self._root, self.name)
+            self._entries = read_entries(self._root, self.name)
         except BlockingIOError:
+            os.close(self._fd)
             raise WriterExistsError(
-                f"{directory}: another process exports {feed!r} to this place"
+                f"{directory}: another process exports {self.name!r} to this place"
             ) from None
-        yield
-    finally:
-        os.close(fd)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(writing_directory(self._root, self.name), ignore_errors=True)
+        os.close(self._fd)
+
+    def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
+        """Return what there is of a journal, in its order; with `replace`, and of no other one."""
+        for entry in [each for each in self._entries if each.raw == raw]:
+            if entry.journal == journal:
+                continue
+            if not replace:
+                raise FormatError(
+                    f"{self._root}: expected of {self.name!r} the journal {journal}, found that of "
+                    f"another journal, {entry.journal} ({entry.directory}): choose another "
+                    "directory or feed name, or replace it"
+                )
+            self.remove(entry)
+        return [entry for entry in self._entries if entry.journal == journal]
+
+    def remove(self, entry: Entry) -> None:
+        """Remove an entry and its files."""
+        remove_entry(self._root, entry)
+        self._entries.remove(entry)

@@ -1,15 +1,24 @@
-"""What an export holds: a file for each segment, written when its tables are complete.
+"""What an export holds: an entry for each part of a journal, which is there when its files are.
 
-_manifest/FEED/00000001.json   what segment 1 of FEED's journal became
-_manifest/FEED/raw-00000001.json   the same of its raw capture
+_manifest/export.json                 the export's own identity
+_manifest/FEED/JOURNAL-FROM-TO.json   what became of the records FROM up to TO of JOURNAL
+
+A part is addressed by what it is made of: the journal's identity and the indices of its records. So
+its files never change, whatever is appended later, and however often it is asked for. An entry
+whose name begins with a dot is one whose files are all written, and not all shown: what is left to
+do is done by whoever comes next.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
 import os
+import secrets
+import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +27,19 @@ from udpfast.errors import FormatError
 from udpfast.export.parquet import WrittenFile, sync_directory
 from udpfast.export.schema import TABLES, spark_schema
 
-__all__ = ["SCHEMA_HASH", "Entry", "entry_path", "read_entries", "read_entry", "write_entry"]
+__all__ = [
+    "SCHEMA_HASH",
+    "Entry",
+    "begin_export",
+    "export_identity",
+    "read_entries",
+    "remove_entry",
+    "settle_entries",
+    "write_entry",
+    "writing_directory",
+]
 
-VERSION = 1
+VERSION = 2
 
 #: Of all tables: an export by another version of them is written anew.
 SCHEMA_HASH = hashlib.sha256(
@@ -30,23 +49,27 @@ SCHEMA_HASH = hashlib.sha256(
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of one segment.
+    """What became of a part of a journal.
 
     Attributes
     ----------
     feed : str
     journal : str
-        Its directory.
+        Its identity, in hexadecimal digits.
+    directory : str
+        Where it was.
     raw : bool
         Of a raw capture.
     segment : int
-    opened_ns : int
-        When the segment was begun: two journals differ in it.
-    position, end_position : int
+    index, end_index : int
         Of its first record, behind its last one.
+    position, end_position : int
+        The same in bytes.
     records : int
     missing : int
-        Records that were damaged.
+        Records that were damaged: with `records`, all of the part.
+    last : tuple of (int, int) or None
+        Position and checksum of its last record; None: that was damaged.
     tables : tuple of str
         That were made.
     payloads : bool
@@ -59,18 +82,26 @@ class Entry:
 
     feed: str
     journal: str
+    directory: str
     raw: bool
     segment: int
-    opened_ns: int
+    index: int
+    end_index: int
     position: int
     end_position: int
     records: int
     missing: int
+    last: tuple[int, int] | None
     tables: tuple[str, ...]
     payloads: bool
     files: tuple[WrittenFile, ...]
     schema: str = SCHEMA_HASH
     version: int = VERSION
+
+    @property
+    def name(self) -> str:
+        """Of its files: what they are made of."""
+        return f"{self.journal}-{self.index:012}-{self.end_index:012}"
 
     def rows(self) -> dict[str, int]:
         """Return the number of rows by table."""
@@ -79,9 +110,11 @@ class Entry:
             found[file.table] += file.rows
         return found
 
-    def holds(self, root: Path) -> bool:
-        """Whether all its files are there, with the sizes that they had."""
-        return all(_has_size(root / file.path, file.size_bytes) for file in self.files)
+    def lacks(self, root: Path) -> set[str]:
+        """Return its tables of which a file is not there with the size that it had."""
+        return {
+            file.table for file in self.files if not _has_size(root / file.path, file.size_bytes)
+        }
 
 
 def _has_size(path: Path, size_bytes: int) -> bool:
@@ -91,52 +124,125 @@ def _has_size(path: Path, size_bytes: int) -> bool:
         return False
 
 
-def entry_path(root: Path, feed: str, segment: int, raw: bool = False) -> Path:
-    """Return the path of a segment's entry."""
-    return root / "_manifest" / feed / f"{'raw-' * raw}{segment:08}.json"
+def export_identity(root: Path) -> str | None:
+    """Return the identity of an export; None: nobody has begun one there."""
+    path = root / "_manifest" / "export.json"
+    try:
+        return str(json.loads(path.read_bytes())["identity"])
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise FormatError(f"{path}: expected the identity of an export, found {error}") from None
 
 
-def read_entry(path: Path) -> Entry | None:
-    """Return an entry; None if there is none.
+def begin_export(root: Path) -> None:
+    """Give an export an identity, unless it has one."""
+    path = root / "_manifest" / "export.json"
+    if path.exists():
+        return
+    fresh = path.with_name(f".export-{secrets.token_hex(8)}")
+    _write(fresh, {"identity": secrets.token_hex(16)})
+    with contextlib.suppress(FileExistsError):  # by another feed's exporter, just now
+        path.hardlink_to(fresh)
+    fresh.unlink()
+    sync_directory(path.parent)
+
+
+def read_entries(root: Path, feed: str = "*") -> list[Entry]:
+    """Return the entries of an export, or of a feed of it, in their order.
 
     Raises
     ------
     FormatError
-        The file is no entry.
+        A file is no entry.
     """
+    found = [_read(path) for path in sorted((root / "_manifest").glob(f"{feed}/[!.]*.json"))]
+    return [entry for entry in found if entry is not None]
+
+
+def _read(path: Path) -> Entry | None:
     try:
         content = json.loads(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise FormatError(f"{path}: expected an entry of a manifest, found {error}") from None
-    return _entry(path, content)
-
-
-def _entry(path: Path, content: dict[str, Any]) -> Entry:
     try:
         if content["version"] != VERSION:
-            raise FormatError(f"{path}: expected version {VERSION}, found {content['version']}")
+            raise FormatError(
+                f"{path}: expected an entry of version {VERSION}, found {content['version']}: "
+                "export to another directory"
+            )
         files = tuple(WrittenFile(**file) for file in content["files"])
-        return Entry(**{**content, "files": files, "tables": tuple(content["tables"])})
+        last = content["last"] and tuple(content["last"])
+        tables = tuple(content["tables"])
+        return Entry(**{**content, "files": files, "tables": tables, "last": last})
     except (KeyError, TypeError) as error:
         raise FormatError(f"{path}: expected an entry of a manifest, found {error}") from None
 
 
-def read_entries(root: Path) -> list[Entry]:
-    """Return all entries of an export, by feed and segment."""
-    found = (read_entry(path) for path in sorted((root / "_manifest").glob("*/[!.]*.json")))
-    return [entry for entry in found if entry is not None]
-
-
 def write_entry(root: Path, entry: Entry) -> None:
-    """Write an entry, in place of an earlier one; the disk has it on return."""
-    path = entry_path(root, entry.feed, entry.segment, entry.raw)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    hidden = path.with_name("." + path.name)
-    with hidden.open("w") as file:
-        json.dump(dataclasses.asdict(entry), file, indent=1)
+    """Show the files of an entry, and then the entry, in place of an earlier one.
+
+    All of them are there on return, and on the disk; or, whenever it ends, by `settle_entries`.
+    """
+    hidden = _path(root, entry, hidden=True)
+    hidden.parent.mkdir(parents=True, exist_ok=True)
+    # Of a process that was killed while it wrote, nothing is shown.
+    fresh = hidden.with_suffix(".new")
+    _write(fresh, dataclasses.asdict(entry))
+    fresh.replace(hidden)
+    sync_directory(hidden.parent)
+    _settle(root, entry)
+
+
+def writing_directory(root: Path, feed: str) -> Path:
+    """Return where the files of a feed are until they are shown: Spark does not look there."""
+    return root / "_manifest" / feed / ".writing"
+
+
+def settle_entries(root: Path, feed: str) -> None:
+    """Show what a killed process had written and not shown, and remove what it had half written."""
+    for path in sorted((root / "_manifest" / feed).glob(".*.json")):
+        entry = _read(path)
+        if entry is not None:
+            _settle(root, entry)
+    shutil.rmtree(writing_directory(root, feed), ignore_errors=True)
+
+
+def _settle(root: Path, entry: Entry) -> None:
+    path = _path(root, entry)
+    before = _read(path)
+    writing = writing_directory(root, entry.feed)
+    for file in entry.files:
+        (root / file.path).parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):  # it is there already
+            (writing / file.path).replace(root / file.path)
+    if before is not None:
+        _unlink(root, {file.path for file in before.files} - {file.path for file in entry.files})
+    for directory in {(root / file.path).parent for file in entry.files}:
+        sync_directory(directory)
+    _path(root, entry, hidden=True).replace(path)
+    sync_directory(path.parent)
+
+
+def remove_entry(root: Path, entry: Entry) -> None:
+    """Remove an entry and its files."""
+    _unlink(root, (file.path for file in entry.files))
+    _path(root, entry).unlink(missing_ok=True)
+
+
+def _unlink(root: Path, paths: Iterable[str]) -> None:
+    for path in paths:
+        (root / path).unlink(missing_ok=True)
+
+
+def _path(root: Path, entry: Entry, hidden: bool = False) -> Path:
+    return root / "_manifest" / entry.feed / f"{'.' * hidden}{entry.name}.json"
+
+
+def _write(path: Path, content: dict[str, Any]) -> None:
+    with path.open("w") as file:
+        json.dump(content, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
-    hidden.replace(path)
-    sync_directory(path.parent)

@@ -1,4 +1,4 @@
-"""Parquet files that appear whole or not at all: written under a hidden name, synced, renamed."""
+"""Parquet files as they are written: aside, until all of a part are complete and are shown."""
 
 from __future__ import annotations
 
@@ -61,22 +61,19 @@ class PartitionFile:
 
     Parameters
     ----------
-    root : Path
-        Of the export.
+    writing : Path
+        Directory of what is written; what is complete is moved to the export by `manifest`.
     table : Table
     partition : Partition
     name : str
         Of the file.
     """
 
-    def __init__(self, root: Path, table: Table, partition: Partition, name: str) -> None:
+    def __init__(self, writing: Path, table: Table, partition: Partition, name: str) -> None:
         directory = "/".join(filter(None, (table.directory, partition_directory(partition))))
         self.path = f"{directory}/{name}"
         self._table = table
-        self._root = root
-        self._final = root / self.path
-        # Spark does not look at names that begin with a dot.
-        self._hidden = self._final.with_name("." + name)
+        self._path = writing / self.path
         self._writer: pq.ParquetWriter | None = None
         self._batches: list[pa.RecordBatch] = []
         self._pending = 0
@@ -111,15 +108,15 @@ class PartitionFile:
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
 
-        self._hidden.parent.mkdir(parents=True, exist_ok=True)
-        return pq.ParquetWriter(self._hidden, schema, **_options(self._table))
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        return pq.ParquetWriter(self._path, schema, **_options(self._table))
 
     def finish(self) -> WrittenFile:
-        """Have the disk take the file; it is complete, and still hidden."""
+        """Have the disk take the file; it is complete, and still aside."""
         self._flush()
         assert self._writer is not None, "a file has rows"
         self._writer.close()
-        with self._hidden.open("rb") as file:
+        with self._path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             os.fsync(file.fileno())
         first, last = self._positions or (None, None)
@@ -129,25 +126,16 @@ class PartitionFile:
             self._rows,
             first,
             last,
-            self._hidden.stat().st_size,
+            self._path.stat().st_size,
             digest,
         )
-
-    def show(self) -> None:
-        """Give the file its name, in place of an earlier one."""
-        self._hidden.replace(self._final)
 
     def discard(self) -> None:
         """Remove what was written. Idempotent."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-        self._hidden.unlink(missing_ok=True)
-
-    @property
-    def directory(self) -> Path:
-        """Where it lies."""
-        return self._final.parent
+        self._path.unlink(missing_ok=True)
 
 
 def _options(table: Table) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from udpfast.errors import RegionError
 from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import WAIT_NS, Elapsed, Races
 from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
-from udpfast.export.segments import Blocks, Part
+from udpfast.export.segments import Blocks, Part, last_record
 from udpfast.shm.segment import Segment, list_segments, segment_path
 
 if TYPE_CHECKING:
@@ -45,11 +45,11 @@ def raced_parts(directory: Path, parts: Sequence[Part], closed: bool) -> list[Pa
     while not closed and ready and behind_ns <= WAIT_NS:
         ready -= 1
         part = parts[ready]
-        behind_ns += _elapsed_ns(directory, part.position, part.end_position + 1)
+        behind_ns += _elapsed_ns(directory, part.journal, part.position, part.end_position + 1)
     return list(parts[: min(count, ready)])
 
 
-def part_races(directory: Path, part: Part) -> tuple[Races, int]:
+def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int] | None]:
     """Return the races whose first copy is in a part of a raw capture.
 
     Returns
@@ -57,27 +57,30 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int]:
     Races
     int
         Datagrams and other records of the part: fewer than it should have, where some are damaged.
+    tuple of (int, int) or None
+        Position and checksum of its last one.
     """
     feed = read_feed(directory)
     big_endian = feed is not None and feed.wire.byteorder == "big"
     races = Races(part.position, part.end_position, big_endian)
-    begin = _near_before(directory, part.position)
-    records = 0
-    for block, _ in Blocks(directory, ("position", begin), raw=True):
+    begin = _near_before(directory, part)
+    records, last = 0, None
+    for block, _ in Blocks(directory, part.journal, begin, raw=True):
         races.add(block)
+        last = last or last_record(block, part)
         records += block.between(part.position, part.end_position)
         if races.behind_ns > WAIT_NS:
             break
-    return races, records
+    return races, records, last
 
 
-def _near_before(directory: Path, position: int) -> int:
-    # From where on to read so that all is there that was captured within WAIT_NS before a position.
-    # By place, not by the times that records have: clocks are set back.
-    places = _strides_before(directory, position)
-    begin, strides, elapsed_ns = position, 1, 0
+def _near_before(directory: Path, part: Part) -> int:
+    # From where on to read so that all is there that was captured within WAIT_NS before a part. By
+    # place, not by the times that records have: clocks are set back.
+    places = _strides_before(directory, part.position)
+    begin, strides, elapsed_ns = part.position, 1, 0
     while elapsed_ns <= WAIT_NS and (found := list(islice(places, strides))):
-        elapsed_ns += _elapsed_ns(directory, found[-1], begin + 1)
+        elapsed_ns += _elapsed_ns(directory, part.journal, found[-1], begin + 1)
         begin, strides = found[-1], 2 * strides
     return begin
 
@@ -94,10 +97,10 @@ def _strides_before(directory: Path, position: int) -> Iterator[int]:
         yield from (place for place in sorted(places, reverse=True) if place < position)
 
 
-def _elapsed_ns(directory: Path, position: int, end_position: int) -> int:
+def _elapsed_ns(directory: Path, journal: str, position: int, end_position: int) -> int:
     # Of a part of the capture; no more than is of interest.
     elapsed = Elapsed()
-    for block, _ in Blocks(directory, ("position", position), ("position", end_position), raw=True):
+    for block, _ in Blocks(directory, journal, position, end_position, raw=True):
         elapsed.add(block)
         if elapsed.ns > WAIT_NS:
             break

@@ -26,7 +26,15 @@ from udpfast.export.exporter import feed_name
 from udpfast.export.hops import HopCounts
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.schema import Table, table_of
-from udpfast.export.segments import Blocks, Part, is_closed, journal_parts
+from udpfast.export.segments import (
+    Blocks,
+    Part,
+    Place,
+    check_journal,
+    is_closed,
+    journal_parts,
+    state_of,
+)
 from udpfast.shm.segment import Segment, segment_path
 
 if TYPE_CHECKING:
@@ -124,34 +132,61 @@ class Scan:
         """Of the segments that it reads."""
         return Path(self.journal) / "raw" if table_of(self.table).raw else Path(self.journal)
 
-    def pieces(self, start: int = 0, end: int | None = None, streaming: bool = False) -> list[Part]:
+    def pieces(
+        self, start: Place | None = None, end: Place | None = None, *, streaming: bool = False
+    ) -> list[Part]:
         """Return what there is to read, in the order of the journal.
 
         Parameters
         ----------
-        start, end : int
-            Positions: from, and up to. Of races, whole segments count; of latency, each is one
-            piece.
+        start, end : Place, optional
+            From, and up to; by default all that there is. Of races, whole segments count; of
+            latency, each is one piece.
         streaming : bool
             Others will be asked for later. Of a raw capture, only what is sealed: to what a writer
             left that died, the next one may append.
+
+        Raises
+        ------
+        FormatError
+            Segments that should be there are not, or another journal is.
         """
         table = table_of(self.table)
+        for place in (start, end):
+            if place is not None:
+                check_journal(self.directory, place.journal)
+        state = state_of(self.directory)  # before the parts: what follows can only be more
         closed = is_closed(self.directory, dead=not streaming)
         parts = journal_parts(self.directory, dead=not streaming)
         if table.raw:
             parts = raced_parts(self.directory, parts, closed)
-        parts = [part for part in parts if part.end_position > start]
-        parts = [part for part in parts if end is None or part.position < end]
+        known = 0 if table.raw or state is None else state.index
+        if start is None:
+            oldest = (state.oldest_position, state.oldest_index) if state else (0, 0)
+            start = Place(*oldest, "")
+        self._check_holes(parts, start.index, known if end is None else end.index)
+        parts = [part for part in parts if part.end_position > start.position]
+        parts = [part for part in parts if end is None or part.position < end.position]
         if table.raw:
             return parts
         found: list[Part] = []
         for part in parts:
-            if self._reaches(part):
-                low = max(start, part.position)
-                high = part.end_position if end is None else min(end, part.end_position)
-                found += self._cut(replace(part, position=low, end_position=high))
+            piece = _clipped(part, start, end)
+            if piece.end_position > piece.position and self._reaches(piece):
+                found += self._cut(piece)
         return found
+
+    def _check_holes(self, parts: list[Part], begin: int, end: int) -> None:
+        # Whether the parts have all records from one index to another, and beyond that no hole.
+        if self.skip_damage:
+            return
+        for index, end_index in sorted([(end, end), *((p.index, p.end_index) for p in parts)]):
+            if index > begin:
+                raise FormatError(
+                    f"{self.directory}: expected records from {begin} on, found none before "
+                    f"{index}: {index - begin} are in no segment any more"
+                )
+            begin = max(begin, end_index)
 
     def _about(self, field: str) -> list[Condition]:
         return [condition for condition in self.conditions if condition.field == field]
@@ -175,19 +210,18 @@ class Scan:
         segment = Segment.open(segment_path(self.directory, part.number))
         entries = segment.index()
         segment.close()
-        bounds = [part.position]
+        bounds = [(part.position, part.index)]
         for entry in entries if self.table != "latency" else ():  # whose rows are of the whole
-            position = int(entry["position"])
+            position, index = int(entry["position"]), int(entry["index"])
             if not part.position < position < part.end_position:
                 continue
             if self._is_beyond(position):
-                return _between([*bounds, position], part)
-            if bounds == [part.position] and self._is_before(position, int(entry["before_ns"])):
-                bounds = [position]
-                part = replace(part, position=position)
-            elif bounds[-1] + self.piece_bytes <= position:
-                bounds.append(position)
-        return _between([*bounds, part.end_position], part)
+                return _between([*bounds, (position, index)], part)
+            if len(bounds) == 1 and self._is_before(position, int(entry["before_ns"])):
+                bounds = [(position, index)]
+            elif bounds[-1][0] + self.piece_bytes <= position:
+                bounds.append((position, index))
+        return _between([*bounds, (part.end_position, part.end_index)], part)
 
     def _is_before(self, position: int, before_ns: int) -> bool:
         # Whether no record before this place, none later than before_ns, is wanted.
@@ -232,12 +266,10 @@ class Scan:
             batch = record_batch(block, names, selection, self._keep(table, block, names))
             if batch.num_rows:
                 yield batch
-        self._check_whole(piece, blocks)
+        self._check_whole(piece, blocks.records)
 
     def _blocks(self, piece: Part) -> Blocks:
-        return Blocks(
-            self.directory, ("position", piece.position), ("position", piece.end_position)
-        )
+        return Blocks(self.directory, piece.journal, piece.position, piece.end_position)
 
     def _keep(self, table: Table, block: Block, names: Names) -> NDArray[np.bool_] | None:
         # By record, whether all conditions hold; None: there are none.
@@ -260,16 +292,16 @@ class Scan:
                     keep.append(known[np.minimum(ids, len(known) - 1)])
         return np.logical_and.reduce(keep) if keep else None
 
-    def _check_whole(self, piece: Part, blocks: Blocks) -> None:
-        if self.skip_damage or (blocks.position >= piece.end_position and not blocks.missing):
+    def _check_whole(self, piece: Part, records: int) -> None:
+        expected = piece.end_index - piece.index
+        if self.skip_damage or records == expected:
             return
         path = segment_path(self.directory, piece.number)
         if not path.exists():
             raise FormatError(f"{path}: was removed before it was read (record.keep_bytes)")
         raise FormatError(
-            f"{path}: expected all records from position "
-            f"{piece.position} to {piece.end_position}, found {blocks.missing} damaged and the "
-            f"last one before {blocks.position} (udpfast verify says more)"
+            f"{path}: expected all records from {piece.index} to {piece.end_index}, found "
+            f"{records} of {expected}: the others are damaged (udpfast verify says more)"
         )
 
     def _latency_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
@@ -277,20 +309,15 @@ class Scan:
         blocks = self._blocks(piece)
         for block, _ in blocks:
             hops.add(block)
-        self._check_whole(piece, blocks)
+        self._check_whole(piece, blocks.records)
         feed = self.feed or feed_name(piece, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names
         for partition, batch in latency_batches(hops.take(), feed, piece.number).items():
             yield _with_partition(batch, partition).select(columns)
 
     def _race_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
-        races, records = part_races(self.directory, piece)
-        missing = piece.end_index - piece.index - records
-        if missing and not self.skip_damage:
-            raise FormatError(
-                f"{segment_path(self.directory, piece.number)}: expected {missing} records more, "
-                "which are damaged (udpfast verify says more)"
-            )
+        races, records, _ = part_races(self.directory, piece)
+        self._check_whole(piece, records)
         feed = self.feed or feed_name(piece, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names
         for partition, found in split_races(races).items():
@@ -300,9 +327,19 @@ class Scan:
                 yield race_batch(rows, partition, lines, feed, columns)
 
 
-def _between(bounds: list[int], part: Part) -> list[Part]:
+def _clipped(part: Part, start: Place, end: Place | None) -> Part:
+    # What of a segment lies between two places.
+    if start.position > part.position:
+        part = replace(part, position=start.position, index=start.index)
+    if end is not None and end.position < part.end_position:
+        part = replace(part, end_position=end.position, end_index=end.index)
+    return part
+
+
+def _between(bounds: list[tuple[int, int]], part: Part) -> list[Part]:
     return [
-        replace(part, position=begin, end_position=end) for begin, end in itertools.pairwise(bounds)
+        replace(part, position=begin[0], index=begin[1], end_position=end[0], end_index=end[1])
+        for begin, end in itertools.pairwise(bounds)
     ]
 
 

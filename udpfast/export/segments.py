@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
 from udpfast.export.columns import Names
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal import JournalState, journal_identity, journal_state
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.region import Region
 from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_path
@@ -22,12 +21,15 @@ __all__ = [
     "Blocks",
     "Part",
     "Place",
+    "check_journal",
     "is_closed",
     "journal_begin",
     "journal_head",
     "journal_names",
     "journal_parts",
     "journal_place",
+    "last_record",
+    "state_of",
 ]
 
 #: Records of one block: 16 MiB of headers and short payloads, which a second-level cache does not
@@ -38,12 +40,20 @@ _NAMES_AT = 4096  # of the table in its region
 _POSITION_MAX = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Place:
-    """A place between two records of a journal: the position and the index of the second."""
+    """A place between two records of a journal: the position and the index of the second.
+
+    Attributes
+    ----------
+    position, index : int
+    journal : str
+        Its identity, in hexadecimal digits: no two journals have one, whatever they are called.
+    """
 
     position: int
     index: int
+    journal: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +68,16 @@ class Part:
         Of its first record; behind its last one.
     index, end_index : int
         The same, counted in records: so many it should have.
-    opened_ns : int
-        When the segment was begun, UNIX ns.
     first_ns, last_ns : int
         Earliest and latest `published_ns`.
+    sealed : bool
+        It says itself where it ends.
     finished : bool
-        Nothing more will come behind it.
+        Nothing more will come behind it now; if it is not sealed, a next writer may append.
     name : str
         Of the instance.
+    journal : str
+        As in `Place`.
     """
 
     number: int
@@ -73,20 +85,26 @@ class Part:
     end_position: int
     index: int
     end_index: int
-    opened_ns: int
     first_ns: int
     last_ns: int
+    sealed: bool
     finished: bool
     name: str
+    journal: str
 
 
 def is_closed(directory: str | os.PathLike[str], dead: bool = False) -> bool:
     """Return whether a journal's writer closed it; with `dead`, or died (and may come back)."""
+    state = state_of(directory)
+    return dead if state is None else state.closed or (dead and not state.alive)
+
+
+def state_of(directory: str | os.PathLike[str]) -> JournalState | None:
+    """Return what a journal's writer said last; None: nothing that can be read."""
     try:
-        state = journal_state(directory)
+        return journal_state(directory)
     except (FileNotFoundError, FormatError):
-        return dead
-    return state.closed or (dead and not state.alive)
+        return None
 
 
 def journal_parts(
@@ -107,16 +125,12 @@ def journal_parts(
         Numbers of segments to leave out.
     """
     closed = is_closed(directory, dead)  # before the segments: what follows can only be more
+    identity = journal_identity(directory)
     found = []
     for number in list_segments(directory):
-        if number in known:
+        info = None if number in known else _info(directory, number)
+        if info is None or info.identity != identity:
             continue
-        try:
-            segment = Segment.open(segment_path(directory, number))
-        except (RegionError, FileNotFoundError):  # torn by a power cut; or removed just now
-            continue
-        info = segment.info()
-        segment.close()
         part = _part(info, directory, closed)
         if part.end_position > part.position:
             found.append(part)
@@ -125,13 +139,12 @@ def journal_parts(
 
 def journal_begin(directory: str | os.PathLike[str]) -> Place:
     """Return the place of the oldest record that is still there."""
+    identity = journal_identity(directory)
     for number in list_segments(directory):
-        try:
-            info = Segment.open(segment_path(directory, number)).info()
-        except (RegionError, FileNotFoundError):
-            continue
-        return Place(info.position, info.index)
-    return Place(0, 0)
+        info = _info(directory, number)
+        if info is not None and info.identity == identity:
+            return Place(info.position, info.index, identity.hex())
+    return Place(0, 0, identity.hex())
 
 
 def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Place:
@@ -144,18 +157,16 @@ def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Plac
         While the journal is written and synced, that is the last record that the disk has: what is
         beyond may be another one after a power cut. Without it, the last one at all.
     """
-    try:
-        state = journal_state(directory)
-    except (FileNotFoundError, FormatError):
-        state = None
+    identity = journal_identity(directory).hex()
+    state = state_of(directory)
     if state is not None and state.alive and synced and state.synced_ns:
-        return Place(state.synced_position, state.synced_index)
+        return Place(state.synced_position, state.synced_index, identity)
     if state is not None and (state.alive or state.closed):
-        return Place(state.position, state.index)
+        return Place(state.position, state.index, identity)
     with JournalCursor.attach(directory, "tail", follow=False) as cursor:
         while cursor.poll():
             pass
-        return Place(cursor.position, cursor.index)
+        return Place(cursor.position, cursor.index, identity)
 
 
 def journal_place(directory: str | os.PathLike[str], start: Place, records: int) -> Place:
@@ -172,36 +183,53 @@ def journal_place(directory: str | os.PathLike[str], start: Place, records: int)
             (entries["index"] > best.index) & (entries["index"] <= start.index + records)
         ]
         if len(near):
-            best = Place(int(near["position"][-1]), int(near["index"][-1]))
+            best = replace(best, position=int(near["position"][-1]), index=int(near["index"][-1]))
         if len(entries) and entries["index"][0] > start.index + records:
             break
     with JournalCursor.attach(directory, ("position", best.position), follow=False) as cursor:
-        while rest := start.index + records - best.index:
+        while (rest := start.index + records - best.index) > 0:
             if not cursor.poll(min(rest, BLOCK_RECORDS)):
                 break
-            best = Place(cursor.position, cursor.index)
+            best = replace(best, position=cursor.position, index=cursor.index)
     return best
 
 
+def _info(directory: str | os.PathLike[str], number: int) -> SegmentInfo | None:
+    # None: its header is damaged; or it was removed just now.
+    try:
+        segment = Segment.open(segment_path(directory, number))
+    except (RegionError, FileNotFoundError):
+        return None
+    info = segment.info()
+    segment.close()
+    return info
+
+
 def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) -> Part:
+    if info.end_position is not None and info.end_index is not None:
+        seal = (info.end_position, info.end_index, info.first_ns, info.last_ns)
+    else:
+        seal = _look_through(info, directory)
+    end, end_index, first_ns, last_ns = seal
     sealed = info.end_position is not None
-    seal = (info.end_position, info.end_index, info.first_ns, info.last_ns)
-    end, end_index, first_ns, last_ns = seal if sealed else _look_through(info, directory)
     return Part(
         info.number,
         info.position,
         end,
         info.index,
         end_index,
-        info.opened_ns,
         first_ns,
         last_ns,
+        sealed,
         sealed or closed,
         info.name,
+        info.identity.hex(),
     )
 
 
-def _look_through(info: SegmentInfo, directory: str | os.PathLike[str]) -> tuple[int, ...]:
+def _look_through(
+    info: SegmentInfo, directory: str | os.PathLike[str]
+) -> tuple[int, int, int, int]:
     # What a seal would say: behind the last record, earliest and latest time.
     end, end_index, first_ns, last_ns = info.position, info.index, _POSITION_MAX, 0
     with JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor:
@@ -227,69 +255,86 @@ def journal_names(directory: str | os.PathLike[str], number: int) -> Names:
 
 
 class Blocks:
-    """The records of a journal between two places, block by block.
+    """The records of a journal between two positions, block by block.
 
     Parameters
     ----------
     directory : str or path
-    start, end : (str, int)
-        As `JournalCursor.attach` has them.
+    journal : str
+        Which one must be there: its identity, as in `Place`.
+    position, end_position : int
+        Of the first record, and of the first behind the last one.
     raw : bool
         Of a raw capture: its records have no updates.
-    records : int
-        Of one block, at most.
 
     Attributes
     ----------
-    misses : list of (int, int)
-        Where records came again behind damaged ones, and how many those were.
-    position : int
-        Behind the last record that came, or that should have.
+    records : int
+        That came.
     """
 
     def __init__(
         self,
         directory: str | os.PathLike[str],
-        start: tuple[Literal["position", "time"], int],
-        end: tuple[Literal["position", "time"], int] = ("position", _POSITION_MAX),
+        journal: str,
+        position: int,
+        end_position: int = _POSITION_MAX,
         *,
         raw: bool = False,
-        records: int = BLOCK_RECORDS,
     ) -> None:
-        self.misses: list[tuple[int, int]] = []
-        self.position = 0
+        self.records = 0
         self._directory = directory
-        self._arguments = (start, end)
+        self._journal = journal
+        self._bounds = (position, end_position)
         self._hash = 0 if raw else PAYLOAD_HASH
-        self._records = records
 
     def __iter__(self) -> Iterator[tuple[Block, Names]]:
-        """Yield blocks, each valid until the next, and what their name ids mean."""
-        start, end = self._arguments
+        """Yield blocks, each valid until the next, and what their name ids mean.
+
+        Raises
+        ------
+        FormatError
+            Another journal is there.
+        """
         names, number = Names(), 0
+        check_journal(self._directory, self._journal)
+        position, end_position = self._bounds
         with JournalCursor.attach(
             self._directory,
-            start,
-            end,
+            ("position", position),
+            ("position", end_position),
             follow=False,
-            limit=self._records,
+            limit=BLOCK_RECORDS,
             payload_hash=self._hash,
         ) as cursor:
-            while True:
-                count = cursor.poll()
-                if cursor.missed:
-                    again = cursor.headers[0]["position"] if count else cursor.position
-                    self.misses.append((int(again), cursor.missed))
-                    self.position = cursor.position
-                if count == 0:
-                    return
+            while count := cursor.poll():
                 if cursor.names != number:
                     number = cursor.names
                     names = journal_names(self._directory, number)
-                self.position = cursor.position
+                self.records += count
                 yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
 
-    @property
-    def missing(self) -> int:
-        """Records that should have been among those that came: damaged ones."""
-        return sum(count for _, count in self.misses)
+
+def last_record(block: Block, part: Part) -> tuple[int, int] | None:
+    """Return position and checksum of a part's last record, if a block has it."""
+    headers = block.headers
+    at = part.end_index - 1 - int(headers[0]["index"])  # they follow each other without a hole
+    if not 0 <= at < len(headers):
+        return None
+    return int(headers[at]["position"]), int(headers[at]["checksum"])
+
+
+def check_journal(directory: str | os.PathLike[str], journal: str) -> None:
+    """Compare a journal's identity with what is expected.
+
+    Raises
+    ------
+    FormatError
+        It is another one.
+    """
+    found = journal_identity(directory).hex()
+    if found != journal:
+        raise FormatError(
+            f"{directory}: expected the journal {journal}, found another one, {found}: it was "
+            "removed and begun anew"
+        )

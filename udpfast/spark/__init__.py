@@ -31,6 +31,6 @@ def register(spark: SparkSession) -> None:
     from udpfast.spark.session import check_workers, is_local
     from udpfast.spark.source import UdpfastSource
 
-    if not is_remote() and is_local(spark.sparkContext.master):
+    if not is_remote() and is_local(spark.sparkContext.master or ""):
         check_workers(spark.sparkContext.pythonExec)
     spark.dataSource.register(UdpfastSource)

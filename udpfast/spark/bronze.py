@@ -16,10 +16,18 @@ from udpfast.export.schema import spark_schema, table_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["JOURNAL", "Bronze"]
+__all__ = ["JOURNAL", "ROOTS_MAX", "Bronze"]
 
 #: Before the directory of a journal that is read without an export.
 JOURNAL = "journal:"
+
+#: Positions of the second root come behind all of the first one's, and so on: a feed that was kept
+#: in several journals has one order. No journal has that many bytes.
+POSITIONS = 1 << 54
+ROOTS_MAX = 1 << 9
+
+#: A stream of files leaves out those that are older than the newest one by this: none are.
+_FILE_AGE_MAX = "36500d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,8 @@ class Bronze:
     spark : SparkSession
     roots : tuple of str
         Directories that `udpfast export` wrote, in any file system that Spark reads; or
-        `journal:` and the directory of a journal, which is read as it is.
+        `journal:` and the directory of a journal, which is read as it is. In the order in which
+        they follow each other, where several are of one feed.
     streaming : bool
         Read what is there and then what comes, instead of what is there.
     start_ns, end_ns : int or None
@@ -66,7 +75,9 @@ class Bronze:
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name in `export/schema.py`."""
-        frames = [self._read(name, root) for root in self.roots]
+        frames = [
+            self._placed(self._read(name, root), place) for place, root in enumerate(self.roots)
+        ]
         whole = frames[0]
         for frame in frames[1:]:
             whole = whole.unionByName(frame)
@@ -76,6 +87,11 @@ class Bronze:
         if self.end_ns is not None:
             whole = whole.where(whole[times] < self.end_ns)
         return whole
+
+    def _placed(self, frame: DataFrame, place: int) -> DataFrame:
+        if not place or "position" not in frame.columns:
+            return frame
+        return frame.withColumn("position", frame.position + place * POSITIONS)
 
     def _read(self, name: str, root: str) -> DataFrame:
         from pyspark.errors import AnalysisException
@@ -92,7 +108,8 @@ class Bronze:
             return reader.format("udpfast").option("table", name).load(journal)
         path = f"{root}/{table_of(name).directory}"
         if self.streaming:
-            return self.spark.readStream.schema(schema).parquet(path)
+            files = self.spark.readStream.schema(schema).option("maxFileAge", _FILE_AGE_MAX)
+            return files.parquet(path)
         try:
             return self.spark.read.schema(schema).parquet(path)
         except AnalysisException as error:

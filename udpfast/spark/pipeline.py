@@ -3,7 +3,7 @@
     OUT/gold/JOB/      a table per job, Parquet
     OUT/silver/TABLE/  the typed tables, where they were asked for
     OUT/run.json       what ran, on what, and how long each took
-    OUT/checkpoints/   how far each stream has come
+    OUT/checkpoints/   how far each stream has come, and in of.json what it is a stream of
 
 Nothing that grows comes to the driver: jobs write their tables from the executors, and what the
 driver reads back is a number of rows.
@@ -18,7 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from udpfast.errors import ConfigError, FormatError
+from pyarrow.fs import FileSystem, FileType
+
+from udpfast.errors import ConfigError
 from udpfast.spark.gold import Gold, open_file_system
 from udpfast.spark.jobs import JOBS, Job, Parameters
 from udpfast.spark.silver import SILVER
@@ -28,7 +30,15 @@ if TYPE_CHECKING:
 
     from udpfast.spark.bronze import Bronze
 
-__all__ = ["Ran", "chosen_jobs", "run_jobs", "stream_jobs", "write_run", "write_silver"]
+__all__ = [
+    "Ran",
+    "begin_run",
+    "chosen_jobs",
+    "run_jobs",
+    "stream_jobs",
+    "write_run",
+    "write_silver",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,17 +163,64 @@ def gold(out: str, name: str) -> str:
     return f"{out}/gold/{name}"
 
 
+def begin_run(out: str, about: dict[str, Any], *, stream: bool) -> None:
+    """Make a place ready for a run: what is there then is of the same sources, or gone.
+
+    Tables that another run has made of other sources, or of another time, are removed: the report
+    shows what was asked for. A stream's place is its own.
+
+    Parameters
+    ----------
+    out : str
+    about : dict
+        What runs; `of` says on what.
+    stream : bool
+
+    Raises
+    ------
+    ConfigError
+        The place has a stream of something else, or with other parameters.
+    """
+    files, path = open_file_system(out)
+    of, parameters = about["of"], about["parameters"]
+    own = {"of": of, "parameters": parameters}
+    name = f"{path}/checkpoints/of.json"
+    there = files.get_file_info(f"{path}/checkpoints").type != FileType.NotFound
+    if there and _read_json(files, name) != own:
+        raise ConfigError(f"OUT has the stream of other sources or parameters, was {out!r}: choose "
+                          f"another one, or remove {out}/checkpoints")  # fmt: skip
+    if stream and not there:
+        files.create_dir(f"{path}/checkpoints", recursive=True)
+        _write_json(files, name, own)
+    before = _read_json(files, f"{path}/run.json")
+    if before is None or before.get("of") == of:
+        return
+    _write_json(files, f"{path}/run.json", {**about, "jobs": {}})
+    for folder in [*(f"gold/{each}" for each in JOBS), *(f"silver/{each}" for each in SILVER)]:
+        if files.get_file_info(f"{path}/{folder}").type != FileType.NotFound:
+            files.delete_dir(f"{path}/{folder}")
+
+
+def _read_json(files: FileSystem, name: str) -> dict[str, Any] | None:
+    if files.get_file_info(name).type == FileType.NotFound:
+        return None
+    with files.open_input_stream(name) as file:
+        found: dict[str, Any] = json.loads(file.read())
+    return found
+
+
+def _write_json(files: FileSystem, name: str, content: dict[str, Any]) -> None:
+    with files.open_output_stream(name) as file:
+        file.write(json.dumps(content, indent=1).encode())
+
+
 def write_run(out: str, ran: Sequence[Ran], about: dict[str, Any]) -> None:
     """Write what ran beside its tables; jobs that did not run this time keep what they had."""
     files, path = open_file_system(out)
-    try:
-        known = Gold(out).run()["jobs"]
-    except FormatError:
-        known = {}
+    known = (_read_json(files, f"{path}/run.json") or {"jobs": {}})["jobs"]
     for one in ran:
         question = JOBS[one.name].question
         seconds = round(one.seconds, 3)
         known[one.name] = {"question": question, "rows": one.rows, "seconds": seconds}
     jobs = {name: known[name] for name in JOBS if name in known}
-    with files.open_output_stream(f"{path}/run.json") as file:
-        file.write(json.dumps({**about, "jobs": jobs}, indent=1).encode())
+    _write_json(files, f"{path}/run.json", {**about, "jobs": jobs})

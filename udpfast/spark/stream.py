@@ -1,4 +1,4 @@
-"""A journal as a stream of Spark: offsets are places between its records.
+"""A journal as a stream of Spark: offsets are places between its records, and say in which journal.
 
 Nothing that is in a journal ever changes, and a batch is what lies between two places. So whoever
 starts again from a checkpoint reads the same batch, record by record, that was not finished.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -21,7 +21,14 @@ from pyspark.sql.streaming.datasource import (
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import Scan
 from udpfast.export.schema import table_of
-from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
+from udpfast.export.segments import (
+    Part,
+    Place,
+    check_journal,
+    journal_begin,
+    journal_head,
+    journal_place,
+)
 from udpfast.spark.source import JournalPartition
 
 if TYPE_CHECKING:
@@ -54,7 +61,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Place | None = None
         self._raw = table_of(scan.table).raw
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new query begins."""
         place = self._head() if self._first == "tail" else journal_begin(self._scan.directory)
         return dataclasses.asdict(place)
@@ -69,42 +76,54 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take no notice of what comes from now on."""
         self._target = self._head()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return up to where the next batch reads."""
-        begin = Place(**start)
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Return up to where the next batch reads.
+
+        Raises
+        ------
+        FormatError
+            The journal is not that of the checkpoint, or lost its end.
+        """
+        begin = self._place(start)
         head = self._target or self._head()
         if head.position < begin.position:
             # The last segments are not raced yet; or nothing had been synced when it began.
-            if self._raw or journal_head(self._scan.directory, synced=False) >= begin:
+            if journal_head(self._scan.directory, synced=False).position >= begin.position:
                 return start
             raise FormatError(
-                f"{self._scan.directory}: expected records up to position {begin.position}, as "
-                f"the checkpoint has it, found {head.position}: is it another journal?"
+                f"{self._scan.directory}: expected records up to {begin.index}, as the checkpoint "
+                f"has it, found {head.index}: the journal was cut"
             )
         if isinstance(limit, ReadMaxRows) and head.position > begin.position:
             head = self._limited(begin, head, limit.max_rows)
         return dataclasses.asdict(head)
 
-    def reportLatestOffset(self) -> dict[str, int]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where the journal ends."""
         return dataclasses.asdict(self._head())
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return what lies between two places.
 
         Raises
         ------
         FormatError
-            The beginning of it was removed.
+            The beginning of it was removed, or something in between, or all: another journal is
+            there.
         """
+        begin, behind = self._place(start), self._place(end)
         oldest = journal_begin(self._scan.directory)
-        if oldest.position > start["position"] and not self._skip_loss:
-            raise FormatError(
-                f"{self._scan.directory}: records from position {start['position']} to "
-                f"{oldest.position} were removed before they were read (record.keep_bytes); with "
-                "the option skip_loss = true the stream goes on behind them"
-            )
-        pieces = self._scan.pieces(start["position"], end["position"], streaming=True)
+        if oldest.position > begin.position:
+            if not self._skip_loss:
+                raise FormatError(
+                    f"{self._scan.directory}: records from {begin.index} to {oldest.index} were "
+                    "removed before they were read (record.keep_bytes); with the option "
+                    "skip_loss = true the stream goes on behind them"
+                )
+            begin = oldest
+        if begin.position >= behind.position:
+            return []
+        pieces = self._scan.pieces(begin, behind, streaming=True)
         return [JournalPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -112,14 +131,31 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, JournalPartition)
         return self._scan.batches(partition.piece)
 
+    def _place(self, offset: dict[str, Any]) -> Place:
+        try:
+            place = Place(**offset)
+        except TypeError:
+            raise FormatError(
+                f"expected an offset with position, index and journal, found {offset}: choose "
+                "another checkpoint"
+            ) from None
+        check_journal(self._scan.directory, place.journal)
+        return place
+
     def _head(self) -> Place:
         if not self._raw:
             return journal_head(self._scan.directory)
-        pieces = self._scan.pieces(streaming=True)
-        return Place(pieces[-1].end_position if pieces else 0, 0)
+        # What is missing on the way is the business of who reads that part.
+        scan = dataclasses.replace(self._scan, skip_damage=True)
+        return self._end_of(scan.pieces(streaming=True))
 
     def _limited(self, begin: Place, head: Place, records: int) -> Place:
         if self._raw:  # a segment at a time: what it holds was raced together
-            pieces = self._scan.pieces(begin.position, head.position, streaming=True)
-            return Place(pieces[0].end_position, 0) if pieces else head
-        return min(head, journal_place(self._scan.directory, begin, records))
+            return self._end_of(self._scan.pieces(begin, head, streaming=True)[:1])
+        place = journal_place(self._scan.directory, begin, records)
+        return place if place.index < head.index else head
+
+    def _end_of(self, pieces: list[Part]) -> Place:
+        if not pieces:
+            return journal_begin(self._scan.directory)
+        return Place(pieces[-1].end_position, pieces[-1].end_index, pieces[-1].journal)
