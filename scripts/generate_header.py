@@ -43,7 +43,7 @@ PARTS = (
     Part(
         "shm/ring.pxd",
         "the ring",
-        constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED)",
+        constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED|REPLACED)",
         without=("RingWriter", "RingReader", "RingRun"),
     ),
     Part("market/names.pxd", "the table of names", constants="NAME", without=("Names",)),

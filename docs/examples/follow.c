@@ -72,7 +72,7 @@ static int take(struct ring *ring, uint8_t *copy)
 {
     for (;;) {
         uint64_t offset = ring->cursor & (ring->capacity - 1);
-        uint64_t closed = LOAD_ACQUIRE(&ring->header->state) == UDPFAST_RING_CLOSED;
+        int ended = LOAD_ACQUIRE(&ring->header->state) != UDPFAST_RING_OPEN;
         /* Acquire: the record's bytes are read after its commit word, which is stored last. */
         uint64_t word = LOAD_ACQUIRE((const uint64_t *) (ring->data + offset));
         uint32_t length = (uint32_t) word;
@@ -84,7 +84,7 @@ static int take(struct ring *ring, uint8_t *copy)
             > ring->cursor + ring->capacity)
             return -1;
         if (length == 0)
-            return closed ? -2 : 0;
+            return ended ? -2 : 0;
         if (length > ring->capacity - offset)
             die("ring", "has no valid record where one must be");
         if ((uint16_t) (word >> 32) != UDPFAST_KIND_PAD) {
@@ -127,6 +127,8 @@ int main(int count, char **words)
     ring.header = map(words[1], "ring", UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT);
     ring.data = (const uint8_t *) ring.header + UDPFAST_RING_DATA;
     ring.capacity = ((const struct udpfast_region_header *) ring.header)->size - UDPFAST_RING_DATA;
+    ring.cursor = ring.header->first; /* the file may go on with the log of one before it */
+    ring.index = ring.header->first_index;
     names.header = (const void *) ((const uint8_t *) map(words[1], "names", UDPFAST_NAMES_KIND,
                                                          UDPFAST_NAMES_LAYOUT)
                                    + UDPFAST_REGION_PAGE);

@@ -171,6 +171,105 @@ def test_recorder_goes_on_with_another_ring_and_other_names(instance, tmp_path):
         assert [record.symbol for record in reader] == ["OLD", "NEW"]
 
 
+def kill(instance):
+    """Leave an instance as a killed writer does: the locks go, nothing is closed."""
+    instance.ring.region.close()
+    instance.names_region.close()
+
+
+@pytest.mark.parametrize("how", ["killed", "closed"])
+@pytest.mark.parametrize("capacity", [1 << 22, 1 << 23])
+@pytest.mark.parametrize("more", [0, 100])
+def test_recorder_behind_a_ring_that_was_replaced_says_exactly_what_it_lacks(
+    instance, tmp_path, how, capacity, more
+):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(100):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    for _ in range(300):
+        instance.append(Kind.MESSAGE, PIECE)
+    kill(instance) if how == "killed" else instance.close()
+    other = Instance(instance.directory, capacity)
+    other.seqno = other.ring.index
+    for _ in range(more):
+        other.append(Kind.MESSAGE, PIECE)
+    recorder = recorder_of(other, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    other.close()
+    found = numbers_of(tmp_path / "journal")
+    missing = [] if how == "killed" and capacity == 1 << 22 else [-300]
+    kept = list(range(1, 101)) if missing else list(range(1, 401))
+    assert found == kept + missing + list(range(401, 401 + more))
+
+
+def test_recorder_goes_on_in_the_ring_that_takes_the_place_of_its_own(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    for capacity in (1 << 23, 1 << 21, 1 << 22):
+        for _ in range(100):
+            instance.append(Kind.MESSAGE, PIECE)
+        kill(instance)
+        other = Instance(instance.directory, capacity)
+        other.seqno, instance = instance.seqno, other
+    drive(recorder)
+    instance.append(Kind.MESSAGE, PIECE)
+    instance.close()
+    drive(recorder)
+    assert recorder.recordings[0].ended
+    recorder.on_stop()
+    # The files between the first and the last are gone: nobody had them open.
+    assert numbers_of(tmp_path / "journal") == [*range(1, 101), -200, 301]
+
+
+@pytest.mark.parametrize("complete", [False, True])
+def test_recorder_of_another_log_says_that_nobody_knows_what_is_missing(
+    instance, tmp_path, complete
+):
+    recorder = recorder_of(instance, tmp_path)
+    for _ in range(100):
+        instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    if complete:
+        instance.close()
+        drive(recorder)
+    recorder.on_stop()
+    instance.close()
+    shutil.rmtree(instance.directory)  # the host begins anew
+    other = Instance(instance.directory, 1 << 22)
+    other.append(Kind.MESSAGE, PIECE)
+    recorder = recorder_of(other, tmp_path)
+    drive(recorder)
+    recorder.on_stop()
+    other.close()
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        said = [record.data["reason"] for record in reader if record.kind is Kind.LAPPED]
+    assert said == [] if complete else [LappedReason.UNKNOWN]
+    assert numbers_of(tmp_path / "journal")[100:] == ([] if complete else [-1]) + [1]
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_recorder_takes_the_names_of_the_writer_that_comes_next(instance, tmp_path, behind):
+    recorder = recorder_of(instance, tmp_path)
+    instance.top(1, 2, symbol="OLD")
+    if not behind:
+        drive(recorder)
+    kill(instance)
+    (instance.directory / "names").unlink()
+    other = Instance(instance.directory, 1 << 22)
+    assert other.ring.restarted
+    other.ring.announce_restart(1)
+    other.top(3, 4, symbol="NEW")
+    drive(recorder)
+    recorder.on_stop()
+    other.close()
+    with Reader(f"journal:{tmp_path / 'journal'}") as reader:
+        found = [record.symbol for record in reader if record.kind is Kind.TOP_OF_BOOK]
+    assert found[-1] == "NEW"
+    assert found == ["OLD", "NEW"]
+
+
 def test_recorder_ends_when_the_ring_is_closed_and_read(instance, tmp_path):
     config = RecordConfig(directory=str(tmp_path / "journal"), segment_bytes=SEGMENT)
     for _ in range(1000):

@@ -1,9 +1,11 @@
 """Regions: what is refused, with which words, and who may write."""
 
 import errno
+import fcntl
 import mmap
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -185,10 +187,110 @@ def test_region_replaced_says_so_to_who_still_holds_it(region, path):
     region.close()
     old = Region.attach(path, "TEST", HASH)
     assert not old.replaced()
-    with Region.create(path, "TEST", SIZE, HASH, replace=True):
+    with Region.create(path, "TEST", SIZE, HASH, replace=True) as new:
+        assert not old.replaced()
+        new.mark_ready()
         assert old.replaced()
+        assert not new.replaced()
     path.unlink()
     assert old.replaced()
+
+
+@pytest.mark.parametrize("why", ["closed", "dropped", "no room", "killed"])
+def test_region_never_made_ready_leaves_what_was_there(region, path, monkeypatch, why):
+    region.view()[128:132] = b"kept"
+    region.close()
+    before = path.stat()
+    if why == "no room":
+        monkeypatch.setattr(os, "posix_fallocate", raise_no_space)
+        with pytest.raises(OSError, match="reserve"):
+            Region.create(path, "TEST", SIZE, HASH, replace=True)
+    elif why == "killed":
+        child = os.fork()
+        if child == 0:
+            _new = Region.create(path, "TEST", SIZE, HASH, replace=True)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+        assert len(list(path.parent.iterdir())) == 2
+    else:
+        new = Region.create(path, "TEST", SIZE, HASH, replace=True)
+        new.close() if why == "closed" else None
+        del new
+    after = path.stat()
+    assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+    with Region.attach(path, "TEST", HASH) as seen:
+        assert bytes(seen.view()[128:132]) == b"kept"
+    monkeypatch.undo()
+    with Region.create(path, "TEST", 2 * SIZE, HASH, replace=True) as new:
+        new.mark_ready()
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_region_of_no_use_to_anybody_makes_room_for_the_next(region, path):
+    region.close()
+    with Region.create(path, "TEST", SIZE, HASH, replace=True, keep=False) as new:
+        assert not path.exists()
+        new.mark_ready()
+        assert path.exists()
+
+
+def test_two_that_replace_one_region_meet_at_its_lock(region, path):
+    region.close()
+    with Region.create(path, "TEST", SIZE, HASH, replace=True) as new:
+        with pytest.raises(WriterExistsError):
+            Region.create(path, "TEST", SIZE, HASH, replace=True)
+        with pytest.raises(WriterExistsError):
+            Region.reopen_for_write(path, "TEST", HASH)
+        new.mark_ready()
+        with pytest.raises(WriterExistsError, match=f"found process {os.getpid()}"):
+            Region.create(path, "TEST", SIZE, HASH, replace=True)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_child_forked_by_the_writer_holds_no_lock_when_that_is_gone(path):
+    ready, tell = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        region = Region.create(path, "TEST", SIZE, HASH, replace=True)
+        region.mark_ready()
+        if os.fork() == 0:
+            os.write(tell, b"%d" % os.getpid())
+        time.sleep(60)
+        os._exit(0)
+    child = int(os.read(ready, 20))
+    try:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        Region.reopen_for_write(path, "TEST", HASH).close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_lock_that_outlives_its_writer_is_said_to_be_whose_it_is(path):
+    keep, tell = os.pipe()
+    parent = os.fork()
+    if parent == 0:
+        region = Region.create(path, "TEST", SIZE, HASH, replace=True)
+        region.mark_ready()
+        # Past Python: its child keeps the descriptor.
+        fd = os.open(path, os.O_RDWR)
+        fcntl.flock(fd, fcntl.LOCK_UN)
+        region.close()
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fork() == 0:
+            os.write(tell, b"%d" % os.getpid())
+        time.sleep(60)
+        os._exit(0)
+    child = int(os.read(keep, 20))
+    try:
+        os.kill(parent, signal.SIGKILL)
+        os.waitpid(parent, 0)
+        with pytest.raises(
+            WriterExistsError, match=rf"{parent}.*it is dead, and process {child} holds"
+        ):
+            Region.reopen_for_write(path, "TEST", HASH)
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 def test_writer_killed_is_seen_as_dead_and_its_region_is_free(path):
@@ -239,11 +341,12 @@ def test_writer_stopped_keeps_its_region(path):
         os.waitpid(pid, 0)
 
 
-def test_region_larger_than_its_file_system_names_need_and_free_space(path, monkeypatch):
-    def refuse(fd, offset, size):
-        raise OSError(errno.ENOSPC, "No space left on device")
+def raise_no_space(*_):
+    raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+
+def test_region_larger_than_its_file_system_names_need_and_free_space(path, monkeypatch):
+    monkeypatch.setattr(os, "posix_fallocate", raise_no_space)
     with pytest.raises(OSError, match=r"reserve 8192 bytes \(\d+ free\).*No space left") as caught:
         Region.create(path, "TEST", SIZE, HASH)
     assert caught.value.errno == errno.ENOSPC

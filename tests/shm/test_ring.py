@@ -238,9 +238,9 @@ def test_ring_closed_ends_readers_after_the_last_record(ring, cursor):
     assert read_all_until_closed(cursor) == [0, 1, 2]
 
 
-def read_all_until_closed(cursor):
+def read_all_until_closed(cursor, why="closed it after"):
     indices = []
-    with pytest.raises(RingClosedError, match="closed it after"):
+    with pytest.raises(RingClosedError, match=why):
         while True:
             indices += cursor.headers["index"][: cursor.poll()].tolist()
     return indices
@@ -268,20 +268,95 @@ def test_ring_writer_dead_is_taken_over_where_it_ended(ring, cursor, records):
         assert cursor.epoch == 2
 
 
-def test_ring_of_other_capacity_replaces_and_closes_the_old_one(ring, cursor):
-    append_many(ring, 0, 2)
+@pytest.mark.parametrize("records", [0, 2, 300])
+def test_ring_of_other_capacity_goes_on_with_the_log_of_the_old_one(ring, cursor, records):
+    append_many(ring, 0, records)
+    log, position = ring.log, ring.position
     ring.region.close()
     with Ring.create(ring.region.path, 2 * CAPACITY) as second:
-        assert (second.restarted, second.epoch, second.index) == (False, 1, 0)
-        assert read_all_until_closed(cursor) == [0, 1]
-        assert cursor.region.replaced()
+        assert (second.restarted, second.epoch, second.log) == (True, 2, log)
+        assert (second.index, second.position) == (records, position)
+        last = read_all_until_closed(cursor, "another file took its place")[-1:]
+        assert last == list(range(records))[-1:]
+        append_many(second, records, 5)
+        assert cursor.follow() is True
+        assert read_all(cursor) == list(range(records, records + 5))
+        assert cursor.follow() is None
+
+
+@pytest.mark.parametrize("again", [0, 1, 200])
+def test_follow_over_files_that_are_gone_says_exactly_what_was_missed(ring, cursor, again):
+    append_many(ring, 0, 10)
+    assert cursor.poll() == 10
+    append_many(ring, 10, 3)  # read: the file that they are in stays for who has it
+    path, capacity = ring.region.path, CAPACITY
+    ring.region.close()
+    for _ in range(3):
+        capacity *= 2
+        with Ring.create(path, capacity) as between:
+            append_many(between, between.index, 100)
+            between.region.close()
+    last = Ring.create(path, capacity)
+    append_many(last, last.index, again)
+    assert (cursor.poll(), cursor.follow()) == (3, True)
+    assert cursor.poll() > 0
+    assert cursor.lapped == int(cursor.headers[0]["index"]) - 13 > 0
+    last.close()
+
+
+def test_follow_into_another_log_says_so(ring, cursor):
+    append_many(ring, 0, 10)
+    ring.region.path.unlink()
+    with Ring.create(ring.region.path, CAPACITY) as second:
+        second.append(Kind.MESSAGE, payload_of(0))
+        assert (cursor.poll(), cursor.poll(), second.log == ring.log) == (10, 0, False)
+        assert cursor.follow() is False
+        assert (cursor.poll(), cursor.index, cursor.lapped) == (1, 1, 0)
+
+
+def test_follow_stays_while_there_is_something_to_read(ring, cursor):
+    append_many(ring, 0, 10)
+    ring.region.close()
+    with Ring.create(ring.region.path, 2 * CAPACITY):
+        assert cursor.follow() is None
+        assert cursor.poll() == 10
+        assert cursor.follow() is True
+
+
+@pytest.mark.parametrize("start", ["begin", "writer", "oldest", "latest", "tail"])
+@pytest.mark.parametrize("records", [0, 1, 1000])
+def test_cursor_starts_in_a_file_that_goes_on_with_a_log(ring, start, records):
+    append_many(ring, 0, 300)
+    ring.close()
+    with Ring.create(ring.region.path, 2 * CAPACITY) as second:
+        append_many(second, 300, min(records, 20))
+        first = {"tail": second.index, "latest": max(300, second.index - 1)}.get(start, 300)
+        second.flush()
+        with RingCursor.attach(second.region.path, start) as cursor:
+            assert cursor.index == first
+            assert cursor.poll() == second.index - first
+        append_many(second, second.index, records)
+        second.flush()
+        with RingCursor.attach(second.region.path, "oldest") as cursor:
+            assert 300 <= cursor.index <= second.index
+            assert read_all(cursor)[-1:] == [second.index - 1][: second.index - 300]
 
 
 def test_ring_closed_cleanly_is_not_taken_over(ring):
     append_many(ring, 0, 2)
     ring.close()
     with Ring.create(ring.region.path, CAPACITY) as second:
-        assert (second.restarted, second.index) == (False, 0)
+        assert (second.restarted, second.epoch, second.index) == (False, 2, 2)
+
+
+def test_ring_not_published_leaves_the_old_one_as_it_was(ring, cursor):
+    append_many(ring, 0, 2)
+    ring.region.close()
+    content = ring.region.path.read_bytes()
+    for capacity in (CAPACITY, 2 * CAPACITY):
+        Ring.create(ring.region.path, capacity, publish=False).close()
+        assert ring.region.path.read_bytes() == content
+    assert sorted(each.name for each in ring.region.path.parent.iterdir()) == ["ring"]
 
 
 def test_ring_of_another_payload_hash_is_refused(tmp_path):
@@ -340,9 +415,10 @@ def test_ring_damaged_is_replaced_not_taken_over(ring):
     with Region.attach(ring.region.path, RING_KIND, RING_LAYOUT, writable=True) as region:
         at = 4096 + ring.position
         region.view()[at : at + 8] = b"\xff" * 8
+    log = ring.log
     ring.region.close()
     with Ring.create(ring.region.path, CAPACITY) as second:
-        assert (second.restarted, second.index) == (False, 0)
+        assert (second.restarted, second.index, second.log != log) == (True, 0, True)
 
 
 def test_ring_header_has_its_literal_offsets(ring):
@@ -354,6 +430,8 @@ def test_ring_header_has_its_literal_offsets(ring):
         assert positions == [cursor.position, ring.position, 9]
     assert words[128 // 8] >= ring.position + 8  # intent
     assert (words[384 // 8], words[392 // 8]) == (1, 1)  # state OPEN, epoch
+    assert words[424 // 8 : 440 // 8].tobytes() == ring.log
+    assert words[440 // 8 : 464 // 8].tolist() == [1, 0, 0]  # generation, first, first_index
 
 
 def test_close_in_a_forked_child_leaves_the_writer_its_ring(ring, cursor):

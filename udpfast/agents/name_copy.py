@@ -50,21 +50,33 @@ class NameCopy:
         self.number = 0
         self.copied = 0
         self.source: NameTable | None = None
+        self._instance = instance
         self._directory = directory
         self._synced = 0
         self._region: Region | None = None
         self._target_region: Region | None = None
+        self.renew()
+
+    def renew(self) -> bool:
+        """Go on with the table that took the place of this one, if any did; return whether."""
+        if self._region is not None and not self._region.replaced():
+            return False
         try:
-            self._region = Region.attach(instance / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+            region = Region.attach(self._instance / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
         except FileNotFoundError:
-            return
-        self.source = NameTable(self._region.view()[_PAGE:])
-        names = (_FILE.fullmatch(path.name) for path in directory.iterdir())
+            return False
+        if self._region is not None:
+            self.copy()  # what the old one got last
+        self.close()
+        self._region = region
+        self.source = NameTable(region.view()[_PAGE:])
+        names = (_FILE.fullmatch(path.name) for path in self._directory.iterdir())
         self.number = max((int(found[1]) for found in names if found), default=0)
         if not self.number or not self._continue_target(self.source):
             self.number += 1
             self._create_target(self.source.capacity)
         self.copy()
+        return True
 
     def _continue_target(self, source: NameTable) -> bool:
         # Whether the last file's names are the first ones of this table, in the same order.
@@ -81,6 +93,7 @@ class NameCopy:
             and all(target.bytes(each) == source.bytes(each) for each in range(1, len(target) + 1))
         ):
             self._target_region, self._target, self.copied = region, target, len(target)
+            self._synced = 0
             return True
         region.close()
         return False
@@ -95,6 +108,7 @@ class NameCopy:
         )
         self._target = NameTable(self._target_region.view()[_PAGE:], capacity=capacity)
         self._target_region.mark_ready()
+        self.copied = self._synced = 0
 
     def copy(self) -> None:
         """Copy what is new."""
@@ -106,15 +120,16 @@ class NameCopy:
 
     def sync(self) -> None:
         """Have the disk take what was copied."""
-        copied = self.copied
-        if self._target_region is None or copied == self._synced:
+        region, copied = self._target_region, self.copied
+        if region is None or copied == self._synced:
             return
-        fd = os.open(self._target_region.path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.open(region.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
         finally:
             os.close(fd)
-        self._synced = copied
+        if region is self._target_region:  # not another one by now
+            self._synced = copied
 
     def close(self) -> None:
         """Let go of both tables. Idempotent."""

@@ -23,16 +23,23 @@ cdef class Recording:
     cdef uint64_t _next_index        # of the ring's record that the journal goes on with
     cdef uint64_t _lapped            # records missed, not said in the journal yet
     cdef uint64_t _dropped
+    cdef bint _unknown               # more are missing than anybody can say, not said yet either
+    cdef bint _doubtful              # a RESTART may be among what is missing
+    cdef bint _at_end                # of the file: its writer closed it, or another took its place
+    cdef int64_t _look_at_ns
     cdef int64_t _at                 # of the batch in the cursor's arrays: the next one to append
     cdef int64_t _count
     cdef int64_t _segment_ns
     cdef bint _sync_each             # a batch waits until the disk has the one before
     cdef int work(self, int64_t now_ns) noexcept nogil
     cdef int _take(self) noexcept nogil
+    cdef bint _restart_ahead(self) noexcept nogil
+    cdef bint _follow(self) noexcept nogil
     cdef bint _write(self, int64_t now_ns) noexcept nogil
     cdef bint _put(self, const Record* header, const unsigned char* payload,
                    int64_t now_ns) noexcept nogil
     cdef bint _say_missed(self, int64_t now_ns) noexcept nogil
     cdef bint _is_over(self, int64_t now_ns) noexcept nogil
     cdef bint _roll(self, int64_t now_ns) noexcept nogil
+    cdef bint _renew_names(self) noexcept nogil
     cdef bint _copy_names(self) noexcept nogil

@@ -9,7 +9,8 @@ from libc.string cimport memset
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
-    KIND_LAPPED, LAPPED_DISK, LAPPED_READER, RECORD_SIZE, Lapped, Record)
+    KIND_LAPPED, KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN,
+    RECORD_SIZE, Lapped, Record)
 from udpfast.core.linux cimport ECANCELED
 from udpfast.shm.journal cimport journal_flush, journal_note_resume
 from udpfast.shm.ring cimport ring_poll
@@ -23,6 +24,12 @@ from udpfast.shm.journal import Journal as JournalFace
 from udpfast.shm.journal_cursor import JournalCursor
 
 __all__ = ["Recording"]
+
+cdef enum:
+    LOOK_NS = 50_000_000         # whether another file took the ring's place, while nothing comes
+
+# As position in the source: its writer closed it, and the journal has all of it.
+cdef uint64_t SOURCE_ENDED = <uint64_t>-1
 
 
 @cython.final
@@ -79,26 +86,43 @@ cdef class Recording:
         except FormatError:  # overwritten
             self.cursor = RingCursorFace.attach(
                 ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
-        source = int(self.cursor.reader.header.born_ns).to_bytes(16, "little")
-        resume = self.journal.resume(source)
-        self.journal.note_source(source)
+        begun = self.journal.writer.index > 0
+        ended = self.journal.written.source_position == SOURCE_ENDED
+        log = self.cursor.log
+        resume = self.journal.resume(log)
         if resume is not None:
-            # What was read from the ring before is passed over by its index.
+            # What was read from the log before is passed over by its index, and what is there no
+            # more is missing: both whichever file of the log had it.
             self._next_index = resume.source_index + self._recorded_since(resume.position)
-            if resume.source_position is not None:
+            if (resume.source_position is not None
+                    and self.cursor.reader.header.first <= resume.source_position
+                    and resume.source_position != SOURCE_ENDED):
                 self.cursor.reader.cursor = resume.source_position
                 self.cursor.reader.index = resume.source_index
+        elif begun:
+            # Of the log before the journal has all, or nobody knows what it lacks.
+            self._next_index = self.cursor.reader.header.first_index
+            self._unknown = not ended
         else:
             self._next_index = self.cursor.reader.index
-            if self.journal.writer.index:  # a journal that goes on with another ring
-                self._lapped = self._next_index
-            else:
-                journal_note_resume(
-                    self.journal, self.cursor.reader.cursor, self._next_index)
-        if self.journal.source != source:
-            self.journal.writer.limit = 0  # a segment has the records of one ring
+        self._begin_log()
+        self._note_missing()
+        if not begun:
+            journal_note_resume(self.journal, self.cursor.reader.cursor, self._next_index)
+
+    def _begin_log(self):
+        # A segment has the records of one log, and they go by one table of names.
+        self.journal.note_source(self.cursor.log)
+        if self.journal.source != self.cursor.log:
+            self.journal.writer.limit = 0
         if self._names is not None and self.journal.names != self._names.number:
-            self.journal.writer.limit = 0  # its records go by other names: a new segment
+            self.journal.writer.limit = 0
+
+    def _note_missing(self):
+        # What is missing where the cursor stands is known by its index, before a record comes.
+        if self.cursor.reader.index > self._next_index:
+            self._lapped += self.cursor.reader.index - self._next_index
+            self._next_index = self.cursor.reader.index
 
     def _recorded_since(self, position):
         # How many of the ring's records the journal has, or says are missing, from there on.
@@ -145,8 +169,11 @@ cdef class Recording:
     def close(self):
         """End the journal, and let go of ring and names. Idempotent."""
         try:
-            if self._lapped or self._dropped:
+            if self._lapped or self._dropped or self._unknown:
                 self._say_missed(self.journal._opened_ns)
+            elif self.ended:  # nothing is missing, whichever ring comes next
+                journal_note_resume(self.journal, SOURCE_ENDED, self._next_index)
+                journal_flush(self.journal, clock_realtime_ns())
             self.sync_names()
             self.journal.close()
         finally:
@@ -169,6 +196,10 @@ cdef class Recording:
                     != self.journal.writer.position):
                 return 0
             taken = self._take()
+            if taken == 0 and (self._at_end or now_ns >= self._look_at_ns):
+                self._look_at_ns = now_ns + LOOK_NS
+                if not self._follow():
+                    return -ECANCELED
             if taken == 0 and self._is_over(now_ns):
                 self._roll(now_ns)
             if taken <= 0:
@@ -177,6 +208,10 @@ cdef class Recording:
         if self._table is not None and (
                 load_acquire(&self._table.names.header.count) != self._names_copied):
             if not self._copy_names():
+                return -ECANCELED
+        if self._doubtful:
+            self._doubtful = False
+            if not self._renew_names():
                 return -ECANCELED
         if not self._write(now_ns):
             return 0 if self.failure is None else -ECANCELED
@@ -191,19 +226,48 @@ cdef class Recording:
         self.cursor.reader.waiting = False  # all that is there
         count = ring_poll(&self.cursor.reader, self.cursor._headers, self.cursor._offsets,
                           self.cursor._payloads, self.cursor._room, RECORDING_BATCH, &lapped)
-        if count == -EPIPE:
-            self.ended = True
-            return 0
+        self._at_end = count == -EPIPE
         if count <= 0:
-            return <int>count
+            return 0 if self._at_end else <int>count
         self._at = 0
         self._count = count
         while self._at < count and headers[self._at].index < self._next_index:
             self._at += 1
         if self._at < count:
-            self._lapped += headers[self._at].index - self._next_index
+            if headers[self._at].index > self._next_index:
+                self._lapped += headers[self._at].index - self._next_index
+                self._doubtful = not self._restart_ahead()
             self._next_index = headers[count - 1].index + 1
         return <int>count
+
+    cdef bint _restart_ahead(self) noexcept nogil:
+        # Whether the records up to a RESTART to come go by the names of before.
+        cdef int64_t i
+        for i in range(self._at, self._count):
+            if self.cursor._headers[i].kind == KIND_RESTART:
+                return True
+        return False
+
+    cdef bint _follow(self) noexcept nogil:
+        # All of this ring is read: go on in the one that took its place, or end with it.
+        with gil:
+            try:
+                followed = self.cursor.follow()
+                if followed is None:
+                    self.ended = self._at_end
+                    return True
+                # What other files of the log had is known without a record of this one.
+                self.cursor.reader.index = self.cursor.reader.header.first_index
+                if not followed:
+                    self._unknown = True
+                    self._next_index = self.cursor.reader.index
+                    self._renew_names()
+                self._note_missing()
+                self._begin_log()
+                return self.failure is None
+            except BaseException as failure:
+                self.failure = failure
+                return False
 
     cdef bint _write(self, int64_t now_ns) noexcept nogil:
         # The rest of the batch into the journal. False: not all of it.
@@ -213,10 +277,12 @@ cdef class Recording:
             self._roll(now_ns)
         if self.dropping and self._dropped and self.journal._next is None:
             all_done = False  # still full: one record will say it all
-        elif self._lapped and not self._say_missed(now_ns):
+        elif (self._lapped or self._unknown) and not self._say_missed(now_ns):
             all_done = False
         while all_done and self._at < self._count:
             header = self.cursor._headers + self._at
+            if header.kind == KIND_RESTART and not self._renew_names():
+                return False
             if self._dropped and not self._say_missed(now_ns):
                 all_done = False
                 break
@@ -230,7 +296,7 @@ cdef class Recording:
             self._at = self._count
             all_done = True
         # A recorder that takes over reads the ring from here, or counts from here on.
-        if self._lapped == 0 and self._dropped == 0:
+        if self._lapped == 0 and self._dropped == 0 and not self._unknown:
             header = self.cursor._headers + self._at
             if self._at < self._count:
                 journal_note_resume(self.journal, header.position, header.index)
@@ -257,11 +323,15 @@ cdef class Recording:
         header.received_ns = header.published_ns = clock_realtime_ns()
         lapped.missed = self._lapped + self._dropped
         lapped.reason = LAPPED_DISK if self._dropped else LAPPED_READER
+        if self._unknown:
+            lapped.missed = max(lapped.missed, <uint64_t>1)
+            lapped.reason = LAPPED_UNKNOWN
         if not self._put(&header, <const unsigned char*>&lapped, now_ns):
             return False
         self.journal.written.lapped += self._lapped
         self.journal.written.dropped += self._dropped
         self._lapped = self._dropped = 0
+        self._unknown = False
         return True
 
     cdef bint _is_over(self, int64_t now_ns) noexcept nogil:
@@ -285,6 +355,22 @@ cdef class Recording:
                 return self.journal.roll(
                     now_ns, 0 if self._names is None else self._names.number,
                     clock_realtime_ns(), source_index - self._lapped - self._dropped)
+            except BaseException as failure:
+                self.failure = failure
+                return False
+
+    cdef bint _renew_names(self) noexcept nogil:
+        # Another writer may have begun another table: what follows then goes to another segment.
+        if self._names is None:
+            return True
+        with gil:
+            try:
+                if self._names.renew():
+                    self._table = self._names.source
+                    self._names_copied = self._names.copied
+                    if self.journal.names != self._names.number:
+                        self.journal.writer.limit = 0
+                return True
             except BaseException as failure:
                 self.failure = failure
                 return False

@@ -204,6 +204,7 @@ cdef enum:  # LappedReason
     LAPPED_READER = 0        # the ring was overwritten before it was read
     LAPPED_DISK = 1          # a recorder could not write them: the disk was full or failed
     LAPPED_DAMAGE = 2        # a journal's bytes are not what was written
+    LAPPED_UNKNOWN = 3       # another log took the source's place: `missed` or more, nobody knows
 
 cdef packed struct Lapped:   # 16 bytes
     uint64_t missed          # records

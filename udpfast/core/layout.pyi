@@ -80,6 +80,7 @@ class LappedReason(enum.IntEnum):
     READER = 0
     DISK = 1
     DAMAGE = 2
+    UNKNOWN = 3
 
 class ClockReason(enum.IntEnum):
     EXPIRE = 1

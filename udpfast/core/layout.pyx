@@ -104,6 +104,7 @@ class LappedReason(enum.IntEnum):
     READER = LAPPED_READER
     DISK = LAPPED_DISK
     DAMAGE = LAPPED_DAMAGE
+    UNKNOWN = LAPPED_UNKNOWN
 
 
 class ClockReason(enum.IntEnum):

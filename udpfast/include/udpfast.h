@@ -238,6 +238,7 @@ enum {
     UDPFAST_LAPPED_READER = 0,  /* the ring was overwritten before it was read */
     UDPFAST_LAPPED_DISK = 1,  /* a recorder could not write them: the disk was full or failed */
     UDPFAST_LAPPED_DAMAGE = 2,  /* a journal's bytes are not what was written */
+    UDPFAST_LAPPED_UNKNOWN = 3,  /* another log took the source's place: `missed` or more, nobody knows */
 };
 
 /* 16 bytes */
@@ -563,10 +564,19 @@ enum {
 enum {
     UDPFAST_RING_OPEN = 1,
     UDPFAST_RING_CLOSED = 2,  /* by its writer: nothing more will come */
+    UDPFAST_RING_REPLACED = 3,  /* its writer was killed; the next one went on in another file */
 };
 
 /*
- *   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state, epoch, .. | 4096 data
+ * A log outlives its files. A writer that is killed leaves a file that the next one goes on with;
+ * where it cannot (its settings want another size) or must not (the log's writer ended), it begins
+ * a new file of the same log: positions and indices go on where the file before ended. So the pair
+ * (log, index) names a record for good, and what a reader missed is a difference of two indices,
+ * whatever became of the files. A log begins anew only when its last file is not there any more, or
+ * cannot be read: then nobody knows how many records that were.
+ *
+ *
+ *   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state .. first | 4096 data
  *
  * Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
  * reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
@@ -580,11 +590,15 @@ struct udpfast_ring_header {
     uint64_t tail_index;  /* number of records below tail */
     uint8_t pad_tail[104];
     uint64_t state;  /* RingState */
-    uint64_t epoch;  /* grows by 1 with each writer */
+    uint64_t epoch;  /* grows by 1 with each writer of the log */
     uint64_t began;  /* position of this writer's first record */
     uint64_t began_index;  /* its index */
-    int64_t born_ns;  /* UNIX ns: which ring this is, whoever writes it now */
-    uint8_t pad_state[88];
+    int64_t born_ns;  /* UNIX ns: when this file was made, whoever writes it now */
+    uint64_t log[2];  /* which log: 16 random bytes */
+    uint64_t generation;  /* number of this file in its log, from 1 */
+    uint64_t first;  /* position where this file begins, and the one before it ended */
+    uint64_t first_index;  /* index of the record there */
+    uint8_t pad_state[48];
 };
 UDPFAST_SIZE(udpfast_ring_header, 512);
 
@@ -685,7 +699,7 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0x00F7BF4DC6C2011E)
+#define UDPFAST_RING_LAYOUT UINT64_C(0x00F7BF4DC6C2011C)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0xC62C390AB2A9B23A)
 #define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x00F7BF4DC6C2011E)

@@ -18,6 +18,7 @@ cdef class RingCursor:
     cdef uint8_t* _payloads
     cdef size_t _room
     cdef int64_t _limit
+    cdef object _layout
     cdef _allocate(self, limit, room_bytes)
     cdef _check_open(self)
     cdef _raise(self, int64_t code)

@@ -4,6 +4,7 @@ import numpy as np
 
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memcmp
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
@@ -61,8 +62,8 @@ cdef class RingCursor:
             Of the file, or of an instance's directory (then its file `ring`).
         start : {"tail", "latest", "begin", "writer", "oldest"}
             With the next record to be written; with the newest one that was flushed; with the
-            very first, or the first of the present writer, which must not have been overwritten
-            yet; with the oldest that was not.
+            file's very first, or the first of the present writer, which must not have been
+            overwritten yet; with the oldest that was not.
         limit : int
             Records per `poll`, at most.
         room_bytes : int, optional
@@ -82,9 +83,11 @@ cdef class RingCursor:
             raise ValueError(f"start must be one of {', '.join(_STARTS)}, was {start!r}")
         if limit < 1:
             raise ValueError(f"limit must be >= 1, was {limit}")
-        cdef Region region = Region.attach(ring_path(path), RING_KIND, RING_LAYOUT ^ payload_hash)
+        layout = RING_LAYOUT ^ payload_hash
+        cdef Region region = Region.attach(ring_path(path), RING_KIND, layout)
         cdef RingCursor cursor = RingCursor.__new__(RingCursor)
         cursor.region = region
+        cursor._layout = layout
         _check_capacity(region)
         ring_reader_init(&cursor.reader, region.pointer, region.size_bytes)
         cursor._allocate(limit, room_bytes)
@@ -189,6 +192,52 @@ cdef class RingCursor:
         self._check_open()
         return load_acquire(&self.reader.header.state) == RING_CLOSED
 
+    @property
+    def log(self):
+        """Which log the ring is of: 16 bytes, random. With an index it names a record for good."""
+        self._check_open()
+        return bytes((<const uint8_t*>self.reader.header.log)[:16])
+
+    def follow(self):
+        """Go on in the file that took this one's place, if this one's writer was killed.
+
+        Call it when a poll found nothing, or the end: what is left here is not read any more. The
+        next poll says what was missed in between, exactly if the log goes on.
+
+        Returns
+        -------
+        bool or None
+            True: in a file of the same log; False: in another log, behind who knows how many
+            records; None: nothing took its place, or its writer closed it. More is written here,
+            or nothing ever will be.
+        """
+        self._check_open()
+        if self.closed_by_writer or not self.region.replaced():
+            return None
+        # Its writer is dead: what is not there by now never comes.
+        if ring_ready(&self.reader):
+            return None
+        cdef Region before = self.region, region
+        cdef RingReader* r = &self.reader
+        cdef uint64_t lapped = r.lapped, index = r.index
+        cdef bint same
+        try:
+            region = Region.attach(before.path, RING_KIND, self._layout)
+        except FileNotFoundError:
+            return None  # the instance was removed
+        _check_capacity(region)
+        same = memcmp(r.header.log, (<const RingHeader*>region.pointer).log, 16) == 0
+        self.region = region
+        ring_reader_init(r, region.pointer, region.size_bytes)
+        r.lapped = lapped
+        if same and index <= r.index:
+            r.index = index
+            r.jumped = True
+        before.close()
+        if r.record_max - RECORD_SIZE > self._room:
+            self._allocate(self._limit, r.record_max - RECORD_SIZE)
+        return same
+
     def close(self):
         """Detach. Idempotent; the arrays stay."""
         self.region.close()
@@ -216,8 +265,9 @@ cdef class RingCursor:
 
     cdef _raise(self, int64_t code):
         if code == -EPIPE:
-            raise RingClosedError(f"{self.region.path}: its writer closed it after "
-                                  f"{self.reader.index} records")
+            said = "its writer closed it" if self.closed_by_writer else (
+                "another file took its place")
+            raise RingClosedError(f"{self.region.path}: {said} after {self.reader.index} records")
         # EMSGSIZE cannot happen: there is room for the largest payload.
         raise FormatError(f"{self.region.path}: expected record {self.reader.index} at position "
                           f"{self.reader.cursor}, found none that is valid")
@@ -263,7 +313,8 @@ cdef bint _seek_oldest(RingReader* r) noexcept:
     for attempt in range(_SEEK_ATTEMPTS):
         position = load_acquire(&r.header.intent)
         # A writer at work moves it on by a chunk at a time: begin behind the next one.
-        position = 0 if position <= r.capacity else position - r.capacity + attempt * r.chunk
+        position = r.header.first if position <= r.header.first + r.capacity else (
+            position - r.capacity + attempt * r.chunk)
         tail = min(load_acquire(&r.header.tail), position + r.capacity)
         while position < tail and not _chain_at(r, position, tail):
             position += 8

@@ -35,9 +35,11 @@ __all__ = [
     "process_namespace",
     "process_start",
     "release_proof",
+    "set_mode",
 ]
 
-_PID_OFFSET = 40  # RegionHeader.writer_pid
+_PID_OFFSET = 40  # RegionHeader.writer_pid, writer_start
+_OWNER = struct.Struct("<QQ")
 _OTHERS = 0o077
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
 
@@ -127,18 +129,22 @@ def adapt_mode(fd: int, guard: int, path: Path) -> int:
     Whoever has it open keeps it.
     """
     wanted = mode_below(path.parent)
-    mode = stat.S_IMODE(os.fstat(fd).st_mode)
-    if mode == wanted:
+    if stat.S_IMODE(os.fstat(fd).st_mode) == wanted:
         return guard
-    if wanted & _OTHERS:
-        guard = open_guard(path) if guard < 0 else guard
-        os.fchown(fd, -1, path.parent.stat().st_gid)
-    else:
+    if not wanted & _OTHERS:
         try:  # both locks: from now on the file's own decides
             lock_file(fd, path)
         except WriterExistsError:
             return guard  # a reader has locked it: it stays as it is, behind its directory
-    os.fchmod(fd, wanted)
+    return set_mode(fd, guard, path, wanted)
+
+
+def set_mode(fd: int, guard: int, path: Path, mode: int) -> int:
+    """Set who may read a region that is locked for `path`; return its guard."""
+    if mode & _OTHERS:
+        guard = open_guard(path) if guard < 0 else guard
+        os.fchown(fd, -1, path.parent.stat().st_gid)
+    os.fchmod(fd, mode)
     return guard
 
 
@@ -211,8 +217,22 @@ def _check_named(fd: int, path: Path) -> None:
 
 def _exists(path: Path, fd: int) -> WriterExistsError:
     # Its header may not be there yet: 0 says that its writer has just begun.
-    header = os.pread(fd, 8, _PID_OFFSET) if fd >= 0 else b""
-    (pid,) = struct.unpack("<Q", header.ljust(8, b"\0"))
-    return WriterExistsError(
-        f"{path}: expected no writer, found process {pid}: one writer per region"
-    )
+    header = os.pread(fd, _OWNER.size, _PID_OFFSET) if fd >= 0 else b""
+    pid, start = _OWNER.unpack(header.ljust(_OWNER.size, b"\0"))
+    text = f"{path}: expected no writer, found process {pid}: one writer per region"
+    if pid and start and process_start(pid) != start:
+        # Forked past Python, a child has its parent's descriptors, and with them the locks.
+        holders = " and ".join(map(str, _holders(fd))) or "one that this user cannot see"
+        text += f"; it is dead, and process {holders} holds its lock"
+    return WriterExistsError(text)
+
+
+def _holders(fd: int) -> list[int]:
+    # Processes of this user that have the file open.
+    wanted = os.fstat(fd)
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if os.path.samestat(entry.stat(), wanted):
+                found.add(int(entry.parts[2]))
+    return sorted(found - {os.getpid()})

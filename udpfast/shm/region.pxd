@@ -40,5 +40,10 @@ cdef class Region:
     cdef readonly bint writable
     cdef Mapping _mapping    # lives as long as any view of it
     cdef object _identity    # (st_dev, st_ino) of the mapped file
+    cdef object __weakref__
     cdef int _fd             # of the writer: carries its lock; -1 otherwise
     cdef int _guard          # of the writer, where others may read: of the file with its lock
+    cdef int _old            # of the dead writer's file that this one is to replace; or -1
+    cdef object _aside       # Path that the file has until `mark_ready`; None: it is in its place
+    cdef object _mode        # permissions that it is to have; None: those of its directory's kind
+    cdef bint _claimed       # its header names this process as its writer

@@ -2,12 +2,17 @@
 
 A writer creates a region, fills it and calls `mark_ready`. It holds a lock on the file for as
 long as it lives; the kernel drops the lock when it dies, however it dies. Readers map read-only.
+
+What takes the place of a dead writer's file is made beside it, as `.<name>.next`, and renamed over
+it by `mark_ready`. So a start that fails, or is killed, leaves what was there as it was, and nobody
+ever finds a file that is half made. Two writers that start at once meet at the lock of that file.
 """
 
 import contextlib
 import fcntl
 import json
 import os
+import weakref
 from pathlib import Path
 
 from libc.string cimport memcpy
@@ -20,7 +25,7 @@ from udpfast.shm.mapping cimport map_file
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
     adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below, open_existing,
-    open_guard, process_alive, process_namespace, process_start, release_proof,
+    open_guard, process_alive, process_namespace, process_start, release_proof, set_mode,
 )
 
 __all__ = ["Region"]
@@ -43,13 +48,14 @@ cdef class Region:
     """
 
     def __cinit__(self):
-        self._fd = self._guard = -1
+        self._fd = self._guard = self._old = -1
 
     @staticmethod
-    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False):
+    def create(path, kind, size_bytes, layout_hash, mode=None, replace=False, keep=True):
         """Create the file, reserve and touch all its memory, and lock it for writing.
 
-        Readers are refused until `mark_ready` is called.
+        Readers are refused until `mark_ready` is called; with `replace` they find what was there
+        until then, if anything was.
 
         Parameters
         ----------
@@ -65,12 +71,15 @@ cdef class Region:
             Permissions, exactly: the umask is not applied. By default 0600, and 0640 where the
             directory is of the set-group-id kind that lets a group read (`shm.instance`).
         replace : bool
-            Unlink a file that a dead writer left there.
+            Take the place of a file that a dead writer left there, at `mark_ready`.
+        keep : bool
+            With `replace`: until then that file stays; False: nobody reads it, and its memory is
+            needed for this one.
 
         Raises
         ------
         WriterExistsError
-            A living process writes the file that is there.
+            A living process writes the file that is there, or is about to.
         FileExistsError
             The file exists and `replace` is false.
         OSError
@@ -81,10 +90,10 @@ cdef class Region:
         name = _kind_bytes(kind)
         if size_bytes < REGION_HEADER_SIZE:
             raise ValueError(f"size_bytes must be >= {REGION_HEADER_SIZE}, was {size_bytes}")
+        if replace:
+            return _create_aside(path, name, size_bytes, layout_hash, mode, keep)
         if mode is None:
             mode = mode_below(path.parent)
-        if replace:
-            _unlink_dead(path)
         guard = fd = -1
         try:
             if mode & 0o077:
@@ -100,8 +109,7 @@ cdef class Region:
         except BaseException:
             _close_all(fd, guard)
             raise
-        region._fd = fd
-        region._guard = guard
+        _hold(region, fd, guard)
         _write_header(region, name, layout_hash)
         return region
 
@@ -135,8 +143,16 @@ cdef class Region:
             os.close(fd)
 
     @staticmethod
-    def reopen_for_write(path, kind, layout_hash):
+    def reopen_for_write(path, kind, layout_hash, claim=True):
         """Become the writer of a region whose writer is dead; its contents stay as they are.
+
+        Parameters
+        ----------
+        path : str or path
+        kind : str
+        layout_hash : int
+        claim : bool
+            Say so in its header now; False: at `mark_ready`. Until then it is locked, no more.
 
         Raises
         ------
@@ -152,21 +168,29 @@ cdef class Region:
         try:
             check_file(fd, path)
             guard = lock_existing(fd, path)
-            guard = adapt_mode(fd, guard, path)
             hold_proof(fd)
             region = _map_checked(fd, path, kind, layout_hash, True)
         except BaseException:
             _close_all(fd, guard)
             raise
-        region._fd = fd
-        region._guard = guard
-        _write_owner(region)
+        _hold(region, fd, guard)
+        if claim:
+            _claim(region)
         return region
 
     def mark_ready(self):
-        """Let readers attach: everything in the region has its first value."""
+        """Let readers attach: everything in the region has its first value.
+
+        What was created with `replace` takes its place now, and what was reopened without `claim`
+        says who writes it.
+        """
+        _open_pointer(self)
+        if not self._claimed:
+            _claim(self)
         # Orders the header and the first contents before `ready`; read by _map_checked.
-        store_release(&(<RegionHeader*>_open_pointer(self)).ready, 1)
+        store_release(&(<RegionHeader*>self.pointer).ready, 1)
+        if self._aside is not None:
+            _switch(self)
 
     def describe(self, description):
         """Store a JSON object behind the header, before `mark_ready`: the region names its parts.
@@ -268,16 +292,15 @@ cdef class Region:
 
         In a forked child it lets go of the child's mapping only: the lock is the parent's.
         """
-        cdef bint own = self.pointer != NULL and self.writer_pid == os.getpid()
         self.pointer = NULL
         self._mapping = None
-        for fd in (self._fd, self._guard):
-            # A forked child may hold the descriptor too, and with it the lock: drop it here.
-            if fd >= 0 and own:
+        _give_up(self)
+        for fd in (self._fd, self._guard, self._old):
+            # A child that was forked past Python may hold the descriptor too, and with it the lock.
+            if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 release_proof(fd)
-        _close_all(self._fd, self._guard)
-        self._fd = self._guard = -1
+        _let_go(self)
 
     def __enter__(self):
         return self
@@ -286,7 +309,8 @@ cdef class Region:
         self.close()
 
     def __dealloc__(self):
-        _close_all(self._fd, self._guard)
+        _give_up(self)
+        _let_go(self)
 
 
 cdef uint8_t* _open_pointer(Region region) except NULL:
@@ -311,6 +335,7 @@ cdef _write_owner(Region region):
     header.writer_start = process_start(os.getpid())
     header.writer_namespace = process_namespace()
     header.writer_pid = os.getpid()
+    region._claimed = True
 
 
 def _kind_bytes(kind):
@@ -320,25 +345,106 @@ def _kind_bytes(kind):
     return name
 
 
+cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep):
+    cdef Region region
+    aside = path.with_name(f".{path.name}.next")
+    fd = old = guard = -1
+    locked = False
+    try:
+        # First the lock at which starts meet, then the one by which a writer lives.
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        check_file(fd, aside)
+        lock_file(fd, aside)
+        locked = True
+        with contextlib.suppress(FileNotFoundError):
+            old = open_existing(path, os.O_RDWR)
+        if old >= 0:
+            check_file(old, path)
+            guard = lock_existing(old, path)
+        if not keep:
+            path.unlink(missing_ok=True)
+        hold_proof(fd)
+        os.ftruncate(fd, 0)  # what a start that was killed left
+        _reserve(fd, aside, size_bytes)
+        region = _map(fd, path, size_bytes, True)
+    except BaseException:
+        if locked:
+            _remove_own(aside, fd)
+        _close_all(fd, guard)
+        _close_all(old, -1)
+        raise
+    _hold(region, fd, guard)
+    region._old = old
+    region._aside = aside
+    region._mode = mode
+    _write_header(region, name, layout_hash)
+    return region
+
+
+cdef _switch(Region region):
+    # The new file is complete: now it takes the old one's place, in one step.
+    region._guard = set_mode(
+        region._fd, region._guard, region.path,
+        mode_below(region.path.parent) if region._mode is None else region._mode)
+    region._aside.rename(region.path)
+    region._aside = None
+    if region._old >= 0:
+        os.close(region._old)
+        region._old = -1
+
+
+cdef _claim(Region region):
+    # Who may read it is decided by its new writer, who holds the lock by now.
+    region._guard = adapt_mode(region._fd, region._guard, region.path)
+    _write_owner(region)
+
+
+cdef _hold(Region region, int fd, int guard):
+    region._fd = fd
+    region._guard = guard
+    _WRITERS.add(region)
+
+
+cdef _give_up(Region region):
+    # A start that came to nothing leaves nothing.
+    if region._aside is not None and region._fd >= 0:
+        _remove_own(region._aside, region._fd)
+        region._aside = None
+
+
+def _remove_own(path, fd):
+    with contextlib.suppress(OSError):
+        if os.path.samestat(os.lstat(path), os.fstat(fd)):
+            path.unlink()
+
+
+cdef _let_go(Region region):
+    _close_all(region._fd, region._guard)
+    _close_all(region._old, -1)
+    region._fd = region._guard = region._old = -1
+
+
 cdef _close_all(fd, guard):
     for descriptor in (fd, guard):
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _unlink_dead(path):
-    # Lock before unlinking: a living writer's file must not vanish under it.
-    try:
-        fd = open_existing(path, os.O_RDWR)
-    except FileNotFoundError:
-        return
-    guard = -1
-    try:
-        check_file(fd, path)
-        guard = lock_existing(fd, path)
-        path.unlink()
-    finally:
-        _close_all(fd, guard)
+# Regions that this process writes. A forked child has their descriptors, too, and would hold their
+# locks when this process is gone: it lets go of them at once. (The lock itself stays: it goes with
+# the last descriptor, or when its holder says so.)
+_WRITERS = weakref.WeakSet()
+
+
+def _leave_in_child():
+    cdef Region region
+    for region in list(_WRITERS):
+        region._aside = None  # the parent's to remove
+        _let_go(region)
+    _WRITERS.clear()
+
+
+os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def _reserve(fd, path, size_bytes):
@@ -346,7 +452,7 @@ def _reserve(fd, path, size_bytes):
     try:
         os.posix_fallocate(fd, 0, size_bytes)
     except OSError as error:
-        path.unlink()
+        path.unlink(missing_ok=True)
         space = os.statvfs(path.parent)
         check(-error.errno, f"reserve {size_bytes} bytes ({space.f_bavail * space.f_frsize} free)",
               str(path))
@@ -375,7 +481,13 @@ cdef Region _map_checked(fd, path, kind, layout_hash, writable, populate=True):
 
 cdef Region _map(fd, path, Py_ssize_t size_bytes, bint writable, bint populate=True):
     cdef Region region = Region.__new__(Region)
-    region._mapping = map_file(fd, size_bytes, writable, populate)
+    # A mapping holds what it was made of as a descriptor does, and a forked child has both: a lock
+    # would outlive its holder by it. So the file is opened once more.
+    own = os.open(f"/proc/self/fd/{fd}", (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+    try:
+        region._mapping = map_file(own, size_bytes, writable, populate)
+    finally:
+        os.close(own)
     region.pointer = region._mapping.pointer
     status = os.fstat(fd)
     region._identity = (status.st_dev, status.st_ino)

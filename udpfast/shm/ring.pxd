@@ -53,10 +53,18 @@ cdef enum:
 cdef enum:  # RingState
     RING_OPEN = 1
     RING_CLOSED = 2              # by its writer: nothing more will come
+    RING_REPLACED = 3            # its writer was killed; the next one went on in another file
+
+# A log outlives its files. A writer that is killed leaves a file that the next one goes on with;
+# where it cannot (its settings want another size) or must not (the log's writer ended), it begins
+# a new file of the same log: positions and indices go on where the file before ended. So the pair
+# (log, index) names a record for good, and what a reader missed is a difference of two indices,
+# whatever became of the files. A log begins anew only when its last file is not there any more, or
+# cannot be read: then nobody knows how many records that were.
 
 # --- RingHeader: the first 512 bytes of the region ------------------------------------------
 #
-#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state, epoch, .. | 4096 data
+#   0 RegionHeader | 128 intent | 256 latest, tail, tail_index | 384 state .. first | 4096 data
 #
 # Each group has 128 bytes of its own (processors fetch lines in pairs): intent is read by every
 # reader once per run, state by waiting readers, the tail by tools and by who starts or was lapped.
@@ -70,11 +78,15 @@ cdef struct RingHeader:
     uint64_t tail_index      # number of records below tail
     uint8_t pad_tail[104]
     uint64_t state           # RingState
-    uint64_t epoch           # grows by 1 with each writer
+    uint64_t epoch           # grows by 1 with each writer of the log
     uint64_t began           # position of this writer's first record
     uint64_t began_index     # its index
-    int64_t born_ns          # UNIX ns: which ring this is, whoever writes it now
-    uint8_t pad_state[88]
+    int64_t born_ns          # UNIX ns: when this file was made, whoever writes it now
+    uint64_t log[2]          # which log: 16 random bytes
+    uint64_t generation      # number of this file in its log, from 1
+    uint64_t first           # position where this file begins, and the one before it ended
+    uint64_t first_index     # index of the record there
+    uint8_t pad_state[48]
 
 cdef struct RingWriter:
     uint8_t* data
@@ -132,7 +144,8 @@ cdef inline void ring_flush(RingWriter* w) noexcept nogil:
     # Release: who reads `latest` (ring_poll after a lap, ring_recover) finds that record whole.
     store_release(&w.header.latest, w.latest)
     store_relaxed(&w.header.tail_index, w.index)
-    store_relaxed(&w.header.tail, w.position)
+    # Release: who looks for records below `tail` (_seek_oldest) finds each of them committed.
+    store_release(&w.header.tail, w.position)
 
 cdef inline void ring_advance(RingWriter* w, uint64_t end) noexcept nogil:
     # Say that everything below `end` (and a chunk more) may be overwritten from now on.
@@ -209,15 +222,15 @@ cdef inline void ring_abort(RingWriter* w) noexcept nogil:
 
 cdef inline void ring_reader_init(
         RingReader* r, const uint8_t* region, uint64_t size_bytes) noexcept nogil:
-    # Over a mapped region whose size is checked: RING_DATA and a power of two. At the beginning.
+    # Over a mapped region whose size is checked: RING_DATA and a power of two. Where it begins.
     r.header = <const RingHeader*>region
     r.data = region + RING_DATA
     r.capacity = size_bytes - RING_DATA
     r.mask = r.capacity - 1
     r.chunk = min(r.capacity // RING_CHUNK_PART, <uint64_t>RING_CHUNK_MAX)
     r.record_max = min(r.capacity // RING_RECORD_PART, <uint64_t>RING_RECORD_MAX)
-    r.cursor = 0
-    r.index = 0
+    r.cursor = r.header.first & ~<uint64_t>7
+    r.index = r.header.first_index
     r.lapped = 0
     r.jumped = False
     r.waiting = False
@@ -233,7 +246,7 @@ cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept
     cdef const Record* record
     cdef bint valid = cursor & 7 == 0
     cdef uint64_t start = cursor
-    cdef uint64_t index = 0
+    cdef uint64_t index = r.header.first_index  # `latest` has a record, unless there is none yet
     last[0] = cursor
     while valid and cursor - start < r.capacity:
         offset = cursor & r.mask
@@ -324,6 +337,8 @@ cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
     # Orders the copies before the look at intent; the writer stored it before it overwrote.
     fence_acquire()
     if unlikely(load_relaxed(&r.header.intent) > start + r.capacity):
+        # Orders the intent seen before `latest` (ring_jump): that one is not from before it.
+        fence_acquire()
         return RUN_LAPPED
     if end == RUN_CORRUPT and cursor != start:
         end = RUN_DONE  # what came before it is sound; the next run begins with it
@@ -381,7 +396,7 @@ cdef inline int64_t ring_poll(
     # *lapped is the number of records missed *before the first returned one*: records within one
     # call follow each other without a hole. It is > 0 only together with a count > 0.
     #
-    # Returns the count; 0: nothing new; -EPIPE: nothing more will come (closed by its writer);
+    # Returns the count; 0: nothing new; -EPIPE: nothing more will come (closed, or replaced);
     # -EMSGSIZE: room is too small for the next payload; -EBADMSG: the ring holds no valid record
     # where one must be.
     cdef RingRun run
@@ -422,8 +437,8 @@ cdef inline int64_t ring_poll(
             return -EBADMSG
         if closed:
             return -EPIPE
-        # Acquire: a record committed before `closed` is seen by the run that follows.
-        closed = load_acquire(&r.header.state) == RING_CLOSED
+        # Acquire: a record committed before the end is seen by the run that follows.
+        closed = load_acquire(&r.header.state) != RING_OPEN
         if not closed:
             r.waiting = True
             break
@@ -438,4 +453,6 @@ cdef class Ring:
     cdef RingWriter writer
     cdef readonly Region region
     cdef readonly bint restarted
+    cdef Region _before          # the file whose place it is to take; None: there is none
+    cdef bint _published
     cdef _check_open(self)

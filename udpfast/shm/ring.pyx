@@ -14,7 +14,7 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values())
+RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 2  # of RingHeader: counts its changes
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
     raise ImportError(f"RingHeader has {sizeof(RingHeader)} bytes, not 512")
@@ -27,15 +27,16 @@ cdef class Ring:
     ----------
     region : Region
     restarted : bool
-        A dead writer's ring was taken over: call `announce_restart` before anything else.
+        It goes on where a killed writer ended: call `announce_restart` before anything else.
     """
 
     @staticmethod
-    def create(path, capacity_bytes, payload_hash=0):
+    def create(path, capacity_bytes, payload_hash=0, publish=True):
         """Create a ring, or take over the ring of a dead writer and go on where it ended.
 
-        A ring that its writer closed, or of another capacity or layout, is replaced: its readers
-        find it closed.
+        A ring that its writer closed, or of another capacity, is replaced by a file that goes on
+        with its log: positions and indices count on. Only behind a ring that cannot be read, or of
+        another layout, a new log begins.
 
         Parameters
         ----------
@@ -45,6 +46,8 @@ cdef class Ring:
             A power of two, at least 4096. The largest record takes an eighth of it.
         payload_hash : int
             Hash of the layouts that payloads have; readers must bring the same.
+        publish : bool
+            Be the ring's writer now; False: lock it, no more, until `publish` is called.
 
         Raises
         ------
@@ -55,19 +58,37 @@ cdef class Ring:
             raise ValueError(f"capacity_bytes must be a power of two >= {RING_CAPACITY_MIN}, "
                              f"was {capacity_bytes}")
         cdef Ring ring
-        cdef Region region
         path = ring_path(path)
-        ring = _take_over(path, capacity_bytes, RING_LAYOUT ^ payload_hash)
-        if ring is not None:
-            return ring
-        region = Region.create(path, RING_KIND, RING_DATA + capacity_bytes,
-                               RING_LAYOUT ^ payload_hash, replace=True)
-        ring = _new_ring(region)
-        ring.writer.header.epoch = 1
-        ring.writer.header.born_ns = clock_realtime_ns()
-        ring.writer.header.state = RING_OPEN
-        region.mark_ready()
+        layout = RING_LAYOUT ^ payload_hash
+        ring = _take_over(path, capacity_bytes, layout)
+        if ring is None:
+            ring = _succeed(path, capacity_bytes, layout)
+        if publish:
+            ring.publish()
         return ring
+
+    def publish(self):
+        """Become its writer: readers find it from now on. What may fail comes before. Idempotent.
+        """
+        cdef RingHeader* header = self.writer.header
+        self._check_open()
+        if self._published:
+            return
+        self.region.mark_ready()
+        self._published = True
+        if self._before is None and self.restarted:
+            header.began = self.writer.position
+            header.began_index = self.writer.index
+            # Orders where this writer begins before its number; read by _seek.
+            store_release(&header.epoch, header.epoch + 1)
+        if self._before is not None:
+            # Who reads the old file to its end is told to look for the new one. A ring that was
+            # closed ends its readers.
+            header = <RingHeader*>self._before.pointer
+            if header.state == RING_OPEN:
+                store_release(&header.state, RING_REPLACED)
+            self._before.close()
+            self._before = None
 
     def append(self, kind, payload, flags=0, received_ns=0, published_ns=0, frame=None):
         """Append one record; return its position. For tools and tests: the hot loop uses C.
@@ -151,17 +172,28 @@ cdef class Ring:
 
     @property
     def epoch(self):
-        """Number of this writer, from 1: it grows by one with each takeover."""
+        """Number of this writer in the log, from 1: it grows by one with each."""
         self._check_open()
         return self.writer.header.epoch
 
+    @property
+    def log(self):
+        """Which log it writes: 16 bytes, random. With an index it names a record for good."""
+        self._check_open()
+        return bytes((<uint8_t*>self.writer.header.log)[:16])
+
     def close(self):
-        """Say that nothing more will come, and let go of the ring. Idempotent."""
+        """Say that nothing more will come, and let go of the ring. Idempotent.
+
+        A ring that was not published is let go of as it was.
+        """
         if self.region.pointer != NULL:
-            if self.region.writer_pid == os.getpid():  # not in a forked child
+            if self._published and self.region.writer_pid == os.getpid():  # not in a forked child
                 ring_flush(&self.writer)
                 # Orders the last records before the end; read by ring_poll.
                 store_release(&self.writer.header.state, RING_CLOSED)
+            if self._before is not None:
+                self._before.close()
             self.region.close()
 
     def __enter__(self):
@@ -184,7 +216,7 @@ def ring_path(path):
 cdef Ring _new_ring(Region region):
     cdef Ring ring = Ring.__new__(Ring)
     cdef RingReader reader
-    ring_reader_init(&reader, region.pointer, region.size_bytes)
+    ring_reader_init(&reader, region.pointer, region.size_bytes)  # for the sizes
     memset(&ring.writer, 0, sizeof(ring.writer))
     ring.region = region
     ring.writer.header = <RingHeader*>region.pointer
@@ -196,33 +228,65 @@ cdef Ring _new_ring(Region region):
     return ring
 
 
-cdef Ring _take_over(path, capacity_bytes, hash_):
-    # None: there is nothing to take over, and what is there may be replaced.
+cdef Ring _take_over(path, capacity_bytes, layout):
+    # None: there is nothing to go on with in the same file.
     cdef Region region
     cdef Ring ring
-    cdef RingReader reader
     try:
-        region = Region.reopen_for_write(path, RING_KIND, hash_)
+        region = Region.reopen_for_write(path, RING_KIND, layout, claim=False)
     except (FileNotFoundError, RegionError):
         return None  # a symbolic link or another user's file is refused again, by Region.create
-    if region.size_bytes < RING_DATA:
-        region.close()
-        return None
-    ring = _new_ring(region)
-    if region.size_bytes == RING_DATA + capacity_bytes and ring.writer.header.state == RING_OPEN:
-        ring_reader_init(&reader, region.pointer, region.size_bytes)
-        if ring_walk(&reader, True, &ring.writer.latest):
-            ring.writer.position = reader.cursor
-            ring.writer.index = reader.index
+    if region.size_bytes == RING_DATA + capacity_bytes:
+        ring = _new_ring(region)
+        if ring.writer.header.state == RING_OPEN and _stand_behind(ring, region):
             # The dead writer may have touched all that its intent says: it must not shrink.
             ring.writer.intent = ring.writer.header.intent
-            ring.writer.header.began = reader.cursor
-            ring.writer.header.began_index = reader.index
-            # Orders where this writer begins before its number; read by _seek.
-            store_release(&ring.writer.header.epoch, ring.writer.header.epoch + 1)
             ring.restarted = True
             return ring
-    # Its readers learn that it ends here; their next attach finds the new one.
-    store_release(&ring.writer.header.state, RING_CLOSED)
     region.close()
     return None
+
+
+cdef Ring _succeed(path, capacity_bytes, layout):
+    # A file of its own, behind the one that is there, if any is.
+    cdef Region region = Region.create(
+        path, RING_KIND, RING_DATA + capacity_bytes, layout, replace=True)
+    cdef Ring ring = _new_ring(region)
+    cdef RingHeader* header = ring.writer.header
+    cdef const RingHeader* before
+    cdef bytes log = os.urandom(16)
+    header.epoch = header.generation = 1
+    try:
+        ring._before = Region.attach(path, RING_KIND, layout, writable=True, populate=False)
+    except (FileNotFoundError, RegionError):
+        pass  # a log begins
+    else:
+        before = <const RingHeader*>ring._before.pointer
+        ring.restarted = before.state != RING_CLOSED
+        header.epoch = before.epoch + 1
+        if _stand_behind(ring, ring._before):
+            log = bytes((<const uint8_t*>before.log)[:16])
+            header.generation = before.generation + 1
+    memcpy(header.log, <const char*>log, 16)
+    header.first = header.began = header.tail = ring.writer.position
+    header.first_index = header.began_index = header.tail_index = ring.writer.index
+    header.intent = ring.writer.intent = header.latest = ring.writer.latest = header.first
+    header.born_ns = clock_realtime_ns()
+    header.state = RING_OPEN
+    return ring
+
+
+cdef bint _stand_behind(Ring ring, Region region):
+    # Set the writer behind the last record that the region holds. False: it cannot be read.
+    cdef RingReader reader
+    cdef uint64_t latest = 0
+    size = region.size_bytes - RING_DATA
+    if size < RING_CAPACITY_MIN or size & (size - 1):
+        return False
+    ring_reader_init(&reader, region.pointer, region.size_bytes)
+    if not ring_walk(&reader, True, &latest):
+        return False
+    ring.writer.latest = latest
+    ring.writer.position = reader.cursor
+    ring.writer.index = reader.index
+    return True
