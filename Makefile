@@ -25,9 +25,13 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
+# On all cores; tests/conftest.py says what must stay together. Four have enough to do.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
+PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
+
 test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
-	@$(RUN) -m pytest -q
+	@$(RUN) $(PYTEST)
 
 # Those that call compiled code in their own process.
 DEBUG_TESTS := $(addprefix tests/,agents client core export feed market net shm testing)
@@ -38,7 +42,7 @@ debug: build ## Cython's checks and C assertions on, compiled into build/debug
 	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
 
 test-debug: debug ## the tests that call compiled code, with its checks on
-	@cd build/debug && ../../$(RUN) -m pytest -q $(DEBUG_TESTS)
+	@cd build/debug && ../../$(RUN) $(PYTEST) $(DEBUG_TESTS)
 
 # Python's own allocator would hide a read beyond an object from the sanitizer, which finds the
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.

@@ -221,7 +221,7 @@ def start_keeper(state: dict[str, Any], directory: Path) -> None:
 
 def end_keeper(state: dict[str, Any]) -> tuple[int, int]:
     """Wait until the keeper has read everything; return its index, and what it missed."""
-    state["runner"].join(30.0)
+    state["runner"].join(300.0)
     return state["keeper"].index, state["keeper"].lapped
 
 

@@ -43,7 +43,7 @@ FRAGMENT_BYTES = 512
 #: Messages between two flushes, where not each leaves at once.
 BURST = 16
 OBJECT = (0, 0)
-TIMEOUT_S = 5.0
+TIMEOUT_S = 60.0
 ROUNDS = 5
 
 

@@ -31,7 +31,7 @@ HEAD = struct.Struct("<qq")
 #: The number of a message that only asks whether somebody listens.
 HELLO = -1
 HELLO_PAUSE_S = 0.02
-HELLO_LIMIT_S = 10.0
+HELLO_LIMIT_S = 60.0
 #: From the order to publish until the first message is due: the publisher makes its messages.
 LEAD_NS = 100_000_000
 LEAD_PER_MESSAGE_NS = 3_000

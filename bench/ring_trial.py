@@ -43,7 +43,7 @@ __all__ = ["READERS", "open_progress", "open_ring", "ring_latency", "ring_throug
 CAPACITY_BYTES = 1 << 23
 REGION_PAGE = 4096
 NAMES = 64
-TIMEOUT_S = 2.0
+TIMEOUT_S = 60.0
 
 
 @dataclass(slots=True)

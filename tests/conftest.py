@@ -1,16 +1,61 @@
 """Fixtures for every test."""
 
+import os
 import random
+import shutil
+import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
+from tests.ports import free_port
+
 # A loaded two-core machine stops a test for longer than any deadline worth having.
 settings.register_profile("udpfast", deadline=None)
 settings.load_profile("udpfast")
+
+#: What takes longest begins first, so that no worker is left alone with it in the end.
+LONG = ("spark", "test_packaging.py", "bench", "system")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give each file to one of the workers as a whole, and all that share Spark's session to one.
+
+    So fixtures of a file are made once, and its tests run in their order, however many work.
+    """
+    if not hasattr(config, "workerinput"):
+        return
+    for item in items:
+        folder = item.path.parent.name
+        group = "spark" if folder == "spark" else f"{folder}.{item.path.stem}"
+        item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    return next((at for at, name in enumerate(LONG) if name in item.path.parts), len(LONG))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_memory() -> Iterator[None]:
+    """Keep what tests put below /dev/shm apart from what else runs here, and from each other."""
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    root = tempfile.mkdtemp(prefix="udpfast-tests-", dir=memory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("UDPFAST_SHM", root)
+        yield
+    shutil.rmtree(root, ignore_errors=True)
 
 
 @pytest.fixture
 def rng() -> random.Random:
     """Return a seeded generator, the same in every run."""
     return random.Random(20_261_121)
+
+
+@pytest.fixture
+def port() -> int:
+    """Return a port of the loopback that nobody uses."""
+    return free_port()

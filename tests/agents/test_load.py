@@ -7,6 +7,7 @@ import time
 import pytest
 
 from tests.feed.frames_out import parse
+from tests.waiting import PATIENCE_S
 from udpfast.agents.load import LoadGenerator
 from udpfast.net.sender import DatagramSender
 
@@ -15,7 +16,7 @@ from udpfast.net.sender import DatagramSender
 def line():
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE_S)
         with DatagramSender(f"127.0.0.1:{listener.getsockname()[1]}") as sender:
             yield listener, sender
 
@@ -26,7 +27,7 @@ def test_load_numbers_and_stamps_every_datagram_by_the_schedule(line):
     load = LoadGenerator(
         [sender], rate_per_s=50_000, size_bytes=40, count=100, session_id=7, first_seqno=2**32 - 50
     )
-    assert load.run(10_000_000_000)
+    assert load.run(int(PATIENCE_S * 1e9))
     found = [parse(listener.recv(2048)) for _ in range(100)]
     assert [m.seqno for m in found] == [(2**32 - 50 + i) % 2**32 for i in range(100)]
     assert {(m.session_id, m.encoding, m.object_type, len(m.payload)) for m in found} == {
@@ -41,7 +42,7 @@ def test_load_numbers_and_stamps_every_datagram_by_the_schedule(line):
 def test_load_reaches_every_line(line):
     listener, sender = line
     load = LoadGenerator([sender, sender], rate_per_s=1e6, count=3)
-    assert load.run(10_000_000_000)
+    assert load.run(int(PATIENCE_S * 1e9))
     assert sorted(parse(listener.recv(2048)).seqno for _ in range(6)) == [1, 1, 2, 2, 3, 3]
 
 
@@ -74,11 +75,11 @@ def test_load_line_that_fails_leaves_the_others_alone(line):
     broken = DatagramSender("127.0.0.1:9")
     broken.close()
     load = LoadGenerator([broken, whole], rate_per_s=1e6, count=100)
-    assert load.run(10**10)
+    assert load.run(int(PATIENCE_S * 1e9))
     assert load.unsent == [100, 0]
     assert whole.counts["datagrams"] == 100
     with pytest.raises(OSError, match="cannot send"):
-        LoadGenerator([broken], rate_per_s=1e6, count=100).run(10**10)
+        LoadGenerator([broken], rate_per_s=1e6, count=100).run(int(PATIENCE_S * 1e9))
 
 
 def test_load_without_lines_is_refused():

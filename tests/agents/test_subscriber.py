@@ -4,6 +4,7 @@ import socket
 
 import pytest
 
+from tests.ports import free_ports
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop
 from udpfast.config import parse_feed
@@ -14,20 +15,10 @@ MS = 1_000_000
 BATCH = 4
 
 
-def free_ports():
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b,
-    ):
-        for sock in (a, b):
-            sock.bind(("127.0.0.1", 0))
-        return [a.getsockname()[1], b.getsockname()[1]]
-
-
 @pytest.fixture(params=["none", "kernel"])
 def feed(request, tmp_path):
     """Return engine, turns, and a function that sends to line 0 or 1."""
-    ports = free_ports()
+    ports = free_ports(2)
     config = parse_feed(
         {
             "name": "test",

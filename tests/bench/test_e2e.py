@@ -25,6 +25,7 @@ from bench.schedule import Schedule, capture_schedule, even_schedule
 from bench.trials import Settings, Unavailable
 from bench.wire_trial import WARM_SHARE, wire_trial
 from tests.shared import shared
+from tests.waiting import PATIENCE_S
 from udpfast.core.clock import monotonic_ns
 from udpfast.net.sender import DatagramSender
 from udpfast.shm.cursor import RingCursor
@@ -48,7 +49,7 @@ def partner() -> Iterator[Partner]:
 def receiver() -> Iterator[socket.socket]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.bind(("127.0.0.1", 0))
-        sock.settimeout(5.0)
+        sock.settimeout(PATIENCE_S)
         yield sock
 
 

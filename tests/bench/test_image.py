@@ -15,7 +15,9 @@ def test_image_benchmark_runs_and_verifies(monkeypatch: pytest.MonkeyPatch) -> N
     shared("wire", "capture", bench_image.CAPTURE)
     monkeypatch.setattr(bench_image, "OBJECTS", (6,))
     monkeypatch.setattr(bench_image, "RATES", (0,))
-    rows = {row.variant: row for row in bench_image.run(Settings(quick=True, cores=(0, 0)))}
+    rows = {
+        row.variant: row for row in bench_image.run(Settings(quick=True, rounds=1, cores=(0, 0)))
+    }
     assert rows["image and books"].verified == "6 books in the image, all sound"
     assert "the keeper read all" in rows["feed, keeper"].verified
 

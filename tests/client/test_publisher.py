@@ -21,7 +21,7 @@ def listeners():
     for _ in range(3):
         listener = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         listener.bind(("127.0.0.1", 0))
-        listener.settimeout(10)
+        listener.settimeout(PATIENCE_S)
         found.append(listener)
     yield found
     for listener in found:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.net.xdp_link import MODES, UNICAST, linked, opened, receive, total
+from tests.waiting import PATIENCE_S
 from udpfast.net.xdp_program import CALL, EXIT, MOVE_VALUE, R0, R2, R3, Assembler
 from udpfast.testing.namespaces import Wire, run
 
@@ -42,7 +43,7 @@ def test_tag_travels_beside_the_frame(link: Wire) -> None:
     with every, link.sender() as sender:
         every.bind(("vb", 3))
         every.setsockopt(_SOL_PACKET, _PACKET_AUXDATA, 1)
-        every.settimeout(5)
+        every.settimeout(PATIENCE_S)
         send(link, sender, b"seen by all", 9999)
         frame = b""
         while b"seen by all" not in frame:

@@ -100,7 +100,7 @@ def assert_udp_arrives(link: Wire, sender: socket.socket, host: str, port: int) 
         plain = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     with plain:
         plain.bind((host, port))
-        plain.settimeout(5)
+        plain.settimeout(PATIENCE_S)
         if host.startswith("239."):
             membership = socket.inet_aton(host) + socket.inet_aton("10.99.0.2")
             plain.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, membership)
@@ -119,7 +119,7 @@ def assert_pings(link: Wire, family: int, host: str) -> None:
     with link.inside(link.a):
         raw = socket.socket(family, socket.SOCK_RAW, protocol)
     with raw:
-        raw.settimeout(5)
+        raw.settimeout(PATIENCE_S)
         raw.sendto(struct.pack(">BBH", kind, 0, checksum) + rest, (host, 0))
         answer = b""
         while not answer or answer[0] != reply or answer[4:] != rest:

@@ -19,6 +19,7 @@ from tests.export.market import (
     record,
 )
 from tests.export.test_races import arrivals, captured  # noqa: F401
+from tests.waiting import PATIENCE_S
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
 from udpfast.shm.segment import list_segments, segment_path
@@ -213,7 +214,7 @@ def run_stream(
     for _ in range(10):
         query = writer.start(str(sink / "rows"))
         try:
-            assert query.awaitTermination(300)
+            assert query.awaitTermination(PATIENCE_S)
         except StreamingQueryException as error:
             if LATE_WORKER not in str(error):
                 raise

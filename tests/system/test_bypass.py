@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 
@@ -23,14 +22,6 @@ COUNT = 700
 def library(tmp_path_factory):
     """Return a stub of OpenOnload."""
     return build_stub("onload", tmp_path_factory.mktemp("stub"))
-
-
-@pytest.fixture
-def port():
-    """Return a UDP port that nobody uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
 
 
 @pytest.fixture

@@ -25,14 +25,6 @@ AHEAD_NS = 3_600_000_000  # of our clock: a publisher whose clock was never set
 
 
 @pytest.fixture
-def port():
-    """Return a UDP port that nobody uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-@pytest.fixture
 def stamps():
     """Have the kernel stamp what comes: it begins some time after the first socket asks for it."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

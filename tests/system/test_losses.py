@@ -7,12 +7,13 @@ import socket
 import struct
 import subprocess
 import sys
-import time
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 import udpfast
+from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.losses import losses_add_up, read_losses
@@ -29,13 +30,7 @@ REGION_PAGE = 4096  # the feed's counters begin behind it
 @pytest.fixture
 def ports():
     """Return two UDP ports that nobody uses."""
-    with (
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as a,
-        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as b,
-    ):
-        for sock in (a, b):
-            sock.bind(("127.0.0.1", 0))
-        return a.getsockname()[1], b.getsockname()[1]
+    return free_ports(2)
 
 
 @pytest.fixture
@@ -60,6 +55,15 @@ def send(port, seqnos, size=8):
         sock.connect(("127.0.0.1", port))
         for seqno in seqnos:
             sock.send(message(seqno, size))
+
+
+def queued(port):
+    """Return how many bytes wait in the UDP socket on a port, by the kernel's table."""
+    for row in Path("/proc/net/udp").read_text().splitlines()[1:]:
+        _, local, _, _, queues, *_ = row.split()
+        if int(local.split(":")[1], 16) == port:
+            return int(queues.split(":")[1], 16)
+    raise AssertionError(f"nobody receives on port {port}")
 
 
 def lost(losses, stage, what):
@@ -87,7 +91,7 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
         process.send_signal(signal.SIGCONT)
         # The next datagram, when there is room for it, shows what is missing before it.
         wait_until(lambda: udpfast.counters("test")["incremental"]["messages"] > 10, "the wake")
-        time.sleep(0.05)
+        wait_until(lambda: queued(ports[0]) == 0, "room in the socket")
         send(ports[0], range(2001, 2011))
 
         def settled():
@@ -117,7 +121,7 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
 @pytest.mark.parametrize("seed", [1, 2])
 def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports, seed):
     tables["incremental"]["lines"].append({"name": "B", "address": f"127.0.0.1:{ports[1]}"})
-    tables["window"] = {"lost_packet_wait_us": 1_000_000}  # however the host delays the sender
+    tables["window"] = {"lost_packet_wait_us": 3_000_000}  # however the host delays the sender
     sent = [Arrival(seqno, 0, line, message(seqno)) for seqno in range(1, 1001) for line in (0, 1)]
     faults = LineFaults(loss=0.2, duplicate=0.05, reorder=0.02, reorder_depth=3)
     arrived = list(network(sent, faults, seed=seed))

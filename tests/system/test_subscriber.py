@@ -23,14 +23,6 @@ pytestmark = pytest.mark.system
 
 
 @pytest.fixture
-def port():
-    """Return a UDP port that nobody uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-@pytest.fixture
 def tables(port, tmp_path, monkeypatch):
     """Return the settings of a feed on loopback, below tmp_path."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
@@ -81,12 +73,13 @@ def test_subscriber_start_that_fails_late_leaves_no_loop_behind(tables, monkeypa
     def fail(*_):
         raise OSError(errno.EMFILE, "too many open files")
 
+    before = threading.enumerate()
     subscriber = Subscriber(tables)
     with monkeypatch.context() as patch:
         patch.setattr(Subscriber, broken, fail)
         with pytest.raises(OSError, match="too many open files"):
             subscriber.start()
-    assert [thread.name for thread in threading.enumerate() if "udpfast" in thread.name] == []
+    assert threading.enumerate() == before
     with subscriber:  # the instance is free again
         assert not subscriber.ended
 
@@ -95,12 +88,13 @@ def test_subscriber_stop_that_is_interrupted_ends_the_loop_before_its_memory(tab
     def interrupt(*_):
         raise KeyboardInterrupt
 
+    before = threading.enumerate()
     subscriber = Subscriber(tables)
     subscriber.start()
     monkeypatch.setattr(Subscriber, "_end_watch", interrupt)
     with pytest.raises(KeyboardInterrupt):
         subscriber.stop()
-    assert [thread.name for thread in threading.enumerate() if "udpfast" in thread.name] == []
+    assert threading.enumerate() == before
 
 
 def test_subscriber_second_one_is_refused(tables):

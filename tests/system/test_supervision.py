@@ -70,14 +70,6 @@ int recvmmsg(int fd, struct mmsghdr* messages, unsigned size, int flags, struct 
 
 
 @pytest.fixture
-def port():
-    """Return a UDP port that nobody uses."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
-
-
-@pytest.fixture
 def feed(port, tmp_path, monkeypatch):
     """Return the file of a feed on loopback."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Publisher, Reader
 from udpfast.config import parse_publish
@@ -23,13 +23,6 @@ pytestmark = pytest.mark.system
 UPDATES = 300
 SYMBOLS = ("BTC", "ETH")
 READERS = {"ipc": "", "tcp": "", "one symbol": "#BOOK/example/ETH"}
-
-
-def free_port(kind: socket.SocketKind) -> int:
-    """Return a port that nobody uses."""
-    with socket.socket(socket.AF_INET, kind) as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def publish(incremental: int, snapshot: int) -> None:
@@ -71,11 +64,13 @@ def books_of(reader: Reader) -> Books:
     """Take what is there until both books have their last update."""
     books = Books(reader)
     wanted = {("example", symbol) for symbol in SYMBOLS}
-    for _ in range(1000):
+
+    def complete() -> bool:
         books.poll(timeout=0.02)
-        if {key for key in books if books[key].best()[1] == UPDATES} == wanted:
-            return books
-    raise AssertionError(f"no state: {books}")
+        return {key for key in books if books[key].best()[1] == UPDATES} == wanted
+
+    wait_until(complete, "both books")
+    return books
 
 
 @pytest.mark.parametrize("processes", ["one", "each"])
@@ -83,8 +78,8 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
     processes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
-    incremental, snapshot = (free_port(socket.SOCK_DGRAM) for _ in range(2))
-    tcp = f"tcp://127.0.0.1:{free_port(socket.SOCK_STREAM)}"
+    incremental, snapshot, fanned_out = free_ports(3)
+    tcp = f"tcp://127.0.0.1:{fanned_out}"
     (tmp_path / "feed.toml").write_text(
         f'name = "test"\nring.capacity_bytes = {1 << 22}\nrun.processes = "{processes}"\n'
         f'zmq.enabled = true\nzmq.addresses = ["ipc", "{tcp}"]\n'
@@ -125,7 +120,7 @@ def test_run_sends_its_ring_by_zeromq_until_the_end(
         expected = read_all(local)
         assert len(expected) > len(SYMBOLS) * UPDATES
         for name in ("ipc", "tcp", "event loop"):
-            assert found[name].result(20) == expected
-        one_symbol = found["one symbol"].result(20)
+            assert found[name].result(PATIENCE_S) == expected
+        one_symbol = found["one symbol"].result(PATIENCE_S)
         assert set(one_symbol) <= set(expected)
         assert UPDATES < len(one_symbol) < len(expected) - UPDATES

@@ -99,7 +99,7 @@ class Account:
 @click.option("--report", "path", type=click.Path(path_type=Path), required=True)
 def main(name: str, style: str, idle: str, path: Path) -> None:
     """Follow instance NAME to its end and write a report."""
-    with Reader(f"ring:{name}", idle=idle, start="begin", timeout=30.0, name=style) as reader:
+    with Reader(f"ring:{name}", idle=idle, start="begin", timeout=120.0, name=style) as reader:
         account = Account(reader)
         (account.iterate if style == "iterate" else account.poll)(reader)
     path.write_text(json.dumps(account.report()))

@@ -132,11 +132,13 @@ class _Writer:
         self.ring, self.rate, self.size, self.count = ring, rate, size, 0
 
     def during(self, seconds: float) -> int:
-        """Write for so long; return the largest that this process was."""
+        """Write what is due in so long; return the largest that this process was."""
         largest = 0
         first, began = self.count, time.monotonic()
-        while (passed := time.monotonic() - began) < seconds:
-            due = first + int(passed * self.rate) - self.count
+        last = first + int(seconds * self.rate)
+        while self.count < last:
+            passed = time.monotonic() - began
+            due = min(last, first + int(passed * self.rate)) - self.count
             if due:
                 write_bursts(self.ring, 1, due, 0, self.size, self.count)
                 self.count += due
@@ -146,7 +148,7 @@ class _Writer:
 
 
 def _subscribe(directory: Path, topic: str, pipe: Connection) -> None:
-    with Reader(f"zmq:ipc://{directory}/zmq#{topic}", timeout=10.0) as reader:
+    with Reader(f"zmq:ipc://{directory}/zmq#{topic}", timeout=60.0) as reader:
         pipe.send("ready")
         seen = missed = 0
         after, ordered = -1, True
