@@ -9,18 +9,18 @@ import pytest
 
 from udpfast.cli.demo_report import what_a_report_lacks
 
-# Two Java machines and four processes: a minute on a busy host.
-pytestmark = [pytest.mark.system, pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
 @pytest.mark.usefixtures("spark")  # which fails where Spark is missing, and it may not be
 def test_demo_ends_with_the_path_of_a_report_that_agrees_with_it(tmp_path: Path) -> None:
-    demo = ("demo", "--simulate", "--seconds", "3", "--report", str(tmp_path), "--json")
+    # So many losses that both lines lose some of the same, whatever else comes when.
+    demo = "from udpfast.cli import demo; demo.LOSS = 0.05; demo.demo()"
+    options = ("--simulate", "--seconds", "3", "--report", str(tmp_path), "--json")
     result = subprocess.run(
-        [sys.executable, "-m", "udpfast", *demo],
+        [sys.executable, "-c", demo, *options],
         capture_output=True,
         text=True,
-        timeout=280,
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
