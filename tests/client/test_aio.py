@@ -1,6 +1,7 @@
 """Readers in an event loop: what they get, what wakes them, what ends them."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader, RingClosedError
 from udpfast.core.clock import monotonic_ns
+from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 from udpfast.shm.wake import WakeRegion
 
@@ -211,6 +213,39 @@ def test_loop_that_a_reader_left_watches_it_no_more(
     second.close()
     assert len(watched) == 4
     assert sum(watched) == 0
+
+
+@pytest.mark.parametrize("left", ["settled", "asleep", "elsewhere", "in a cycle"])
+def test_reader_dropped_in_a_running_loop_is_freed(waking: Waking, left: str) -> None:
+    async def wait() -> None:
+        reader = Reader(waking.address)
+        if left == "asleep":
+            waiting = asyncio.create_task(reader.arrival())
+            await asyncio.sleep(0.002)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        else:
+            assert not await reader.arrival(timeout=0.001)
+        held = [reader]
+        del reader
+        if left == "elsewhere":
+            await asyncio.to_thread(held.clear)
+        if left == "in a cycle":
+            held.append(held)  # type: ignore[arg-type]
+
+    async def count() -> list[tuple[int, int]]:
+        found = []
+        for _ in range(4):
+            await wait()
+            gc.collect()
+            await asyncio.sleep(0)  # of another thread's reader: the loop's next turn
+            descriptors = len(list(Path("/proc/self/fd").iterdir()))
+            found.append((descriptors, len(list_readers(waking.directory))))
+        return found
+
+    assert len(set(asyncio.run(count()))) == 1
+    assert list_readers(waking.directory) == []
 
 
 def test_two_readers_of_one_loop_are_both_woken(waking: Waking) -> None:

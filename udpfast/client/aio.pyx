@@ -72,40 +72,36 @@ async def _arrived(Reader reader):
 
 
 cdef class Arrivals:
-    """One reader's place in an event loop: a descriptor that the loop watches, while it waits.
+    """A reader's place in an event loop: a descriptor that the loop watches, while it waits.
 
-    Parameters
-    ----------
-    reader : Reader
+    The loop holds it, and it does not hold the reader: a reader that is dropped is freed.
     """
 
-    cdef Reader _reader
     cdef object _loop            # where the sleeper's descriptor is registered
     cdef object _sleeper         # None: the writer cannot be told
     cdef list _asleep            # the futures that waits sleep on: one for each task
 
-    def __init__(self, Reader reader not None):
-        self._reader = reader
+    def __cinit__(self):
         self._asleep = []
 
-    async def wait(self, timeout=None) -> bool:
-        """Wait until the reader has something to read; False: the time is over, or it ended."""
+    async def wait(self, Reader reader not None, timeout=None) -> bool:
+        """Wait until `reader` has something to read; False: the time is over, or it ended."""
         cdef int64_t deadline_ns = reader_deadline(timeout)
         cdef int64_t ahead, rest_ns
         cdef uint64_t read
-        if reader_in_memory(self._reader):
+        if reader_in_memory(reader):
             return True
         # A feed that never pauses must not keep the loop from its other tasks.
         await asyncio.sleep(0)
         while True:
-            read = self._reader._read
-            ahead = self._look()
-            held_back = self._reader._read != read  # by the filter: more may be there
-            if ahead == 0 and not held_back and self._reader._idle.mode != IDLE_SPIN:
-                self._settle()
+            read = reader._read
+            ahead = _look(reader)
+            held_back = reader._read != read  # by the filter: more may be there
+            if ahead == 0 and not held_back and reader._idle.mode != IDLE_SPIN:
+                self._settle(reader)
                 if self._sleeper is not None:
                     self._sleeper.arm()
-                    ahead = self._look()
+                    ahead = _look(reader)
             if ahead != 0:
                 if ahead == READER_CLOSED:
                     self.release()
@@ -113,7 +109,7 @@ cdef class Arrivals:
             rest_ns = deadline_ns - clock_monotonic_ns()
             if rest_ns <= 0:
                 return False
-            if held_back or self._reader._idle.mode == IDLE_SPIN:
+            if held_back or reader._idle.mode == IDLE_SPIN:
                 await asyncio.sleep(0)
             else:
                 await self._sleep(rest_ns)
@@ -130,19 +126,14 @@ cdef class Arrivals:
             timer.cancel()
             self._asleep.remove(woken)
 
-    def _look(self):
-        if reader_in_memory(self._reader):
-            return 1
-        return self._reader._fill(self._reader._batch, 0, True)
-
-    def _settle(self):
+    def _settle(self, Reader reader):
         # Be in the running loop, and watch the file that the present writer writes.
         loop = asyncio.get_running_loop()
         if self._loop is loop and (self._sleeper is None or not self._sleeper.replaced()):
             return
         self.release()
         self._loop = loop
-        self._sleeper = self._reader._source.sleeper()
+        self._sleeper = reader._source.sleeper()
         if self._sleeper is not None:
             loop.add_reader(self._sleeper.fileno(), self._ring)
 
@@ -171,3 +162,9 @@ cdef class Arrivals:
                 loop.remove_reader(sleeper.fileno())
             sleeper.close()
         self._wake()
+
+
+cdef int64_t _look(Reader reader) except -2:
+    if reader_in_memory(reader):
+        return 1
+    return reader._fill(reader._batch, 0, True)

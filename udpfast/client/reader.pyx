@@ -152,8 +152,8 @@ cdef class Reader:
         from udpfast.client.aio import Arrivals
 
         if self._arrivals is None:
-            self._arrivals = Arrivals(self)
-        return await self._arrivals.wait(timeout)
+            self._arrivals = Arrivals()
+        return await self._arrivals.wait(self, timeout)
 
     def wait(self, timeout=None) -> bool:
         """Wait until there is something to read, as `idle` says; take nothing.
@@ -279,6 +279,11 @@ cdef class Reader:
 
     def __exit__(self, kind, value, trace):
         self.close()
+
+    def __del__(self):
+        # The event loop would go on watching the descriptor of a reader that was dropped.
+        if self._arrivals is not None:
+            self._arrivals.release()
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else f"index={self.index} lapped={self.lapped}"
