@@ -402,6 +402,40 @@ def test_reader_that_is_dropped_and_not_closed_hangs_nobody(
     assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
 
 
+FORKED = """
+import asyncio, os, sys
+from udpfast import Reader, RingClosedError
+reader = Reader(sys.argv[1])
+if os.fork():
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+def follow():
+    asyncio.run(reader.arrival())
+for read in (reader.poll, reader.wait, lambda: next(reader), follow):
+    try:
+        read()
+    except RingClosedError as error:
+        said = str(error)
+        assert f"process {os.getppid()}" in said and f"child {os.getpid()}" in said, said
+        assert sys.argv[1] in said, said
+    else:
+        sys.exit("no error")
+reader.close()
+print("done")
+"""
+
+
+def test_reader_in_a_forked_child_is_refused(
+    instance: Instance, environment: dict[str, str]
+) -> None:
+    with running(instance.directory) as fanout:
+        for address in fanout.addresses:
+            ended = subprocess.run(
+                [sys.executable, "-c", FORKED, f"zmq:{address}"],
+                env=environment, capture_output=True, text=True, timeout=PATIENCE_S, check=False,
+            )  # fmt: skip
+            assert (ended.stdout, ended.stderr, ended.returncode) == ("done\n", "", 0)
+
+
 def test_close_from_another_thread_ends_the_iteration(instance: Instance) -> None:
     with running(instance.directory, addresses=("ipc",)) as fanout:
         reader = Reader(f"zmq:{fanout.addresses[0]}")

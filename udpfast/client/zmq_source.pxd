@@ -9,6 +9,7 @@ from udpfast.net.envelope cimport Envelope, RecordWalk
 cdef class ZmqSource(Source):
     cdef object __weakref__
     cdef object socket
+    cdef int pid                 # of the process whose socket it is
     cdef object leave            # closes the socket and its context, once
     cdef object receive          # of the socket
     cdef object none_came        # zmq.Again

@@ -8,6 +8,7 @@ cimport cython
 from libc.errno cimport EBADMSG, EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
+from posix.unistd cimport getpid
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport Source
@@ -104,6 +105,7 @@ cdef class ZmqSource(Source):
                         np.zeros(self.room, np.uint8))
         context = zmq.Context()
         self.socket = context.socket(zmq.SUB)
+        self.pid = getpid()
         # A reader that is dropped and not closed leaves as well: the library would wait for its
         # socket for ever if the garbage collector met the context first.
         self.leave = weakref.finalize(self, _leave, self.socket, context)
@@ -152,6 +154,11 @@ cdef class ZmqSource(Source):
     cdef int64_t _wait(self, int64_t limit, int64_t until_ns) except? -1:
         cdef int64_t count
         cdef int64_t now_ns
+        if getpid() != self.pid:
+            # The library's threads are not in a forked child: its calls would wait for ever.
+            raise RingClosedError(
+                f"{self._where()}: expected to be read by process {self.pid}, which opened it, "
+                f"found its forked child {getpid()}: open a new reader there")
         while True:
             if self.turned:
                 return self._hand_out_connection()
