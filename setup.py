@@ -47,7 +47,6 @@ directives = {
     # Off even then: with it Cython 3.3 refuses `self.count += 1` in a nogil method.
     "nonecheck": False,
     "cdivision": True,
-    "embedsignature": True,
     "freethreading_compatible": True,
 }
 

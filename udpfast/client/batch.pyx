@@ -43,7 +43,8 @@ cdef class BatchMemory:
 @cython.final
 @cython.freelist(8)
 cdef class Batch:
-    """Records of one `Reader.poll`, in ring order, without a hole between them.
+    """Batch(*args, **kwargs)\n--\n
+    Records of one `Reader.poll`, in ring order, without a hole between them.
 
     Views (`headers`, `payload`, `update`) look into the reader's memory: they are valid until its
     next poll or step of an iteration, and asking an older batch for one raises. `select` returns

@@ -26,7 +26,8 @@ __all__ = ["Books"]
 
 @cython.final
 cdef class Books:
-    """Order books by exchange and symbol; apply every record of a ring to them.
+    """Books(reader=None)\n--\n
+    Order books by exchange and symbol; apply every record of a ring to them.
 
     A book is `stale` from the moment that its content may be wrong until it is known to be right:
 

@@ -28,7 +28,8 @@ CALLBACK_NAMES = {
 
 @cython.final
 cdef class Callbacks:
-    """Call a strategy's methods for the records of a reader, in ring order, in this thread.
+    """Callbacks(reader, strategy, *, books=None)\n--\n
+    Call a strategy's methods for the records of a reader, in ring order, in this thread.
 
     The methods are called `on_book`, `on_trade`, `on_gap`, ... (`CALLBACK_NAMES`), take one
     `ReadRecord`, and return nothing. `on_other` gets what has no method of its own. Records of

@@ -28,7 +28,8 @@ _CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS, Kind.CUSTOM_METRICS)
 
 @cython.final
 cdef class Latest:
-    """Read everything that is there, hand out of each object the newest record of each kind.
+    """Latest(reader, *, keep=...)\n--\n
+    Read everything that is there, hand out of each object the newest record of each kind.
 
     A BOOK is a change to a book: all of them are applied to `books`, and the newest stands for a
     book that changed. Doubts (GAP, STALE, LAPPED, ...) and the kinds in `keep` are all handed

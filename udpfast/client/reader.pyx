@@ -26,7 +26,9 @@ cdef enum:
 
 @cython.final
 cdef class Reader:
-    """Read a ring from this process, at your own pace: nobody waits for you.
+    """Reader(address, *, idle="backoff", start=None, end=None, batch=4096, buffer_bytes=None, \
+timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--\n
+    Read a ring from this process, at your own pace: nobody waits for you.
 
     Whoever falls more than the ring's capacity behind is lapped, and told exactly how many records
     it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll. A writer

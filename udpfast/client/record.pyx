@@ -54,7 +54,8 @@ cdef class NameCache:
 @cython.final
 @cython.freelist(64)
 cdef class ReadRecord:
-    """A record read from a ring. It owns its bytes: keep it as long as you like.
+    """ReadRecord(*args, **kwargs)\n--\n
+    A record read from a ring. It owns its bytes: keep it as long as you like.
 
     Made by `Reader`. Times are UNIX nanoseconds; arrays are read-only views of the record's bytes.
     """

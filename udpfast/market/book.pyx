@@ -19,7 +19,8 @@ import_array()
 
 @cython.final
 cdef class OrderBook:
-    """Bids and asks by price, kept current by the records of one instrument.
+    """OrderBook(*, levels_max=1048576)\n--\n
+    Bids and asks by price, kept current by the records of one instrument.
 
     Not thread-safe; one strategy owns it.
 
