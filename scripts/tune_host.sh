@@ -14,7 +14,7 @@
 #   --gro                 their sockets take trains of datagrams (receive.gro)
 #   --fifo                their loops spin with SCHED_FIFO (agent.fifo_priority)
 #   --json                machine-readable output
-#   --undo-file FILE      default /var/lib/udpfast/tune.undo
+#   --undo-file FILE      default /var/lib/udpfast-tune/undo; its directory must be root's alone
 #   --root DIR            look for proc, sys and dev there (for tests)
 #
 # Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: docs/operating.md.
@@ -24,7 +24,7 @@
 set -euo pipefail
 
 usage_line=20
-verb='' json=0 root='' undo_file=/var/lib/udpfast/tune.undo
+verb='' json=0 root='' undo_file=/var/lib/udpfast-tune/undo
 rx='' strategy='' interfaces=() busy_poll=0 prefer_busy_poll=0 gro=0 fifo=0
 cpu=/sys/devices/system/cpu
 failed=0 rows=() name=''
@@ -42,6 +42,8 @@ source "$here/tune_host/memory.sh"
 source "$here/tune_host/network.sh"
 # shellcheck source=scripts/tune_host/interface.sh
 source "$here/tune_host/interface.sh"
+# shellcheck source=scripts/tune_host/undo.sh
+source "$here/tune_host/undo.sh"
 
 usage() {
     echo "tune_host.sh: $1" >&2
@@ -183,40 +185,6 @@ need_root() {
     fi
 }
 
-# The undo file: the boot's id (what was set does not outlive a boot), then a line per value: kind,
-# target, and in base64 the bytes it had. The first ever seen of a target stays.
-boot_id() {
-    value /proc/sys/kernel/random/boot_id || REPLY=unknown
-}
-
-write_undo_file() {
-    local i line known bytes kept=()
-    boot_id
-    if [ -f "$undo_file" ]; then mapfile -t kept < "$undo_file"; fi
-    if [ "${kept[0]:-}" != "boot $REPLY" ]; then kept=("boot $REPLY"); fi
-    for ((i = 0; i < ${#plan_name[@]}; i++)); do
-        line="${plan_kind[i]}"$'\t'"${plan_target[i]}"$'\t'
-        for known in "${kept[@]}"; do
-            if [[ $known == "$line"* ]]; then continue 2; fi
-        done
-        if [ "${plan_kind[i]}" = file ]; then
-            bytes=$(base64 -w0 "$root${plan_target[i]}")
-        else
-            bytes=$(printf '%s' "${plan_old[i]}" | base64 -w0)
-        fi
-        kept+=("$line$bytes")
-    done
-    mkdir -p "$(dirname "$undo_file")"
-    replace_undo_file "${kept[@]}"
-}
-
-# replace_undo_file LINE...: all of them, or the file as it was
-replace_undo_file() {
-    printf '%s\n' "$@" > "$undo_file.new"
-    sync "$undo_file.new"
-    mv "$undo_file.new" "$undo_file"
-}
-
 # report TARGET OLD NEW ERROR: one row about a change
 report() {
     if [ -z "$4" ]; then
@@ -242,63 +210,19 @@ apply() {
 }
 
 # write_file FILE BYTES: in one write, as the kernel's files want it; says why if it is refused
-write_file() { printf '%s' "$2" > "$root$1"; }
+write_file() {
+    if ! is_kernel_file "$1"; then
+        echo "expected an existing file below /proc/sys, /proc/irq or /sys, and no link"
+        return 1
+    fi
+    printf '%s' "$2" > "$root$1"
+}
 
 # set_interface "IF FLAG PARAMETER" VALUE, as in "eth1 -C rx-usecs" 0
 set_interface() {
     local words
     read -ra words <<< "$1"
     ethtool "${words[1]}" "${words[0]}" "${words[2]}" "$2"
-}
-
-# The last change is undone first. What cannot be put back stays in the file.
-undo() {
-    local lines line i kind target bytes error left=()
-    if ! [ -f "$undo_file" ]; then
-        echo "tune_host.sh: nothing to undo: there is no $undo_file" >&2
-        exit 1
-    fi
-    mapfile -t lines < "$undo_file"
-    boot_id
-    if [ "${lines[0]:-}" != "boot $REPLY" ]; then
-        echo "tune_host.sh: nothing to undo: $undo_file is of an earlier boot" >&2
-        rm "$undo_file"
-        return
-    fi
-    for ((i = ${#lines[@]} - 1; i > 0; i--)); do
-        IFS=$'\t' read -r kind target bytes <<< "${lines[i]}"
-        bytes=$(base64 -d <<< "$bytes" && echo .)
-        restore "$kind" "$target" "${bytes%.}"
-        if [ "$error" ]; then left=("${lines[i]}" "${left[@]}"); fi
-    done
-    if [ ${#left[@]} = 0 ]; then
-        rm "$undo_file"
-    else
-        replace_undo_file "${lines[0]}" "${left[@]}"
-    fi
-}
-
-# restore KIND TARGET BYTES: put them back; `error` says why not
-restore() {
-    local old='' now
-    error=
-    if [ "$1" = ethtool ]; then
-        error=$(set_interface "$2" "$3" 2>&1) && error=
-        # Some releases call it a failure if there is nothing to do.
-        if [[ $error == *unmodified* ]]; then error=; fi
-    else
-        if value "$2"; then old=$REPLY; fi
-        now=$(cat "$root$2" 2>&1 && echo .) || true
-        if [ "$now" = "$3." ]; then return; fi
-        # A file that offers choices shows them all and takes one: "always [madvise] never".
-        error=$(write_file "$2" "$3" 2>&1) || true
-        if [ "$error" ] && [[ $3 =~ \[([a-z]+)\] ]]; then
-            error=$(write_file "$2" "${BASH_REMATCH[1]}" 2>&1) || true
-        fi
-        now=$(cat "$root$2" 2>&1 && echo .) || true
-        if [ -z "$error" ] && [ "$now" != "$3." ]; then error="reads ${now%.} now"; fi
-    fi
-    report "$2" "$old" "${3%$'\n'}" "$error"
 }
 
 # What has to be said at boot, for the cores that were named.
@@ -338,6 +262,7 @@ case "$verb" in
     apply)
         need_root
         need_interfaces
+        need_trusted_undo_file
         check_all
         apply
         print_table setting old new result reason
@@ -345,6 +270,7 @@ case "$verb" in
         ;;
     undo)
         need_root
+        need_trusted_undo_file
         undo
         print_table setting old new result reason
         ;;

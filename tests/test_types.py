@@ -73,8 +73,9 @@ def constructor(kind: type) -> str:
         if isinstance(node, ast.FunctionDef) and node.name in ("__init__", "__new__"):
             said = node.args
             del said.args[0]
-            for argument in (*said.args, *said.kwonlyargs):
-                argument.annotation = None
+            for argument in ast.walk(said):
+                if isinstance(argument, ast.arg):
+                    argument.annotation = None
             return ast.unparse(said)
     return ""
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -260,6 +261,140 @@ def test_undo_without_file_says_so(host: Path) -> None:
     assert "nothing to undo: there is no" in result.stderr
 
 
+SWAPPINESS = "file\t/proc/sys/vm/swappiness\tNjAK"  # 60
+
+
+def undo_lines(host: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Run `undo` with a file of these lines."""
+    boot = (host / "proc/sys/kernel/random/boot_id").read_text()
+    (host.parent / "tune.undo").write_text(f"boot {boot}" + "".join(f"{line}\n" for line in lines))
+    return run(host, "undo", "--json")
+
+
+def hand_to_another(path: Path) -> None:
+    """Give a path to a user who is neither root nor the one who runs this."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give a file away")
+    os.chown(path, 65534, 65534, follow_symlinks=False)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "/proc/sys/../../../victim",
+        "/proc/sys/vm/..",
+        "/sys/../victim",
+        "/victim",
+        "victim",
+        "",
+        "/proc/self/status",
+        "/proc/sysx/victim",
+        "/proc/sys/vm/link",
+        "/proc/sys/outside/victim",
+        "/proc/sys/vm/fifo",
+        "/proc/sys/vm",
+        "/proc/sys/vm/absent",
+    ],
+)
+def test_undo_writes_nothing_but_settings_of_the_kernel(host: Path, target: str) -> None:
+    for place in (host / "victim", host.parent / "victim", host / "proc/sysx/victim"):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("whole\n")
+    (host / "proc/sys/vm/link").symlink_to(host.parent / "victim")
+    (host / "proc/sys/outside").symlink_to(host.parent)
+    os.mkfifo(host / "proc/sys/vm/fifo")
+    before = snapshot(host.parent)
+    result = undo_lines(host, f"file\t{target}\tYm9v", SWAPPINESS)
+    after = snapshot(host.parent)
+    assert after.pop("tune.undo").endswith(f"\t{target}\tYm9v\n".encode())
+    # The rest is put back.
+    assert after == before | {"host/proc/sys/vm/swappiness": b"60\n"}
+    assert result.returncode == 1
+    (refused,) = [row for row in json.loads(result.stdout) if row["result"] != "done"]
+    assert refused["reason"].startswith("expected an existing file below /proc/sys")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ethtool\teth1 -f rx\tb24=",
+        "ethtool\teth1 --flash /etc/passwd\tb24=",
+        "ethtool\t-h -K gro\tb24=",
+        "ethtool\teth1 -K gro more\tb24=",
+        "ethtool\teth1 -K gro\tLW4gbw==",
+        "file\t/proc/sys/vm/swappiness\t***",
+        "other\t/proc/sys/vm/swappiness\tNjAK",
+        "",
+        "\t\t",
+    ],
+)
+def test_undo_refuses_a_line_that_apply_does_not_write(host: Path, line: str) -> None:
+    before = snapshot(host)
+    result = undo_lines(host, line)
+    assert (result.returncode, snapshot(host)) == (1, before)
+    assert json.loads(result.stdout)[0]["reason"] == "expected a line that apply wrote"
+
+
+@pytest.mark.parametrize("verb", ["apply", "undo"])
+@pytest.mark.parametrize(
+    "fault", ["owner", "mode", "link", "directory", "owner above", "mode above", "link above"]
+)
+def test_undo_file_that_another_can_write_is_refused(host: Path, verb: str, fault: str) -> None:
+    spoil(host, [("proc/sys/vm/swappiness", "10")])
+    undo_lines(host, SWAPPINESS)  # leaves 60, which apply would change
+    place = host.parent / "place"
+    (place / "inner").mkdir(parents=True)
+    (place / "other").mkdir()
+    place.chmod(0o755)
+    file = place / "inner/tune.undo"
+    boot = (host / "proc/sys/kernel/random/boot_id").read_text()
+    file.write_text(f"boot {boot}file\t/proc/sys/vm/swappiness\tNDAK\n")
+    if fault == "owner":
+        hand_to_another(file)
+    elif fault == "mode":
+        file.chmod(0o666)
+    elif fault == "link":
+        file.rename(place / "real")
+        file.symlink_to(place / "real")
+    elif fault == "directory":
+        file.unlink()
+        file.mkdir()
+    elif fault == "owner above":
+        hand_to_another(place)
+    elif fault == "mode above":
+        file.parent.chmod(0o1777)
+    else:
+        (place / "inner").rename(place / "moved")
+        (place / "inner").symlink_to(place / "moved")
+        hand_to_another(place / "inner")
+    before = snapshot(host.parent)
+    result = run(host, verb, *OPTIONS, "--undo-file", str(file))
+    assert (result.returncode, snapshot(host.parent)) == (1, before)
+    (line,) = result.stderr.splitlines()
+    assert "expected an undo file that only root can write, found that" in line
+
+
+def test_apply_makes_the_undo_file_for_its_user_alone(host: Path) -> None:
+    spoiled(host)
+    file = host.parent / "far/away/undo"
+    old = os.umask(0)
+    try:
+        assert run(host, "apply", *OPTIONS, "--undo-file", str(file)).returncode == 0
+    finally:
+        os.umask(old)
+    modes = [oct(path.stat().st_mode & 0o777) for path in (file, file.parent, file.parent.parent)]
+    assert modes == ["0o600", "0o700", "0o700"]
+    assert run(host, "undo", "--undo-file", str(file)).returncode == 0
+
+
+def test_undo_file_is_not_where_a_service_may_write() -> None:
+    (default,) = re.findall(r"undo_file=(/\S+)", SCRIPT.read_text())
+    units = [path.read_text() for path in (ROOT / "packaging").glob("*.service")]
+    for states in re.findall(r"^(?:State|Cache|Logs)Directory=(.+)$", "\n".join(units), re.M):
+        for state in states.split():
+            assert not Path(default).is_relative_to(Path("/var/lib") / state)
+
+
 def test_apply_tuned_host_changes_nothing(host: Path) -> None:
     before = snapshot(host)
     assert run(host, "apply", *OPTIONS).returncode == 0
@@ -299,6 +434,10 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
         (["--rx-cpus", "9"], "expected cores of this host (0-7), found '9'"),
         (["--iface", "eth1,"], "--iface: expected interfaces as eth1 or eth1,eth2, found 'eth1,'"),
         (["apply", "--iface", "eth9"], "--iface: expected interfaces of this host, found 'eth9'"),
+        (
+            ["apply", "--undo-file", "/root/../x"],
+            "--undo-file: expected a file's path without '..'",
+        ),
         (["boot-line"], "expected --rx-cpus or --strategy-cpus"),
         (["boot-line", "--rx-cpus", "0-7"], "expected a core left for the rest of the host"),
     ],
