@@ -33,7 +33,7 @@ cdef int64_t RENEW_NS = 1_000_000_000
 
 @cython.final
 cdef class Publisher:
-    """Publisher(settings, *, encoding=Encoding.FLATBUFFERS)\n--\n
+    """Publisher(settings, *, encoding=Encoding.FLATBUFFERS, on_event=None)\n--\n
     Publish messages over UDP: fragments when it must, heartbeats when idle (PROTOCOL 5).
 
     Parameters
