@@ -1,11 +1,21 @@
 """The TOML files: defaults, and errors that say what was expected and what was found."""
 
+import os
 from typing import Any
 
 import pytest
 
-from udpfast.config import describe, load_feed, parse_feed, parse_publish
+from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
 from udpfast.errors import ConfigError
+from udpfast.testing.settings_edges import (
+    FILES,
+    VALUES,
+    broken,
+    edges_of,
+    keys_of,
+    tables_with,
+    trial,
+)
 
 LINE = {"name": "A", "address": "127.0.0.1:9001"}
 
@@ -104,3 +114,119 @@ def test_config_publish_checks_destinations():
 def test_config_wrong_key_of_an_array_has_a_hint():
     with pytest.raises(ConfigError, match="did you mean 'ttl'"):
         parse_publish({"incremental": [{"address": "127.0.0.1:1", "tl": 1}]})
+
+
+@pytest.mark.parametrize("kind", sorted(FILES))
+def test_config_each_key_is_as_asked_for_or_refused_in_words(kind):
+    wrong = [
+        f"{key}: {found}"
+        for key in keys_of(FILES[kind][1])
+        for value in [*VALUES, *edges_of(key)]
+        if (found := broken(kind, tables_with(kind, [(key, value)]), [key]))
+    ]
+    assert not wrong[:20]
+
+
+def test_config_several_keys_at_once_are_as_asked_for_or_refused_in_words():
+    assert not [wrong for seed in range(2_000) if (wrong := trial(seed))]
+
+
+def test_config_edges_find_what_is_wrong(monkeypatch):
+    key = next(key for key in keys_of(FILES["feed"][1]) if str(key) == "window.size")
+    for words in ("window.size: no", "edges.toml: expected a number, found 1", "edges.toml: x"):
+
+        def refuse(*_: object, words: str = words, **__: object) -> None:
+            raise ConfigError(words)
+
+        monkeypatch.setitem(FILES, "feed", (refuse, *FILES["feed"][1:]))
+        assert broken("feed", {}, [key])
+    half = parse_feed(changed("window.size", 16))
+    monkeypatch.setitem(FILES, "feed", (lambda *_, **__: half, *FILES["feed"][1:]))
+    assert broken("feed", changed("window.size", 32), [key]).startswith("window.size: 16 where 32")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b'name = "a"\nname = "b"\n', "expected TOML, found an error"),
+        (b"name = " + b"9" * 5000, "expected TOML, found an error"),
+        (b"name = " + b"[" * 100_000, "expected TOML, found"),
+        (b"\xff\xfe", "expected TOML, found an error"),
+        (b"a\0b = 1", "expected TOML, found an error"),
+        (b"# " + b"x" * (1 << 20), "expected at most 1048576 bytes of TOML, found more"),
+        (b"", "name: expected a value, found none"),
+        (b"name = 2026-13-45", "expected TOML, found an error"),
+        (b"name = nan", "name: expected `str`, found nan"),
+    ],
+)
+def test_config_file_that_is_none_is_refused_in_one_line(tmp_path, content, words):
+    path = tmp_path / "feed.toml"
+    path.write_bytes(content)
+    for load in (load_feed, load_publish):
+        with pytest.raises(ConfigError) as caught:
+            load(path)
+        assert str(caught.value).startswith(f"{path}: ")
+        assert "\n" not in str(caught.value)
+    assert words in str(refusal(load_feed, path))
+
+
+def refusal(load, path):
+    """Return the error that a file is refused with."""
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    return caught.value
+
+
+def test_config_path_that_is_no_file_is_refused_in_one_line(tmp_path):
+    secret = tmp_path / "secret.toml"
+    secret.write_text('name = "x"')
+    secret.chmod(0)
+    paths = [tmp_path, "/dev/zero", "a\0b", "x" * 5000, tmp_path / "feed.toml" / "x", ""]
+    for path in paths + [secret] * (os.geteuid() != 0):
+        message = str(refusal(load_feed, path))
+        assert "expected" in message
+        assert "found" in message
+        assert message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("name", "."),
+        ("name", ".."),
+        ("name", "a\n"),
+        ("incremental.lines", [LINE | {"address": "127.0.0.1:" + "9" * 5000}]),
+        ("incremental.lines", [LINE | {"address": "127.0.0.1:\u0661"}]),
+        ("incremental.lines", [LINE | {"address": "[fe80::1%a/b]:1"}]),
+        ("incremental.lines", [LINE | {"interface": "an interface"}]),
+        ("incremental.lines", [LINE | {"senders": ["1.2.3.4:99999"]}]),
+        ("incremental.lines", [LINE | {"senders": ["1.2.3.4"] * 65}]),
+        ("incremental.lines", [LINE | {"source": "10.0.0.1"}]),
+        ("incremental.lines", [{"name": "A", "address": "239.1.1.1:1", "source": "::1"}]),
+        ("zmq.addresses", ["tcp://0.0.0.0:99999"]),
+        ("zmq.addresses", ["tcp://0.0.0.0:65536"]),
+        ("zmq.addresses", ["tcp://0.0.0.0:0"]),
+        ("zmq.addresses", ["tcp://0.0.0.0:" + "9" * 5000]),
+        ("zmq.addresses", ["ipc", "ipc"]),
+        ("zmq.addresses", ["ipc://" + "a" * 108]),
+        ("zmq.addresses", ["ipc://a\n"]),
+        ("record.directory", "\0"),
+        ("record.segment_bytes", (1 << 18) + 1),
+        ("run.restart_first_ms", 20_000),
+        ("agent.core", 10**9),
+        ("xdp.queues", [0, 0]),
+        ("access.group", "-1"),
+        ("access.group", "4294967295"),
+    ],
+)
+def test_config_value_at_its_edge_is_refused(path, value):
+    with pytest.raises(ConfigError):
+        parse_feed(changed(path, value))
+
+
+@pytest.mark.parametrize("port", [0, 65536, 99999])
+def test_config_destination_without_a_port_is_refused(port):
+    with pytest.raises(ConfigError, match="with a port from 1 on"):
+        parse_publish({"incremental": [{"address": f"127.0.0.1:{port}"}]})
+    parse_publish({"incremental": [{"address": "127.0.0.1:65535"}]})
+    parse_feed(changed("incremental.lines", [LINE | {"address": "127.0.0.1:0"}]))

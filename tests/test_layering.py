@@ -43,7 +43,7 @@ ONLY = {
     "bus": {"core", "shm", "errors"},
     "page": set(),
     "settings": {"errors"},
-    "tables": {"settings"},
+    "tables": {"core", "errors", "settings"},
     "config": {"core", "errors", "settings", "tables"},
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.settings import Setting, convert, describe, read_tables
 from udpfast.tables import (
@@ -80,21 +81,6 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         Named in error messages.
     """
     config: FeedConfig = convert(tables, FeedConfig, where)
-    _check_power_of_two(where, "window.size", config.window.size)
-    _check_power_of_two(where, "ring.capacity_bytes", config.ring.capacity_bytes)
-    _check_power_of_two(where, "xdp.frames", config.xdp.frames)
-    _check_power_of_two(where, "record.capture_bytes", config.record.capture_bytes)
-    if config.record.capture_bytes < 1 << 20 or config.record.segment_bytes % 4096:
-        raise ConfigError(
-            f"{where}: record: expected capture_bytes of at least 1048576 and segment_bytes that "
-            f"are a multiple of 4096, found {config.record.capture_bytes} and "
-            f"{config.record.segment_bytes}"
-        )
-    if config.ring.capacity_bytes < 1 << 22:
-        raise ConfigError(
-            f"{where}: ring.capacity_bytes: expected at least 4194304 (a record of "
-            f"the largest message must fit), found {config.ring.capacity_bytes}"
-        )
     if config.window.out_of_order_max_interval > config.window.size:
         raise ConfigError(
             f"{where}: window.out_of_order_max_interval: expected at most window.size "
@@ -110,7 +96,12 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
                 f"{where}: {channel}.lines: expected distinct names, found {twice[0]!r} twice"
             )
         for index, line in enumerate(getattr(config, channel).lines):
-            _check_address(where, f"{channel}.lines[{index}].address", line.address)
+            _check_source(where, f"{channel}.lines[{index}].source", line)
+    if config.run.restart_first_ms > config.run.restart_longest_ms:
+        raise ConfigError(
+            f"{where}: run.restart_first_ms: expected at most run.restart_longest_ms "
+            f"({config.run.restart_longest_ms}), found {config.run.restart_first_ms}"
+        )
     _check_sockets(where, config)
     return config
 
@@ -118,15 +109,24 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
 def parse_publish(tables: Mapping[str, Any], where: str = "settings") -> PublishConfig:
     """Check the tables of a publisher's configuration; see `parse_feed`."""
     config: PublishConfig = convert(tables, PublishConfig, where)
-    for channel in ("incremental", "snapshot"):
-        for index, destination in enumerate(getattr(config, channel)):
-            _check_address(where, f"{channel}[{index}].address", destination.address)
     return config
 
 
-def _check_power_of_two(where: str, key: str, value: int) -> None:
-    if value & (value - 1):
-        raise ConfigError(f"{where}: {key}: expected a power of two, found {value}")
+def _check_source(where: str, key: str, line: LineConfig) -> None:
+    if not line.source:
+        return
+    group = ipaddress.ip_address(parse_endpoint(line.address)[0])
+    source = ipaddress.ip_address(line.source)
+    if not group.is_multicast:
+        raise ConfigError(
+            f"{where}: {key}: expected a group as the line's address (of unicast, `senders` says "
+            f"whom to believe), found {line.address!r}"
+        )
+    if source.version != group.version:
+        raise ConfigError(
+            f"{where}: {key}: expected IPv{group.version}, as the line's address {line.address!r} "
+            f"is, found {line.source!r}"
+        )
 
 
 def _check_sockets(where: str, config: FeedConfig) -> None:
@@ -138,24 +138,11 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     ]
     taken: dict[tuple[str, str, str], str] = {}
     for name, line in lines:
-        port = line.address.rpartition(":")[2]
-        key = (line.address, line.interface, line.source)
+        host, port = parse_endpoint(line.address)
+        key = (f"{host} {port}", line.interface, line.source)
         other = taken.setdefault(key, name)
-        if other != name and port != "0":
+        if other != name and port:
             raise ConfigError(
                 f"{where}: {name}: expected an address of its own, found {line.address}, "
                 f"which {other} has"
             )
-
-
-def _check_address(where: str, key: str, value: str) -> None:
-    host, _, port = value.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    valid = port.isascii() and port.isdigit() and int(port) <= 65_535
-    try:
-        version = ipaddress.ip_address(host[1:-1] if bracketed else host).version
-        valid = valid and version == (6 if bracketed else 4)
-    except ValueError:
-        valid = False
-    if not valid:
-        raise ConfigError(f"{where}: {key}: expected ip:port or [ip6]:port, found {value!r}")

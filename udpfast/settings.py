@@ -1,15 +1,17 @@
 """Settings as frozen structs: read from TOML, checked, and each key listed with its reason.
 
-Which keys there are is in `tables`. A struct's field says its type, its limits and, in
-the description, its unit and why one would set it.
+Which keys there are is in `tables`. A struct's field says its type, its limits, what else a value
+must be (`Check`) and, in the description, its unit and why one would set it.
 """
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
@@ -18,11 +20,29 @@ from msgspec import Meta
 
 from udpfast.errors import ConfigError
 
-__all__ = ["Setting", "Struct", "convert", "describe", "read_tables"]
+__all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables", "shown"]
+
+#: Of a file: no settings are longer, and /dev/zero has no end.
+_FILE_BYTES_MAX = 1 << 20
+
+#: Of a value in an error.
+_SHOWN_MAX = 200
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The common settings of every table: immutable, named fields only, no unknown keys."""
+
+
+class Check(NamedTuple):
+    """What a value must be beyond its type and limits: `Meta(extra=check.extra)` of a field."""
+
+    expected: str
+    holds: Callable[[Any], bool]
+
+    @property
+    def extra(self) -> dict[str, Check]:
+        """As a field's description carries it."""
+        return {"check": self}
 
 
 class Setting(NamedTuple):
@@ -47,14 +67,21 @@ def describe(config: Struct) -> Iterator[Setting]:
 
 def read_tables(path: str | Path) -> dict[str, Any]:
     """Return the tables of a TOML file; raise `ConfigError` if it is missing or none."""
+    where = str(path) if str(path).isprintable() else shown(str(path))
     try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        with Path(path).open("rb") as file:
+            text = file.read(_FILE_BYTES_MAX + 1)
+        if len(text) <= _FILE_BYTES_MAX:
+            return tomllib.loads(text.decode())
     except FileNotFoundError:
-        raise ConfigError(f"{path}: expected a TOML file, found none") from None
+        raise ConfigError(f"{where}: expected a TOML file, found none") from None
     except OSError as error:
-        raise ConfigError(f"{path}: expected a TOML file, found: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path}: expected TOML, found an error: {error}") from None
+        raise ConfigError(f"{where}: expected a TOML file, found: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{where}: expected TOML, found brackets too deep in brackets") from None
+    except ValueError as error:  # of TOML, UTF-8, integers of thousands of digits, a path with NULs
+        raise ConfigError(f"{where}: expected TOML, found an error: {error}") from None
+    raise ConfigError(f"{where}: expected at most {_FILE_BYTES_MAX} bytes of TOML, found more")
 
 
 def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
@@ -65,14 +92,59 @@ def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
     ConfigError
         Names `where`, the key, what was expected and what was found.
     """
+    if not isinstance(tables, Mapping):
+        raise ConfigError(f"{where}: expected tables, found {shown(tables)}")
     try:
-        return msgspec.convert(dict(tables), target)
+        config = msgspec.convert(dict(tables), target)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{where}: {_explain(str(error), tables, target)}") from None
+    except UnicodeEncodeError:  # half of a surrogate pair, which no file can hold
+        key, text = next(_not_unicode(tables, ""))
+        raise ConfigError(f"{where}: {key}: expected Unicode text, found {shown(text)}") from None
+    for key, value, check in _checks(target, config, ""):
+        if not check.holds(value):
+            raise ConfigError(f"{where}: {key}: expected {check.expected}, found {shown(value)}")
+    return config
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it: never longer than a few lines."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits, perhaps inside
+        return f"a {type(value).__name__} too long to print"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+@functools.cache
+def fields_of(struct: type[Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Return a struct's fields with their descriptions, which are evaluated once."""
+    return msgspec.structs.fields(struct)
+
+
+def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, Check]]:
+    # Every check of a struct's fields and of what is in them, with the value that it is about.
+    if value is None:
+        return
+    if isinstance(value, Struct):
+        for field in fields_of(type(value)):
+            inner = getattr(value, field.name)
+            yield from _checks(field.type, inner, f"{key}.{field.name}".lstrip("."))
+    elif get_origin(annotation) is Annotated:
+        for meta in annotation.__metadata__:
+            if isinstance(meta, Meta) and meta.extra:
+                yield key, value, meta.extra["check"]
+        yield from _checks(annotation.__origin__, value, key)
+    elif get_origin(annotation) is tuple:
+        for index, item in enumerate(value):
+            yield from _checks(get_args(annotation)[0], item, f"{key}[{index}]")
+    else:
+        for inner in get_args(annotation) if isinstance(annotation, types.UnionType) else ():
+            yield from _checks(inner, value, key)
 
 
 def _describe(node: Struct, prefix: str) -> Iterator[Setting]:
-    for field in msgspec.structs.fields(node):
+    for field in fields_of(type(node)):
         value = getattr(node, field.name)
         key = f"{prefix}{field.name}"
         if isinstance(value, Struct):
@@ -124,19 +196,20 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
-    return f"{key}: expected {expected}, found {_lookup(tables, key)!r}"
+    expected = expected.replace("`object`", "a table").replace("`array`", "an array")
+    return f"{key}: expected {expected}, found {shown(_lookup(tables, key))}"
 
 
 def _type_at(target: Any, key: str) -> Any:
     for step in re.findall(r"[A-Za-z_]+", key):
-        fields = {field.name: field.type for field in msgspec.structs.fields(target)}
+        fields = {field.name: field.type for field in fields_of(target)}
         target = fields[step]
     return target
 
 
 def _known_keys(target: Any) -> list[str]:
     keys = []
-    for field in msgspec.structs.fields(target):
+    for field in fields_of(target):
         keys.append(field.name)
         for inner in _structs(field.type):
             keys += _known_keys(inner)
@@ -151,6 +224,17 @@ def _structs(annotation: Any) -> Iterator[type[Struct]]:
     else:
         for inner in get_args(annotation):
             yield from _structs(inner)
+
+
+def _not_unicode(node: Any, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, str) and any("\ud800" <= character <= "\udfff" for character in node):
+        yield key, node
+    elif isinstance(node, Mapping):
+        for name, inner in node.items():
+            yield from _not_unicode(inner, f"{key}.{name}".lstrip("."))
+    elif isinstance(node, list | tuple):
+        for index, inner in enumerate(node):
+            yield from _not_unicode(inner, f"{key}[{index}]")
 
 
 def _lookup(tables: Any, key: str) -> Any:

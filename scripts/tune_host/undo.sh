@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # The undo file: which values there were, and who may have a say in that.
 #
-# It holds the boot's id (what was set does not outlive a boot), then a line per value: kind, target,
-# and in base64 the bytes it had. The first ever seen of a target stays. As it tells root what to
-# write where, nobody else may write it, exchange it, or lead another way to it; and whatever it
-# says, nothing is written but settings of the kernel that there are.
+# It holds the boot's id (what was set does not outlive a boot), then a line per value: kind,
+# target, and in base64 the bytes it had. The first ever seen of a target stays. As it tells root
+# what to write where, nobody else may write it, exchange it, or lead another way to it; and
+# whatever it says, nothing is written but settings of the kernel that there are.
 #
 # tune_host.sh sets the names that are only read here.
 # shellcheck disable=SC2154

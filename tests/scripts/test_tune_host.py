@@ -435,7 +435,7 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
         (["--iface", "eth1,"], "--iface: expected interfaces as eth1 or eth1,eth2, found 'eth1,'"),
         (["apply", "--iface", "eth9"], "--iface: expected interfaces of this host, found 'eth9'"),
         (
-            ["apply", "--undo-file", "/root/../x"],
+            ["apply", "--undo-file", "/srv/../x"],
             "--undo-file: expected a file's path without '..'",
         ),
         (["boot-line"], "expected --rx-cpus or --strategy-cpus"),

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.config import FeedConfig, parse_feed
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
 
@@ -83,24 +84,21 @@ def tell_lines(headers: npt.NDArray[Any], channels: dict[str, list[Flow]]) -> in
 def flows_of(config: FeedConfig) -> dict[str, list[Flow]]:
     """Return where the lines of a feed are sent to."""
     lines = [*config.incremental.lines, *config.snapshot.lines]
-    ports = Counter(line.address.rpartition(":")[2] for line in lines)
+    ports = Counter(parse_endpoint(line.address)[1] for line in lines)
     return {
         channel: [_flow_of(line.address, ports) for line in getattr(config, channel).lines]
         for channel in ("incremental", "snapshot")
     }
 
 
-def _flow_of(text: str, ports: Counter[str]) -> Flow:
+def _flow_of(text: str, ports: Counter[int]) -> Flow:
     # The port alone where it is enough: a capture from another host has other addresses.
-    host, _, port = text.rpartition(":")
+    host, port = parse_endpoint(text)
     if ports[port] == 1:
-        return Flow(b"", int(port))
-    try:
-        address = ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        raise ConfigError(f"expected an IP address and a port, found {text!r}") from None
+        return Flow(b"", port)
+    address = ipaddress.ip_address(host)
     mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
-    return Flow(mapped.packed, int(port))
+    return Flow(mapped.packed, port)
 
 
 def config_of(channels: dict[str, list[Flow]]) -> FeedConfig:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -302,8 +303,8 @@ def _endpoints_of(config: FeedConfig) -> npt.NDArray[Any]:
     found = np.zeros((2, 32), ENDPOINTS)
     for channel, lines in enumerate((config.incremental.lines, config.snapshot.lines)):
         for index, line in enumerate(lines):
-            host, _, port = line.address.rpartition(":")
-            address = ipaddress.ip_address(host.strip("[]"))
+            host, port = parse_endpoint(line.address)
+            address = ipaddress.ip_address(host)
             sender: ipaddress.IPv4Address | ipaddress.IPv6Address
             if address.version == 4:
                 sender = ipaddress.IPv4Address(SOURCE_NETWORK + index + 1)
@@ -312,7 +313,7 @@ def _endpoints_of(config: FeedConfig) -> npt.NDArray[Any]:
             place = found[channel, index]
             place["source"] = np.frombuffer(_mapped(sender), "u1")
             place["destination"] = np.frombuffer(_mapped(address), "u1")
-            place["source_port"] = place["destination_port"] = int(port)
+            place["source_port"] = place["destination_port"] = port
     return found
 
 

@@ -9,9 +9,10 @@ import click
 
 from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, LineConfig
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.host import Finding, HostUse
 from udpfast.errors import ConfigError
-from udpfast.net.line import open_receiver, parse_endpoint
+from udpfast.net.line import open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 
 __all__ = ["feed_use", "inspect_agent", "inspect_lines", "print_findings"]

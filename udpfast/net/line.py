@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from udpfast.core import oserr
+from udpfast.core.endpoint import parse_endpoint, parse_sender
 from udpfast.errors import ConfigError
 from udpfast.net import multicast, options
 from udpfast.net.options import OptionResult
@@ -23,7 +24,6 @@ __all__ = [
     "ReceiveOptions",
     "open_receiver",
     "open_sender",
-    "parse_endpoint",
     "parse_senders",
     "tied_interface",
 ]
@@ -96,24 +96,6 @@ class ReceiveOptions:
             )
 
 
-def parse_endpoint(text: str) -> tuple[str, int]:
-    """Split "ip:port" or "[ip6]:port" into address and port; host names are refused.
-
-    Raises
-    ------
-    ConfigError
-        Not an IP address, or the port is not 0..65535.
-    """
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    host = host[1:-1] if bracketed else host
-    if colon and port.isascii() and port.isdigit() and int(port) <= 65535:
-        with contextlib.suppress(ValueError):
-            if ipaddress.ip_address(host).version == (6 if bracketed else 4):
-                return host, int(port)
-    raise ConfigError(f'address must be "ip:port" or "[ip6]:port", was {text!r}')
-
-
 def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
     """Return each allow-list entry as (16 address bytes, port); IPv4 is mapped, port 0 is any.
 
@@ -126,12 +108,8 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
         raise ConfigError(f"a line has at most {_SENDERS_MAX} senders, were {len(senders)}")
     parsed = []
     for text in senders:
-        host, port = text, 0
-        try:
-            address = ipaddress.ip_address(host)
-        except ValueError:
-            host, port = parse_endpoint(text)
-            address = ipaddress.ip_address(host)
+        host, port = parse_sender(text)
+        address = ipaddress.ip_address(host)
         mapped = bytes(10) + b"\xff\xff" if address.version == 4 else b""
         parsed.append((mapped + address.packed, port))
     return parsed

@@ -39,8 +39,9 @@ from udpfast.net.xdp_ring cimport (
 from typing import NamedTuple
 
 from udpfast.core.counter import LINE_COUNTERS
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
-from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver, parse_endpoint
+from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.line import parse_senders
 from udpfast.net.options import OptionResult
 from udpfast.net.xdp_bpf import attach_link, create_xskmap, load_program, put_socket

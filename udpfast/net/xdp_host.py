@@ -8,9 +8,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net import multicast
-from udpfast.net.line import LineAddress, parse_endpoint
+from udpfast.net.line import LineAddress
 
 __all__ = [
     "CHECKSUMS",

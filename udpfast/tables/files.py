@@ -65,7 +65,11 @@ class PublishConfig(Struct, frozen=True):
     ] = 1_000
     snapshot_rate_per_s: Annotated[
         int,
-        Meta(ge=1, description="datagrams per second of the snapshot channel at most"),
+        Meta(
+            ge=1,
+            le=1_000_000_000,
+            description="datagrams per second of the snapshot channel at most",
+        ),
     ] = 50_000
     segment: Annotated[
         bool,

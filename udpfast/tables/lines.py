@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
+from udpfast.tables.checks import DESTINATION, DISTINCT, ENDPOINT, INTERFACE, SENDER, SOURCE
 from udpfast.tables.types import Name
 
 __all__ = ["ChannelConfig", "Destination", "LineConfig", "WireConfig"]
@@ -20,20 +21,28 @@ class LineConfig(Struct, frozen=True):
     """One redundant copy of a channel: a socket."""
 
     name: Annotated[Name, Meta(description="how counters and records name this line")]
-    address: Annotated[str, Meta(description="ip:port to bind; a multicast group is joined")]
+    address: Annotated[
+        str,
+        Meta(description="ip:port to bind; a multicast group is joined", extra=ENDPOINT.extra),
+    ]
     interface: Annotated[
         str,
         Meta(
             description="name or address of the interface that the line comes by, a group or a "
-            "unicast address; empty: the kernel's choice"
+            "unicast address; empty: the kernel's choice",
+            extra=INTERFACE.extra,
         ),
     ] = ""
     source: Annotated[
         str,
-        Meta(description="join this sender only (source-specific multicast); empty: any source"),
+        Meta(
+            description="join this sender only (source-specific multicast); empty: any source",
+            extra=SOURCE.extra,
+        ),
     ] = ""
     senders: Annotated[
-        tuple[str, ...], Meta(description="allow-list of ip or ip:port; empty: everyone")
+        tuple[Annotated[str, Meta(extra=SENDER.extra)], ...],
+        Meta(max_length=64, description="allow-list of ip or ip:port; empty: everyone"),
     ] = ()
 
 
@@ -60,6 +69,7 @@ class WireConfig(Struct, frozen=True):
         Meta(
             min_length=1,
             description="payload encodings to accept; others are refused and counted",
+            extra=DISTINCT.extra,
         ),
     ] = ("native", "flatbuffers")
 
@@ -67,12 +77,13 @@ class WireConfig(Struct, frozen=True):
 class Destination(Struct, frozen=True):
     """One line that a publisher sends a channel to."""
 
-    address: Annotated[str, Meta(description="ip:port to send to")]
+    address: Annotated[str, Meta(description="ip:port to send to", extra=DESTINATION.extra)]
     interface: Annotated[
         str,
         Meta(
             description="name or address of the interface that the line leaves by, to a group or a "
-            "unicast address; empty: the kernel's choice"
+            "unicast address; empty: the kernel's choice",
+            extra=INTERFACE.extra,
         ),
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
-from udpfast.tables.types import Core, Idle, PowerOfTwo
+from udpfast.tables.checks import GROUP, POWER_OF_TWO
+from udpfast.tables.types import Core, Idle
 
 __all__ = ["AccessConfig", "AgentConfig", "RingConfig", "RunConfig"]
 
@@ -16,10 +17,13 @@ class RingConfig(Struct, frozen=True):
     """What strategies read."""
 
     capacity_bytes: Annotated[
-        PowerOfTwo,
+        int,
         Meta(
+            ge=1 << 22,  # a record of the largest message must fit
+            le=1 << 40,
             description="bytes, a power of two; how far a reader may fall behind "
-            "before it is lapped"
+            "before it is lapped",
+            extra=POWER_OF_TWO.extra,
         ),
     ] = 1 << 26
     carry: Annotated[
@@ -115,6 +119,7 @@ class AccessConfig(Struct, frozen=True):
         str,
         Meta(
             description="name or number of the group whose members may read, and register as "
-            "readers; empty: the owner alone"
+            "readers; empty: the owner alone",
+            extra=GROUP.extra,
         ),
     ] = ""

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
+from udpfast.tables.checks import DISTINCT, POWER_OF_TWO
+from udpfast.tables.types import FilePath
 
 __all__ = ["BypassConfig", "BypassStack", "ReceiveConfig", "XdpConfig"]
 
@@ -88,8 +90,12 @@ class XdpConfig(Struct, frozen=True):
         ),
     ] = "auto"
     queues: Annotated[
-        tuple[Annotated[int, Meta(ge=0)], ...],
-        Meta(max_length=32, description="receive queues of the interface; empty: all of them"),
+        tuple[Annotated[int, Meta(ge=0, le=65_535)], ...],
+        Meta(
+            max_length=32,
+            description="receive queues of the interface; empty: all of them",
+            extra=DISTINCT.extra,
+        ),
     ] = ()
     frames: Annotated[
         int,
@@ -98,6 +104,7 @@ class XdpConfig(Struct, frozen=True):
             le=1 << 20,
             description="frames of 2,048 bytes per queue, a power of two; bridge stalls of "
             "the loop as receive.rcvbuf_bytes does for a socket",
+            extra=POWER_OF_TWO.extra,
         ),
     ] = 16_384
     huge_pages: Annotated[
@@ -113,7 +120,7 @@ class BypassConfig(Struct, frozen=True):
         Meta(description="the stack that lines shall be received with; none: the kernel's"),
     ] = "none"
     library: Annotated[
-        str, Meta(description="path of the stack's library; empty: looked for as ld.so does")
+        FilePath, Meta(description="path of the stack's library; empty: looked for as ld.so does")
     ] = ""
     strict: Annotated[
         bool,

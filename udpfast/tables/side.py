@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
-from udpfast.tables.types import Core, Idle, PowerOfTwo
+from udpfast.tables.checks import DISTINCT, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
+from udpfast.tables.types import Core, FilePath, Idle
 
 __all__ = ["ImageConfig", "RecordConfig", "SideConfig", "ZmqConfig"]
 
@@ -64,12 +65,13 @@ class ZmqConfig(SideConfig, frozen=True):
     """What leaves by ZeroMQ, for strategies and tools on other hosts (docs/zmq.md)."""
 
     addresses: Annotated[
-        tuple[Annotated[str, Meta(pattern=r"^(ipc|ipc://.+|tcp://.+:([0-9]+|\*))$")], ...],
+        tuple[Annotated[str, Meta(extra=ZMQ_ADDRESS.extra)], ...],
         Meta(
             min_length=1,
             max_length=8,
             description="where subscribers connect, ipc://path or tcp://ip:port; ipc alone: a "
             'socket in the instance\'s directory, for Reader("zmq:NAME")',
+            extra=DISTINCT.extra,
         ),
     ] = ("ipc",)
     batch_records: Annotated[
@@ -116,14 +118,14 @@ class ZmqConfig(SideConfig, frozen=True):
         ),
     ] = 500
     curve_key: Annotated[
-        str,
+        FilePath,
         Meta(
             description="file with our secret key (zmq.auth.create_certificates): tcp is then "
             "encrypted by CURVE; empty: tcp is open to everyone"
         ),
     ] = ""
     curve_clients: Annotated[
-        str,
+        FilePath,
         Meta(
             description="directory of the public keys of clients that may connect; empty: "
             "everyone who knows our public key"
@@ -143,7 +145,7 @@ class RecordConfig(SideConfig, frozen=True):
         ),
     ] = "records"
     directory: Annotated[
-        str,
+        FilePath,
         Meta(
             description="where the journal goes; raw into raw/ below. Empty: the feed's name below "
             "$UDPFAST_JOURNALS (/var/lib/udpfast for root, else ~/.local/share/udpfast)"
@@ -156,10 +158,16 @@ class RecordConfig(SideConfig, frozen=True):
             le=1 << 30,
             description="bytes of records in one file, a multiple of 4096, taken from the disk "
             "before they are needed",
+            extra=PAGES.extra,
         ),
     ] = 1 << 27
     segment_s: Annotated[
-        int, Meta(ge=0, description="s after which a new file begins, full or not; 0: when full")
+        int,
+        Meta(
+            ge=0,
+            le=31_536_000,
+            description="s after which a new file begins, full or not; 0: when full",
+        ),
     ] = 3600
     sync: Annotated[
         Literal["none", "interval", "batch"],
@@ -182,9 +190,18 @@ class RecordConfig(SideConfig, frozen=True):
     ] = "stop"
     keep_bytes: Annotated[
         int,
-        Meta(ge=0, description="bytes of disk, of which the oldest files make room; 0: no limit"),
+        Meta(
+            ge=0,
+            le=1 << 60,
+            description="bytes of disk, of which the oldest files make room; 0: no limit",
+        ),
     ] = 0
     capture_bytes: Annotated[
-        PowerOfTwo,
-        Meta(description="bytes of the ring `capture`, a power of two: raw capture's backlog"),
+        int,
+        Meta(
+            ge=1 << 20,
+            le=1 << 40,
+            description="bytes of the ring `capture`, a power of two: raw capture's backlog",
+            extra=POWER_OF_TWO.extra,
+        ),
     ] = 1 << 26

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from udpfast.settings import Struct
+from udpfast.tables.checks import POWER_OF_TWO
 
 __all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
 
@@ -20,12 +21,14 @@ class WindowConfig(Struct, frozen=True):
             ge=16,
             le=1 << 30,
             description="messages; 8192 holds a 5 ms skew between lines at 1 M messages/s",
+            extra=POWER_OF_TWO.extra,
         ),
     ] = 8192
     out_of_order_max_interval: Annotated[
         int,
         Meta(
             ge=0,
+            le=1 << 30,
             description="messages; an arrival further ahead than this declares the "
             "hole lost; 0: the window's size",
         ),

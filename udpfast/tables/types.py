@@ -6,9 +6,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-__all__ = ["Core", "Idle", "Name", "PowerOfTwo"]
+from udpfast.tables.checks import NAME, PATH
 
-Core = Annotated[int, Meta(ge=0)]
+__all__ = ["Core", "FilePath", "Idle", "Name"]
+
+#: Linux has 8192 processors at most.
+Core = Annotated[int, Meta(ge=0, le=8191)]
+FilePath = Annotated[str, Meta(extra=PATH.extra)]
 Idle = Literal["spin", "yield", "backoff", "sleep"]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,32}$")]
-PowerOfTwo = Annotated[int, Meta(ge=16, le=1 << 40)]
+Name = Annotated[str, Meta(extra=NAME.extra)]

@@ -1,0 +1,61 @@
+"""Addresses as people write them: one reading of each for files, options and sockets."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+
+from udpfast.errors import ConfigError
+
+__all__ = ["is_interface", "is_port", "parse_endpoint", "parse_sender"]
+
+#: What Linux lets an interface be called (dev_valid_name), but for what cannot be printed.
+_INTERFACE = re.compile(r"[!-.0-9;-~]{1,15}")
+
+
+def is_port(text: str, first: int = 0) -> bool:
+    """Return whether this is a port in ASCII digits, `first` to 65535."""
+    # The length first: int() refuses thousands of digits with an error of its own.
+    return text.isascii() and text.isdigit() and len(text) <= 5 and first <= int(text) <= 65_535
+
+
+def is_interface(text: str) -> bool:
+    """Return whether an interface may have this name."""
+    return _INTERFACE.fullmatch(text) is not None and text not in (".", "..")
+
+
+def parse_endpoint(text: str) -> tuple[str, int]:
+    """Split "ip:port" or "[ip6]:port" into address and port; host names are refused.
+
+    Raises
+    ------
+    ConfigError
+        Not an IP address, or the port is not 0..65535.
+    """
+    host, colon, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    host = host[1:-1] if bracketed else host
+    if colon and is_port(port) and _version(host) == (6 if bracketed else 4):
+        return host, int(port)
+    raise ConfigError(f'address must be "ip:port" or "[ip6]:port", was {text!r}')
+
+
+def parse_sender(text: str) -> tuple[str, int]:
+    """Split "ip", "ip:port" or "[ip6]:port" into address and port; 0: any.
+
+    Raises
+    ------
+    ConfigError
+        It is none of them.
+    """
+    return (text, 0) if _version(text) else parse_endpoint(text)
+
+
+def _version(host: str) -> int:
+    # 4 or 6; 0: no IP address, or one with a scope that no interface can be.
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
+    _, scoped, scope = host.partition("%")
+    return 0 if scoped and not is_interface(scope) else version

@@ -1,0 +1,91 @@
+"""What values must be beyond their type and limits: addresses, paths, names."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from contextlib import suppress
+
+from udpfast.core.endpoint import is_interface, is_port, parse_endpoint, parse_sender
+from udpfast.errors import ConfigError
+from udpfast.settings import Check
+
+__all__ = [
+    "DESTINATION",
+    "DISTINCT",
+    "ENDPOINT",
+    "GROUP",
+    "INTERFACE",
+    "NAME",
+    "PAGES",
+    "PATH",
+    "POWER_OF_TWO",
+    "SENDER",
+    "SOURCE",
+    "ZMQ_ADDRESS",
+]
+
+#: Bytes that the path of a UNIX socket may have: sun_path of unix(7), and its end.
+_SOCKET_PATH_MAX = 107
+
+_NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")
+_GROUP = re.compile(r"[^-:/\s\0][^:/\s\0]{0,31}")
+
+
+def _parsed(parse: Callable[[str], tuple[str, int]], value: str, first_port: int = 0) -> bool:
+    with suppress(ConfigError):
+        return parse(value)[1] >= first_port
+    return False
+
+
+def _is_address(value: str) -> bool:
+    with suppress(ValueError):
+        return "%" not in value and not ipaddress.ip_address(value).is_multicast
+    return False
+
+
+def _is_group(value: str) -> bool:
+    if value.isdecimal():
+        # 2^32 - 1 means "leave it as it is" to chown(2).
+        return value.isascii() and len(value) <= 10 and int(value) < (1 << 32) - 1
+    return value.isprintable() and _GROUP.fullmatch(value) is not None
+
+
+def _is_path(value: str) -> bool:
+    return value.isprintable()
+
+
+def _is_zmq_address(value: str) -> bool:
+    protocol, _, rest = value.partition("://")
+    if protocol == "ipc":
+        size = len(rest.encode()) if rest.isprintable() else 0
+        return value == "ipc" or 0 < size <= _SOCKET_PATH_MAX
+    host, _, port = rest.rpartition(":")
+    known = host == "*" or is_interface(host) or _parsed(parse_endpoint, f"{host}:0")
+    return protocol == "tcp" and known and (port == "*" or is_port(port, first=1))
+
+
+NAME = Check(
+    "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'",
+    lambda value: _NAME.fullmatch(value) is not None and value not in (".", ".."),
+)
+POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
+PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
+ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))
+DESTINATION = Check(
+    "ip:port or [ip6]:port, with a port from 1 on",
+    lambda value: _parsed(parse_endpoint, value, first_port=1),
+)
+SENDER = Check("ip, ip:port or [ip6]:port", lambda value: _parsed(parse_sender, value))
+SOURCE = Check("an IP address of one sender", lambda value: not value or _is_address(value))
+INTERFACE = Check(
+    "the name or an address of an interface",
+    lambda value: not value or is_interface(value) or _is_address(value),
+)
+GROUP = Check("the name or the number of a group", lambda value: not value or _is_group(value))
+PATH = Check("a path without control characters", _is_path)
+ZMQ_ADDRESS = Check(
+    "ipc, ipc://path (107 bytes at most) or tcp://ip:port (1 to 65535, or *)", _is_zmq_address
+)
+DISTINCT = Check("each once", lambda value: len(set(value)) == len(value))
