@@ -11,7 +11,14 @@ import pytest
 from matplotlib.figure import Figure
 
 from udpfast.page.drawing import INK, Plot, to_svg
-from udpfast.spark.figures import draw_bars, draw_books, draw_leadlag, draw_spreads, leadlag_figures
+from udpfast.spark.figures import (
+    draw_bars,
+    draw_books,
+    draw_leadlag,
+    draw_spreads,
+    leadlag_figures,
+    told_apart,
+)
 from udpfast.spark.report import word
 
 NAMES = [
@@ -49,16 +56,16 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
     curve = [(-1.0, 0.1), (0.0, 0.2), (1.0, 0.3)]
     for draw in (
         partial(draw_bars, names=[name], tables=[table["bars"]]),
-        partial(draw_books, tables=[(name, table["book"])]),
-        partial(draw_spreads, tables=[(name, table["spreads"])]),
-        partial(draw_leadlag, curves=[(name, curve), ("other", curve)]),
+        partial(draw_books, tables={name: table["book"]}),
+        partial(draw_spreads, tables={name: table["spreads"]}),
+        partial(draw_leadlag, curves={name: curve, "other": curve}),
     ):
         assert name in drawn(draw)
 
 
 def test_numbers_of_logarithmic_axes_are_plain() -> None:
     def draw(canvas: Figure) -> None:
-        draw_spreads(canvas, [("name", tables()["spreads"])])
+        draw_spreads(canvas, {"name": tables()["spreads"]})
 
     assert "mathdefault" not in drawn(partial(draw))
 
@@ -72,6 +79,10 @@ def test_pairs_of_two_feeds_are_two_curves() -> None:
     (plot,) = leadlag_figures(pa.Table.from_pylist(rows))
     text = drawn(plot.draw)
     assert "east x:A\\n and x:B" in text and "west x:A\\n and x:B" in text
+
+
+def test_names_that_are_the_same_are_told_apart() -> None:
+    assert told_apart(["A", "A", "B", "A"]) == ["A", "A (2)", "B", "A (3)"]
 
 
 def test_words_from_the_network_stay_in_their_cell() -> None:

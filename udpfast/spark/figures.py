@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -148,10 +149,19 @@ def draw_hops(canvas: Figure, rows: list[dict[str, Any]]) -> None:
 def names_of(busy: Sequence[dict[str, str]]) -> list[str]:
     """Return the names of instruments; with that of the feed, if there are several."""
     feeds = len({each["feed"] for each in busy}) > 1
-    return [
-        literal(f"{each['feed']} " * feeds + f"{each['exchange']}:{each['symbol']}")
-        for each in busy
-    ]
+    return told_apart(
+        f"{each['feed']} " * feeds + f"{each['exchange']}:{each['symbol']}" for each in busy
+    )
+
+
+def told_apart(names: Iterable[str]) -> list[str]:
+    """Return names as they are drawn; those that are the same get a number."""
+    seen: Counter[str] = Counter()
+    found = []
+    for each in map(literal, names):
+        seen[each] += 1
+        found.append(f"{each} ({seen[each]})" if seen[each] > 1 else each)
+    return found
 
 
 def panels(canvas: Figure, count: int) -> list[Axes]:
@@ -209,15 +219,15 @@ def spread_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
             "spreads",
             "spreads",
             "Mean spread of each period in hundredths of a per cent of the mid.",
-            partial(draw_spreads, tables=kept),
+            partial(draw_spreads, tables=dict(kept)),
         )
 
 
-def draw_spreads(canvas: Figure, tables: list[tuple[str, pa.Table]]) -> None:
+def draw_spreads(canvas: Figure, tables: dict[str, pa.Table]) -> None:
     """Draw a line per instrument."""
     axis = canvas.subplots()
     ends, palette = [], {}
-    for (title, table), colour in zip(tables, cycle((*OWN, *PEERS)), strict=False):
+    for (title, table), colour in zip(tables.items(), cycle((*OWN, *PEERS)), strict=False):
         times, values = table["time"].to_numpy(), table["spread_bps_mean"].to_numpy()
         axis.plot(times, values, "o-", ms=2.5, lw=1.2, color=colour)
         palette[title] = colour
@@ -240,7 +250,7 @@ def book_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
             "book",
             "book",
             "Quantity up to each price, bids blue and asks orange, within 50 bps of the mid.",
-            partial(draw_books, tables=kept),
+            partial(draw_books, tables=dict(kept)),
             2.2 * ((len(kept) + 1) // 2),
         )
 
@@ -250,9 +260,9 @@ def near(table: pa.Table) -> pa.Table:
     return table.filter(pc.less(table["distance_bps"], 50)) if table.num_rows else table
 
 
-def draw_books(canvas: Figure, tables: list[tuple[str, pa.Table]]) -> None:
+def draw_books(canvas: Figure, tables: dict[str, pa.Table]) -> None:
     """Draw a panel per instrument."""
-    for axis, (title, table) in zip(panels(canvas, len(tables)), tables, strict=True):
+    for axis, (title, table) in zip(panels(canvas, len(tables)), tables.items(), strict=True):
         for side, colour in (("Bid", OWN[0]), ("Ask", PEERS[0])):
             own = table.filter(pc.equal(table["side"], side))
             prices, sums = own["price"].to_numpy(), own["cumulative"].to_numpy()
@@ -277,10 +287,9 @@ def leadlag_figures(table: pa.Table) -> Iterator[Plot]:
         curves.setdefault(pair, []).append((row["lag_ms"], row["correlation"]))
     best = sorted(curves, key=lambda pair: -max(abs(value) for _, value in curves[pair]))
     several = len({feed for feed, _, _ in curves}) > 1
-    chosen = [
-        (literal(f"{pair[0]} " * several + f"{pair[1]} and {pair[2]}"), sorted(curves[pair]))
-        for pair in best[:PAIRS_MAX]
-    ]
+    shown = best[:PAIRS_MAX]
+    names = told_apart(f"{feed} " * several + f"{a} and {b}" for feed, a, b in shown)
+    chosen = {name: sorted(curves[pair]) for name, pair in zip(names, shown, strict=True)}
     yield Plot(
         "leadlag",
         "leadlag",
@@ -290,16 +299,15 @@ def leadlag_figures(table: pa.Table) -> Iterator[Plot]:
     )
 
 
-def draw_leadlag(canvas: Figure, curves: list[tuple[str, Curve]]) -> None:
+def draw_leadlag(canvas: Figure, curves: dict[str, Curve]) -> None:
     """Draw a curve per pair."""
     axis = canvas.subplots()
     drawn = []
-    for (_, points), colour in zip(curves, cycle((*OWN, *PEERS)), strict=False):
+    for points, colour in zip(curves.values(), cycle((*OWN, *PEERS)), strict=False):
         found = np.array(points)
         drawn += axis.plot(found[:, 0], found[:, 1], "o-", ms=3, color=colour)
     axis.axvline(0, color=MUTED, lw=0.8)
     axis.set(xlabel="lag, ms", ylabel="correlation")
     axis.grid(True, axis="y")
     # By hand: labels that begin with "_" would be left out.
-    pairs = [pair for pair, _ in curves]
-    canvas.legend(drawn, pairs, loc="outside upper left", ncols=2, frameon=False, fontsize=8)
+    canvas.legend(drawn, list(curves), loc="outside upper left", ncols=2, frameon=False, fontsize=8)
