@@ -42,6 +42,10 @@ SEGMENT_BYTES = 1 << 18
 SESSION_ID = 77
 STEPS = (5, 12)
 CLOCK_STEPS_S = (-7200, -30, -2, 2, 30, 7200)
+DAMAGES = (
+    *("flip", "flip header", "zero header", "delete", "cut", "no file journal"),
+    *("zeros for journal", "another over it", "a foreign one over it"),
+)
 TABLES_ASKED = (("messages",), ("races",), ("gaps", "latency"), tuple(TABLES))
 
 #: Of what is said of a seed.
@@ -305,9 +309,18 @@ def _write(
 def _damage(directory: Path, chance: random.Random) -> str:
     number = chance.choice(list_segments(directory))
     path = segment_path(directory, number)
-    what = chance.choice(("flip", "flip header", "zero header", "delete", "cut", "file journal"))
-    if what == "file journal":
+    what = chance.choice(DAMAGES)
+    if what == "no file journal":
         (directory / "journal").unlink()
+    elif what == "zeros for journal":
+        (directory / "journal").write_bytes(bytes((directory / "journal").stat().st_size))
+    elif what == "another over it":
+        path.write_bytes(
+            segment_path(directory, chance.choice(list_segments(directory))).read_bytes()
+        )
+    elif what == "a foreign one over it":
+        other = directory.parent if directory.name == "raw" else directory / "raw"
+        path.write_bytes(segment_path(other, list_segments(other)[0]).read_bytes())
     elif what == "delete":
         path.unlink()
     else:
