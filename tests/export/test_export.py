@@ -32,6 +32,7 @@ from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
+from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import journal_head
 from udpfast.shm.segment import list_segments, segment_path
@@ -419,6 +420,20 @@ def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: 
     said = json.loads(found.stdout)
     assert (said["lost"], said["records"] + said["lost"]) == (gone, RECORDS)
     assert "are in no segment any more" in found.stderr
+
+
+def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    for path in copy.glob("*.names"):
+        path.unlink()
+    command = ["export", str(copy), str(tmp_path / "root"), "--table", "trades", "--json"]
+    found = CliRunner().invoke(cli, command)
+    assert json.loads(found.stdout)["nameless"] == json.loads(found.stdout)["records"] == RECORDS
+    assert "its file of names is gone or torn" in found.stderr
+    scan = Scan(str(copy), "trades")
+    with pytest.raises(FormatError, match="nobody knows their instruments"):
+        list(scan.batches(scan.pieces()[0]))
 
 
 def test_segment_removed_before_it_is_read_is_left_out(journal: Path, tmp_path: Path) -> None:

@@ -52,6 +52,7 @@ def export(tmp_path_factory: pytest.TempPathFactory) -> Path:
         records=1,
         missing=0,
         last=None,
+        nameless=False,
         tables=(),
         payloads=False,
         files=(),

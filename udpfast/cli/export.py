@@ -107,7 +107,7 @@ class _Summary:
         self._segments: set[tuple[bool, int]] = set()
         self._lost: set[Lost] = set()
         self._counts = dict.fromkeys(
-            ("segments", "written", "records", "missing", "lost", "bytes"), 0
+            ("segments", "written", "records", "missing", "lost", "nameless", "bytes"), 0
         )
         self._since_ns = time.monotonic_ns()
 
@@ -120,6 +120,7 @@ class _Summary:
         self._counts["written"] += exported.written
         self._counts["records"] += entry.records
         self._counts["missing"] += entry.missing
+        self._counts["nameless"] += entry.records if entry.nameless else 0
         self._counts["bytes"] += size_bytes
         for table, rows in entry.rows().items():
             self._rows[table] = self._rows.get(table, 0) + rows
@@ -131,6 +132,12 @@ class _Summary:
                 f"udpfast: {entry.feed} {'raw ' * entry.raw}segment {entry.segment}, records "
                 f"{entry.index} to {entry.end_index}: {entry.records:,} records, "
                 f"{rows:,} rows, {size_bytes:,} bytes, {rate:.2f} M records/s",
+                err=True,
+            )
+        if entry.nameless:
+            click.echo(
+                f"udpfast: {entry.feed} segment {entry.segment}: its file of names is gone or "
+                "torn: symbol and exchange are NULL",
                 err=True,
             )
         self._since_ns = now_ns

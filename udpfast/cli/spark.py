@@ -293,18 +293,20 @@ def export_journal(journal: Path, root: Path) -> int:
     from udpfast.export.exporter import Exporter
 
     began = time.perf_counter()
-    records = parts = written = missing = 0
+    records = parts = written = missing = nameless = 0
     exporter = Exporter(journal, root)
     for exported in exporter.run():
         parts += 1
         written += exported.written
         missing += exported.entry.missing
+        nameless += exported.entry.records if exported.entry.nameless else 0
         records += exported.entry.records if exported.written else 0
     lost = sum(each.records for each in exporter.lost())
     click.echo(
         f"udpfast: {journal}: {written} parts exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} records of it are damaged" if missing else "")
+        + (f"; the names of {nameless:,} records are lost" if nameless else "")
         + (f"; {lost:,} records are in no segment any more" if lost else "")
         + ("; what is still written to is left out" if exporter.unfinished else ""),
         err=True,

@@ -256,6 +256,7 @@ class Exporter:
             records=0,
             missing=part.end_index - part.index,
             last=None,
+            nameless=False,
             tables=tuple(name for name in TABLES if name in kept | wanted),
             payloads=payloads,
             files=(),
@@ -275,8 +276,9 @@ class Exporter:
         try:
             if entry.raw:
                 records, last = _append_races(files, directory, part, entry.feed)
+                nameless = False
             else:
-                records, last = _append_records(
+                records, last, nameless = _append_records(
                     files, directory, part, entry.feed, tables, entry.payloads
                 )
             missing = part.end_index - part.index - records
@@ -286,7 +288,8 @@ class Exporter:
         except BaseException:
             files.discard()
             raise
-        return replace(entry, records=records, missing=missing, last=last, files=tuple(written))
+        entry = replace(entry, records=records, missing=missing, last=last, nameless=nameless)
+        return replace(entry, files=tuple(written))
 
     def lost(self) -> list[Lost]:
         """Return the records that no file has, and that no segment has any more."""
@@ -348,8 +351,9 @@ def _append_records(
     feed: str,
     tables: list[Table],
     payloads: bool,
-) -> tuple[int, tuple[int, int] | None]:
-    # Returns how many records there were, and position and checksum of the last one of the part.
+) -> tuple[int, tuple[int, int] | None, bool]:
+    # Returns how many records there were, position and checksum of the last one of the part, and
+    # whether names are missing.
     blocks = Blocks(directory, part.journal, part.position, part.end_position)
     latency = TABLES["latency"]
     hops = HopCounts()
@@ -370,7 +374,7 @@ def _append_records(
         last = last_record(block, part)
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)
-    return blocks.records, last
+    return blocks.records, last, blocks.nameless
 
 
 def _append_races(

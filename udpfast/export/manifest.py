@@ -70,6 +70,8 @@ class Entry:
         Records that were damaged: with `records`, all of the part.
     last : tuple of (int, int) or None
         Position and checksum of its last record; None: that was damaged.
+    nameless : bool
+        A file of names was gone or torn: of some records nobody knows the instruments.
     tables : tuple of str
         That were made.
     payloads : bool
@@ -92,6 +94,7 @@ class Entry:
     records: int
     missing: int
     last: tuple[int, int] | None
+    nameless: bool
     tables: tuple[str, ...]
     payloads: bool
     files: tuple[WrittenFile, ...]

@@ -267,6 +267,11 @@ class Scan:
             if batch.num_rows:
                 yield batch
         self._check_whole(piece, blocks.records)
+        if blocks.nameless and not self.skip_damage:
+            raise FormatError(
+                f"{segment_path(self.directory, piece.number)}: expected the file of names that "
+                "its records go by, found none that can be read: nobody knows their instruments"
+            )
 
     def _blocks(self, piece: Part) -> Blocks:
         return Blocks(self.directory, piece.journal, piece.position, piece.end_position)

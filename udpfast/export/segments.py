@@ -242,16 +242,16 @@ def _look_through(
     return end, end_index, first_ns, last_ns
 
 
-def journal_names(directory: str | os.PathLike[str], number: int) -> Names:
-    """Return what the name ids of records mean that go by a file of names; 0: nothing."""
-    if number:
-        path = Path(directory) / f"{number:08}.names"
-        try:
-            region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-            return Names(NameTable(region.view()[_NAMES_AT:]))
-        except (FileNotFoundError, ValueError, FormatError):
-            pass  # removed, or torn by a power cut: the records are what they are
-    return Names()
+def journal_names(directory: str | os.PathLike[str], number: int) -> Names | None:
+    """Return what name ids mean in records that go by a file of names; None: it is gone or torn."""
+    if not number:
+        return Names()
+    path = Path(directory) / f"{number:08}.names"
+    try:
+        region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+        return Names(NameTable(region.view()[_NAMES_AT:]))
+    except (FileNotFoundError, ValueError, FormatError):
+        return None
 
 
 class Blocks:
@@ -271,6 +271,8 @@ class Blocks:
     ----------
     records : int
         That came.
+    nameless : bool
+        Some of them go by a file of names that is gone or torn: nobody knows their instruments.
     """
 
     def __init__(
@@ -283,6 +285,7 @@ class Blocks:
         raw: bool = False,
     ) -> None:
         self.records = 0
+        self.nameless = False
         self._directory = directory
         self._journal = journal
         self._bounds = (position, end_position)
@@ -310,7 +313,9 @@ class Blocks:
             while count := cursor.poll():
                 if cursor.names != number:
                     number = cursor.names
-                    names = journal_names(self._directory, number)
+                    found = journal_names(self._directory, number)
+                    names = found or Names()
+                    self.nameless |= found is None
                 self.records += count
                 yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
 
