@@ -1,5 +1,6 @@
 """Tables straight from a journal: piece by piece the rows of the export."""
 
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import Condition, Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
-from udpfast.shm.journal import journal_state
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal, journal_state
 from udpfast.shm.segment import list_segments, segment_path
 
 
@@ -121,6 +123,22 @@ def test_damage_and_cuts_are_errors_unless_skipped(journal: Path, tmp_path: Path
     with pytest.raises(FormatError, match=r"00000002\.segment: expected all records"):
         scanned(Scan(str(tmp_path)))
     assert 0 < RECORDS - len(scanned(Scan(str(tmp_path), skip_damage=True))) < 1000
+
+
+def test_begin_is_behind_what_was_removed_to_make_room_and_nothing_else(
+    journal: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "journal"
+    shutil.copytree(journal, copy)
+    with Journal.open(copy, PAYLOAD_HASH) as writer:
+        writer.remove_oldest()
+        second = Scan(str(copy)).pieces()[0]
+        begin = journal_begin(copy)
+    assert (begin.position, begin.index) == (second.position, second.index) > (0, 0)
+    assert scanned(Scan(str(copy))).num_rows == RECORDS - begin.index
+    segment_path(copy, second.number).unlink()
+    with pytest.raises(FormatError, match="are in no segment any more"):
+        Scan(str(copy)).pieces()
 
 
 @pytest.mark.parametrize("records", [0, 1, 17, 700, RECORDS - 1, RECORDS, 10_000])

@@ -32,6 +32,7 @@ from udpfast.export.segments import (
     Place,
     check_journal,
     is_closed,
+    journal_begin,
     journal_parts,
     state_of,
 )
@@ -161,9 +162,8 @@ class Scan:
         if table.raw:
             parts = raced_parts(self.directory, parts, closed)
         known = 0 if table.raw or state is None else state.index
-        if start is None:
-            oldest = (state.oldest_position, state.oldest_index) if state else (0, 0)
-            start = Place(*oldest, "")
+        if start is None:  # behind the parts: what is removed meanwhile is no hole
+            start = journal_begin(self.directory)
         self._check_holes(parts, start.index, known if end is None else end.index)
         parts = [part for part in parts if part.end_position > start.position]
         parts = [part for part in parts if end is None or part.position < end.position]

@@ -24,6 +24,7 @@ __all__ = [
     "check_journal",
     "is_closed",
     "journal_begin",
+    "journal_first",
     "journal_head",
     "journal_names",
     "journal_parts",
@@ -138,13 +139,28 @@ def journal_parts(
 
 
 def journal_begin(directory: str | os.PathLike[str]) -> Place:
-    """Return the place of the oldest record that is still there."""
+    """Return the place of the oldest record that was not removed to make room."""
+    identity = journal_identity(directory)
+    state = state_of(directory)
+    if state is not None:
+        return Place(state.oldest_position, state.oldest_index, identity.hex())
+    infos = (_info(directory, number) for number in list_segments(directory))
+    known = [
+        (info.oldest_position, info.oldest_index)
+        for info in infos
+        if info is not None and info.identity == identity
+    ]
+    return Place(*max(known, default=(0, 0)), identity.hex())
+
+
+def journal_first(directory: str | os.PathLike[str]) -> Place:
+    """Return the place of the oldest record that is still there: the journal's end, if none is."""
     identity = journal_identity(directory)
     for number in list_segments(directory):
         info = _info(directory, number)
         if info is not None and info.identity == identity:
             return Place(info.position, info.index, identity.hex())
-    return Place(0, 0, identity.hex())
+    return journal_head(directory, synced=False)
 
 
 def journal_head(directory: str | os.PathLike[str], synced: bool = True) -> Place:

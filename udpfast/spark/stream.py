@@ -26,6 +26,7 @@ from udpfast.export.segments import (
     Place,
     check_journal,
     journal_begin,
+    journal_first,
     journal_head,
     journal_place,
 )
@@ -112,13 +113,13 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             there.
         """
         begin, behind = self._place(start), self._place(end)
-        oldest = journal_begin(self._scan.directory)
+        oldest = journal_first(self._scan.directory)
         if oldest.position > begin.position:
             if not self._skip_loss:
                 raise FormatError(
                     f"{self._scan.directory}: records from {begin.index} to {oldest.index} were "
-                    "removed before they were read (record.keep_bytes); with the option "
-                    "skip_loss = true the stream goes on behind them"
+                    "removed before they were read (record.keep_bytes), or their files are "
+                    "damaged; with the option skip_loss = true the stream goes on behind them"
                 )
             begin = oldest
         if begin.position >= behind.position:
