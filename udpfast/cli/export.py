@@ -89,6 +89,8 @@ def export(
             summary.tell_lost(exporter.lost())
         if last:
             break
+    for doubt in exporter.doubts():
+        click.echo(f"udpfast: {doubt}", err=True)
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if exporter.unfinished and not follow:
         click.echo(

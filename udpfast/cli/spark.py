@@ -311,6 +311,8 @@ def export_journal(journal: Path, root: Path) -> int:
         + ("; what is still written to is left out" if exporter.unfinished else ""),
         err=True,
     )
+    for doubt in exporter.doubts():
+        click.echo(f"udpfast: {doubt}", err=True)
     return parts
 
 

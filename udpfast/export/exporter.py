@@ -34,6 +34,7 @@ from udpfast.export.segments import (
     Part,
     check_journal,
     is_closed,
+    is_end_known,
     journal_parts,
     last_record,
     state_of,
@@ -309,6 +310,15 @@ class Exporter:
                     found.append(Lost(raw, end, index))
                 end = max(end, end_index)
         return found
+
+    def doubts(self) -> list[str]:
+        """Return for which journals nobody can say whether what there is was all."""
+        return [
+            f"{directory}: its file `journal` cannot be read, and its last segment does not say "
+            "that it is the last: nobody can say whether that was all"
+            for _, directory, _, _ in self._sources()
+            if not is_end_known(state_of(directory), journal_parts(directory))
+        ]
 
 
 def _pieces(

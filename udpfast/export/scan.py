@@ -32,6 +32,7 @@ from udpfast.export.segments import (
     Place,
     check_journal,
     is_closed,
+    is_end_known,
     journal_begin,
     journal_parts,
     state_of,
@@ -159,6 +160,11 @@ class Scan:
         state = state_of(self.directory)  # before the parts: what follows can only be more
         closed = is_closed(self.directory, dead=not streaming)
         parts = journal_parts(self.directory, dead=not streaming)
+        if end is None and not self.skip_damage and not is_end_known(state, parts):
+            raise FormatError(
+                f"{self.directory}: expected the file `journal`, found none that can be read: "
+                "nobody can say whether the last segment has all"
+            )
         if table.raw:
             parts = raced_parts(self.directory, parts, closed)
         known = 0 if table.raw or state is None else state.index

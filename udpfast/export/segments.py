@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +24,7 @@ __all__ = [
     "Place",
     "check_journal",
     "is_closed",
+    "is_end_known",
     "journal_begin",
     "journal_first",
     "journal_head",
@@ -75,6 +77,8 @@ class Part:
         It says itself where it ends.
     finished : bool
         Nothing more will come behind it now; if it is not sealed, a next writer may append.
+    last : bool
+        The writer closed the journal behind it.
     name : str
         Of the instance.
     journal : str
@@ -90,6 +94,7 @@ class Part:
     last_ns: int
     sealed: bool
     finished: bool
+    last: bool
     name: str
     journal: str
 
@@ -136,6 +141,11 @@ def journal_parts(
         if part.end_position > part.position:
             found.append(part)
     return found
+
+
+def is_end_known(state: JournalState | None, parts: Sequence[Part]) -> bool:
+    """Whether somebody says where a journal ends: its writer's file, or its last segment."""
+    return state is not None or (bool(parts) and parts[-1].last)
 
 
 def journal_begin(directory: str | os.PathLike[str]) -> Place:
@@ -238,6 +248,7 @@ def _part(info: SegmentInfo, directory: str | os.PathLike[str], closed: bool) ->
         last_ns,
         sealed,
         sealed or closed,
+        info.last,
         info.name,
         info.identity.hex(),
     )
@@ -248,7 +259,10 @@ def _look_through(
 ) -> tuple[int, int, int, int]:
     # What a seal would say: behind the last record, earliest and latest time.
     end, end_index, first_ns, last_ns = info.position, info.index, _POSITION_MAX, 0
-    with JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor:
+    with (
+        suppress(RegionError),  # that nobody can say whether this was all is said by others
+        JournalCursor.attach(directory, ("position", info.position), follow=False) as cursor,
+    ):
         while (count := cursor.poll()) and cursor.number == info.number:
             headers = cursor.headers[:count]
             end = int(headers[-1]["position"]) + (int(headers[-1]["length"]) + 7 & ~7)
