@@ -1,5 +1,8 @@
 """Which records a subscription asks for."""
 
+from itertools import product
+from urllib.parse import quote
+
 import pytest
 
 from udpfast.agents.topics import parse_topic
@@ -38,9 +41,30 @@ def test_matches_is_a_prefix_of_kind_exchange_symbol(text: bytes, matches: bool)
 
 
 def test_matches_symbol_with_slashes_is_one_symbol() -> None:
-    topic = parse_topic(b"BOOK/kraken/BTC/USDT/")
+    topic = parse_topic(b"BOOK/kraken/BTC%2FUSDT/")
     assert topic.matches("BOOK", "kraken", "BTC/USDT")
     assert not topic.matches("BOOK", "kraken", "BTC")
+    assert not topic.matches("BOOK", "kraken", "BTC/USDT/X")
+    whole = parse_topic(b"BOOK/fx/EUR/")
+    assert whole.matches("BOOK", "fx", "EUR")
+    assert not whole.matches("BOOK", "fx", "EUR/USD")
+    assert parse_topic(b"BOOK/fx/EUR%2f").matches("BOOK", "fx", "EUR/USD")
+
+
+NAMES = ["", "a", "a/", "a/b", "/", "*", "%", "%2F", "a|b", "~", "\u00e4", "a%", "a/b/"]
+
+
+def test_matches_a_whole_name_is_that_name_alone() -> None:
+    for exchange in NAMES:
+        for symbol in NAMES:
+            text = f"BOOK/{quote(exchange, safe='')}/{quote(symbol, safe='')}/"
+            topic = parse_topic(text.replace("*", "%2A").encode())
+            found = [names for names in product(NAMES, NAMES) if topic.matches("BOOK", *names)]
+            assert found == [(exchange, symbol)]
+            begun = parse_topic(text.replace("*", "%2A").removesuffix("/").encode())
+            assert {
+                names[1] for names in product(NAMES, NAMES) if begun.matches("BOOK", *names)
+            } == {name for name in NAMES if name.startswith(symbol)}
 
 
 def test_parse_topic_tilde_asks_for_no_last_values() -> None:
@@ -55,6 +79,12 @@ def test_parse_topic_tilde_asks_for_no_last_values() -> None:
         (b"BOO/", "begin with a kind"),
         (b"BOOK/|rubbish", "begin with a kind"),
         (b"BOOK/\x00", "printable"),
+        (b"BOOK/kraken/BTC/USDT/", "in names / is %2F"),
+        (b"BOOK/kraken/BTC/USDT", "in names / is %2F"),
+        (b"BOOK/kraken/BTC//", "in names / is %2F"),
+        (b"BOOK/fx/100%", "% is %25"),
+        (b"BOOK/fx/EUR%2", "% is %25"),
+        (b"BOOK/fx/%ff", "% is %25"),
         (b"BOOK/\xff", "UTF-8"),
         (b"BOOK/" + 1000 * b"x", "at most 1000"),
     ],

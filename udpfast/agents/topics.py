@@ -3,27 +3,55 @@
     topic        = ["~"] [pattern *("|" pattern)]
     pattern      = what "KIND/exchange/symbol/" begins with; "*" for KIND or exchange: any
 
-"" asks for everything, "BOOK/" for all books, "*/deribit/BTC" for all that Deribit says of symbols
-that begin with BTC, "BOOK/deribit/BTC-PERPETUAL/|TRADES/deribit/BTC-PERPETUAL/" for books and
-trades of one symbol. With "~" no last values come first. Records of the feed itself (GAP, SESSION,
-STALE, RECOVERED, CONNECTION, DISAGREEMENT, RESTART) belong to every topic: a subscriber that does
-not see them would believe what is in doubt.
+In a name `/`, `|` and `%` are written %2F, %7C and %25, as in a URL: "BOOK/fx/EUR/" is the symbol
+EUR and no other, "BOOK/fx/EUR%2FUSD/" is EUR/USD. "" asks for everything, "BOOK/" for all books,
+"*/deribit/BTC" for all that Deribit says of symbols that begin with BTC,
+"BOOK/deribit/BTC-PERPETUAL/|TRADES/deribit/BTC-PERPETUAL/" for books and trades of one symbol. With
+"~" no last values come first. Records of the feed itself (GAP, SESSION, STALE, RECOVERED,
+CONNECTION, DISAGREEMENT, RESTART) belong to every topic: a subscriber that does not see them would
+believe what is in doubt.
 """
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
+from urllib.parse import unquote
 
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.net.envelope import TOPIC_SIZE_MAX
 
-__all__ = ["NAMES_REQUEST", "Topic", "parse_topic"]
+__all__ = ["NAMES_REQUEST", "Pattern", "Topic", "parse_topic"]
 
 #: A subscription that asks for names only: followed by the first id wanted, in decimal.
 NAMES_REQUEST = b"@names/"
 
+_NO_ESCAPE = re.compile("%(?![0-9A-Fa-f]{2})")
 _KINDS = frozenset(kind.name for kind in Kind)
+
+
+class Part(NamedTuple):
+    """A kind, an exchange or a symbol that a pattern asks for."""
+
+    text: str
+    whole: bool
+
+    def matches(self, name: str) -> bool:
+        """Return whether a name is it, or begins with it."""
+        return name == self.text if self.whole else name.startswith(self.text)
+
+
+#: What a pattern says of one of them, if it is any.
+ANY = Part("", whole=False)
+
+
+class Pattern(NamedTuple):
+    """One of a topic's patterns."""
+
+    kind: Part
+    exchange: Part
+    symbol: Part
 
 
 class Topic(NamedTuple):
@@ -35,18 +63,21 @@ class Topic(NamedTuple):
         As its subscriber sent it.
     last_values : bool
         Whether they are wanted first.
-    patterns : tuple of str
+    patterns : tuple of Pattern
         Empty: everything.
     """
 
     text: bytes
     last_values: bool
-    patterns: tuple[str, ...]
+    patterns: tuple[Pattern, ...]
 
     def matches(self, kind: str, exchange: str, symbol: str) -> bool:
         """Return whether records of this kind, exchange and symbol ("": none) belong to it."""
         return not self.patterns or any(
-            _matches(pattern, kind, exchange, symbol) for pattern in self.patterns
+            pattern.kind.matches(kind)
+            and pattern.exchange.matches(exchange)
+            and pattern.symbol.matches(symbol)
+            for pattern in self.patterns
         )
 
 
@@ -67,32 +98,39 @@ def parse_topic(text: bytes) -> Topic:
     if not words.isprintable():
         raise ConfigError(f"a topic has printable characters only, was {words!r}")
     patterns = words.removeprefix("~")
-    parsed = tuple(patterns.split("|")) if patterns else ()
-    for pattern in parsed:
-        _check(pattern, words)
-    everything = "" in parsed
-    return Topic(text, not words.startswith("~"), () if everything else parsed)
+    texts = patterns.split("|")
+    everything = "" in texts
+    parsed = () if everything else tuple(_pattern(text, words) for text in texts)
+    return Topic(text, not words.startswith("~"), parsed)
 
 
-def _check(pattern: str, words: str) -> None:
-    # A kind that does not exist would be silence for ever.
-    kind, slash, _ = pattern.partition("/")
-    known = kind == "*" or (
-        kind in _KINDS if slash else any(name.startswith(kind) for name in _KINDS)
-    )
-    if not known:
+def _pattern(text: str, words: str) -> Pattern:
+    kind, *names = text.split("/")
+    # A kind that does not exist would be silence for ever, and so would a fourth part.
+    if kind != "*" and not (
+        kind in _KINDS if names else any(name.startswith(kind) for name in _KINDS)
+    ):
         raise ConfigError(
             f"a topic's patterns begin with a kind (BOOK, TRADES, ..) or *, was {words!r}"
         )
+    if len(names) > 3 or names[2:] not in ([], [""]):
+        raise ConfigError(
+            f"a topic's patterns are KIND/exchange/symbol/, in names / is %2F, was {words!r}"
+        )
+    parts = [ANY if kind == "*" else Part(kind, whole=bool(names))]
+    for index, name in enumerate(names[:2]):
+        whole = index + 1 < len(names)
+        any_exchange = index == 0 and name == "*"
+        parts.append(ANY if any_exchange else Part(_unescaped(name, words), whole))
+    return Pattern(*parts, *[ANY] * (3 - len(parts)))
 
 
-def _matches(pattern: str, kind: str, exchange: str, symbol: str) -> bool:
-    wanted_kind, slash, rest = pattern.partition("/")
-    if not slash:
-        return wanted_kind == "*" or kind.startswith(wanted_kind)
-    if wanted_kind not in ("*", kind):
-        return False
-    wanted_exchange, slash, rest = rest.partition("/")
-    if not slash:
-        return wanted_exchange == "*" or exchange.startswith(wanted_exchange)
-    return wanted_exchange in ("*", exchange) and f"{symbol}/".startswith(rest)
+def _unescaped(name: str, words: str) -> str:
+    try:
+        if _NO_ESCAPE.search(name):
+            raise ValueError
+        return unquote(name, errors="strict")
+    except ValueError:
+        raise ConfigError(
+            f"in a topic's names % is %25, / is %2F, | is %7C, was {words!r}"
+        ) from None
