@@ -487,6 +487,21 @@ def test_curve_lets_the_right_key_in_and_no_other(
                 Reader(tcp + wrong)
 
 
+def test_curve_key_that_is_removed_may_not_connect_and_one_that_is_added_may(
+    instance: Instance, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(instance.directory, **guarded(keys)) as fanout:
+        address = f"zmq:{fanout.addresses[1]}"
+        Reader(address + query(keys, "client")).close()
+        (keys / "allowed/client.key").rename(keys / "client.key")
+        (keys / "stranger.key").rename(keys / "allowed/stranger.key")
+        (keys / "allowed/broken.key").write_text("no key")
+        Reader(address + query(keys, "stranger")).close()
+        monkeypatch.setattr("udpfast.client.zmq_source._ANSWER_S", 0.3)
+        with pytest.raises(TimeoutError, match="do the keys fit"):
+            Reader(address + query(keys, "client"))
+
+
 def test_curve_key_that_others_may_read_is_refused(instance: Instance, keys: Path) -> None:
     (keys / "server.key_secret").chmod(0o644)
     with (

@@ -115,15 +115,15 @@ class Outlets:
         socket.setsockopt(zmq.CURVE_SERVER, 1)
         self._authenticator = ThreadAuthenticator(self._context)
         self._authenticator.start()
-        allowed: str = zmq.auth.CURVE_ALLOW_ANY
-        if config.curve_clients:
-            if not Path(config.curve_clients).is_dir():
-                raise ConfigError(
-                    "zmq.curve_clients: expected a directory of public keys, found "
-                    f"{config.curve_clients!r}"
-                )
-            allowed = config.curve_clients
-        self._authenticator.configure_curve(domain="*", location=allowed)
+        if not config.curve_clients:
+            self._authenticator.configure_curve(domain="*", location=zmq.auth.CURVE_ALLOW_ANY)
+            return
+        if not Path(config.curve_clients).is_dir():
+            raise ConfigError(
+                "zmq.curve_clients: expected a directory of public keys, found "
+                f"{config.curve_clients!r}"
+            )
+        self._authenticator.configure_curve_callback("*", Clients(config.curve_clients))
 
     def close(self, linger_ms: int = LINGER_MS) -> None:
         """Close all sockets; what was sent last may take `linger_ms` to leave. Idempotent."""
@@ -139,6 +139,30 @@ class Outlets:
                 if path.stat().st_ino == inode:  # not that of a fan-out that came meanwhile
                     path.unlink()
         self._ipc = []
+
+
+class Clients:
+    """Whose keys lie in a directory when they connect: whoever is removed from it is refused.
+
+    Parameters
+    ----------
+    directory : str
+        Of public keys, as `zmq.auth.create_certificates` makes them.
+    """
+
+    def __init__(self, directory: str) -> None:
+        self._directory = Path(directory)
+
+    def callback(self, domain: str, key: bytes) -> bool:
+        """Return whether a client with this key may connect; called by the authenticator."""
+        import zmq.auth
+
+        # One key that cannot be read must not keep the others out.
+        for path in self._directory.glob("*.key"):
+            with contextlib.suppress(OSError, ValueError):
+                if zmq.auth.load_certificate(path)[0] == key:
+                    return True
+        return False
 
 
 def load_secret(path: str, key: str) -> tuple[bytes, bytes]:
