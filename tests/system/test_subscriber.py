@@ -156,7 +156,7 @@ def run_process(tables, tmp_path):
     return process
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_run_ends_cleanly_by_signal(tables, tmp_path, number):
     process = run_process(tables, tmp_path)
     process.send_signal(number)

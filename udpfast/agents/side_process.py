@@ -27,7 +27,7 @@ _LOOK_S = 0.1
 
 def main(name: str, module: str) -> int:
     """Run the agent until it ends or the standard input does; return the exit code."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the feed comes first, and says when
     settings = msgspec.json.decode(sys.stdin.buffer.readline())
     config, directory = parse_feed(settings["config"]), Path(settings["directory"])

@@ -45,6 +45,7 @@ from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_o
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
 from udpfast.config import FeedConfig, load_feed, parse_feed
+from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.net.xdp_host import group_lines
@@ -478,14 +479,14 @@ class Subscriber:
                 self._sides.stop()
 
     def join(self, timeout_s: float | None = None) -> None:
-        """Wait until SIGINT or SIGTERM comes, the loop fails, or the time is over.
+        """Wait until SIGINT, SIGTERM or SIGHUP comes, the loop fails, or the time is over.
 
-        In the main thread both signals end the wait, quietly; elsewhere only `stop` does.
+        In the main thread these signals end the wait, quietly; elsewhere only `stop` does.
         """
         ended = threading.Event()
         previous = {}
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in stop_signals():
                 previous[number] = signal.signal(number, lambda *_: ended.set())
         try:
             waited_s = 0.0

@@ -13,6 +13,7 @@ import click
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.stop import Stop
+from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter, Lost
 from udpfast.export.schema import TABLES
@@ -73,7 +74,7 @@ def export(
     exporter = Exporter(find_journal(journal), directory, tables=tables or tuple(TABLES), **options)
     stopping = Stop()
     if follow:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             signal.signal(number, lambda *_: stopping.set())
     began_ns = time.monotonic_ns()
     summary = _Summary(directory)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
+from udpfast.core.stop import stop_signals
 from udpfast.shm.instance import instance_directory, journal_directory
 from udpfast.shm.journal import journal_state
 
@@ -53,7 +54,7 @@ def record(name: str, directory: str | None, as_json: bool, **options: Any) -> N
     config = replace(RecordConfig(), directory=directory or name, **chosen)
     recorder = Recorder(config, instance_directory(name), Path(name).name)
     runner = AgentRunner(recorder, core=config.core, idle=config.idle)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, lambda *_: runner.stop())
     runner.start()
     for recording in recorder.recordings:

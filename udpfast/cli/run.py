@@ -16,6 +16,7 @@ from udpfast.cli.service import Service
 from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns
+from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
 from udpfast.net.bypass import STACKS
 from udpfast.shm.readers import list_readers
@@ -55,7 +56,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     enter_bypass(config, quiet=quiet)
     stopping = Stop()
     # A signal may come at any time from here on; the second one ends the waiting for the drain.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
     service = Service(os.environ)
     try:
