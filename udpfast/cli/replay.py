@@ -29,6 +29,13 @@ from udpfast.shm.segment import Segment, list_segments, segment_path
 
 __all__ = ["replay"]
 
+#: Frames of a capture that may have held datagrams of the feed, and do so no more.
+UNREADABLE = {
+    "truncated": "cut short by the capture (snaplen)",
+    "malformed": "with headers that contradict themselves",
+    "link_unknown": "of a link that udpfast does not read",
+}
+
 _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
 
 
@@ -207,7 +214,8 @@ def replay_datagrams(
         channel: [line.address for line in getattr(config, channel).lines]
         for channel in ("incremental", "snapshot")
     }
-    return {"capture": capture, "missed": source.missed, "lines": lines} | result
+    missed = source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE)
+    return {"capture": capture, "missed": missed, "lines": lines} | result
 
 
 def _span(path: Path) -> Span | None:
@@ -267,7 +275,7 @@ def _place(options: dict[str, Any], time: str, position: str, name: str) -> Plac
     if when is not None and where is not None:
         raise click.UsageError(f"{name} and {name}-position exclude each other")
     if when is not None:
-        return "time", unix_ns(int(when) if when.isdecimal() else when, name)
+        return "time", unix_ns(when, name)
     return None if where is None else ("position", where)
 
 
@@ -289,12 +297,16 @@ def _print_result(result: dict[str, Any]) -> None:
     capture = result.get("capture", {})
     if capture.get("other_datagrams"):
         click.echo(f"{capture['other_datagrams']:,} datagrams went elsewhere: left out")
-    if capture.get("frames", {}).get("fragments"):
-        click.echo(f"{capture['frames']['fragments']:,} IP fragments: left out")
+    frames = capture.get("frames", {})
+    if frames.get("fragments"):
+        click.echo(f"{frames['fragments']:,} IP fragments: left out")
+    for kind, words in UNREADABLE.items():
+        if frames.get(kind):
+            click.echo(f"{frames[kind]:,} frames {words}: missed")
     if capture.get("damage"):
         click.echo(f"the capture ends early: {capture['damage']}")
     if result.get("missed"):
-        click.echo(f"{result['missed']:,} were missed by the recorder, or are damaged")
+        click.echo(f"{result['missed']:,} were missed by what recorded them, or are damaged")
     for session in result.get("sessions", []):
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "

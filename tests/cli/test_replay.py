@@ -1,0 +1,68 @@
+"""`udpfast replay` of captures whose frames are not all whole: each kind is said, and missed."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from tests.net.test_pcap import enhanced as frame_block
+from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
+from udpfast.cli.main import cli
+from udpfast.testing import frames
+
+WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
+PORT = int.from_bytes(udp(b"")[2:4], "big")
+CUT = "frames cut short by the capture (snaplen): missed"
+MALFORMED = "frames with headers that contradict themselves: missed"
+UNKNOWN = "frames of a link that udpfast does not read: missed"
+
+
+def replay(path, *arguments):
+    """Return the exit code and the output."""
+    found = CliRunner().invoke(cli, ["replay", str(path), "--incremental", str(PORT), *arguments])
+    return found.exit_code, found.stdout
+
+
+def cut(every):
+    """Return a capture of which every so manieth frame is cut short."""
+    return b"".join(
+        [pcap([])]
+        + [
+            pcap([(i, frame)], kept=60 if i % every == 0 else 1 << 20)[24:]
+            for i, frame in enumerate(WHOLE)
+        ]
+    )
+
+
+def several_links():
+    """Return a capture with frames of a link that is read, and of one that is not."""
+    blocks = [section(), interface(), interface(link_type=105)]
+    blocks += [frame_block(frame, i, number=i % 4 == 0) for i, frame in enumerate(WHOLE)]
+    return b"".join(blocks)
+
+
+@pytest.mark.parametrize(
+    ("content", "missed", "words"),
+    [
+        (cut(4), 5, CUT),
+        (cut(1), 20, CUT),
+        (pcap([(i, f) for i, f in enumerate([*WHOLE, b"short", b""])]), 2, MALFORMED),
+        (several_links(), 5, UNKNOWN),
+    ],
+    ids=["some cut", "all cut", "malformed", "links"],
+)
+def test_replay_of_frames_that_are_not_whole_says_and_counts_them(tmp_path, content, missed, words):
+    path = tmp_path / "a.pcapng"
+    path.write_bytes(content)
+    code, text = replay(path)
+    assert code == 1
+    assert f"{missed} {words}" in text
+    code, text = replay(path, "--json")
+    assert (code, json.loads(text.splitlines()[-1])["missed"]) == (1, missed)
+
+
+def test_replay_of_whole_frames_misses_none(tmp_path):
+    path = tmp_path / "a.pcap"
+    path.write_bytes(pcap(list(enumerate(WHOLE)), nanoseconds=True))
+    code, text = replay(path)
+    assert (code, "missed" in text) == (0, False)
