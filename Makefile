@@ -9,6 +9,8 @@ INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) 
 SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
 # cython-lint looks for pycodestyle on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+# The loops of benchmarks and tests: a user's `pip install .` does without them.
+export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 

@@ -2,6 +2,7 @@
 
 UDPFAST_DEBUG=1     Cython's checks and C assertions on, little optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
+UDPFAST_BENCH=1     Also the loops that only benchmarks and tests run: `make` asks for them.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
 UDPFAST_OPTIMISE=0  Compile quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
@@ -70,6 +71,8 @@ class BuildExt(build_ext):
                 f"udpfast needs Python's headers, {header} was not found: "
                 "apt-get install python3-dev"
             )
+        # pip shows it with -v.
+        print(f"udpfast: compiling {len(self.extensions)} modules on {self.parallel} cores")
         super().run()
 
 
@@ -88,6 +91,7 @@ extensions = [
     )
     for path in sorted(Path("udpfast").rglob("*.pyx"))
     if setting("UDPFAST_COMPILE", "1")
+    and (setting("UDPFAST_BENCH") or path.parent != Path("udpfast/testing"))
 ]
 
 # `bench` alone is a name that anybody's package may have.

@@ -73,7 +73,7 @@ def wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (unpacked,) = folder.iterdir()
     take_over(unpacked)
     build = ("build", "--no-isolation", "--wheel", "--outdir", folder)
-    run(sys.executable, "-m", *build, cwd=unpacked, UDPFAST_OPTIMISE="0")
+    run(sys.executable, "-m", *build, cwd=unpacked, UDPFAST_OPTIMISE="0", UDPFAST_BENCH="1")
     (built,) = folder.glob("*.whl")
     return built
 
@@ -220,3 +220,18 @@ def trades(instance: Instance, quantity: float, side: int) -> None:
     rows["price"], rows["quantity"], rows["side"] = 10.0, quantity, side
     update = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=len(rows))
     instance.append(Kind.TRADES, update.tobytes() + rows.tobytes())
+
+
+@pytest.mark.parametrize("wanted", [False, True])
+def test_build_leaves_the_loops_of_benchmarks_out_unless_asked(wanted: bool) -> None:
+    code = (
+        "import Cython.Build, setuptools\n"
+        "names = []\n"
+        "Cython.Build.cythonize = lambda found, **_: names.extend(each.name for each in found)\n"
+        "setuptools.setup = lambda **_: None\n"
+        "import runpy; runpy.run_path('setup.py')\n"
+        "print('\\n'.join(names))\n"
+    )
+    names = run(sys.executable, "-c", code, cwd=ROOT, UDPFAST_BENCH=str(int(wanted))).split()
+    loops = {name for name in modules(".pyx") if name.startswith("udpfast.testing.")}
+    assert set(modules(".pyx")) - set(names) == (set() if wanted else loops)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 
 import click
+
+from udpfast.errors import ConfigError
 
 __all__ = ["bench"]
 
@@ -21,5 +24,11 @@ def _package() -> str:
         sys.path.insert(0, str(root))
     return "bench"
 
+
+if importlib.util.find_spec("udpfast.testing.hostprobe") is None:
+    raise ConfigError(
+        "expected the loops of the benchmarks, found them not compiled: "
+        "UDPFAST_BENCH=1 pip install . compiles them too"
+    )
 
 bench: click.Command = importlib.import_module(f"{_package()}.main").bench
