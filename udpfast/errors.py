@@ -9,7 +9,11 @@ __all__ = [
     "RingClosedError",
     "UdpfastError",
     "WriterExistsError",
+    "shown",
 ]
+
+#: Characters of a value in an error.
+_SHOWN_MAX = 200
 
 
 class UdpfastError(Exception):
@@ -45,3 +49,12 @@ class RingClosedError(UdpfastError):
 
 class WriterExistsError(UdpfastError):
     """Another live process already writes this region: one writer per thing."""
+
+
+def shown(value: object) -> str:
+    """Return a value as an error shows it: never longer than a few lines."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits, perhaps inside
+        return f"<{type(value).__name__} too long to print>"
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."

@@ -18,15 +18,12 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, shown
 
-__all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables", "shown"]
+__all__ = ["Check", "Setting", "Struct", "convert", "describe", "fields_of", "read_tables"]
 
 #: Of a file: no settings are longer, and /dev/zero has no end.
 _FILE_BYTES_MAX = 1 << 20
-
-#: Of a value in an error.
-_SHOWN_MAX = 200
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -105,15 +102,6 @@ def convert(tables: Mapping[str, Any], target: Any, where: str) -> Any:
         if not check.holds(value):
             raise ConfigError(f"{where}: {key}: expected {check.expected}, found {shown(value)}")
     return config
-
-
-def shown(value: Any) -> str:
-    """Return a value as an error shows it: never longer than a few lines."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of thousands of digits, perhaps inside
-        return f"a {type(value).__name__} too long to print"
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
 
 
 @functools.cache

@@ -34,7 +34,7 @@ class Service:
         self.watchdog_ns = 0
         usec = environment.get("WATCHDOG_USEC", "")
         meant = environment.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-        if self._address and meant and usec.isdecimal():
+        if self._address and meant and usec.isdecimal() and len(usec) < 19:
             self.watchdog_ns = int(usec) * 1_000 // 2
 
     def ready(self) -> None:

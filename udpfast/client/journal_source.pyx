@@ -15,7 +15,7 @@ from udpfast.shm.journal_cursor cimport JournalCursor
 import contextlib
 import datetime
 
-from udpfast.errors import ConfigError, FormatError, RingClosedError
+from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
@@ -172,7 +172,11 @@ def _is_written(directory):
 
 
 def _place(where, what):
-    if isinstance(where, tuple) and len(where) == 2 and where[0] in ("position", "time"):
+    if isinstance(where, tuple) and len(where) == 2 and where[0] == "time":
+        return "time", unix_ns(where[1], what)
+    if isinstance(where, tuple) and len(where) == 2 and where[0] == "position":
+        if not isinstance(where[1], int) or where[1] < 0 or where[1].bit_length() > 63:
+            raise ConfigError(f"{what} must be a position from 0 on, was {shown(where)}")
         return where
     return "time", unix_ns(where, what)
 
@@ -183,8 +187,8 @@ def unix_ns(when, what) -> int:
     Parameters
     ----------
     when : str, datetime or int
-        ISO 8601 with its zone, an aware datetime, or UNIX ns. Fractions of a second beyond us are
-        for integers.
+        ISO 8601 with its zone, an aware datetime, or UNIX ns, as text too. Fractions of a second
+        beyond us are for integers.
     what : str
         Named in errors.
 
@@ -193,7 +197,9 @@ def unix_ns(when, what) -> int:
     ConfigError
         It is no time, or does not say its zone.
     """
-    if isinstance(when, int) and not isinstance(when, bool):
+    if isinstance(when, str) and when.isascii() and when.isdigit() and len(when) < 20:
+        when = int(when)
+    if isinstance(when, int) and not isinstance(when, bool) and when.bit_length() < 64:
         return when
     try:
         moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when
@@ -204,5 +210,5 @@ def unix_ns(when, what) -> int:
         if isinstance(error, ConfigError):
             raise
         raise ConfigError(f"{what} must be a time (2026-08-21T09:30Z, a datetime or UNIX ns), "
-                          f"was {when!r}") from None
+                          f"was {shown(when)}") from None
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000

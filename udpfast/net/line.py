@@ -238,6 +238,8 @@ def open_sender(
         As `open_receiver`.
     """
     host, port = parse_endpoint(destination)
+    if not port:
+        raise ConfigError(f"address to send to must have a port from 1 on, was {destination!r}")
     found = multicast.resolve_interface(interface, host) if interface else None
     sock = _open_socket(host)
     try:

@@ -26,7 +26,9 @@ def trusted_owners() -> set[int]:
     owners = {os.geteuid(), 0}
     for name in os.environ.get("UDPFAST_TRUST", "").replace(",", " ").split():
         try:
-            owners.add(int(name) if name.isdecimal() else pwd.getpwnam(name).pw_uid)
+            owners.add(
+                int(name) if name.isdecimal() and len(name) < 11 else pwd.getpwnam(name).pw_uid
+            )
         except KeyError:
             raise ConfigError(f"UDPFAST_TRUST: expected users, found {name!r}") from None
     return owners
@@ -47,6 +49,6 @@ def find_group(name: str) -> int:
         There is no such group.
     """
     try:
-        return int(name) if name.isdecimal() else grp.getgrnam(name).gr_gid
+        return int(name) if name.isdecimal() and len(name) < 11 else grp.getgrnam(name).gr_gid
     except KeyError:
         raise ConfigError(f"access.group: expected a group, found {name!r}") from None

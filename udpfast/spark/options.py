@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Mapping
 
 from udpfast.errors import ConfigError
@@ -32,7 +33,7 @@ OPTIONS = {
 
 def unix_ns(text: str, what: str) -> int:
     """Return a time that people write, as UNIX ns."""
-    if text.lstrip("-").isdecimal():
+    if re.fullmatch("-?[0-9]{1,18}", text):
         return int(text)
     try:
         moment = datetime.datetime.fromisoformat(text)
@@ -65,6 +66,6 @@ def number_of(options: Mapping[str, str], name: str, least: int) -> int | None:
     """Return a number; None: it was not given."""
     if name not in options:
         return None
-    if not options[name].isdecimal() or int(options[name]) < least:
+    if not re.fullmatch("[0-9]{1,18}", options[name]) or int(options[name]) < least:
         raise ConfigError(f"{name} must be a number of {least} or more, was {options[name]!r}")
     return int(options[name])

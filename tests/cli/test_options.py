@@ -1,0 +1,77 @@
+"""Every option of every verb with values at the edges: understood as asked for, or one line."""
+
+import math
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from udpfast.cli.main import VERBS, cli
+from udpfast.errors import UdpfastError
+
+VALUES = [
+    "", " ", "0", "-0", "-1", "1", "65535", "65536", "99999", "9" * 5000, "1e400", "-1e400", "nan",
+    "inf", "-inf", "1_0", "\u0661", "0x10", "1.5", ".", "..", "/", "\x1b[31m", "\udc80",
+    "a" * 5000, "none", "NONE", "-x", "--", "127.0.0.1:99999", "sha256:", "2026-13-45T00:00Z",
+]  # fmt: skip
+
+
+def parameters():
+    """Return each verb's command with each of its options and arguments."""
+    with click.Context(cli) as context:
+        commands = {verb: cli.get_command(context, verb) for verb in VERBS}
+    return [
+        pytest.param(command, parameter, id=f"{verb} {parameter.name}")
+        for verb, command in commands.items()
+        for parameter in command.params
+    ]
+
+
+@pytest.mark.parametrize(("command", "parameter"), parameters())
+def test_option_is_as_asked_for_or_refused_in_one_line(command, parameter):
+    limits = [getattr(parameter.type, name, None) for name in ("min", "max")]
+    edges = [str(limit + step) for limit in limits if limit is not None for step in (-1, 0, 1)]
+    for value in [*VALUES, *edges]:
+        several = parameter.multiple or parameter.nargs != 1
+        try:
+            found = parameter.type_cast_value(
+                click.Context(command), (value,) if several else value
+            )
+        except click.ClickException as error:
+            assert error.exit_code == 2
+            continue
+        for each in found if several else (found,):
+            if isinstance(each, int | float) and not isinstance(each, bool):
+                assert math.isfinite(each)
+                assert each == type(each)(value)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["replay", "x.pcap", "--from", "9" * 5000],
+        ["replay", "{empty}", "--from", "9" * 5000],
+        ["replay", "{empty}", "--until", "-1" * 20],
+        ["replay", "{empty}", "--from", "\u0661"],
+        ["replay", "{empty}", "--expect", "sha256:x"],
+        ["replay", ".."],
+        ["record", ".."],
+        ["record", "."],
+        ["stat", ".."],
+        ["tail", "a b"],
+        ["verify", ".."],
+        ["run", "{empty}"],
+        ["check", "{empty}"],
+        ["check", "/dev/zero"],
+        ["send", "--simulate", "--incremental", "127.0.0.1:99999"],
+        ["send", "--simulate", "--incremental", "127.0.0.1:0"],
+        ["send", "--simulate", "--incremental", "127.0.0.1:" + "9" * 5000],
+        ["send", "--simulate", "--incremental", "127.0.0.1:9001", "--interface", "a b"],
+    ],
+)
+def test_verb_refuses_what_it_cannot_mean_in_words(words, tmp_path):
+    found = CliRunner().invoke(cli, [word.format(empty=tmp_path) for word in words])
+    error = found.exception
+    assert isinstance(error, SystemExit | UdpfastError | OSError), repr(error)
+    assert found.exit_code != 0
+    assert isinstance(error, SystemExit) or str(error)
