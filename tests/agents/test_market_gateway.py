@@ -8,7 +8,6 @@ import pytest
 
 from tests.feed.frames_out import messages
 from tests.feed.list_line import ListLine
-from udpfast.agents import market_gateway
 from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.agents.market_player import MarketPlayer
@@ -22,12 +21,12 @@ MS = 1_000_000
 class Rig:
     """A gateway on two list lines, and a player with a clock of its own."""
 
-    def __init__(self, source, *, transmitter=None, **settings):
+    def __init__(self, source, *, transmitter=None, levels_max=None, **settings):
         self.incremental, self.snapshot = ListLine(), ListLine()
         self.transmitter = Transmitter(
             [self.incremental], [self.snapshot], session_id=1, **(transmitter or {})
         )
-        self.gateway = MarketGateway(self.transmitter, source.instruments)
+        self.gateway = MarketGateway(self.transmitter, source.instruments, levels_max=levels_max)
         self.player = MarketPlayer(source, self.gateway, **settings)
         self.now_ns = 0
 
@@ -171,10 +170,10 @@ def test_gateway_restart_announces_books_again_under_other_ids():
     assert all(ids[sessions[0]][symbol] != ids[sessions[1]][symbol] for symbol in ids[sessions[0]])
 
 
-def test_gateway_book_too_dense_is_published_as_far_as_a_message_carries_it(monkeypatch):
-    monkeypatch.setattr(market_gateway, "levels_that_fit", lambda exchange, symbol: 60)
+def test_gateway_book_too_dense_is_published_as_far_as_a_message_carries_it():
     market = SimulatedMarket(4, instruments=2, events=500, levels=50, rate_per_s=2000)
-    rig = Rig(market, transmitter={"snapshot_interval_ns": 50 * MS}).play(linger_ns=100 * MS)
+    rig = Rig(market, transmitter={"snapshot_interval_ns": 50 * MS}, levels_max=60)
+    rig.play(linger_ns=100 * MS)
     books, taken = {}, {}
     for _, event in rig.events(rig.incremental):
         if event["value_name"] == "MarketByPriceUpdate":

@@ -11,8 +11,10 @@ import pytest
 
 from tests.feed.frames_out import Parsed, messages, parse
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.client import published_book
 from udpfast.client.publisher import Publisher
 from udpfast.config import PublishConfig, parse_publish
+from udpfast.market.event import event_to_dict
 
 
 @pytest.fixture
@@ -291,3 +293,50 @@ def test_publisher_close_waits_for_a_send_of_another_thread(listeners):
         assert all(sender.socket.fileno() >= 0 for sender in publisher._senders)
     closer.join(PATIENCE_S)
     assert all(sender.socket.fileno() < 0 for sender in publisher._senders)
+
+
+def values(listener: socket.socket) -> dict[str, object]:
+    return event_to_dict(receive_message(listener).payload)["value"]
+
+
+def prices(value: dict[str, object], side: str) -> list[float]:
+    return [level["price"] for level in value[side] or []]
+
+
+def test_publisher_book_too_dense_is_published_as_far_as_a_message_carries_it(
+    listeners, monkeypatch
+):
+    monkeypatch.setattr(published_book, "levels_that_fit", lambda exchange, symbol: 4)
+    said = []
+    with Publisher(config(listeners, snapshot_interval_ms=5), on_event=said.append) as publisher:
+        book = publisher.open_book("v", "S", 41, 7, price_precision=2)
+        assert book.update([(9, 1), (8, 1), (7, 1)], [(10, 1)], snapshot=True) == 1
+        first = values(listeners[0])
+        assert (prices(first, "bids"), prices(first, "asks")) == ([9, 8, 7], [10])
+        assert book.update([(6, 1)]) is None
+        assert book.update([(8, 0)]) == 2
+        assert sorted(prices(values(listeners[0]), "bids")) == [6, 8]
+        wait_until(lambda: prices(values(listeners[2]), "bids") == [9, 7, 6])
+        assert book.left_out == (0, 1, 1)
+        with pytest.raises(ValueError, match="finite"):
+            book.update([(float("nan"), 1)])
+        publisher.restart()
+        book.update([(9, 5)])  # of the new session: all of it
+        assert prices(values(listeners[0]), "bids") == [9, 7, 6]
+        book.close()
+        book.close()
+        assert not publisher.remove(41, 7)
+        with pytest.raises(ValueError, match="closed"):
+            book.update([(9, 1)])
+    assert said == [
+        "v:S: its book has 5 levels, a message carries 4: those furthest from the touch are left "
+        "out"
+    ]
+
+
+def test_publisher_book_that_cannot_be_named_is_refused_at_once(listeners):
+    with (
+        Publisher(config(listeners)) as publisher,
+        pytest.raises(ValueError, match=r"object_id must be 0..65535"),
+    ):
+        publisher.open_book("v", "S", 41, 70_000)

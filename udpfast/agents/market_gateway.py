@@ -8,7 +8,7 @@ was published are `books`; what was left out or refused is counted and said, and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from udpfast.agents.market_encoding import Encoded, MarketEncoder
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote
@@ -49,6 +49,8 @@ class MarketGateway:
     instruments : sequence of Instrument
         Of the source whose events will come.
     encoder : MarketEncoder, optional
+    levels_max : int, optional
+        Published of each book at most; by default as many as a message carries.
 
     Attributes
     ----------
@@ -57,6 +59,8 @@ class MarketGateway:
     refused : int
         Events that are no message and were not published: a price that is no number, a field that
         is out of range. A book that missed one is published whole with its next event.
+    object_ids : list of int
+        Of the instruments, in their order; others after a restart.
 
     Raises
     ------
@@ -69,6 +73,7 @@ class MarketGateway:
         transmitter: Transmitter,
         instruments: Sequence[Instrument],
         encoder: MarketEncoder | None = None,
+        levels_max: int | None = None,
     ) -> None:
         room = OBJECT_ID_MAX + 1 - FIRST_OBJECT_ID
         if len(instruments) > room:
@@ -78,9 +83,9 @@ class MarketGateway:
         self.encoder = encoder if encoder is not None else MarketEncoder(instruments)
         self.messages = 0
         self.refused = 0
-        self._object_ids = [FIRST_OBJECT_ID + index for index in range(len(self.instruments))]
+        self.object_ids = [FIRST_OBJECT_ID + index for index in range(len(self.instruments))]
         self._books = [
-            FittedBook(levels_that_fit(instrument.exchange, instrument.symbol))
+            FittedBook(levels_max or levels_that_fit(instrument.exchange, instrument.symbol))
             for instrument in self.instruments
         ]
         self._updates: list[BookChange | None] = [None] * len(self.instruments)
@@ -99,37 +104,23 @@ class MarketGateway:
         status = self.encoder.gateway_status(SUPPORTED, created_ns)
         self._send(status, NO_OBJECT_TYPE, 0, now_ns)
         self._repeat(status, NO_OBJECT_TYPE, 0)
-        for index, object_id in enumerate(self._object_ids):
+        for index, object_id in enumerate(self.object_ids):
             for object_type, message in (
                 (REFERENCE_DATA_TYPE, self.encoder.reference_data(index, created_ns)),
                 (MARKET_STATUS_TYPE, self.encoder.market_status(index, created_ns)),
             ):
                 self._send(message, object_type, object_id, now_ns, snapshot=True)
                 self._repeat(message, object_type, object_id)
-            if self._updates[index] is not None:
-                self._send(self._encode_book(index), BOOK_TYPE, object_id, now_ns, snapshot=True)
+            update = self._updates[index]
+            if update is not None:
                 self._offer_book(index)
+                self._behind[index] = True
+                self._attempt(update, self._send_book, update, None, now_ns)
 
     def publish(self, event: MarketEvent, now_ns: int) -> None:
         """Publish one event on the incremental channel; one that is no message is refused."""
         self._created_ns = now_ns + self.transmitter.utc_offset_ns
-        try:
-            if isinstance(event, BookChange):
-                self._publish_book(event, now_ns)
-            elif isinstance(event, Quote):
-                message = self.encoder.quote(event, self._created_ns)
-                self._send(message, QUOTE_TYPE, self._object_ids[event.instrument], now_ns)
-            else:
-                message = self.encoder.trade(event, self._created_ns)
-                self._send(message, TRADE_TYPE, self._object_ids[event.instrument], now_ns)
-            if event.recv_ns >= self._next_latency_ns and event.exchange_ns > 0:
-                self._next_latency_ns = event.recv_ns + LATENCY_INTERVAL_NS
-                latency = self.encoder.external_latency(event, self._created_ns)
-                self._send(latency, NO_OBJECT_TYPE, 0, now_ns)
-        except (ValueError, OverflowError, FormatError) as error:
-            self.refused += 1
-            kind = type(event).__name__
-            self._say_once(event.instrument, kind, f"a {kind} is not sent: {error}")
+        self._attempt(event, self._publish, event, now_ns)
 
     def restart(self, now_ns: int, session_id: int | None = None) -> int:
         """Do what a restarted gateway does; return the new session's id.
@@ -139,7 +130,7 @@ class MarketGateway:
         """
         self.transmitter.flush(now_ns)
         session_id = self.transmitter.restart(session_id)
-        self._object_ids = self._object_ids[1:] + self._object_ids[:1]
+        self.object_ids = self.object_ids[1:] + self.object_ids[:1]
         self.announce(now_ns)
         return session_id
 
@@ -163,30 +154,51 @@ class MarketGateway:
             if book.left_out.levels_most
         }
 
+    def _attempt(self, event: MarketEvent, act: Callable[..., None], *arguments: object) -> None:
+        try:
+            act(*arguments)
+        except (ValueError, OverflowError, FormatError) as error:
+            self.refused += 1
+            kind = type(event).__name__
+            self._say_once(event.instrument, kind, f"a {kind} is not sent: {error}")
+
+    def _publish(self, event: MarketEvent, now_ns: int) -> None:
+        object_id = self.object_ids[event.instrument]
+        if isinstance(event, BookChange):
+            self._publish_book(event, now_ns)
+        elif isinstance(event, Quote):
+            message = self.encoder.quote(event, self._created_ns)
+            self._send(message, QUOTE_TYPE, object_id, now_ns)
+        else:
+            message = self.encoder.trade(event, self._created_ns)
+            self._send(message, TRADE_TYPE, object_id, now_ns)
+        if event.recv_ns >= self._next_latency_ns and event.exchange_ns > 0:
+            self._next_latency_ns = event.recv_ns + LATENCY_INTERVAL_NS
+            latency = self.encoder.external_latency(event, self._created_ns)
+            self._send(latency, NO_OBJECT_TYPE, 0, now_ns)
+
     def _publish_book(self, event: BookChange, now_ns: int) -> None:
-        index, object_id = event.instrument, self._object_ids[event.instrument]
+        index = event.instrument
         book = self._books[index]
         message = book.apply(event.bids, event.asks, snapshot=event.snapshot)
         if book.beyond:
-            self._say_once(
-                index,
-                "dense",
-                f"its book has {book.shown + book.beyond:,} levels, a message carries "
-                f"{book.shown:,}: those furthest from the touch are left out",
-            )
-        if self._behind[index]:
-            message = book.whole()
-        if message is None:
-            return
-        self._behind[index] = True  # until it is out
-        self._send(
-            self._encode(event, message), BOOK_TYPE, object_id, now_ns, snapshot=message.snapshot
-        )
-        self._behind[index] = False
+            self._say_once(index, "dense", book.describe())
+        self._send_book(event, message, now_ns)
         first = self._updates[index] is None
         self._updates[index] = event
         if first:
             self._offer_book(index)
+
+    def _send_book(self, event: BookChange, message: BookMessage | None, now_ns: int) -> None:
+        index = event.instrument
+        if self._behind[index]:
+            message = self._books[index].whole()
+        if message is None:
+            return
+        self._behind[index] = True  # until it is out
+        encoded = self._encode(event, message)
+        self._send(encoded, BOOK_TYPE, self.object_ids[index], now_ns, snapshot=message.snapshot)
+        self._behind[index] = False
 
     def _send(
         self,
@@ -212,7 +224,7 @@ class MarketGateway:
         )
 
     def _offer_book(self, index: int) -> None:
-        object_id = self._object_ids[index]
+        object_id = self.object_ids[index]
 
         def state() -> SnapshotState:
             # Book and seqno are of the same moment: both change in `publish`, and only there.

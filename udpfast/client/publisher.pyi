@@ -5,6 +5,7 @@ from typing import Self, final
 
 from typing_extensions import Buffer
 
+from udpfast.client.published_book import PublishedBook
 from udpfast.config import PublishConfig
 
 __all__ = ["Publisher"]
@@ -31,6 +32,17 @@ class Publisher:
         flush: bool = True,
     ) -> int: ...
     def flush(self) -> None: ...
+    def open_book(
+        self,
+        exchange: str,
+        symbol: str,
+        object_type: int,
+        object_id: int,
+        *,
+        stream_id: int = 0,
+        price_precision: int = 0,
+        quantity_precision: int = 0,
+    ) -> PublishedBook: ...
     def publish_snapshot(
         self, payload: Buffer, object_type: int, object_id: int, *, stamp_offset: int = -1
     ) -> None: ...

@@ -14,6 +14,7 @@ import socket
 import threading
 from contextlib import suppress
 
+from udpfast.client.published_book import PublishedBook
 from udpfast.config import PublishConfig, load_publish
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError
@@ -167,6 +168,35 @@ cdef class Publisher:
         with self._lock:
             self._check()
             self._flush()
+
+    def open_book(self, exchange, symbol, object_type, object_id, *, stream_id=0,
+                  price_precision=0, quantity_precision=0):
+        """Return a book of any density to publish: its updates, and its state in every round.
+
+        Parameters
+        ----------
+        exchange, symbol : str
+        object_type, object_id : int
+            0..255 and 0..65535: what to call the book on the wire.
+        stream_id, price_precision, quantity_precision
+            As `udpfast.market.encode.encode_book`.
+
+        Returns
+        -------
+        PublishedBook
+        """
+        return PublishedBook(
+            self, exchange, symbol, object_type, object_id, stream_id=stream_id,
+            price_precision=price_precision, quantity_precision=quantity_precision)
+
+    def _send_locked(self, payload, object_type, object_id, *, snapshot, stamp_offset):
+        # As `send`, for who holds the lock.
+        self._check()
+        seqno = self._transmitter.send(
+            payload, object_type, object_id, snapshot=snapshot, now_ns=clock_monotonic_ns(),
+            stamp_offset=stamp_offset)
+        self._flush()
+        return seqno
 
     def publish_snapshot(self, payload, object_type, object_id, *, stamp_offset=-1) -> None:
         """Publish an object's complete state on the snapshot channel, in every round to come.

@@ -90,7 +90,9 @@ class FittedBook:
         self._asks = _Side(-1.0)
         self._levels_most = 0
 
-    def apply(self, bids: Levels, asks: Levels, *, snapshot: bool) -> BookMessage | None:
+    def apply(
+        self, bids: npt.ArrayLike, asks: npt.ArrayLike, *, snapshot: bool
+    ) -> BookMessage | None:
         """Take a message of the market; return what to publish of it. None: nothing.
 
         Parameters
@@ -128,6 +130,13 @@ class FittedBook:
     def whole(self) -> BookMessage:
         """Return all that is published, best levels first."""
         return BookMessage(True, self._bids.shown_levels(), self._asks.shown_levels())
+
+    def describe(self) -> str:
+        """Say what of the book is left out, as part of a sentence."""
+        return (
+            f"its book has {self.shown + self.beyond:,} levels, a message carries {self.shown:,}: "
+            "those furthest from the touch are left out"
+        )
 
     @property
     def shown(self) -> int:

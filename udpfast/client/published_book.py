@@ -1,0 +1,152 @@
+"""A book that a program publishes: `Publisher.open_book` makes one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from udpfast.feed.snapshot_cycle import SnapshotState
+from udpfast.market.encode import SourceInfo, encode_book
+from udpfast.market.fitted_book import BookMessage, FittedBook, LeftOut, levels_that_fit
+
+if TYPE_CHECKING:
+    from udpfast.client.publisher import Publisher
+
+__all__ = ["PublishedBook"]
+
+SNAPSHOT, INCREMENTAL = 1, 2  # UpdateType
+
+#: Where `market.encode` puts send_time_utc, always.
+STAMP_OFFSET = 56
+
+
+class PublishedBook:
+    """One instrument's book: give it every change, and it publishes what a message carries.
+
+    Its updates leave at once; its state goes out in every snapshot round, as it is then. Of a book
+    that is denser than a message the levels nearest the touch are published, the rest is counted
+    (`left_out`) and said once (`Publisher(..., on_event=)`). Made by `Publisher.open_book`; may be
+    called from any thread.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        exchange: str,
+        symbol: str,
+        object_type: int,
+        object_id: int,
+        *,
+        stream_id: int,
+        price_precision: int,
+        quantity_precision: int,
+    ) -> None:
+        self._publisher = publisher
+        self._transmitter = publisher._transmitter  # type: ignore[attr-defined]
+        self._lock = publisher._lock  # type: ignore[attr-defined]
+        self._names = (exchange, symbol)
+        self._object = (object_type, object_id)
+        self._common: dict[str, Any] = {
+            "stream_id": stream_id,
+            "price_precision": price_precision,
+            "quantity_precision": quantity_precision,
+        }
+        self._times: dict[str, Any] = {"exchange_time_utc": 0, "exchange_sequence": 0}
+        self._book = FittedBook(levels_that_fit(exchange, symbol))
+        self._said = self._closed = False
+        self._session = -1  # that has been given the whole book; by its place
+        # Whatever cannot be published is refused here, not with the first update.
+        state = self._encode(self._book.whole(), **self._times)
+        self._transmitter.publication.check(state, *self._object, stamp_offset=STAMP_OFFSET)
+
+    def update(
+        self,
+        bids: npt.ArrayLike = (),
+        asks: npt.ArrayLike = (),
+        *,
+        snapshot: bool = False,
+        exchange_time_utc: int = 0,
+        exchange_sequence: int = 0,
+    ) -> int | None:
+        """Publish changes to the book, or (`snapshot`) all of it.
+
+        Parameters
+        ----------
+        bids, asks : array-like
+            Shape (n, 2): price and quantity; 0 removes the level.
+        snapshot : bool
+            They are the whole book.
+        exchange_time_utc, exchange_sequence : int
+            UNIX ns, and the exchange's number.
+
+        Returns
+        -------
+        int or None
+            The message's seqno; None: all of it lies beyond what is published.
+
+        Raises
+        ------
+        ValueError
+            A price or quantity is no finite number, or a number is out of range.
+        OSError
+            As `Publisher.send`.
+        """
+        times = {"exchange_time_utc": exchange_time_utc, "exchange_sequence": exchange_sequence}
+        with self._lock:
+            if self._closed:
+                raise ValueError("this book is closed")
+            message = self._book.apply(bids, asks, snapshot=snapshot)
+            self._say_dense()
+            session = len(self._transmitter.sessions)
+            begins = session != self._session
+            if begins:
+                message = self._book.whole()
+            if message is None:
+                return None
+            self._session = -1  # until it is out
+            payload = self._encode(message, **times)
+            seqno: int = self._publisher._send_locked(  # type: ignore[attr-defined]
+                payload, *self._object, snapshot=message.snapshot, stamp_offset=STAMP_OFFSET
+            )
+            self._session, self._times = session, times
+            if begins:
+                self._transmitter.put_snapshot_source(*self._object, self._state)
+            return seqno
+
+    def close(self) -> None:
+        """Publish the book no more; twice does nothing."""
+        if not self._closed:
+            self._closed = True
+            self._publisher.remove(*self._object)
+
+    @property
+    def left_out(self) -> LeftOut:
+        """What messages could not carry of it."""
+        with self._lock:
+            return self._book.left_out
+
+    def _state(self) -> SnapshotState:
+        # Asked with the lock held, so that book and seqno are of the same moment.
+        return SnapshotState(
+            self._encode(self._book.whole(), **self._times),
+            self._transmitter.publication.last_seqno(*self._object),
+            STAMP_OFFSET,
+        )
+
+    def _encode(self, message: BookMessage, **times: Any) -> bytearray:
+        return encode_book(
+            self._names[0],
+            self._names[1],
+            bids=message.bids,
+            asks=message.asks,
+            update_type=SNAPSHOT if message.snapshot else INCREMENTAL,
+            source=SourceInfo(),
+            **self._common,
+            **times,
+        )
+
+    def _say_dense(self) -> None:
+        if self._book.beyond and not self._said:
+            self._said = True
+            self._transmitter.events.append(f"{':'.join(self._names)}: {self._book.describe()}")
