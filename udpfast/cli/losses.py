@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from udpfast.cli.silence import never_spoke
 from udpfast.client.counters import counters
 from udpfast.core.counter import VERDICTS
 from udpfast.market.updates import PAYLOAD_HASH
@@ -41,7 +42,8 @@ def read_losses(directory: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        `live`: whether its writer goes on; `stages`: what did not go on, as {stage, where, what,
+        `live`: whether its writer goes on; `silent`: a sentence per line that never brought
+        anything; `stages`: what did not go on, as {stage, where, what,
         count}, from the kernel to the readers; `sums`: {what, left, right, equal}; `host`: the
         whole host's losses, and the drops of the writer's sockets as the kernel counts them
         (`sockets`: None if the writer is gone, or another user's).
@@ -54,6 +56,7 @@ def read_losses(directory: Path) -> dict[str, Any]:
     sums = [*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, records)]
     return {
         "live": live,
+        "silent": never_spoke(values),
         "stages": [*_stages(values, readers)],
         "sums": [{**one, "equal": one["left"] == one["right"]} for one in sums],
         "host": _host(pid if live else None),
@@ -79,6 +82,8 @@ def print_losses(losses: dict[str, Any], with_zeros: bool) -> None:
         sign = "=" if one["equal"] else "IS NOT"
         click.echo(f"{one['what']}: {one['left']:,} {sign} {one['right']:,}")
     click.echo("the sums are equal" if losses_add_up(losses) else "THE SUMS DIFFER")
+    for sentence in losses["silent"]:
+        click.echo(sentence)
     host = {name: count for name, count in losses["host"].items() if name != "sockets"}
     click.echo(
         "\nwhole host, since it began: "

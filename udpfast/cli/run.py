@@ -13,6 +13,7 @@ from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.keeper import FeedKeeper
 from udpfast.cli.service import Service
+from udpfast.cli.silence import SilentLines
 from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns
@@ -98,6 +99,7 @@ def _announce(subscriber: Subscriber, quiet: bool) -> None:
 def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> BaseException | None:
     """Watch the feed until it is stopped (None), or ends for good: by what."""
     keeper = FeedKeeper(subscriber)
+    lines = SilentLines(subscriber.config.session.inactivity_timeout_ms * 1_000_000)
     said: dict[str, str] = {}
     status_ns = alive_ns = 0
     cycles = -1
@@ -111,7 +113,10 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             return failure
         if now_ns - status_ns >= STATUS_NS:
             status_ns = now_ns
-            service.status(_status(subscriber))
+            values = subscriber.counters()
+            for sentence in lines.look(values, now_ns):
+                click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
+            service.status("; ".join([_status(subscriber, values), *lines.describe(now_ns)]))
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
             # A sign of life is a turn of the feed's loop, or that it waits for its lines.
             turned = subscriber.agents[0].cycles
@@ -133,9 +138,9 @@ def _say_failures(subscriber: Subscriber, said: dict[str, str]) -> None:
             )
 
 
-def _status(subscriber: Subscriber) -> str:
+def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:
     feed, *sides = subscriber.agents
-    counted = subscriber.counters()["feed"]["records"]
+    counted = values["feed"]["records"]
     readers = len(list_readers(subscriber.directory))
     parts = [f"{feed.state.name.lower()}, {counted:,} records, {readers} readers"]
     parts += [

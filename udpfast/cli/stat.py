@@ -17,6 +17,7 @@ from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
 from udpfast.cli.losses import losses_add_up, print_losses, read_losses
 from udpfast.cli.options import FiniteRange
+from udpfast.cli.silence import never_spoke
 from udpfast.client.counters import counters
 from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read_hops
 from udpfast.market.updates import PAYLOAD_HASH
@@ -156,6 +157,8 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
     for agent in status["agents"]:
         _print_agent(agent)
     print_ledger(status["counters"], status["ledger"])
+    for sentence in never_spoke(status["counters"]):
+        click.echo(sentence)
     for scope, values in status["counters"].items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
         click.echo(f"\n{scope}")
