@@ -283,3 +283,20 @@ def test_replay_another_table_size_keeps_every_name_and_id(tmp_path):
         for i in range(20):
             run(tmp_path, feed(ring={"names": 128}), one_line([(2, update(1, f"{i}"))]))
         Replayer(feed(ring={"names": 16}), tmp_path)
+
+
+def test_replay_gated_type_without_its_value_makes_its_object_stale(tmp_path):
+    whole = encode_book("x", "s", bids=[(101.0, 1.0)], asks=[], update_type=1)
+    empty = bytearray(whole)
+    empty[4 + 8 : 4 + 10] = bytes(2)  # the place of the value in the event's vtable
+    sent = [
+        (1, datagram(5, bytes(whole), 2, 41, snapshot=True)),
+        (2, datagram(6, bytes(empty), 2, 41, last=5)),
+        (3, datagram(7, bytes(whole), 2, 41, last=6)),
+    ]
+    records, counters = run(tmp_path, feed(), one_line(sent))
+    kinds = [Kind(int(header["kind"])) for header, _ in records]
+    expected = [Kind.SESSION, Kind.RECOVERED, Kind.BOOK, Kind.STALE]
+    assert [kind for kind in kinds if kind is not Kind.CONNECTION] == expected
+    assert counters["feed"]["decode_refused"] == 1
+    assert counters["feed"]["collected"] == 1

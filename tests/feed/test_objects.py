@@ -421,3 +421,139 @@ def test_every_message_has_one_outcome(seed: int) -> None:
     assert counted["collected"] == (
         counted["released"] + counted["collect_dropped"] + counted["collect_full"] + kept
     )
+
+
+# --- last_seqno 0: none yet ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("before", [1, 1_000, 10_000_000, 20_000_000, 2**31])
+def test_object_without_updates_takes_its_first_one_at_any_distance_before_a_wrap(
+    feed: Feed, before: int
+) -> None:
+    start = WRAP - before
+    feed.session(start)
+    feed.update(start, start - 1, (3, 1))
+    assert feed.snapshot(0)[-1] == "snapshot 0"
+    assert feed.update(start + 5, 0) == [f"update {(start + 5) % WRAP}"]
+    assert feed.update(start + 6, start + 5) == [f"update {(start + 6) % WRAP}"]
+    assert feed.count("updates_contained") == 0
+
+
+def test_snapshot_without_updates_behind_a_wrap_proves_no_other_object(feed: Feed) -> None:
+    start = WRAP - 200
+    feed.session(start)
+    feed.update(start, start - 1, (3, 1))
+    live(feed, start + 40)
+    feed.gap(start + 41, start + 120)  # in which the object was updated
+    feed.update(start + 260, start, (3, 1))
+    feed.snapshot(0, (3, 5))
+    assert feed.snapshot(start + 40) == []  # taken before the gap
+    assert feed.status() == ObjectStatus.UNKNOWN
+    assert feed.update(start + 300, start + 100)[0].startswith("STALE")
+
+
+def test_lost_number_zero_is_not_taken_for_none_yet(feed: Feed) -> None:
+    start = WRAP - 3
+    feed.session(start)
+    feed.update(start, start - 1, (3, 1))
+    feed.snapshot(start, (3, 1))
+    feed.snapshot(0)
+    feed.gap(WRAP - 2, WRAP)  # number 0 was the object's first update
+    assert feed.update(WRAP + 1, 0)[0].startswith("STALE")
+    assert feed.snapshot(WRAP + 1, seqno=9)[-1] == f"snapshot {1}"
+
+
+def test_snapshot_as_of_number_zero_recovers_an_object_that_collected_it(feed: Feed) -> None:
+    start = WRAP - 3
+    feed.update(start, start - 1, (3, 1))
+    assert feed.update(WRAP, 0) == []  # the object's first update has number 0
+    assert feed.snapshot(0) == [], "may be from before it"
+    feed.update(WRAP + 1, start, (3, 1))
+    feed.snapshot(WRAP + 1, (3, 1))
+    assert feed.snapshot(0)[-1] == "snapshot 0", "a later one is from behind it"
+    assert feed.status() == ObjectStatus.LIVE
+
+
+def test_refused_snapshot_without_updates_is_not_skipped_the_next_time(feed: Feed) -> None:
+    feed.session(1)
+    feed.update(1, 0, (3, 1))
+    key = {"object_type": KEY[0], "object_id": KEY[1]}
+    refused = feed.objects.admit(channel=Channel.SNAPSHOT, **key, refused=True)
+    assert [output.kind for output in refused] == [Kind.RECOVERED, Kind.STALE]
+    assert feed.snapshot(0) == ["RECOVERED 0", "snapshot 0"]
+
+
+# --- messages without a gate, of objects that have one ------------------------------------------
+
+
+def ungated(feed: Feed, seqno: int, last: int) -> list[str]:
+    return said(
+        feed.objects.admit(
+            object_type=KEY[0], object_id=KEY[1], seqno=seqno, last_seqno=last, gated=False
+        )
+    )
+
+
+def test_ungated_message_extends_the_chain_of_its_object(feed: Feed) -> None:
+    live(feed, 200)
+    assert ungated(feed, 201, 200) == ["update 201"]
+    feed.gap(202, 202)
+    assert feed.update(203, 201) == ["RECOVERED 203", "update 203"]
+
+
+def test_ungated_message_decides_about_an_unknown_object(feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(201, 201)
+    assert ungated(feed, 202, 200) == ["RECOVERED 202", "update 202"]
+    feed.gap(203, 203)
+    assert ungated(feed, 204, 203) == ["STALE 202", "update 204"]
+    assert feed.snapshot(203) == []
+    assert feed.snapshot(204) == ["RECOVERED 204", "snapshot 204"]
+
+
+def test_object_of_gated_and_ungated_messages_recovers_while_snapshots_lag(feed: Feed) -> None:
+    live(feed, 200)
+    feed.gap(201, 201)
+    last = 201
+    for seqno in range(202, 240, 2):
+        feed.update(seqno, last)
+        ungated(feed, seqno + 1, seqno)
+        last = seqno + 1
+        if seqno > 210:
+            feed.snapshot(last - 4)
+    assert feed.status() == ObjectStatus.LIVE
+    assert feed.applied() == last
+
+
+def test_snapshot_taken_at_an_ungated_message_continues_with_what_follows(feed: Feed) -> None:
+    feed.update(100, 97)
+    ungated(feed, 101, 100)
+    ungated(feed, 102, 101)
+    feed.update(103, 102)
+    ungated(feed, 104, 103)
+    assert feed.snapshot(101) == ["RECOVERED 104", "snapshot 101", "released 103"]
+    assert feed.applied() == 104
+
+
+def test_ungated_message_behind_a_hole_makes_older_snapshots_useless(feed: Feed) -> None:
+    feed.update(100, 97)
+    feed.gap(101, 101)
+    ungated(feed, 102, 101)
+    feed.update(103, 102)
+    assert feed.snapshot(100) == []
+    assert feed.snapshot(102) == ["RECOVERED 103", "snapshot 102", "released 103"]
+
+
+# --- cost -----------------------------------------------------------------------------------------
+
+
+def test_objects_whose_ids_were_chosen_to_collide_are_found_as_fast_as_others() -> None:
+    """These ids share 64 of 131,072 slots under the multiplication that such tables often use."""
+    keys = np.arange(1 << 16, 1 << 24, dtype=np.uint32)
+    chosen = keys[((keys * np.uint32(2654435769)) >> np.uint32(7)) % 131072 < 64]
+    objects = FeedObjects(objects_max=65536, collect_messages_max=1, collect_bytes=1 << 20)
+    for key in chosen.tolist():
+        objects.admit(object_type=key >> 16, object_id=key & 0xFFFF, seqno=5, last_seqno=4)
+    probes = [objects.probes(key >> 16, key & 0xFFFF) for key in chosen.tolist()]
+    assert len(chosen) > 5_000
+    assert sum(probes) < 3 * len(probes)

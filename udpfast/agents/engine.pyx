@@ -64,6 +64,7 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_settings_default,
 )
 from udpfast.market.decode cimport (
+    DECODE_NONE,
     DECODE_OPAQUE,
     DECODE_REFUSED,
     DECODE_ROOM,
@@ -75,6 +76,7 @@ from udpfast.market.decode cimport (
 )
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
+from udpfast.market.schema cimport MESSAGE_NONE
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
@@ -376,9 +378,10 @@ cdef class Engine:
 
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil:
         # Whether its type has snapshots is in the payload, which feed does not read. A payload that
-        # does not even tell its type is what its object was before.
+        # does not tell its type is what its object was before.
         return event_gated(message_type) or (
-            message_type == EVENT_DAMAGED and objects_known(&self.objects, &message.frame))
+            (message_type == EVENT_DAMAGED or message_type == MESSAGE_NONE)
+            and objects_known(&self.objects, &message.frame))
 
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
@@ -391,7 +394,7 @@ cdef class Engine:
         if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
             if not self._publish_raw(message, max(message_type, 0), unix_ns):
                 return False
-        return outcome != DECODE_REFUSED and outcome != DECODE_ROOM
+        return outcome not in (DECODE_REFUSED, DECODE_ROOM, DECODE_NONE)
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).

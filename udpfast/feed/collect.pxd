@@ -20,8 +20,9 @@ cdef struct CollectBlock:
     uint32_t reserved
     uint8_t bytes[504]
 
-cdef struct CollectHead:         # 56 bytes, in front of the payload in a message's first block
+cdef struct CollectHead:         # 64 bytes, in front of the payload in a message's first block
     uint64_t seqno               # unwrapped
+    uint64_t through             # the same, or the last ungated one that continues it
     int64_t received_ns
     Frame frame
     uint32_t next_message        # the next one kept of the same object
@@ -74,6 +75,7 @@ cdef inline uint32_t collect_put(
     first = block_take(collect)
     head = collect_head(collect, first)
     head.seqno = seqno
+    head.through = seqno
     head.received_ns = message.received_ns
     head.frame = message.frame
     head.next_message = COLLECT_NONE

@@ -21,6 +21,14 @@
 #     outside, while its next update must continue it and a newer snapshot still replaces it;
 #   - an object in doubt after a gap stays UNKNOWN until its second snapshot since (a channel lags
 #     less than its own cycle) and is then TRUSTED.
+#
+# A last_seqno of 0 says "none yet", or names the number 0 that every circle has. As the place of a
+# snapshot it is the number 0 behind which snapshots are known to have been taken (`named`), so it
+# is never ahead and ends no doubt. As a continuation it proves nothing where a number 0 was missed
+# (`zero`): none yet before that, and none yet behind it, are two different states.
+#
+# What has no gate is the next message of its object all the same: those behind it name it as the
+# one before. It passes, and extends the chain of an object that is known.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -44,6 +52,7 @@ from udpfast.core.counter cimport (
     FEED_UNGATED,
     FEED_UPDATES_CONTAINED,
 )
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL,
     Frame,
@@ -69,6 +78,7 @@ from udpfast.core.layout cimport (
 from udpfast.feed.collect cimport (
     COLLECT_NONE,
     Collect,
+    CollectHead,
     collect_clear,
     collect_drop,
     collect_head,
@@ -84,6 +94,8 @@ cdef enum:
     # milliseconds of traffic. Everything else lies behind, so that an object that is quiet for
     # up to 4.2e9 messages keeps its place (half of the circle each would give it 2.1e9).
     SEQNO_AHEAD_MAX = 1 << 24
+    # Nor does a snapshot lag further than that: what came before was in those that came since.
+    SEQNO_BEHIND_MAX = 1 << 24
 
 cdef struct ObjectsSettings:
     uint32_t objects_max
@@ -115,6 +127,9 @@ cdef struct Objects:
     Collect collect
     uint64_t position            # unwrapped: the newest incremental seqno, delivered or lost
     uint64_t doubt               # the newest incremental seqno that we never got
+    uint64_t named               # the newest one that a snapshot named: later ones are from later
+    uint64_t zero                # the newest number 0 that we may never have got
+    Key key                      # of the slots
     uint32_t slots_mask
     uint32_t objects_max
     uint32_t objects_count
@@ -170,6 +185,7 @@ cdef inline void objects_init(
     place += MESSAGE_SIZE_MAX
     collect_init(&objects.collect, place, settings.collect_bytes)
     objects.collect_messages_max = settings.collect_messages_max
+    keyed_draw(&objects.key)
     objects_clear(objects)
 
 
@@ -183,6 +199,8 @@ cdef inline void objects_clear(Objects* objects) noexcept nogil:
     collect_clear(&objects.collect)
     objects.position = 0
     objects.doubt = <uint64_t>-1
+    objects.named = 0
+    objects.zero = 0
     objects.joined = False
     objects.behind = True
     objects.saw_session_from_first = False
@@ -215,6 +233,8 @@ cdef inline bint objects_admit(
         counter_add(&objects.counters[FEED_UNGATED], 1)
         objects.message_ready = True
         objects.message.flags |= RECORD_UNGATED
+        if message.frame.object_type != 0 and message.channel == CHANNEL_INCREMENTAL:
+            objects_extend(objects, message, seqno)
         return True
     objects.object = objects_find(objects, object_key(&message.frame), True)
     if objects.object == NULL:
@@ -274,11 +294,9 @@ cdef inline void objects_reject(Objects* objects, const Message* output) noexcep
         objects.release = collect_drop(&objects.collect, objects.release)
         objects.kept -= 1
         counter_add(&objects.counters[FEED_COLLECT_DROPPED], 1)
-    object.status = OBJECT_STALE
+    objects_stale(objects, object)
     if object.first == 0:
         object.first = object.applied
-    objects.state_kind = KIND_STALE
-    counter_add(&objects.counters[FEED_STALE], 1)
 
 
 cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexcept nogil:
@@ -306,6 +324,8 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
     elif message.kind == KIND_GAP and message.channel == CHANNEL_INCREMENTAL:
         memcpy(&gap, message.payload, sizeof(Gap))
         objects.doubt = position_advance(objects, gap.last)
+        if <uint32_t>objects.doubt < gap.count:
+            objects.zero = position_zero(objects.doubt)
         objects.behind = True
         objects.saw_session_from_first = False
         objects.generation += 1      # every LIVE object is UNKNOWN now
@@ -314,7 +334,6 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
 cdef inline void objects_update(
         Objects* objects, Object* object, const Message* message, uint64_t seqno) noexcept nogil:
     # An update, or a snapshot, of the incremental channel.
-    cdef bint continues = message.frame.last_seqno == <uint32_t>object.applied
     if seqno <= object.applied:      # a snapshot ran ahead of the incremental channel
         counter_add(&objects.counters[FEED_UPDATES_CONTAINED], 1)
         return
@@ -323,10 +342,8 @@ cdef inline void objects_update(
         if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
             objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
     elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
-        if not continues:
-            object.status = OBJECT_STALE
-            objects.state_kind = KIND_STALE
-            counter_add(&objects.counters[FEED_STALE], 1)
+        if not object_continues(objects, object, message.frame.last_seqno):
+            objects_stale(objects, object)
             objects_collect(objects, object, message, seqno)
             return
         if object.status == OBJECT_UNKNOWN:
@@ -343,12 +360,43 @@ cdef inline void objects_update(
     objects.message_ready = True
 
 
+cdef inline void objects_extend(
+        Objects* objects, const Message* message, uint64_t seqno) noexcept nogil:
+    # A message without a gate, on its way already, of an object that may be known.
+    cdef Object* object = objects_find(objects, object_key(&message.frame), False)
+    cdef CollectHead* tail
+    if object == NULL or seqno <= object.applied:
+        return
+    objects.object = object
+    object_refresh(objects, object)
+    if object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
+        if not object_continues(objects, object, message.frame.last_seqno):
+            objects_stale(objects, object)
+        else:
+            if object.status == OBJECT_UNKNOWN:
+                objects_recovered(objects, FEED_RECOVERED_CHAIN)
+            object.status = OBJECT_LIVE
+    if likely(object.status == OBJECT_LIVE):
+        object.applied = seqno
+        return
+    if object.kept:
+        tail = collect_head(&objects.collect, object.tail)
+        if message.frame.last_seqno == <uint32_t>tail.through:
+            tail.through = seqno
+            return
+    # Between the kept ones and this one something is missing: no snapshot from before continues.
+    objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+    object.first = seqno
+
+
 cdef inline void objects_snapshot(
         Objects* objects, Object* object, const Message* message) noexcept nogil:
     # A message of the snapshot channel.
     cdef uint64_t seqno = position_of(objects, message.frame.last_seqno)
-    cdef bint equal = (object.status != OBJECT_WAITING
-                       and message.frame.last_seqno == <uint32_t>object.applied)
+    cdef bint equal = ((object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED)
+                       and object_continues(objects, object, message.frame.last_seqno))
+    if seqno > objects.named:
+        objects.named = seqno
     if objects.behind and seqno >= objects.doubt:
         objects.behind = False       # this one, and all that follow, were taken behind it
     if likely(object.status == OBJECT_LIVE):
@@ -372,8 +420,8 @@ cdef inline void objects_snapshot(
 cdef inline void objects_accept(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
     # Apply a snapshot, and behind it the kept updates that are newer.
     object.applied = seqno
-    if object.kept and collect_head(&objects.collect, object.tail).seqno > seqno:
-        object.applied = collect_head(&objects.collect, object.tail).seqno
+    if object.kept and collect_head(&objects.collect, object.tail).through > seqno:
+        object.applied = collect_head(&objects.collect, object.tail).through
     while object.kept and collect_head(&objects.collect, object.head).seqno <= seqno:
         object.head = collect_drop(&objects.collect, object.head)
         object.kept -= 1
@@ -405,14 +453,16 @@ cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogi
 
 
 cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
-    # Whether the kept updates newer than a snapshot form a chain that begins at it.
+    # Whether the kept updates newer than a snapshot form a chain that begins at it; it may have
+    # been taken at one of the ungated messages behind a kept one.
     cdef uint32_t index = object.head, previous = <uint32_t>seqno
+    cdef const CollectHead* head
     while index != COLLECT_NONE:
         head = collect_head(&objects.collect, index)
-        if head.seqno > seqno:
-            if head.frame.last_seqno != previous:
-                return False
-            previous = <uint32_t>head.seqno
+        if head.seqno > seqno and head.frame.last_seqno != previous:
+            return False
+        if head.through > seqno:
+            previous = <uint32_t>head.through
         index = head.next_message
     return True
 
@@ -462,6 +512,12 @@ cdef inline bint objects_pending(const Objects* objects) noexcept nogil:
             or objects.release != COLLECT_NONE)
 
 
+cdef inline void objects_stale(Objects* objects, Object* object) noexcept nogil:
+    object.status = OBJECT_STALE
+    objects.state_kind = KIND_STALE
+    counter_add(&objects.counters[FEED_STALE], 1)
+
+
 cdef inline void objects_recovered(Objects* objects, int counter) noexcept nogil:
     objects.state_kind = KIND_RECOVERED
     counter_add(&objects.counters[counter], 1)
@@ -494,7 +550,7 @@ cdef inline uint32_t object_key(const Frame* frame) noexcept nogil:
 
 cdef inline Object* objects_find(Objects* objects, uint32_t key, bint insert) noexcept nogil:
     # NULL: not there, or (inserting) no room.
-    cdef uint32_t place = (key * <uint32_t>2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+    cdef uint32_t place = <uint32_t>keyed_word(&objects.key, key)
     cdef ObjectSlot* slot
     cdef Object* object
     while True:
@@ -520,6 +576,13 @@ cdef inline Object* objects_find(Objects* objects, uint32_t key, bint insert) no
     return object
 
 
+cdef inline bint object_continues(
+        const Objects* objects, const Object* object, uint32_t last_seqno) noexcept nogil:
+    # Whether `last_seqno` names the state that the object has.
+    return last_seqno == <uint32_t>object.applied and (
+        last_seqno != 0 or object.applied >= objects.zero)
+
+
 cdef inline void object_refresh(Objects* objects, Object* object) noexcept nogil:
     # A gap since the object was last looked at puts it in doubt.
     if likely(object.generation == objects.generation):
@@ -527,6 +590,11 @@ cdef inline void object_refresh(Objects* objects, Object* object) noexcept nogil
     object.status = objects_status(objects, object)
     object.generation = objects.generation
     object.seen = 0
+
+
+cdef inline uint64_t position_zero(uint64_t position) noexcept nogil:
+    # The number 0 of its circle.
+    return position >> 32 << 32
 
 
 cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept nogil:
@@ -539,6 +607,8 @@ cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept
         objects.joined = True
         objects.doubt = unwrapped - 1
         objects.behind = not objects.saw_session_from_first
+        if objects.behind and <uint32_t>objects.doubt < SEQNO_BEHIND_MAX:
+            objects.zero = position_zero(objects.doubt)
     if unwrapped > objects.position:
         if unwrapped >> 32 != objects.position >> 32:
             objects.saw_session_from_first = False       # 0 is a number like any other now
@@ -549,6 +619,8 @@ cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept
 cdef inline uint64_t position_of(Objects* objects, uint32_t seqno) noexcept nogil:
     # Unwrap the last_seqno of a snapshot, relative to where the incremental channel is.
     cdef uint32_t ahead
+    if seqno == 0:
+        return position_zero(objects.named)
     if objects.position == 0:
         objects.position = (<uint64_t>1 << 32) + seqno
     ahead = seqno - <uint32_t>objects.position

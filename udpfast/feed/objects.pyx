@@ -6,6 +6,7 @@ cimport cython
 from libc.stdlib cimport calloc, free
 
 from udpfast.core.counter cimport FEED_COUNTER_COUNT
+from udpfast.core.keyed cimport keyed_word
 
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import ObjectStatus
@@ -88,7 +89,8 @@ cdef class FeedObjects:
     def admit(
             self, *, int kind=KIND_MESSAGE, int channel=CHANNEL_INCREMENTAL, int flags=0,
             int object_type=0, int object_id=0, uint32_t seqno=0, uint32_t last_seqno=0,
-            int session_id=0, bytes payload=b"x", bint gated=True) -> list[ObjectOutput]:
+            int session_id=0, bytes payload=b"x", bint gated=True,
+            bint refused=False) -> list[ObjectOutput]:
         """Admit one message and return what may be published, in order.
 
         Parameters
@@ -97,6 +99,8 @@ cdef class FeedObjects:
             `Kind.MESSAGE`, or a control message with its own `payload` (`Kind.GAP`, ...).
         gated : bool
             Whether objects of this type have snapshots.
+        refused : bool
+            None of the messages that come out can be used: their payloads are damaged.
         """
         cdef Message message
         cdef Message* output
@@ -126,6 +130,9 @@ cdef class FeedObjects:
                 output.kind, output.flags, output.frame.object_type, output.frame.object_id,
                 output.frame.seqno, output.frame.last_seqno, output.channel, output.tag,
                 (<const char*>output.payload)[:output.size]))
+            if refused and output.kind == KIND_MESSAGE:
+                outputs.pop()
+                objects_reject(&self.objects, output)
             output = objects_take(&self.objects)
         return outputs
 
@@ -148,6 +155,19 @@ cdef class FeedObjects:
             <uint32_t>object.applied if object.applied else None,
             <uint32_t>object.first if object.first else None,
             object.kept, object.tag)
+
+    def probes(self, int object_type, int object_id) -> int:
+        """Return how many places of the table were looked at to find an object."""
+        cdef uint32_t key = (<uint32_t>object_type << 16) | <uint32_t>object_id
+        cdef uint32_t place = <uint32_t>keyed_word(&self.objects.key, key)
+        cdef Object* object = objects_find(&self.objects, key, False)
+        cdef uint32_t probes = 1
+        if object == NULL:
+            raise KeyError(f"no object {object_type}/{object_id}")
+        while self.objects.slots[place & self.objects.slots_mask].index != object - self.objects.objects:
+            place += 1
+            probes += 1
+        return probes
 
     @property
     def saw_session_from_first(self) -> bool:

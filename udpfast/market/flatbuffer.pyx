@@ -250,8 +250,9 @@ cdef int event_verify(
     event = table_at(payload + load_u32(payload))
     result.fields_unknown = walk.fields_unknown
     result.message_type = table_u8(&event, SLOT_EVENT_VALUE_TYPE)
-    if result.message_type < MESSAGE_COUNT and table_offset(&event, SLOT_EVENT_VALUE) == 0:
-        result.message_type = 0
+    if 0 < result.message_type < MESSAGE_COUNT and (
+            table_offset(&event, SLOT_EVENT_VALUE) == 0):
+        return EVENT_DAMAGED     # it says what it carries, and carries nothing
     return result.message_type
 
 
@@ -261,14 +262,15 @@ def verify(const uint8_t[::1] payload) -> tuple[int, int]:
     Returns
     -------
     message_type : int
-        Its union code: 0 for an event without a value, above 51 for one of a later schema.
+        Its union code: 0 for an event without a type, above 51 for one of a later schema.
     fields_unknown : int
         Present fields of a later schema; they were skipped.
 
     Raises
     ------
     FormatError
-        An offset, length or count leads out of the buffer, or tables nest or repeat too much.
+        An offset, length or count leads out of the buffer, tables nest or repeat too much, or an
+        event that names its type has no value.
     """
     cdef Verification result
     cdef Shapes shapes
