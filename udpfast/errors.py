@@ -5,6 +5,7 @@ __all__ = [
     "FormatError",
     "ImageError",
     "NotReadyError",
+    "RangeError",
     "RegionError",
     "RingClosedError",
     "UdpfastError",
@@ -29,6 +30,10 @@ class ConfigError(UdpfastError, ValueError):
 
 class FormatError(UdpfastError, ValueError):
     """Bytes that are not what they should be: a file, a capture, a region of another layout."""
+
+
+class RangeError(UdpfastError, ValueError, OverflowError):
+    """A number does not fit its field; names the field, its range, and the number."""
 
 
 class RegionError(FormatError):

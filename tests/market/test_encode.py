@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.market import golden
 from udpfast.core.layout import Kind
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, RangeError
 from udpfast.market import encode
 from udpfast.market.decode import decode
 from udpfast.market.encode import SourceInfo
@@ -239,8 +239,6 @@ def test_wrong_shapes_ids_and_sizes_are_refused():
         encode.encode_trades("e", "s", [(1, 1.0, 1.0, "x" * 41)])
     with pytest.raises(ValueError, match="131072"):
         encode.encode_book("e", "s", bids=np.ones((6000, 2)))
-    with pytest.raises(OverflowError):
-        encode.encode_book("e", "s", max_depth=65536)
     with pytest.raises(ValueError, match="message of the schema"):
         encode_event({"value_name": "Nothing", "value": {}})
     with pytest.raises(ValueError, match="no field 'colour'"):
@@ -252,3 +250,48 @@ def test_update_whose_counts_disagree_is_refused():
     header["bid_count"] = 5
     with pytest.raises(FormatError, match="row_count"):
         encode.encode_update(Kind.BOOK, header.tobytes(), NameTable())
+
+
+U8, U16, U64 = (0, 2**8 - 1), (0, 2**16 - 1), (0, 2**64 - 1)
+I64 = (-(2**63), 2**63 - 1)
+COMMON = {
+    "stream_id": U16,
+    "exchange_time_utc": I64,
+    "exchange_sequence": U64,
+    "sending_time_utc": I64,
+    "price_precision": U8,
+    "quantity_precision": U8,
+}
+
+
+@pytest.mark.parametrize(
+    ("encoder", "bounds"),
+    [
+        (
+            lambda **k: encode.encode_book("e", "s", **k),
+            COMMON | {"update_type": U8, "max_depth": U16},
+        ),
+        (lambda **k: encode.encode_top_of_book("e", "s", **k), COMMON | {"update_type": U8}),
+        (lambda **k: encode.encode_trades("e", "s", [], **k), COMMON),
+    ],
+    ids=["book", "top of book", "trades"],
+)
+def test_number_beyond_its_field_is_a_range_error_and_at_its_edge_is_kept(encoder, bounds):
+    for name, (low, high) in bounds.items():
+        for edge in (low, high):
+            assert decoded(encoder(**{name: edge}))["value"][name] == edge
+        for beyond in (low - 1, high + 1, 1 << 80):
+            with pytest.raises(RangeError, match=f"{name} must be {low} to {high}, was {beyond}"):
+                encoder(**{name: beyond})
+
+
+def test_number_of_a_row_a_stamp_or_any_event_beyond_its_field_is_a_range_error():
+    with pytest.raises(RangeError, match="side must be 0 to 255, was 256"):
+        encode.encode_trades("e", "s", [(256, 1.0, 1.0)])
+    with pytest.raises(RangeError, match="send_time_utc must be 0 to"):
+        encode.encode_book("e", "s", source=encode.SourceInfo(send_time_utc=-1))
+    with pytest.raises(RangeError, match=r"MarketStatus.stream_id must be 0 to 65535, was 70000"):
+        encode_event({"value_name": "MarketStatus", "value": {"stream_id": 70_000}})
+    wide = np.zeros(1, [("price", "f8"), ("quantity", "f8"), ("number_of_orders", "i8")])
+    with pytest.raises(ValueError, match="dtype LEVEL"):
+        encode.encode_book("e", "s", bids=wide)

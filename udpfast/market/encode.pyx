@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, RangeError
 from udpfast.market.event import encode_event, update_to_dict
 from udpfast.market.flatbuffer import verify
 from udpfast.market.updates import LEVEL, TRADE, view_update
@@ -48,6 +48,8 @@ class SourceInfo(NamedTuple):
     send_time: int = 0
     create_time: int = 0
 
+
+_U8, _U16, _I64, _U64 = (1 << 8) - 1, (1 << 16) - 1, (1 << 63) - 1, (1 << 64) - 1
 
 _NO_STAMPS = SourceInfo()  # there, so that `stamp` can set them
 
@@ -237,23 +239,33 @@ cdef object _encode(int kind, const uint8_t* update, bytes exchange, bytes symbo
     return payload
 
 
+cdef object _fits(str name, object value, object low, object high):
+    # A number as it is, if its field holds it: none is cut to what is left of it.
+    if not low <= value <= high:
+        raise RangeError(f"{name} must be {low} to {high}, was {value}")
+    return value
+
+
 cdef int _header(
-        UpdateHeader* header, object source, int stream_id, object exchange_time_utc,
-        object exchange_sequence, object sending_time_utc, int price_precision,
-        int quantity_precision) except -1:
+        UpdateHeader* header, object source, object stream_id, object exchange_time_utc,
+        object exchange_sequence, object sending_time_utc, object price_precision,
+        object quantity_precision) except -1:
     if source is not None:
+        source = SourceInfo._make(source)
+        for name, value in zip(SourceInfo._fields, source):
+            _fits(name, value, 0, _U64)
         header.present = PRESENT_SOURCE_INFO
         header.source_seqno = source[0]
         header.source_send_time_utc = source[1]
         header.source_create_time_utc = source[2]
         header.source_send_time = source[3]
         header.source_create_time = source[4]
-    header.stream_id = <uint16_t> stream_id
-    header.exchange_time_utc = exchange_time_utc
-    header.exchange_sequence = exchange_sequence
-    header.sending_time_utc = sending_time_utc
-    header.price_precision = <uint8_t> price_precision
-    header.quantity_precision = <uint8_t> quantity_precision
+    header.stream_id = _fits("stream_id", stream_id, 0, _U16)
+    header.exchange_time_utc = _fits("exchange_time_utc", exchange_time_utc, -1 - _I64, _I64)
+    header.exchange_sequence = _fits("exchange_sequence", exchange_sequence, 0, _U64)
+    header.sending_time_utc = _fits("sending_time_utc", sending_time_utc, -1 - _I64, _I64)
+    header.price_precision = _fits("price_precision", price_precision, 0, _U8)
+    header.quantity_precision = _fits("quantity_precision", quantity_precision, 0, _U8)
     return 0
 
 
@@ -268,8 +280,8 @@ cdef int _levels(Level* into, object rows) except -1:
             into[i].quantity = row[1]
         return 0
     pairs = rows.dtype.names is None
-    array = np.ascontiguousarray(rows, np.float64 if pairs else LEVEL)
-    if array.ndim != 1 + pairs or (pairs and array.shape[1] != 2):
+    array = np.ascontiguousarray(rows, np.float64 if pairs else None)
+    if array.ndim != 1 + pairs or (array.shape[1] != 2 if pairs else array.dtype != LEVEL):
         raise ValueError(f"levels must have the shape (n, 2) or dtype LEVEL, was {rows.shape} "
                          f"of {rows.dtype}")
     PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
@@ -298,14 +310,17 @@ cdef int _trades(Trade* into, object rows) except -1:
     cdef Py_buffer view
     cdef Trade* trade
     if isinstance(rows, np.ndarray):
-        PyObject_GetBuffer(np.ascontiguousarray(rows, TRADE), &view, PyBUF_SIMPLE)
+        if rows.dtype != TRADE or rows.ndim != 1:
+            raise ValueError(f"an array of trades must have dtype TRADE and one dimension, was "
+                             f"{rows.shape} of {rows.dtype}")
+        PyObject_GetBuffer(np.ascontiguousarray(rows), &view, PyBUF_SIMPLE)
         memcpy(into, view.buf, view.len)
         PyBuffer_Release(&view)
         return 0
     for i, row in enumerate(rows):
         trade = into + <Py_ssize_t> i
         fields = (*row, None, None, None)
-        trade.side = fields[0]
+        trade.side = _fits("side", fields[0], 0, _U8)
         trade.price = fields[1]
         trade.quantity = fields[2]
         trade.present = (
@@ -339,6 +354,13 @@ def encode_book(
     source : SourceInfo or None
         Stamps of the origin.
 
+    Raises
+    ------
+    RangeError
+        A number does not fit its field.
+    ValueError
+        The levels have another shape, or are more than a message can carry.
+
     Returns
     -------
     bytearray
@@ -351,8 +373,8 @@ def encode_book(
     cdef Level* rows = <Level*> (<char*> update + sizeof(Book))
     _header(&book.header, source, stream_id, exchange_time_utc, exchange_sequence,
             sending_time_utc, price_precision, quantity_precision)
-    book.header.update_type = update_type
-    book.header.max_depth = max_depth
+    book.header.update_type = _fits("update_type", update_type, 0, _U8)
+    book.header.max_depth = _fits("max_depth", max_depth, 0, _U16)
     book.header.row_count = <uint32_t> (bid_count + ask_count)
     book.bid_count = <uint32_t> bid_count
     book.ask_count = <uint32_t> ask_count
@@ -376,7 +398,7 @@ def encode_top_of_book(
     memset(&top, 0, sizeof(TopOfBook))
     _header(&top.header, source, stream_id, exchange_time_utc, exchange_sequence,
             sending_time_utc, price_precision, quantity_precision)
-    top.header.update_type = update_type
+    top.header.update_type = _fits("update_type", update_type, 0, _U8)
     top.header.present |= PRESENT_LAYER
     top.bid_price = bid_price
     top.bid_quantity = bid_quantity

@@ -15,6 +15,7 @@ import flatbuffers
 import numpy as np
 
 from udpfast.core.layout import Kind
+from udpfast.errors import RangeError
 from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
 from udpfast.market.schema import ENUMS, MESSAGES, TABLES, Field
@@ -257,6 +258,8 @@ def encode_event(event: dict[str, Any]) -> bytes:
     ------
     ValueError
         `value_name` is no message of the schema, or a field is unknown.
+    RangeError
+        A number does not fit its field.
     """
     name = event["value_name"]
     if name not in MESSAGES[1:]:
@@ -293,9 +296,18 @@ def _build_table(builder: flatbuffers.Builder, table: str, values: dict[str, Any
             continue
         format_ = _format(field.type)
         number = float(value) if field.type == "float64" else value
+        _check_fits(f"{table}.{field.name}", field.type, number)
         default = field.default if field.default is not None else 0
         _PREPEND[format_](builder, field.id, number, default)
     return int(builder.EndObject())
+
+
+def _check_fits(name: str, type_: str, number: Any) -> None:
+    if type_ in ("bool", "float64"):
+        return
+    bits = np.iinfo(np.dtype(_format(type_)))
+    if not bits.min <= number <= bits.max:
+        raise RangeError(f"{name} must be {bits.min} to {bits.max}, was {number}")
 
 
 _PREPEND = {
@@ -323,6 +335,8 @@ def _build_reference(builder: flatbuffers.Builder, type_: str, value: Any) -> in
         for offset in reversed(offsets):
             builder.PrependUOffsetTRelative(offset)
         return int(builder.EndVector())
+    for item in value:
+        _check_fits(f"an element of {type_}", element, item)
     numbers = np.array(
         [float(item) if element == "float64" else item for item in value],
         np.dtype(_format(element)),
