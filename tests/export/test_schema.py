@@ -3,6 +3,7 @@
 import pytest
 
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind
+from udpfast.export.columns import _word_list
 from udpfast.export.schema import (
     SPARK_TYPES,
     TABLES,
@@ -70,3 +71,10 @@ def test_side_tables_are_hidden_from_the_root() -> None:
 def test_table_of_unknown_name_says_which_there_are() -> None:
     with pytest.raises(ValueError, match=r"table must be one of messages, levels, .*, was 'bars'"):
         table_of("bars")
+
+
+def test_numbers_beyond_an_enumeration_stay_numbers() -> None:
+    words = _word_list("Side")
+    assert (words[0], words[1], words[37]) == (None, "Buy", "37")
+    assert len(words) == 256
+    assert _word_list("GapReason")[200] == "200"

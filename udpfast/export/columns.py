@@ -296,11 +296,10 @@ def _mask(absent: Values | None) -> Values | None:
 
 @cache
 def _word_list(words: str) -> tuple[str | None, ...]:
-    # By number. The publisher's number 0 says that there is nothing.
-    known = _OWN_WORDS.get(words) or {
-        number: word for number, word in ENUMS[words].items() if number
-    }
-    return tuple(known.get(number) for number in range(max(known) + 1))
+    # By number: one that a later schema may have a word for stays a number. The publisher's number
+    # 0 says that there is nothing.
+    known = {**ENUMS.get(words, {}), **_OWN_WORDS.get(words, {}), 0: None}
+    return tuple(known.get(number, str(number)) for number in range(256))
 
 
 def _words(
@@ -364,7 +363,9 @@ def _event(source: _Source, field: str, type_: pa.DataType) -> pa.Array:
         own, offset = _field(dtype, field)
         values = part.column("payload", offset, own).astype(np.int64).tolist()
         words = _EVENT_WORDS.get((field, kind))
-        found[kinds == kind] = values if words is None else [words.get(each) for each in values]
+        if words is not None:
+            values = [words.get(each, str(each)) for each in values]
+        found[kinds == kind] = values
     return pa.array(found.tolist(), type_)
 
 

@@ -8,7 +8,7 @@ nanoseconds; one of them per table is a TIMESTAMP of microseconds too. A number 
 on the wire, id 0, the value 0 of an enumeration) is NULL.
 
 The publisher's enumerations go by the names that its schema gives them ("Buy"), ours by their own
-("GAP").
+("GAP"); a number beyond the schema stays a number ("37").
 """
 
 from __future__ import annotations
