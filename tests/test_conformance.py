@@ -11,7 +11,7 @@ import pytest
 
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
-from udpfast.testing.conformance import Report, difference, main, run
+from udpfast.testing.conformance import Report, difference, join_gaps, main, run
 
 
 def test_everything_shared_passes() -> None:
@@ -232,3 +232,14 @@ def test_case_that_raises_fails_with_the_reason() -> None:
 )
 def test_difference_names_the_first_place(expected: Any, found: Any, text: str | None) -> None:
     assert difference(expected, found) == text
+
+
+def test_gaps_that_follow_each_other_are_one_run_of_lost_seqnos() -> None:
+    def gap(first: int, last: int) -> dict[str, Any]:
+        return {"gap": {"first": first, "last": last, "count": (last - first) % (1 << 32) + 1}}
+
+    message = {"message": {"seqno": 5}}
+    assert join_gaps([gap(1, 2), gap(3, 4), message, gap(6, 6)]) == [gap(1, 4), message, gap(6, 6)]
+    assert join_gaps([gap(0xFFFFFFFF, 0xFFFFFFFF), gap(0, 3)]) == [gap(0xFFFFFFFF, 3)]
+    for other in ([gap(1, 2), gap(2, 4)], [gap(1, 2), gap(4, 4)], [gap(1, 2), message, gap(3, 4)]):
+        assert join_gaps(other) == other

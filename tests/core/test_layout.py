@@ -45,7 +45,18 @@ PACKED = {
         },
     ),
     "Gap": (24, {"first": 0, "last": 4, "count": 8, "reason": 12, "waited_ns": 16}),
-    "Session": (16, {"old_id": 0, "new_id": 2, "reason": 4, "discarded": 8, "first_seqno": 12}),
+    "Session": (
+        24,
+        {
+            "old_id": 0,
+            "new_id": 2,
+            "reason": 4,
+            "discarded": 8,
+            "first_seqno": 12,
+            "unseen": 16,
+            "reserved": 20,
+        },
+    ),
     "ObjectState": (
         24,
         {

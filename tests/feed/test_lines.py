@@ -186,3 +186,26 @@ def test_lines_behind_when_a_session_ends_are_not_blamed_for_what_was_still_to_c
     assert len(driver.sessions()) == 2
     assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (0, 1)
     driver.finish()
+
+
+def test_lines_that_are_down_are_blamed_after_the_wait_on_a_quiet_feed() -> None:
+    driver = Driver(lost_packet_wait_ns=5_000_000)
+    second = 1_000_000_000
+    for seqno in range(20):
+        driver.send(datagram(seqno), 0, at_ns=seqno * second)
+        if seqno < 10:
+            driver.send(datagram(seqno), 1, at_ns=seqno * second + 1_000)
+        for turn in range(1, 4):
+            driver.expire(seqno * second + turn * 200_000_000)
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (0, 10)
+    driver.finish()
+    assert (driver.line(0)["losses"], driver.line(1)["losses"]) == (0, 10)
+
+
+def test_lines_whose_stamps_contradict_the_order_lead_by_less() -> None:
+    driver = Driver()
+    for seqno, stamps in enumerate([(1_000, 3_000), (9_000, 8_500)]):
+        for line, received_ns in enumerate(stamps):
+            driver.pipeline.accept(0, line, datagram(seqno), received_ns, seqno)
+            driver.pipeline.take()
+    assert (driver.line(0)["leads"], driver.line(0)["lead_ns"]) == (2, 2_000 - 500)

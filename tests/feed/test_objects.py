@@ -81,7 +81,7 @@ class Feed:
 
 
 def session_bytes(first_seqno: int) -> bytes:
-    return np.array((0, 1, 1, 0, first_seqno), SESSION).tobytes()
+    return np.array((0, 1, 1, 0, first_seqno, 0, 0), SESSION).tobytes()
 
 
 def gap_bytes(first: int, last: int) -> bytes:

@@ -409,8 +409,21 @@ def test_window_with_a_dead_half_circle_does_not_stall() -> None:
     for _ in range(9):  # more than once around, line 1 stays where it was
         driver.send(datagram(seqno), line=0)
         seqno = (seqno + (1 << 29)) % WRAP
+        driver.send(datagram(seqno - 1), line=0)
         driver.send(datagram(seqno), line=0)
         driver.expire(driver.now_ns + 1_000_000_000)
     driver.send(datagram(seqno + 1), line=1)
     assert driver.seqnos()[-1] == seqno + 1
+    driver.finish()
+
+
+def test_window_with_a_gap_by_time_says_how_long_the_hole_was_seen() -> None:
+    driver = Driver(lines_incremental=1, lost_packet_wait_ns=1_000)
+    driver.send(datagram(9), at_ns=0)
+    driver.send(fragments(11, 2)[0], at_ns=100)  # shows that 10 is missing, and is never whole
+    driver.send(datagram(13), at_ns=900)
+    driver.expire(1_100)
+    gap = next(read(m) for m in driver.out if m.kind is Kind.GAP)
+    assert (gap["first"], gap["reason"], gap["waited_ns"]) == (10, GapReason.TIME, 1_000)
+    driver.expire(5_000)
     driver.finish()

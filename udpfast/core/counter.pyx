@@ -25,14 +25,19 @@ VERDICTS = (
     CounterInfo("held", "count", "first copy, kept until its turn or its missing parts come"),
     CounterInfo("duplicate", "count", "the same fragment had come before"),
     CounterInfo("late", "count", "its seqno was already reported lost"),
-    CounterInfo("replay", "count", "older than the window remembers, or a known run once more"),
+    CounterInfo(
+        "replay", "count",
+        "older than the window remembers, or numbered anew: a replay, or a restart that is not "
+        "believed yet"),
     CounterInfo("too_short", "count", "< 16 bytes"),
     CounterInfo("too_long", "count", "> 528 bytes"),
     CounterInfo("fragment_beyond_max", "count", "fragment > fragment_max"),
     CounterInfo("short_fragment", "count", "not the last one, and its payload is not 512 bytes"),
     CounterInfo("fragment_max_changed", "count", "fragment_max differs inside one message"),
     CounterInfo("encoding_refused", "count", "an encoding that the settings do not allow"),
-    CounterInfo("session_pending", "count", "of a session that is not adopted yet: held beside"),
+    CounterInfo(
+        "session_pending", "count",
+        "of a session, or a jump beyond the window, that is not believed yet: held beside"),
     CounterInfo("session_retired", "count", "of a session that is over"),
     CounterInfo(
         "session_foreign", "count",
@@ -48,9 +53,15 @@ LINE_COUNTERS = (
     CounterInfo("bytes", "bytes", "payload bytes of UDP"),
     CounterInfo("wins", "count", "fragments that this line brought first"),
     CounterInfo("ties_lost", "count", "fragments that another line had brought before"),
-    CounterInfo("lead_ns", "ns", "sum of the leads by which it won against the next line"),
+    CounterInfo(
+        "lead_ns", "ns",
+        "sum of the leads by which it won against the next line; stamps that contradict the order "
+        "count as negative"),
     CounterInfo("leads", "count", "number of leads in that sum"),
-    CounterInfo("losses", "count", "messages that it never brought, of those another line did"),
+    CounterInfo(
+        "losses", "count",
+        "messages that it never brought, of those another line did; counted once "
+        "`lost_packet_wait` has passed"),
     CounterInfo("disagreements", "count", "other bytes than the first copy"),
     CounterInfo(
         "kernel_drops", "count",
@@ -92,7 +103,10 @@ CHANNEL_COUNTERS = (
         "disregarded", "count",
         "whole messages dropped by on_gap = `latest_run` (inside LOST)"),
     CounterInfo("sessions", "count", "sessions begun"),
-    CounterInfo("session_restarts", "count", "of these: same id (a restarted publisher)"),
+    CounterInfo(
+        "session_restarts", "count",
+        "of these: same id (a restarted publisher); snapshot channel: times that it alone began "
+        "anew"),
     CounterInfo("session_discarded", "count", "messages pending when their session ended"),
     CounterInfo("disagreements", "count", "fragments for which two lines brought different bytes"),
     CounterInfo("disconnected", "count", "times that inactivity was declared"),

@@ -143,6 +143,7 @@ cdef enum:  # GapReason
     GAP_TIME = 2             # lost_packet_wait elapsed
     GAP_WINDOW_FULL = 3      # the window or the slab could not hold more
     GAP_FINISH = 4           # the input ended with holes open
+    GAP_ANEW = 5             # snapshot channel: numbered anew, the rest of the circle is skipped
 
 cdef packed struct Gap:      # 24 bytes
     uint32_t first           # first lost seqno
@@ -155,13 +156,16 @@ cdef enum:  # SessionReason
     SESSION_FIRST = 1        # the first session seen
     SESSION_NEW_ID = 2       # another session_id was adopted
     SESSION_SAME_ID = 3      # the publisher restarted and drew the same id
+    SESSION_RESUMED = 4      # the numbering before goes on: what replaced it was not the feed's
 
-cdef packed struct Session:  # 16 bytes
+cdef packed struct Session:  # 24 bytes
     uint16_t old_id          # 0 with SESSION_FIRST
     uint16_t new_id
     uint32_t reason          # SessionReason
     uint32_t discarded       # messages of the old session that were pending (both channels)
-    uint32_t first_seqno     # of the new session, as first seen
+    uint32_t first_seqno     # of the new session: what is delivered begins with it, or behind it
+    uint32_t unseen          # seqnos of the new session before that which were refused, or lost
+    uint32_t reserved
 
 cdef enum:  # ObjectStatus
     OBJECT_WAITING = 0       # nothing sound yet: collecting, waiting for a snapshot

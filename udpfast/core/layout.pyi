@@ -75,6 +75,7 @@ class GapReason(enum.IntEnum):
     TIME = 2
     WINDOW_FULL = 3
     FINISH = 4
+    ANEW = 5
 
 class LappedReason(enum.IntEnum):
     READER = 0
@@ -90,6 +91,7 @@ class SessionReason(enum.IntEnum):
     FIRST = 1
     NEW_ID = 2
     SAME_ID = 3
+    RESUMED = 4
 
 class ObjectStatus(enum.IntEnum):
     WAITING = 0

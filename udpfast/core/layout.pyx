@@ -96,6 +96,7 @@ class GapReason(enum.IntEnum):
     TIME = GAP_TIME
     WINDOW_FULL = GAP_WINDOW_FULL
     FINISH = GAP_FINISH
+    ANEW = GAP_ANEW
 
 
 class LappedReason(enum.IntEnum):
@@ -120,6 +121,7 @@ class SessionReason(enum.IntEnum):
     FIRST = SESSION_FIRST
     NEW_ID = SESSION_NEW_ID
     SAME_ID = SESSION_SAME_ID
+    RESUMED = SESSION_RESUMED
 
 
 class ObjectStatus(enum.IntEnum):
@@ -161,6 +163,8 @@ GAP = np.dtype([
 SESSION = np.dtype([
     ("old_id", "<u2"), ("new_id", "<u2"), ("reason", "<u4"), ("discarded", "<u4"),
     ("first_seqno", "<u4"),
+    ("unseen", "<u4"),
+    ("reserved", "<u4"),
 ])
 
 #: Payload of `Kind.STALE` and `Kind.RECOVERED`.

@@ -9,7 +9,7 @@
 # The common case (this session, next in order, whole) touches one 32-byte slot and copies
 # nothing: the message's payload is the datagram's own memory.
 
-from libc.stdint cimport int64_t
+from libc.stdint cimport INT64_MIN, int64_t
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memset
 
@@ -18,27 +18,34 @@ from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL, LINE_UNUSED_BITS,
     LINE_WINS, VERDICT_DELIVERED, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
-    VERDICT_SENDER_REFUSED, VERDICT_SESSION_RETIRED,
+    VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CONNECTION_DISCONNECTED, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
     FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
     RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
+from udpfast.feed.candidate cimport (
+    CANDIDATE_BACK_MAX, CLAIM_BEHIND, CLAIM_NEW_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
+    EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows, candidate_forget,
+    candidate_note, candidate_refute,
+)
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_read
-from udpfast.feed.line cimport KNOWN_UNKNOWN, SUSPICION_NONE, SUSPICION_RESTART, Line, line_trust
+from udpfast.feed.line cimport Line
 from udpfast.feed.pipeline_session cimport (
-    pipeline_is_previous, pipeline_is_straggler, pipeline_other_session, pipeline_suspect_restart,
+    STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_is_foreign, pipeline_is_previous,
+    pipeline_is_straggler, pipeline_jump, pipeline_numbered_anew, pipeline_other_session,
+    pipeline_resumes,
 )
 from udpfast.feed.pipeline_state cimport (
     Pipeline, pipeline_hash, pipeline_hear, pipeline_say_connection, pipeline_silent_ns,
     pipeline_watch,
 )
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_FOREIGN, Slot, Window, window_advance_line,
-    window_is_whole, window_judge, window_judge_all, window_past, window_remember_start,
-    window_slot, window_start, window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, Slot, Window, window_furthest, window_go_on, window_is_doubtful,
+    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_pass_milestone,
+    window_past, window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold, window_jump,
@@ -77,7 +84,7 @@ cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) n
     if likely(
         frame.seqno == <uint32_t>w.next and frame.fragment_max == 0 and w.started
         and (w.pending == 0 or window_slot(w, w.next).key != w.next)
-        and line.suspicion == SUSPICION_NONE and w.connected
+        and w.connected
     ):
         pipeline_pass(p, w, line, d, &frame, now_ns)
         return VERDICT_DELIVERED
@@ -92,10 +99,10 @@ cdef inline void pipeline_pass(
     cdef Slot* slot = window_slot(w, at)
     cdef uint32_t hash
     hash = pipeline_hash(w, d)
-    if w.several:
-        window_judge(w, slot, False)
-    if unlikely(at < w.start_end):
-        window_remember_start(w, at, hash)
+    if w.several and at - w.judged > w.mask:
+        window_judge_until(w, at - w.mask, INT64_MIN)    # its slot is needed
+    if unlikely(at >= w.milestone):
+        window_pass_milestone(w, at, hash, now_ns)
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = hash
@@ -104,8 +111,9 @@ cdef inline void pipeline_pass(
     slot.fragment_max = 0
     slot.line = d.line
     slot.lines = <uint8_t>(1 << d.line)
-    window_advance_line(w, line, at, now_ns)
-    w.forward_ns = now_ns
+    if at > line.highest:
+        line.highest = at
+    window_go_on(w, line, now_ns)
     w.next = at + 1
     line.heard_ns = now_ns
     counter_add(&line.counters[LINE_WINS], 1)
@@ -121,36 +129,97 @@ cdef inline int pipeline_place(
     # Everything of the session at hand that is not simply next.
     cdef int64_t at
     cdef uint32_t hash
-    cdef int verdict
-    cdef int known = KNOWN_UNKNOWN
     p.busy |= <uint32_t>1 << w.channel
     if unlikely(frame.fragment_max and d.size == FRAME_SIZE):
         counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
-    if line.suspicion != SUSPICION_NONE and line.suspicion != SUSPICION_RESTART:
-        line_trust(line)                 # the session at hand speaks on this line: no other does
+    if line.candidate.claim == CLAIM_NEW_ID:
+        candidate_refute(&line.candidate)    # the session at hand speaks on this line
     if unlikely(not w.started):
         if pipeline_is_straggler(p, w, frame, now_ns):
             return VERDICT_SESSION_RETIRED
         window_start(w, frame.seqno, now_ns)
     hash = pipeline_hash(w, d)
     at = window_unwrap(w, frame.seqno)
-    if at >= w.next + w.size and pipeline_is_previous(w, frame, now_ns):
-        return VERDICT_SESSION_RETIRED
-    if at >= w.next + WINDOW_FOREIGN:
-        verdict = VERDICT_REPLAY
-    elif at < w.next:
-        verdict = window_past(w, d, frame, at, hash, &known)
-    else:
+    if at < w.next:
+        return pipeline_behind(p, w, line, d, frame, at, hash, now_ns)
+    if at < w.next + w.size:
         return pipeline_ahead(p, w, line, d, frame, at, hash, now_ns)
-    if verdict != VERDICT_REPLAY:
-        pipeline_hear(p, w, line, now_ns)
-    if verdict == VERDICT_REPLAY and at >= w.next or at < line.highest:
-        if verdict != VERDICT_LATE and p.restart_datagrams:
-            pipeline_suspect_restart(p, w, line, d, frame, known, now_ns)
-    elif window_advance_line(w, line, at, now_ns):
+    if pipeline_is_foreign(w, line, frame, at):
+        pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, now_ns)
+        return VERDICT_REPLAY
+    if pipeline_is_previous(w, frame, now_ns):
+        if pipeline_resumes(w, frame.seqno, now_ns):
+            pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, now_ns)
+        return VERDICT_SESSION_RETIRED
+    if not pipeline_jump(p, w, line, d, frame, at, now_ns):
+        return VERDICT_SESSION_PENDING
+    return pipeline_ahead(p, w, line, d, frame, at, hash, now_ns)
+
+
+cdef inline int pipeline_behind(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    uint32_t hash, int64_t now_ns,
+) noexcept nogil:
+    # Before `next`: a copy, a late one, or not of the numbering at hand. It refutes nothing.
+    cdef int evidence
+    cdef int verdict = window_past(w, d, frame, at, hash, &evidence)
+    if verdict == VERDICT_LATE and not window_is_doubtful(w):
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
+            evidence = EVIDENCE_NONE
+    if pipeline_line_goes_on(w, line, frame, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
-        line.heard_ns = now_ns
+        line.highest = at
+        if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
+            candidate_forget(&line.candidate)
+        if verdict == VERDICT_REPLAY:
+            line.lagged_ns = now_ns
+        else:
+            pipeline_hear(p, w, line, now_ns)
+    elif at < line.highest or evidence != EVIDENCE_SAME:
+        if line.highest < w.base and verdict == VERDICT_REPLAY and not window_is_quiet(w, now_ns):
+            line.highest = at            # or a slower line, when the numbering has just begun
+            line.lagged_ns = now_ns
+        pipeline_numbered_anew(p, w, line, d, frame, evidence, now_ns)
     return verdict
+
+
+cdef inline bint pipeline_line_goes_on(
+    const Window* w, Line* line, const Frame* frame, int64_t at, int verdict, int evidence,
+    int64_t now_ns,
+) noexcept nogil:
+    # Whether a datagram from behind carries its own line further in the numbering at hand.
+    cdef bint follows
+    cdef int64_t spoke_ns = line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+    if at <= line.highest:
+        return False
+    follows = candidate_follows(&line.candidate, CLAIM_BEHIND, frame)
+    if evidence == EVIDENCE_SAME:
+        if follows and line.candidate.count:
+            candidate_note(&line.candidate, CLAIM_BEHIND, frame, evidence, now_ns)
+        return True
+    if follows:
+        # Heartbeats tell nothing; while the numbering at hand is alive they are of it.
+        return evidence == EVIDENCE_NEUTRAL and line.candidate.count == 0
+    if verdict == VERDICT_LATE:
+        return evidence == EVIDENCE_NONE
+    if evidence == EVIDENCE_OTHER and window_is_quiet(w, now_ns):
+        return False
+    return (
+        line.highest >= w.base and at - line.highest <= CANDIDATE_BACK_MAX
+        and now_ns - spoke_ns < STRAGGLER_MAX_NS
+    )
+
+
+cdef inline bint window_is_left_over(
+    Window* w, const Datagram* d, int64_t at, uint32_t hash,
+) noexcept nogil:
+    # A straggler of the numbering before a restart with the same id, which the window remembers?
+    # (Heartbeats look alike in both, and it does not matter of which one they are.)
+    cdef const Slot* slot = window_slot(w, at)
+    return (
+        slot.key < w.base and <uint32_t>slot.key == <uint32_t>at and slot.hash == hash
+        and at != w.next and d.size > FRAME_SIZE
+    )
 
 
 cdef inline int pipeline_ahead(
@@ -159,13 +228,16 @@ cdef inline int pipeline_ahead(
 ) noexcept nogil:
     # At `next` or behind it. A whole one at `next` goes straight on, others wait.
     cdef int verdict
+    if unlikely(now_ns < w.previous_until_ns and window_is_left_over(w, d, at, hash)):
+        return VERDICT_SESSION_RETIRED
     pipeline_hear(p, w, line, now_ns)
-    if line.suspicion != SUSPICION_NONE:
-        line_trust(line)
     if at == w.next and frame.fragment_max == 0 and window_slot(w, at).key != at:
         pipeline_pass(p, w, line, d, frame, now_ns)
         return VERDICT_DELIVERED
-    window_advance_line(w, line, at, now_ns)
+    if at > line.highest:
+        line.highest = at
+    if at > window_furthest(w):
+        window_go_on(w, line, now_ns)
     if at < w.next + w.size:
         verdict = window_hold(w, d, frame, at, hash, now_ns)
         if verdict != WINDOW_PARK:
@@ -232,7 +304,8 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
                 pipeline_unpark(p, w)
                 continue
             if w.finishing:
-                window_judge_all(w, False)
+                if w.several and w.started:
+                    window_judge_until(w, w.next, INT64_MIN)
                 w.finishing = False
             p.busy &= ~(<uint32_t>1 << channel)
         channel += 1
@@ -262,6 +335,7 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     # the latest when the parked one is next: that one needs no cell.
     cdef const Datagram* d = p.parked
     p.parked = NULL
+    pipeline_deliver_believed(p, w, p.now_ns)
     if p.parked_at < w.next:
         return                           # on_gap = latest_run gave it up with the rest
     invariant(p.parked_at < w.next + w.size)
@@ -305,6 +379,7 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     pipeline_watch(p, now_ns)
     for channel in range(CHANNEL_COUNT):
         w = &p.window[channel]
+        window_judge_due(w, now_ns)
         if w.pending:
             p.busy |= <uint32_t>1 << channel
         if w.silent or w.lines == 0 or p.inactivity_ns == 0:

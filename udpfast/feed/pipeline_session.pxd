@@ -1,104 +1,316 @@
-# Which session, and which numbering of it, the pipeline believes in. A datagram of another is
-# refused, kept as evidence, or the one that convinces: then everything begins anew, with what the
-# lines held of it.
+# Which session, and which numbering of it, the pipeline believes in: one question, whether a
+# datagram continues the numbering at hand or another one. What does not is held beside, as its
+# line's candidate; here is what each claim has to prove, and what happens once it has.
 
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
-from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
-    CHANNEL_SESSIONS, CHANNEL_SESSION_DISCARDED, CHANNEL_SESSION_RESTARTS, VERDICT_DELIVERED,
-    VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
+    CHANNEL_GAPS, CHANNEL_LOST, CHANNEL_SESSIONS, CHANNEL_SESSION_DISCARDED,
+    CHANNEL_SESSION_RESTARTS, VERDICT_DELIVERED, VERDICT_SESSION_FOREIGN, VERDICT_SESSION_PENDING,
+    VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, KIND_SESSION, SESSION_FIRST,
-    SESSION_NEW_ID, SESSION_SAME_ID, Datagram, Frame,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, KIND_GAP, KIND_SESSION,
+    SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED, SESSION_SAME_ID, Datagram, Frame,
+)
+from udpfast.feed.candidate cimport (
+    CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE,
+    CLAIM_OLD_ID, EVIDENCE_NEW, Candidate, HeldDatagram, candidate_first, candidate_follows,
+    candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_is_replay,
+    candidate_is_same, candidate_note,
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.frame cimport frame_read
-from udpfast.feed.line cimport (
-    SUSPICION_RESTART, SUSPICION_SESSION, HeldDatagram, Line, line_held, line_held_count, line_hold,
-    line_suspect_restart, line_suspect_session, line_trust,
-)
+from udpfast.feed.line cimport Line
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_hear
-from udpfast.feed.session cimport session_begin, session_is_retired
-from udpfast.feed.window cimport Window, window_advance_line, window_start, window_unwrap
+from udpfast.feed.session cimport (
+    RetiredSession, session_begin, session_goes_on, session_retired,
+)
+from udpfast.feed.window cimport (
+    WINDOW_FOREIGN, Window, window_furthest, window_is_doubtful, window_is_quiet,
+    window_left_at, window_start, window_unwrap,
+)
 from udpfast.feed.window_order cimport window_hold, window_reset
 
 cdef enum:
-    # A restart with the same id is believed when the old numbering has been quiet for 16 of its
-    # mean intervals, 50 ms at most: a replay into a live session is interrupted before.
-    RESTART_QUIET_INTERVALS = 16
-    RESTART_QUIET_MAX_NS = 50000000
-    # A retired id is believed again only when the session that followed it was silent this long.
-    RETIRED_QUIET_NS = 1000000000
+    # What goes on beyond the point where it was left was not over: few datagrams prove it, but
+    # more than reordering brings of a session that is.
+    RESUME_DATAGRAMS = 8
+    RESUME_AT_ONCE = 112         # and so many, that nothing held is lost, whatever the lines' skew
+    JUMP_DATAGRAMS = 2
+    # Heartbeats alone prove a numbering too, but more of them: they repeat by nature.
+    NEUTRAL_FACTOR = 3
+    # Nothing is under way for longer than this: neither a straggler nor a slower line.
+    STRAGGLER_MAX_NS = 1000000000
+    # Publishers number from 1. What lies further ahead than this and begins so near to 0 did not
+    # lose a million messages to arrive just there.
+    ANEW_SEQNO_MAX = 64
+    ANEW_AHEAD_MIN = 1048576
 
+
+# --- another session ----------------------------------------------------------------------------
 
 cdef inline int pipeline_other_session(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
 ) noexcept nogil:
     # The verdict; DELIVERED: it belongs to the session at hand now, to be placed like any other.
     # The very first session is believed at once: there is nothing that it could disturb.
-    cdef uint32_t count, needed, first, i
-    cdef uint32_t totals[8]      # LINES_MAX
-    cdef bint retired
-    memset(totals, 0, sizeof(totals))
+    cdef Candidate* c = &line.candidate
+    cdef const RetiredSession* retired
+    cdef uint32_t needed
+    cdef bint goes_on = False
     if w.channel == CHANNEL_SNAPSHOT:
         pipeline_hear(p, w, line, now_ns)
         return VERDICT_SESSION_FOREIGN
     if not p.book.begun:
-        pipeline_begin(p, frame.session_id, SESSION_FIRST, frame.seqno, now_ns)
+        pipeline_begin(p, frame.session_id, SESSION_FIRST, frame.seqno, 0, now_ns)
         return VERDICT_DELIVERED
-    retired = session_is_retired(&p.book, frame.session_id, now_ns)
-    needed = p.adopt_datagrams
-    if retired:
-        if now_ns - w.forward_ns < RETIRED_QUIET_NS or p.restart_datagrams == 0:
+    retired = session_retired(&p.book, frame.session_id, now_ns)
+    w.contested = True
+    if retired == NULL:
+        pipeline_hear(p, w, line, now_ns)
+        if not candidate_note(c, CLAIM_NEW_ID, frame, EVIDENCE_NEW, now_ns):
+            return VERDICT_SESSION_PENDING
+        if c.count < p.adopt_datagrams:
+            candidate_hold(c, d)
+            return VERDICT_SESSION_PENDING
+        pipeline_adopt(p, w, c, frame.seqno, SESSION_NEW_ID, c.first, now_ns)
+        return VERDICT_DELIVERED
+    goes_on = session_goes_on(retired, frame.seqno)
+    needed = RESUME_DATAGRAMS
+    if not goes_on:                      # drawn again, unless it is a straggler or a replay
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or p.restart_datagrams == 0:
             return VERDICT_SESSION_RETIRED
         needed = p.restart_datagrams
+    if not candidate_note(c, CLAIM_OLD_ID, frame, EVIDENCE_NEW, now_ns):
+        return VERDICT_SESSION_RETIRED
+    if goes_on and now_ns - w.forward_ns <= w.line_dead_ns:
+        needed = RESUME_AT_ONCE          # a slower line may be that far behind
+    if c.count < needed:
+        candidate_hold(c, d)
+        return VERDICT_SESSION_RETIRED
+    if goes_on:
+        pipeline_adopt(p, w, c, frame.seqno, SESSION_RESUMED, retired.next, now_ns)
     else:
-        pipeline_hear(p, w, line, now_ns)
-    count = line_suspect_session(line, frame)
-    if count < needed:
-        if count:
-            line_hold(line, d)
-        return VERDICT_SESSION_RETIRED if retired else VERDICT_SESSION_PENDING
-    # What the other lines hold of this session belongs to it too: nothing is lost.
-    first = pipeline_first_held(p, line, frame.seqno, INT32_MAX)
-    for i in range(w.lines):
-        if w.line[i].suspicion == SUSPICION_SESSION and w.line[i].suspect_id == frame.session_id:
-            totals[i] = w.line[i].held_total
-            first = pipeline_first_held(p, &w.line[i], first, w.size)
-    pipeline_begin(p, frame.session_id, SESSION_NEW_ID, first, now_ns)
-    pipeline_replay(p, w, totals, now_ns)
+        pipeline_adopt(p, w, c, frame.seqno, SESSION_NEW_ID, c.first, now_ns)
     return VERDICT_DELIVERED
 
 
-cdef inline uint32_t pipeline_first_held(
-    Pipeline* p, Line* line, uint32_t seqno, int64_t reach,
+# --- this session, numbered otherwise -------------------------------------------------------------
+
+cdef inline bint pipeline_is_previous(
+    const Window* w, const Frame* frame, int64_t now_ns,
 ) noexcept nogil:
-    # The earliest seqno among those that a line holds and this one, at most `reach` before it.
+    # Near where the numbering before a restart with the same id was left.
+    cdef int32_t ahead = <int32_t>(frame.seqno - w.previous_next)
+    return now_ns < w.previous_until_ns and -w.size <= ahead <= w.size
+
+
+cdef inline bint pipeline_is_straggler(
+    const Pipeline* p, const Window* w, const Frame* frame, int64_t now_ns,
+) noexcept nogil:
+    # Right after a restart with the same id, a snapshot near the old numbers may be of the old
+    # numbering: it must not set the new one's base.
+    return (
+        now_ns - p.window[CHANNEL_INCREMENTAL].begun_ns < STRAGGLER_MAX_NS
+        and pipeline_is_previous(w, frame, now_ns)
+    )
+
+
+cdef inline bint pipeline_resumes(
+    const Window* w, uint32_t first_seqno, int64_t now_ns,
+) noexcept nogil:
+    # Whether a run goes on where the numbering before a restart with the same id was left.
+    cdef int32_t ahead = <int32_t>(first_seqno - w.previous_next)
+    return now_ns < w.previous_until_ns and 0 <= ahead <= w.size
+
+
+cdef inline bint pipeline_is_foreign(
+    const Window* w, const Line* line, const Frame* frame, int64_t at,
+) noexcept nogil:
+    # Ahead of the window: too far for a jump, or numbers that began anew behind the wrap?
+    cdef const Candidate* c = &line.candidate
+    if candidate_follows(c, CLAIM_AHEAD, frame):
+        return False
+    if at >= w.next + WINDOW_FOREIGN or candidate_follows(c, CLAIM_BEHIND, frame):
+        return True
+    return (
+        at >= w.next + ANEW_AHEAD_MIN and frame.seqno < ANEW_SEQNO_MAX
+        and frame.seqno < <uint32_t>w.next
+    )
+
+
+cdef inline bint pipeline_jump(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    int64_t now_ns,
+) noexcept nogil:
+    # Beyond the window: is it believed? One datagram proves nothing, unless what was accepted
+    # reaches up to it: then the window is too small, but the numbers are right.
+    cdef Candidate* c = &line.candidate
+    cdef uint32_t first
+    w.contested = True
+    w.jump_from = at
+    if at - window_furthest(w) <= CANDIDATE_STEP_MAX:
+        return True
+    if not candidate_note(c, CLAIM_AHEAD, frame, EVIDENCE_NEW, now_ns):
+        return False
+    if c.count < JUMP_DATAGRAMS:
+        candidate_hold(c, d)
+        return False
+    first = c.first
+    # Delivered when take() has made room.
+    w.jump_from = window_unwrap(w, pipeline_gather(p, w, c, frame.seqno, &first))
+    return True
+
+
+cdef inline void pipeline_numbered_anew(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int evidence,
+    int64_t now_ns,
+) noexcept nogil:
+    # A datagram that does not continue the numbering at hand, nor lies ahead of it: a replay, or
+    # numbers that began anew?
+    cdef Candidate* c = &line.candidate
+    cdef bint resumes, previous
+    cdef bint proven = False
+    w.contested = True
+    if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
+        return
+    candidate_hold(c, d)
+    previous = pipeline_resumes(w, c.first, now_ns)
+    resumes = previous
+    if pipeline_fills_gap(w, c):
+        resumes = True
+        proven = c.total >= RESUME_AT_ONCE and not candidate_is_replay(c)
+    if not proven and not (window_is_quiet(w, now_ns) and pipeline_is_proven(
+        w, c, RESUME_DATAGRAMS if previous else p.restart_datagrams, now_ns,
+    )):
+        return
+    if w.channel == CHANNEL_SNAPSHOT:
+        # A publisher that began anew says so on the incremental channel. If that one goes on
+        # meanwhile, it is only this window that went astray.
+        if p.window[CHANNEL_INCREMENTAL].forward_ns > c.since_ns:
+            pipeline_rebase(p, w, c, now_ns)
+            pipeline_hear(p, w, line, now_ns)
+        return
+    pipeline_adopt(
+        p, w, c, frame.seqno, SESSION_RESUMED if resumes else SESSION_SAME_ID,
+        c.first, now_ns)
+    pipeline_hear(p, w, line, now_ns)
+
+
+cdef inline bint pipeline_fills_gap(const Window* w, const Candidate* c) noexcept nogil:
+    # A run goes on where a gap began, and behind the gap came little: that was not the feed.
+    cdef int64_t first
+    if not window_is_doubtful(w):
+        return False
+    first = window_unwrap(w, c.first)
+    return w.fork_from <= first < w.resumed_at
+
+
+cdef inline bint pipeline_is_proven(
+    const Window* w, const Candidate* c, uint32_t needed, int64_t now_ns,
+) noexcept nogil:
+    # A dense run of so many datagrams, on all lines that bring it, which is no replay. Heartbeats
+    # alone may be those of a slower line, for as long as one can be under way.
+    cdef uint32_t count = 0
+    cdef uint32_t fresh = 0
+    cdef uint32_t i
+    if needed == 0 or 4 * c.count < needed or candidate_is_replay(c):
+        return False
+    for i in range(w.lines):
+        if candidate_is_same(c, &w.line[i].candidate):
+            count += w.line[i].candidate.count
+            fresh += w.line[i].candidate.fresh
+    if fresh:
+        return count >= needed
+    return count >= NEUTRAL_FACTOR * needed and now_ns - w.forward_ns > w.line_dead_ns
+
+
+# --- a candidate is believed ----------------------------------------------------------------------
+
+cdef inline uint32_t pipeline_gather(
+    Pipeline* p, Window* w, Candidate* c, uint32_t seqno, uint32_t* unseen_from,
+) noexcept nogil:
+    # All lines' candidates of this numbering are believed, others forgotten. Returns the earliest
+    # seqno held, or this one, and makes `unseen_from` the earliest one that came at all.
     cdef Frame frame
     cdef HeldDatagram* held
+    cdef Candidate* other
     cdef uint32_t first = seqno
-    cdef uint32_t i
-    cdef int32_t ahead
-    for i in range(line_held_count(line)):
-        held = line_held(line, i)
-        frame_read(&p.reader, held.data, held.size, held.flags, &frame)
-        ahead = <int32_t>(frame.seqno - seqno)
-        if ahead < <int32_t>(first - seqno) and -<int64_t>ahead < reach:
-            first = frame.seqno
+    cdef uint32_t line, i
+    for line in range(w.lines):
+        other = &w.line[line].candidate
+        if not candidate_is_same(c, other):
+            candidate_forget(other)
+            continue
+        if <int32_t>(candidate_first(other) - unseen_from[0]) < 0:
+            unseen_from[0] = candidate_first(other)
+        for i in range(candidate_held_count(other)):
+            held = candidate_held(other, i)
+            frame_read(&p.reader, held.data, held.size, held.flags, &frame)
+            if <int32_t>(frame.seqno - first) < 0:
+                first = frame.seqno
+    for line in range(w.lines):
+        if w.line[line].candidate.claim != CLAIM_NONE:
+            w.line[line].candidate.claim = CLAIM_BELIEVED
     return first
 
 
+cdef inline void pipeline_adopt(
+    Pipeline* p, Window* w, Candidate* c, uint32_t seqno, uint32_t reason, uint32_t unseen_from,
+    int64_t now_ns,
+) noexcept nogil:
+    # The incremental channel follows this numbering from now on: another session, for all.
+    cdef uint16_t session_id = c.session_id
+    cdef uint32_t first = pipeline_gather(p, w, c, seqno, &unseen_from)
+    cdef uint32_t i
+    for i in range(p.window[CHANNEL_SNAPSHOT].lines):
+        candidate_forget(&p.window[CHANNEL_SNAPSHOT].line[i].candidate)
+    pipeline_begin(p, session_id, reason, first, first - unseen_from, now_ns)
+    pipeline_deliver_believed(p, w, now_ns)
+
+
+cdef inline void pipeline_rebase(
+    Pipeline* p, Window* w, Candidate* c, int64_t now_ns,
+) noexcept nogil:
+    # The snapshot channel follows this numbering from now on; its session goes on. Seqnos lie on a
+    # circle: from the one that was due to the new first one is a gap, around all of it.
+    cdef uint32_t unseen_from = c.first
+    cdef uint32_t first = pipeline_gather(p, w, c, c.furthest, &unseen_from)
+    cdef Control* control = control_push(&p.controls)
+    cdef uint32_t skipped = first - <uint32_t>w.next
+    if control != NULL:
+        control.kind = KIND_GAP
+        control.channel = w.channel
+        control.received_ns = p.received_ns
+        control.session_id = p.book.session_id
+        control.seqno = <uint32_t>w.next
+        control.size = sizeof(control.payload.gap)
+        control.payload.gap.first = <uint32_t>w.next
+        control.payload.gap.last = first - 1
+        control.payload.gap.count = skipped
+        control.payload.gap.reason = GAP_ANEW
+    counter_add(&w.counters[CHANNEL_GAPS], 1)
+    counter_add(&w.counters[CHANNEL_LOST], skipped)
+    counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
+    counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
+    window_reset(w)
+    window_start(w, first, now_ns)
+    pipeline_deliver_believed(p, w, now_ns)
+
+
 cdef inline void pipeline_begin(
-    Pipeline* p, uint16_t session_id, uint32_t reason, uint32_t first_seqno, int64_t now_ns,
+    Pipeline* p, uint16_t session_id, uint32_t reason, uint32_t first_seqno, uint32_t unseen,
+    int64_t now_ns,
 ) noexcept nogil:
     # Another session: nothing of the one before is ever mixed with it.
     cdef Control* control
     cdef Window* w
     cdef int channel
+    cdef uint32_t left_at = window_left_at(&p.window[CHANNEL_INCREMENTAL])
+    cdef bint same_id = p.book.begun and p.book.session_id == session_id
     cdef uint32_t discarded = 0
     for channel in range(CHANNEL_COUNT):
         w = &p.window[channel]
@@ -106,7 +318,9 @@ cdef inline void pipeline_begin(
         counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
         w.previous_next = <uint32_t>w.next
         w.previous_until_ns = INT64_MIN
-        if reason == SESSION_SAME_ID and w.started:
+        if reason == SESSION_RESUMED and channel == CHANNEL_SNAPSHOT:
+            pass                         # it did not begin anew
+        elif same_id and w.started:
             w.previous_until_ns = now_ns + p.book.grace_ns
         window_reset(w)
     control = control_push(&p.controls)
@@ -122,92 +336,40 @@ cdef inline void pipeline_begin(
         control.payload.session.reason = reason
         control.payload.session.discarded = discarded
         control.payload.session.first_seqno = first_seqno
+        control.payload.session.unseen = unseen
     w = &p.window[CHANNEL_INCREMENTAL]
     counter_add(&w.counters[CHANNEL_SESSIONS], 1)
-    if reason == SESSION_SAME_ID:
+    if same_id:
         counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
-    session_begin(&p.book, session_id, now_ns)
+    session_begin(&p.book, session_id, left_at, now_ns)
     window_start(w, first_seqno, now_ns)
     p.busy = 3
 
 
-cdef inline void pipeline_replay(
-    Pipeline* p, Window* w, const uint32_t* totals, int64_t now_ns,
-) noexcept nogil:
-    # The datagrams that were held while their session or numbering was in doubt. They have had
-    # their verdicts; what does not fit now is missing like anything lost, and becomes a gap.
+cdef inline void pipeline_deliver_believed(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+    # What was held of a numbering that is believed now. It has had its verdicts; what does not fit
+    # is missing like anything lost, and becomes a gap.
     cdef uint32_t line, i
+    cdef Candidate* c
     cdef HeldDatagram* held
     cdef Datagram d
     cdef Frame frame
     cdef int64_t at
     for line in range(w.lines):
-        w.line[line].held_total = totals[line]
-        for i in range(line_held_count(&w.line[line])):
-            held = line_held(&w.line[line], i)
-            d.data = held.data
-            d.size = held.size
-            d.flags = held.flags
-            d.received_ns = held.received_ns
-            d.channel = w.channel
-            d.line = <uint8_t>line
-            frame_read(&p.reader, d.data, d.size, d.flags, &frame)
-            at = window_unwrap(w, frame.seqno)
-            if at >= w.next and at < w.next + w.size:
-                window_advance_line(w, &w.line[line], at, now_ns)
-                window_hold(w, &d, &frame, at, pipeline_hash(w, &d), now_ns)
-        line_trust(&w.line[line])
-
-
-cdef inline bint pipeline_is_previous(
-    const Window* w, const Frame* frame, int64_t now_ns,
-) noexcept nogil:
-    # A straggler of the numbering before a restart with the same id.
-    cdef int32_t ahead = <int32_t>(frame.seqno - w.previous_next)
-    return now_ns < w.previous_until_ns and -w.size <= ahead <= w.size
-
-
-cdef inline bint pipeline_is_straggler(
-    const Pipeline* p, const Window* w, const Frame* frame, int64_t now_ns,
-) noexcept nogil:
-    # Right after a restart with the same id, a snapshot near the old numbers may be of the old
-    # numbering: it must not set the new one's base.
-    return (
-        now_ns - p.window[CHANNEL_INCREMENTAL].begun_ns < RETIRED_QUIET_NS
-        and pipeline_is_previous(w, frame, now_ns)
-    )
-
-
-cdef inline bint pipeline_is_quiet(const Window* w, int64_t now_ns) noexcept nogil:
-    # Has the numbering at hand stopped? Measured against its own pace: see RESTART_QUIET_*.
-    cdef int64_t steps = w.next - w.base
-    cdef int64_t needed = RESTART_QUIET_MAX_NS
-    if steps > 0 and (w.forward_ns - w.begun_ns) // steps < needed // RESTART_QUIET_INTERVALS:
-        needed = (w.forward_ns - w.begun_ns) // steps * RESTART_QUIET_INTERVALS
-    return now_ns - w.forward_ns >= needed
-
-
-cdef inline void pipeline_suspect_restart(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int known,
-    int64_t now_ns,
-) noexcept nogil:
-    # A datagram that goes backwards on its own line: a replay, or a restart with the same id?
-    # The snapshot channel never begins a session; it starts anew with the incremental one.
-    cdef uint32_t totals[8]      # LINES_MAX
-    cdef uint32_t first, i
-    cdef uint32_t count = line_suspect_restart(line, frame, known)
-    w.suspects = 1
-    if count == 0 or w.channel == CHANNEL_SNAPSHOT:
-        return
-    line_hold(line, d)
-    if count < p.restart_datagrams or not pipeline_is_quiet(w, now_ns):
-        return
-    # Other lines may hold earlier datagrams of the same run: begin with the earliest.
-    first = pipeline_first_held(p, line, frame.seqno, w.size)
-    for i in range(w.lines):
-        totals[i] = 0
-        if w.line[i].suspicion == SUSPICION_RESTART:
-            totals[i] = w.line[i].held_total
-            first = pipeline_first_held(p, &w.line[i], first, w.size)
-    pipeline_begin(p, frame.session_id, SESSION_SAME_ID, first, now_ns)
-    pipeline_replay(p, w, totals, now_ns)
+        c = &w.line[line].candidate
+        if c.claim == CLAIM_BELIEVED:
+            for i in range(candidate_held_count(c)):
+                held = candidate_held(c, i)
+                d.data = held.data
+                d.size = held.size
+                d.flags = held.flags
+                d.received_ns = held.received_ns
+                d.channel = w.channel
+                d.line = <uint8_t>line
+                frame_read(&p.reader, d.data, d.size, d.flags, &frame)
+                at = window_unwrap(w, frame.seqno)
+                if at >= w.next and at < w.next + w.size:
+                    if at > w.line[line].highest:
+                        w.line[line].highest = at
+                    window_hold(w, &d, &frame, at, pipeline_hash(w, &d), now_ns)
+        candidate_forget(c)

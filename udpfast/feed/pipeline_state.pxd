@@ -2,7 +2,7 @@
 # stages share. What becomes of a datagram is in `pipeline`.
 
 from libc.errno cimport EINVAL
-from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport int64_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -13,10 +13,11 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_READY, KIND_CONNECTION, LINES_MAX,
     MESSAGE_SIZE_MAX, Datagram, Frame, Gap,
 )
+from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldDatagram
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.frame cimport FrameReader, frame_reader_init
-from udpfast.feed.line cimport HeldDatagram, Line, line_reset
+from udpfast.feed.line cimport Line, line_init
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport carve, slab_reset
 from udpfast.feed.window cimport Early, Fragment, Slot, Window
@@ -86,13 +87,11 @@ cdef inline size_t pipeline_carve(
     # Lay the windows' arrays into `memory`; with NULL only measure.
     cdef size_t used = 0
     cdef uint32_t fragments = 2 * s.slab_cells + 1024
-    cdef uint32_t held = s.restart_datagrams
+    cdef uint32_t held = CANDIDATE_HELD
     cdef int channel, i
     cdef Window* w
-    if s.session_adopt_datagrams > held:
-        held = s.session_adopt_datagrams
-    if held < 32:
-        held = 32
+    if 2 * s.restart_datagrams > held:
+        held = 2 * s.restart_datagrams
     for channel in range(CHANNEL_COUNT):
         w = &p.window[channel]
         w.slots = <Slot*>carve(memory, &used, 2 * <size_t>s.window * sizeof(Slot))
@@ -104,8 +103,9 @@ cdef inline size_t pipeline_carve(
         w.slab.cells = <uint8_t*>carve(memory, &used, <size_t>s.slab_cells * 512)
         w.slab.capacity = s.slab_cells
         for i in range(LINES_MAX):
-            w.line[i].held = <HeldDatagram*>carve(memory, &used, held * sizeof(HeldDatagram))
-            w.line[i].held_capacity = held
+            w.line[i].candidate.held = <HeldDatagram*>carve(
+                memory, &used, held * sizeof(HeldDatagram))
+            w.line[i].candidate.held_capacity = held
     return used
 
 
@@ -148,9 +148,7 @@ cdef inline int pipeline_init(
         w.reader = &p.reader
         slab_reset(&w.slab)
         for i in range(LINES_MAX):
-            w.line[i].counters = counters.line[channel][i]
-            w.line[i].heard_ns = INT64_MIN
-            line_reset(&w.line[i])
+            line_init(&w.line[i], counters.line[channel][i])
     return 0
 
 

@@ -19,14 +19,23 @@ from udpfast.core.counter cimport (
     CHANNEL_DISAGREEMENTS, LINE_DISAGREEMENTS, LINE_LEADS, LINE_LEAD_NS, LINE_LOSSES,
     LINE_TIES_LOST, VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_LATE, VERDICT_REPLAY,
 )
-from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram, Frame
+from udpfast.core.layout cimport FRAME_SIZE, KIND_DISAGREEMENT, Datagram, Frame
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.frame cimport FrameReader
-from udpfast.feed.line cimport KNOWN_OTHER, KNOWN_SAME, KNOWN_UNKNOWN, Line, line_trust
+from udpfast.feed.candidate cimport (
+    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_OTHER, EVIDENCE_SAME,
+    Candidate, candidate_refute,
+)
+from udpfast.feed.line cimport Line
 from udpfast.feed.slab cimport Slab
 
 cdef enum:
     WINDOW_START = 64            # fingerprints of a session's first messages that are kept
+    # The pace of a numbering is measured by so many messages at a time. Longer than they take, and
+    # it is quieter than it used to be: few enough to see that soon, and that a burst is not a pace.
+    WINDOW_PACE = 8
+    WINDOW_PACE_UNKNOWN_NS = 50000000
+    WINDOW_JUDGE_MAX = 256       # messages whose losses are counted per turn, at most
     FRAGMENTS_NONE = 0x7FFFFFFF  # this slot's fragments are not (or no longer) told apart
     # 2^30: further ahead is no jump (18 minutes of a million messages a second) but another
     # numbering, and unwrapping stays unambiguous.
@@ -80,7 +89,7 @@ cdef struct Window:
     int64_t next                 # the seqno to deliver next
     int64_t mask                 # of slots: 2 * size - 1
     uint32_t pending             # messages that wait, whole or partial
-    uint32_t suspects            # lines may be under suspicion of a restart
+    bint contested               # a line may hold evidence against the numbering at hand
     bint started                 # `next` is set: this numbering's first datagram came
     bint several                 # more than one line
     bint connected               # CONNECTION READY was said
@@ -88,13 +97,25 @@ cdef struct Window:
     bint latest_run              # on_gap
     Slot* slots
     int64_t* counters            # of core/counter's ChannelCounter
-    int64_t start_end            # base + WINDOW_START
-    int64_t forward_ns           # when this numbering last advanced, on any line
+    int64_t milestone            # from this seqno on, window_pass_milestone has something to do
+    int64_t judged               # losses are counted of what lies before
+    int64_t forward_ns           # when this numbering last went on, on any line
     # what waits
     int64_t size
     int64_t highest              # furthest seqno that waits; valid while pending > 0
     int64_t decided              # holes before this one are lost
-    int64_t frontier             # cache of window_hole_seen
+    int64_t decide_frontier      # cache of window_hole_seen, for each of those who ask
+    int64_t gap_frontier
+    int64_t resumed_at           # what follows the last gap
+    int64_t fork_from            # first seqno of the gaps since which little came in one piece
+    int64_t jump_from            # a datagram beyond the window: the first of its run
+    int64_t start_end            # base + WINDOW_START
+    int64_t pace_at              # the seqno that ends the messages which are being timed
+    int64_t pace_from
+    int64_t pace_from_ns
+    int64_t pace_ns              # the longest of late that WINDOW_PACE messages took
+    int64_t judge_until          # what was delivered by judge_ns
+    int64_t judge_ns
     int64_t base                 # first seqno of this numbering
     int64_t begun_ns
     int64_t interval
@@ -140,68 +161,161 @@ cdef inline bint window_is_whole(Window* w, int64_t key) noexcept nogil:
     return slot.key == key and slot.state == SLOT_WHOLE
 
 
+cdef inline int64_t window_furthest(const Window* w) noexcept nogil:
+    # The furthest seqno that was accepted.
+    return w.highest if w.pending else w.next - 1
+
+
 cdef inline void window_start(Window* w, uint32_t seqno, int64_t now_ns) noexcept nogil:
     # The first datagram of a numbering sets its base.
     w.base = (((w.next >> 32) + 4) << 32) | seqno
     w.next = w.base
     w.decided = w.base
-    w.frontier = 0
+    w.decide_frontier = 0
+    w.gap_frontier = 0
+    w.resumed_at = w.base
+    w.fork_from = w.base
+    w.milestone = w.base
     w.start_end = w.base + WINDOW_START
     w.start_known = 0
+    w.pace_at = w.base + WINDOW_PACE
+    w.pace_from = w.base
+    w.pace_from_ns = now_ns
+    w.pace_ns = 0
+    w.judged = w.base
+    w.judge_until = w.base
     w.begun_ns = now_ns
     w.forward_ns = now_ns
     w.started = True
     w.finishing = False
 
 
+# --- pace -----------------------------------------------------------------------------------------
+
+cdef inline void window_pass_milestone(
+    Window* w, int64_t at, uint32_t hash, int64_t now_ns,
+) noexcept nogil:
+    # The first messages of a numbering are remembered; then time is taken now and again.
+    cdef int64_t took_ns
+    if at < w.start_end:
+        w.start_hash[at - w.base] = hash
+        w.start_known |= <uint64_t>1 << (at - w.base)
+    if at >= w.pace_at:
+        took_ns = now_ns - w.pace_from_ns
+        if took_ns < w.pace_ns:          # what took long is forgotten over some dozens
+            took_ns = w.pace_ns - ((w.pace_ns - took_ns) >> 4)
+        w.pace_ns = took_ns
+        w.pace_from = at
+        w.pace_from_ns = now_ns
+        w.pace_at = at + WINDOW_PACE
+    w.milestone = w.pace_at if at + 1 >= w.start_end else w.base
+
+
+cdef inline bint window_is_quiet(const Window* w, int64_t now_ns) noexcept nogil:
+    # Has the numbering at hand stopped? Measured against its own pace: a replay into a feed that
+    # is alive is interrupted before, whatever the feed's rate.
+    cdef int64_t pace_ns = w.forward_ns - w.pace_from_ns
+    cdef int64_t steps = w.next - 1 - w.pace_from
+    if w.pace_ns > pace_ns:
+        pace_ns = w.pace_ns
+    elif w.pace_from == w.base:          # not one measured yet
+        pace_ns = pace_ns * WINDOW_PACE // steps if steps > 0 else WINDOW_PACE_UNKNOWN_NS
+    return now_ns - w.forward_ns >= pace_ns
+
+
+cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
+    # Behind a gap so recent that the little which followed it may not be of the feed.
+    return w.resumed_at > w.base and window_furthest(w) - w.resumed_at < WINDOW_START
+
+
+cdef inline uint32_t window_left_at(const Window* w) noexcept nogil:
+    # Where the numbering at hand goes on, if it does.
+    return <uint32_t>(w.fork_from if window_is_doubtful(w) else w.next)
+
+
 # --- accounts of the lines ----------------------------------------------------------------------
 
-cdef inline void window_judge(Window* w, const Slot* slot, bint passed_only) noexcept nogil:
-    # A message leaves the memory: which lines never brought a single datagram of it? With
-    # passed_only, lines that have not yet come so far are not blamed.
-    cdef uint32_t i
-    if slot.state != SLOT_DELIVERED or slot.key < w.base:
-        return
-    for i in range(w.lines):
-        if not (slot.lines >> i) & 1 and (not passed_only or w.line[i].highest > slot.key):
-            counter_add(&w.line[i].counters[LINE_LOSSES], 1)
-
-
-cdef inline void window_judge_all(Window* w, bint passed_only) noexcept nogil:
-    cdef int64_t key = w.next - 2 * w.size
-    cdef Slot* slot
-    if not w.started or not w.several:
-        return
-    if key < w.base:
-        key = w.base
-    while key < w.next:
-        slot = window_slot(w, key)
-        if slot.key == key:
-            window_judge(w, slot, passed_only)
-            slot.lines = 0xFF            # judged
-        key += 1
-
-
-cdef inline void window_refute(Window* w) noexcept nogil:
-    # The numbering at hand is alive: nothing that goes backwards is a restart.
-    cdef uint32_t i
-    w.suspects = 0
-    for i in range(w.lines):
-        if w.line[i].suspicion != 0:
-            line_trust(&w.line[i])
-
-
-cdef inline bint window_advance_line(
-    Window* w, Line* line, int64_t at, int64_t now_ns,
+cdef inline bint window_line_is_alive(
+    const Window* w, const Line* line, int64_t now_ns,
 ) noexcept nogil:
-    # Whether this datagram advances its own line.
-    if at <= line.highest:
-        return False
-    line.highest = at
-    w.forward_ns = now_ns
-    if unlikely(w.suspects):
-        window_refute(w)
+    cdef int64_t heard_ns = line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+    return line.highest != INT64_MIN and now_ns - heard_ns <= w.line_dead_ns
+
+
+cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexcept nogil:
+    # Which lines never brought a single datagram of a message that another one did? False: one
+    # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
+    cdef uint32_t i
+    if slot.state == SLOT_DELIVERED:
+        for i in range(w.lines):
+            if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
+                if now_ns != INT64_MIN and window_line_is_alive(w, &w.line[i], now_ns):
+                    return False
+        for i in range(w.lines):
+            if not (slot.lines >> i) & 1:
+                counter_add(&w.line[i].counters[LINE_LOSSES], 1)
     return True
+
+
+cdef inline void window_judge_until(Window* w, int64_t until, int64_t now_ns) noexcept nogil:
+    # Count the losses of what lies before `until`: each message once.
+    cdef Slot* slot
+    while w.judged < until:
+        slot = window_slot(w, w.judged)
+        if slot.key == w.judged and not window_judge(w, slot, now_ns):
+            return
+        w.judged += 1
+
+
+cdef inline void window_judge_due(Window* w, int64_t now_ns) noexcept nogil:
+    # Once per turn: losses of what was delivered a wait ago, so that all lines had their time.
+    cdef int64_t until = w.judge_until
+    if not w.several or not w.started:
+        return
+    if w.judged < until:
+        if now_ns - w.judge_ns >= w.wait_ns:
+            if until - w.judged > WINDOW_JUDGE_MAX:
+                until = w.judged + WINDOW_JUDGE_MAX
+            window_judge_until(w, until, now_ns)
+    elif w.judge_until < w.next:
+        w.judge_until = w.next
+        w.judge_ns = now_ns
+
+
+cdef inline void window_judge_end(Window* w) noexcept nogil:
+    # The numbering ends: a line is blamed for what it has passed, not for what was still to come.
+    cdef Slot* slot
+    cdef uint32_t i
+    if not w.several or not w.started:
+        return
+    while w.judged < w.next:
+        slot = window_slot(w, w.judged)
+        if slot.key == w.judged and slot.state == SLOT_DELIVERED:
+            for i in range(w.lines):
+                if not (slot.lines >> i) & 1 and w.line[i].highest > slot.key:
+                    counter_add(&w.line[i].counters[LINE_LOSSES], 1)
+        w.judged += 1
+
+
+cdef inline void window_go_on(Window* w, Line* line, int64_t now_ns) noexcept nogil:
+    # The numbering at hand is alive, on this line.
+    w.forward_ns = now_ns
+    if unlikely(w.contested):
+        window_refute(w, line)
+
+
+cdef inline void window_refute(Window* w, Line* line) noexcept nogil:
+    # What lines hold of another numbering has yet to prove itself. A session never heard of, and
+    # a jump, are the business of their own line.
+    cdef Candidate* c
+    cdef uint32_t i
+    w.contested = False
+    for i in range(w.lines):
+        c = &w.line[i].candidate
+        if c == &line.candidate or c.claim == CLAIM_BEHIND or c.claim == CLAIM_OLD_ID:
+            candidate_refute(c)
+        elif c.count:
+            w.contested = True
 
 
 cdef inline int64_t window_passed(const Window* w, int64_t now_ns) noexcept nogil:
@@ -209,9 +323,8 @@ cdef inline int64_t window_passed(const Window* w, int64_t now_ns) noexcept nogi
     cdef int64_t passed = INT64_MAX
     cdef uint32_t i
     for i in range(w.lines):
-        if w.line[i].highest != INT64_MIN and now_ns - w.line[i].heard_ns <= w.line_dead_ns:
-            if w.line[i].highest < passed:
-                passed = w.line[i].highest
+        if window_line_is_alive(w, &w.line[i], now_ns) and w.line[i].highest < passed:
+            passed = w.line[i].highest
     return passed if passed != INT64_MAX else w.next
 
 
@@ -244,7 +357,7 @@ cdef inline int window_copy(
     Window* w, Slot* slot, const Datagram* d, const Frame* frame, uint32_t hash,
 ) noexcept nogil:
     # A further copy of a fragment: the race between the lines, and whether they agree. Returns
-    # Known. A line is compared with the first copy once; its own repetitions prove nothing.
+    # Evidence. A line is compared with the first copy once; its own repetitions prove nothing.
     cdef Fragment* fragment
     cdef uint8_t bit = <uint8_t>(1 << d.line)
     cdef uint8_t lines, line_first
@@ -257,7 +370,7 @@ cdef inline int window_copy(
     else:
         slot.lines |= bit
         if slot.fragments == FRAGMENTS_NONE:
-            return KNOWN_UNKNOWN
+            return EVIDENCE_NEW
         fragment = &w.fragments[slot.fragments + frame.fragment]
         lines = fragment.lines
         line_first = fragment.line
@@ -268,37 +381,39 @@ cdef inline int window_copy(
         slot.lines |= bit
         counter_add(&w.line[d.line].counters[LINE_TIES_LOST], 1)
         if not lines & (lines - 1):          # the second line to bring it
+            # Negative where the stamps of two NICs contradict the order.
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
-            if lead_ns > 0:                  # stamps of two NICs may contradict the order
-                counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
+            counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
         if unlikely(hash != hash_first):
             window_disagree(w, d, frame, line_first, hash_first, hash)
-    return KNOWN_SAME if hash == hash_first else KNOWN_OTHER
+    return window_compare(d, hash_first, hash)
 
 
 # --- what is behind -----------------------------------------------------------------------------
 
-cdef inline void window_remember_start(Window* w, int64_t at, uint32_t hash) noexcept nogil:
-    if at < w.start_end:
-        w.start_hash[at - w.base] = hash
-        w.start_known |= <uint64_t>1 << (at - w.base)
+cdef inline int window_compare(
+    const Datagram* d, uint32_t hash_known, uint32_t hash,
+) noexcept nogil:
+    if hash != hash_known:
+        return EVIDENCE_OTHER
+    return EVIDENCE_SAME if d.size > FRAME_SIZE else EVIDENCE_NEUTRAL
 
 
 cdef inline int window_past(
-    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int* known,
+    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int* evidence,
 ) noexcept nogil:
     # The verdict on a seqno before `next`, and whether we know this very datagram.
     cdef Slot* slot = window_slot(w, at)
-    known[0] = KNOWN_UNKNOWN
+    evidence[0] = EVIDENCE_NEW
     if at < w.base or w.next - at > w.size:
         if at >= w.base and at < w.start_end and frame.fragment == 0:
             if (w.start_known >> (at - w.base)) & 1:
-                known[0] = KNOWN_SAME if w.start_hash[at - w.base] == hash else KNOWN_OTHER
+                evidence[0] = window_compare(d, w.start_hash[at - w.base], hash)
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE
     if slot.fragment_max != frame.fragment_max:
-        known[0] = KNOWN_OTHER
+        evidence[0] = EVIDENCE_OTHER
         return VERDICT_FRAGMENT_MAX_CHANGED
-    known[0] = window_copy(w, slot, d, frame, hash)
+    evidence[0] = window_copy(w, slot, d, frame, hash)
     return VERDICT_DUPLICATE

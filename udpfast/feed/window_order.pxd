@@ -12,7 +12,7 @@
 # A jump that the window cannot span, or a slab without a free cell, forces the oldest hole
 # (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
 
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memcpy, memset
 
@@ -22,7 +22,7 @@ from udpfast.core.counter cimport (
     CHANNEL_DISREGARDED, CHANNEL_FRAGMENTED, CHANNEL_GAPS, CHANNEL_GAPS_BY_COUNT,
     CHANNEL_GAPS_BY_TIME, CHANNEL_GAPS_WINDOW_FULL, CHANNEL_HEARTBEATS, CHANNEL_INCOMPLETE,
     CHANNEL_LOST, CHANNEL_MESSAGES, LINE_WINS, VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED,
-    VERDICT_HELD, VERDICT_SESSION_RETIRED, VERDICT_SLAB_FULL,
+    VERDICT_HELD, VERDICT_SLAB_FULL,
 )
 from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, FRAME_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL,
@@ -33,9 +33,10 @@ from udpfast.feed.frame cimport FRAME_SNAPSHOT
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, Early, Fragment,
-    FragmentRun, Slot, Window, window_copy, window_early, window_is_whole, window_judge,
-    window_judge_all, window_passed, window_remember_start, window_slot,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_START, Early,
+    Fragment, FragmentRun, Slot, Window, window_copy, window_early, window_furthest,
+    window_is_whole, window_judge_end, window_judge_until, window_pass_milestone, window_passed,
+    window_slot,
 )
 
 cdef enum:
@@ -88,8 +89,8 @@ cdef inline bint window_claim(
         run = window_run_take(w, <uint32_t>frame.fragment_max + 1, at)
         if run == FRAGMENTS_NONE:
             return False
-    if w.several:
-        window_judge(w, slot, False)
+    if w.several and at - w.judged > w.mask:
+        window_judge_until(w, at - w.mask, INT64_MIN)    # its slot is needed
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = 0
@@ -139,8 +140,8 @@ cdef inline int window_store(
     early.arrived += 1
     if frame.fragment == frame.fragment_max:
         early.final_size = <uint16_t>size
-    if frame.fragment == 0:
-        window_remember_start(w, at, hash)
+    if frame.fragment == 0 and (at >= w.milestone or at < w.start_end):
+        window_pass_milestone(w, at, hash, now_ns)
     if frame.fragment_max == 0:
         slot.hash = hash
         slot.cell = cell
@@ -173,9 +174,6 @@ cdef inline int window_hold(
     cdef Slot* slot = window_slot(w, at)
     cdef bint present
     if slot.key != at:
-        if unlikely(now_ns < w.previous_until_ns):
-            if slot.key < w.base and <uint32_t>slot.key == frame.seqno and slot.hash == hash:
-                return VERDICT_SESSION_RETIRED   # of the numbering before the restart
         if unlikely(not window_claim(w, d, frame, at, now_ns)):
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
@@ -208,13 +206,14 @@ cdef inline void window_drop(Window* w, Slot* slot) noexcept nogil:
 
 
 cdef inline void window_reset(Window* w) noexcept nogil:
-    # Another numbering begins: forget what waits and how far the lines came.
+    # Another numbering begins: forget what waits and how far the lines came. Slots need no
+    # clearing, since keys of the next numbering differ from all of this one.
     cdef uint32_t i
-    window_judge_all(w, True)
+    window_judge_end(w)
     slab_reset(&w.slab)
     w.fragments_tail = w.fragments_head
     w.pending = 0
-    w.suspects = 0
+    w.contested = False
     w.started = False
     for i in range(w.lines):
         line_reset(&w.line[i])
@@ -222,20 +221,23 @@ cdef inline void window_reset(Window* w) noexcept nogil:
 
 # --- decisions ----------------------------------------------------------------------------------
 
-cdef inline int64_t window_hole_seen(Window* w, int64_t at) noexcept nogil:
+cdef inline int64_t window_hole_seen(
+    Window* w, int64_t at, int64_t* frontier,
+) noexcept nogil:
     # When the hole at `at` <= highest was first seen: when the first seqno behind it arrived,
     # which is the next one that was the furthest when it came. Keys of one numbering only grow,
-    # and so do those that are asked for: the search goes over each seqno once.
+    # and so do those that each caller asks for: with a cache of its own, its search goes over
+    # each seqno once.
     if at == w.highest:
         return window_early(w, at).seen_ns
-    if w.frontier <= at:
-        w.frontier = at + 1
-        while w.frontier < w.highest:
-            if window_slot(w, w.frontier).key == w.frontier:
-                if window_early(w, w.frontier).frontier:
+    if frontier[0] <= at:
+        frontier[0] = at + 1
+        while frontier[0] < w.highest:
+            if window_slot(w, frontier[0]).key == frontier[0]:
+                if window_early(w, frontier[0]).frontier:
                     break
-            w.frontier += 1
-    return window_early(w, w.frontier).frontier_ns
+            frontier[0] += 1
+    return window_early(w, frontier[0]).frontier_ns
 
 
 cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
@@ -277,7 +279,7 @@ cdef inline bint window_decide(Window* w, int64_t now_ns) noexcept nogil:
             window_decide_until(w, passed, GAP_COUNT)
             return True
     while until <= w.highest and not window_is_whole(w, until):
-        if now_ns - window_hole_seen(w, until) < w.wait_ns:
+        if now_ns - window_hole_seen(w, until, &w.decide_frontier) < w.wait_ns:
             break
         until += 1
     if until == w.next:
@@ -295,6 +297,8 @@ cdef inline void window_jump(Window* w, int64_t at, int64_t now_ns) noexcept nog
     if passed - w.next >= w.interval and passed >= until:
         until = passed
         reason = GAP_COUNT
+    if until > w.jump_from:
+        until = w.jump_from
     if until > w.decided:
         w.decided = until
         w.decided_reason = reason
@@ -310,7 +314,7 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     cdef Slot* slot
     gap.waited_ns = 0
     if w.pending and first <= w.highest:
-        gap.waited_ns = now_ns - window_hole_seen(w, first)
+        gap.waited_ns = now_ns - window_hole_seen(w, first, &w.gap_frontier)
     while end < w.decided and w.pending:
         slot = window_slot(w, end)
         if slot.key == end:
@@ -329,6 +333,12 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     gap.count = <uint32_t>(end - first)
     gap.reason = w.decided_reason
     w.next = end
+    if first - w.resumed_at >= WINDOW_START or first - w.fork_from > w.size:
+        w.fork_from = first
+    w.resumed_at = end
+    if w.several and end - w.judged > w.mask:
+        window_judge_until(w, first, INT64_MIN)
+        w.judged = end
     counter_add(&w.counters[CHANNEL_GAPS], 1)
     counter_add(&w.counters[CHANNEL_LOST], end - first)
     if gap.reason == GAP_COUNT:

@@ -151,6 +151,7 @@ enum {
     UDPFAST_GAP_TIME = 2,  /* lost_packet_wait elapsed */
     UDPFAST_GAP_WINDOW_FULL = 3,  /* the window or the slab could not hold more */
     UDPFAST_GAP_FINISH = 4,  /* the input ended with holes open */
+    UDPFAST_GAP_ANEW = 5,  /* snapshot channel: numbered anew, the rest of the circle is skipped */
 };
 
 /* 24 bytes */
@@ -168,17 +169,20 @@ enum {
     UDPFAST_SESSION_FIRST = 1,  /* the first session seen */
     UDPFAST_SESSION_NEW_ID = 2,  /* another session_id was adopted */
     UDPFAST_SESSION_SAME_ID = 3,  /* the publisher restarted and drew the same id */
+    UDPFAST_SESSION_RESUMED = 4,  /* the numbering before goes on: what replaced it was not the feed's */
 };
 
-/* 16 bytes */
+/* 24 bytes */
 struct udpfast_session {
     uint16_t old_id;  /* 0 with SESSION_FIRST */
     uint16_t new_id;
     uint32_t reason;  /* SessionReason */
     uint32_t discarded;  /* messages of the old session that were pending (both channels) */
-    uint32_t first_seqno;  /* of the new session, as first seen */
+    uint32_t first_seqno;  /* of the new session: what is delivered begins with it, or behind it */
+    uint32_t unseen;  /* seqnos of the new session before that which were refused, or lost */
+    uint32_t reserved;
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_session, 16);
+UDPFAST_SIZE(udpfast_session, 24);
 
 /* ObjectStatus */
 enum {
@@ -699,9 +703,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0x00F7BF4DC6C2011C)
+#define UDPFAST_RING_LAYOUT UINT64_C(0xBD5FED9A6BF3D359)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0xC62C390AB2A9B23A)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x00F7BF4DC6C2011E)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xBD5FED9A6BF3D35B)
 
 #endif

@@ -19,7 +19,7 @@ from udpfast.testing.origin import Key, Origin, fold, snapshot_state
 __all__ = ["Follower", "Wrong"]
 
 _GAP = struct.Struct("<IIIIq")
-_SESSION = struct.Struct("<HHIII")
+_SESSION = struct.Struct("<HHIIIII")
 _WRAP = 1 << 32
 
 
@@ -190,7 +190,7 @@ class Follower:
             self.lost[channel] += count
             self.gaps.append((channel, first, count, reason))
         elif message.kind == Kind.SESSION:
-            old, new, reason, _, _ = _SESSION.unpack(message.payload)
+            old, new, reason, *_ = _SESSION.unpack(message.payload)
             self.sessions.append((old, new, reason))
             while self.upcoming and (
                 self.origin is None

@@ -32,12 +32,12 @@ def settle(traffic: Traffic, follower: Follower, wait_ns: int = 6_000_000) -> No
     follower.run(traffic.updates(1, snapshot_every=1))  # shows what was lost last
     traffic.pause(wait_ns)
     follower.expire(traffic.now_ns)
-    known = list(traffic.origin.state)  # one that begins now may miss this cycle
-    for keys in (known, None):
+    for live in (False, True):
+        known = list(traffic.origin.state)  # one that begins now may miss this cycle
         follower.run(traffic.cycle())
         traffic.pause(wait_ns)
         follower.expire(traffic.now_ns)
-        follower.check_equal(keys, live=keys is None)
+        follower.check_equal(known, live=live)
         follower.check_live_sound()
     follower.check_accounting()
 

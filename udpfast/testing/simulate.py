@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from udpfast.testing.follower import Wrong
+from udpfast.testing.forged_rows import forged
 from udpfast.testing.line_rows import complementary_loss, disagreeing_lines, dying_line, race
 from udpfast.testing.loss_rows import (
     Found,
@@ -36,6 +37,7 @@ from udpfast.testing.order_rows import (
     onixs_example,
     reorder,
 )
+from udpfast.testing.restart_rows import same_id_corners
 from udpfast.testing.session_rows import (
     flaps,
     inactivity,
@@ -95,6 +97,8 @@ ROWS: dict[str, tuple[Row, list[dict[str, Any]]]] = {
         ],
     ),
     "T-S4": (flaps, [{"own_source": True}, {"own_source": False}]),
+    "T-N1": (same_id_corners, [{"restart": True}, {"restart": False}]),
+    "T-N2": (forged, [{}]),
     "T-A1": (
         complementary_loss,
         [

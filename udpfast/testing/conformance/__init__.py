@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TextIO
 
-__all__ = ["Report", "difference", "main", "read_lines", "run"]
+__all__ = ["Report", "difference", "join_gaps", "main", "read_lines", "run"]
 
 P = ParamSpec("P")
 
@@ -105,6 +105,29 @@ def difference(expected: Any, found: Any, place: str = "") -> str | None:
     if isinstance(expected, bool) == isinstance(found, bool) and expected == found:
         return None
     return f"{place + ': ' if place else ''}expected {expected!r}, found {found!r}"
+
+
+def join_gaps(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what was said with gaps that follow each other directly as one.
+
+    How a run of lost seqnos is cut into gaps depends on when each hole was given up; that gaps
+    do not overlap, and leave nothing out, does not.
+    """
+    joined: list[dict[str, Any]] = []
+    for one in said:
+        gap = one.get("gap", one)
+        before = joined[-1].get("gap", joined[-1]) if joined else {}
+        if (
+            "first" in gap
+            and "first" in before
+            and gap["first"] == (before["last"] + 1) & 0xFFFFFFFF
+            and gap.get("session_id") == before.get("session_id")
+        ):
+            whole = {**before, "last": gap["last"], "count": before["count"] + gap["count"]}
+            joined[-1] = {"gap": whole} if "gap" in one else whole
+        else:
+            joined.append(one)
+    return joined
 
 
 def read_lines(path: Path) -> Iterable[dict[str, Any]]:

@@ -17,7 +17,7 @@ from udpfast.market.decode import decode
 from udpfast.market.flatbuffer import is_gated, message_type
 from udpfast.market.names import NameTable
 from udpfast.net.pcap import CaptureReader
-from udpfast.testing.conformance import Report, difference, read_lines
+from udpfast.testing.conformance import Report, difference, join_gaps, read_lines
 from udpfast.testing.conformance.sequences import control_payload, described
 
 __all__ = ["check"]
@@ -240,7 +240,8 @@ def _gaps(replayed: Replayed, expect: dict[str, Any]) -> str | None:
                     **{name: gap[name] for name in ("first", "last", "count")},
                 }
             )
-    return difference(expect.get("gaps_over_both_lines", expect.get("gaps")), found, "gaps")
+    gaps = expect.get("gaps_over_both_lines", expect.get("gaps"))
+    return difference(join_gaps(gaps or []), join_gaps(found), "gaps")
 
 
 def _sessions(replayed: Replayed, sessions: list[int], expect: dict[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ import numpy as np
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import CONTROL_DTYPES, Channel, Kind, RecordFlag
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
-from udpfast.testing.conformance import Report, difference
+from udpfast.testing.conformance import Report, difference, join_gaps
 
 __all__ = ["check", "control_payload", "described"]
 
@@ -113,7 +113,8 @@ def _compare(
             for said in [described(message)]
             if said is not None
         ]
-        problem = difference([one for one in expect if "drop" not in one], found, channel.name)
+        said = [one for one in expect if "drop" not in one]
+        problem = difference(join_gaps(said), join_gaps(found), channel.name)
         if problem is not None:
             return problem
         drops = Counter(one["drop"] for one in expect if "drop" in one)

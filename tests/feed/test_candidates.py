@@ -1,0 +1,207 @@
+"""What does not continue the numbering at hand: held beside, believed once proven, never obeyed."""
+
+import random
+import time
+
+import numpy as np
+import pytest
+
+from tests.feed.drive import SESSION_ID, Driver, datagram, read
+from udpfast.core.layout import SESSION, GapReason, Kind, SessionReason
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+
+def heartbeat(seqno: int) -> bytes:
+    return datagram(seqno, b"", object_type=0)
+
+
+def session(driver: Driver, index: int) -> dict[str, int]:
+    payloads = [m.payload for m in driver.out if m.kind is Kind.SESSION]
+    values = np.frombuffer(payloads[index], SESSION)[0]
+    return {name: int(values[name]) for name in SESSION.names or ()}
+
+
+def numbered(
+    driver: Driver, seqnos: range, name: bytes, lines: tuple[int, ...], step_ns: int = MS
+) -> None:
+    """Send messages of one numbering on some lines."""
+    for seqno in seqnos:
+        for line in lines:
+            driver.send(datagram(seqno, b"%s %d" % (name, seqno)), line, at_ns=driver.now_ns)
+        driver.now_ns += step_ns
+
+
+@pytest.mark.parametrize("died_at", [0, 20])
+@pytest.mark.parametrize("after", [(0,), (1,), (0, 1)])
+def test_restart_with_same_id_is_seen_whatever_lines_spoke(
+    died_at: int, after: tuple[int, ...]
+) -> None:
+    driver = Driver(lines_incremental=2)
+    numbered(driver, range(1, 1 + died_at), b"old", (0, 1))
+    numbered(driver, range(1 + died_at, 10_000), b"old", (0,))
+    numbered(driver, range(1, 200), b"new", after)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    assert [m.payload for m in driver.messages()[9_999:]] == [b"new %d" % i for i in range(1, 200)]
+    assert driver.verdicts.count("replay") + driver.verdicts.count("duplicate") <= 64 + 200 + 20
+    assert (session(driver, 1)["first_seqno"], session(driver, 1)["unseen"]) == (1, 0)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 8])
+@pytest.mark.parametrize("jump", [8_292, 20_000, 1 << 20, (1 << 30) - 1, (1 << 31) + 5])
+@pytest.mark.parametrize("channel", [0, 1])
+def test_jump_of_one_datagram_is_not_believed(lines: int, jump: int, channel: int) -> None:
+    driver = Driver(lines_incremental=lines, lines_snapshot=lines)
+    driver.send(datagram(0))
+    for seqno in range(1, 60):
+        for line in range(lines):
+            driver.send(datagram(seqno), line, channel)
+    verdict = driver.send(datagram(60 + jump), lines - 1, channel)
+    assert verdict in ("session_pending", "replay")
+    for seqno in range(60, 200):
+        for line in range(lines):
+            driver.send(datagram(seqno), line, channel)
+    driver.finish()
+    assert driver.seqnos(channel)[-199:] == list(range(1, 200))
+    assert driver.gaps(channel) == []
+
+
+def test_jump_that_a_second_datagram_continues_loses_neither() -> None:
+    driver = Driver(lines_incremental=1)
+    driver.send(datagram(1))
+    for seqno in (50_001, 50_000, 50_004):
+        driver.send(datagram(seqno))
+    driver.finish()
+    assert driver.seqnos() == [1, 50_000, 50_001, 50_004]
+    assert driver.gaps() == [(2, 49_999), (50_002, 50_003)]
+    assert len(driver.sessions()) == 1
+
+
+@pytest.mark.parametrize("part", [0.02, 0.5, 0.98])
+@pytest.mark.parametrize("last", [2_000, 9_000])
+def test_restart_of_a_quiet_feed_is_seen_among_heartbeats(part: float, last: int) -> None:
+    rng = random.Random(4)
+
+    def either(name: bytes, seqno: int) -> bytes:
+        if rng.random() < part:
+            return datagram(seqno, b"%s %d" % (name, seqno))
+        return heartbeat(seqno)
+
+    driver = Driver(lines_incremental=1)
+    for seqno in range(1, last):
+        driver.send(either(b"old", seqno), at_ns=seqno * 100 * MS)
+    start_ns = driver.now_ns + 5 * SECOND
+    sent = [either(b"new", seqno) for seqno in range(1, 300)]
+    for at, data in enumerate(sent):
+        driver.send(data, at_ns=start_ns + at * 100 * MS)
+    driver.finish()
+    assert len(driver.sessions()) == 2
+    assert [m.payload for m in driver.messages()[last - 1 :]] == [data[16:] for data in sent]
+
+
+@pytest.mark.parametrize("rate", [1, 10, 50, 1_000])
+def test_replay_into_a_slow_feed_resets_nothing(rate: int) -> None:
+    driver = Driver(lines_incremental=1)
+    step_ns = SECOND // rate
+    for seqno in range(1, 9_000):
+        driver.send(datagram(seqno), at_ns=seqno * step_ns)
+    pace_ns = min(1_200_000, step_ns // 60)
+    for number, seqno in enumerate(range(300, 345)):
+        driver.send(datagram(seqno), at_ns=8_999 * step_ns + (1 + number) * pace_ns)
+    for seqno in range(9_000, 9_020):
+        assert driver.send(datagram(seqno), at_ns=seqno * step_ns) == "delivered"
+    driver.finish()
+    assert len(driver.sessions()) == 1
+
+
+@pytest.mark.parametrize("forged", [2, 45])
+@pytest.mark.parametrize("step_ns", [10_000, SECOND])
+def test_session_that_goes_on_beyond_a_forged_one_is_believed_again(
+    forged: int, step_ns: int
+) -> None:
+    driver = Driver(lines_incremental=2)
+    numbered(driver, range(1, 300), b"live", (0, 1), step_ns)
+    for number in range(forged):
+        driver.send(datagram(7_000 + number, session_id=0x777), 1)
+    numbered(driver, range(300, 600), b"live", (0, 1), step_ns)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, 2, SessionReason.RESUMED]
+    assert session(driver, 2)["unseen"] == 0
+    live = [m.payload for m in driver.messages() if m.session_id == SESSION_ID]
+    assert live == [b"live %d" % seqno for seqno in range(1, 600)]
+
+
+@pytest.mark.parametrize("forged", [1, 31, 45])
+@pytest.mark.parametrize("ahead", [100, 4_000])
+def test_numbers_that_go_on_behind_a_forged_run_are_believed_again(forged: int, ahead: int) -> None:
+    driver = Driver(lines_incremental=1)
+    numbered(driver, range(1, 300), b"live", (0,), 100_000)
+    for number in range(forged):
+        driver.send(datagram(300 + ahead + number, b"forged"), at_ns=driver.now_ns)
+    numbered(driver, range(300, 900), b"live", (0,), 100_000)
+    driver.finish()
+    live = {m.payload for m in driver.messages()}
+    missed = [seqno for seqno in range(1, 900) if b"live %d" % seqno not in live]
+    assert len(missed) <= 128
+
+
+def test_snapshot_window_that_went_astray_follows_the_feed_again() -> None:
+    driver = Driver()
+    for seqno in range(1, 200):
+        driver.send(datagram(seqno), at_ns=seqno * MS)
+        driver.send(datagram(seqno), channel=1, at_ns=seqno * MS)
+    for number in range(2):
+        driver.send(datagram(600_000 + number, b"forged"), channel=1)
+    for seqno in range(200, 500):
+        driver.send(datagram(seqno), at_ns=seqno * MS)
+        driver.send(datagram(seqno), channel=1, at_ns=seqno * MS)
+    driver.finish()
+    assert len(driver.sessions()) == 1
+    delivered = set(driver.seqnos(1))
+    assert set(range(1, 500)) <= delivered
+    last = [read(m) for m in driver.out if m.kind is Kind.GAP][-1]
+    assert (last["reason"], last["last"]) == (GapReason.ANEW, 199)
+    assert driver.channel(1)["session_restarts"] == 1
+
+
+@pytest.mark.parametrize("what", ["reorder", "copies"])
+def test_restart_over_a_bad_line_is_seen_in_time(what: str) -> None:
+    for seed in range(5):
+        rng = random.Random(seed)
+        driver = Driver(lines_incremental=1)
+        numbered(driver, range(1, 12_000), b"old", (0,), MS)
+        order = []
+        for seqno in range(1, 200):
+            late = rng.randint(1, 3) if rng.random() < 0.2 else 0
+            order.append((seqno + (late if what == "reorder" else 0), seqno))
+            if late and what == "copies":
+                order.append((seqno + late, seqno))
+        begun = driver.accepted
+        for place, seqno in sorted(order):
+            driver.send(datagram(seqno, b"new"), at_ns=(12_000 + place) * MS)
+            if len(driver.sessions()) > 1:
+                break
+        assert driver.accepted - begun <= 64
+        assert session(driver, 1)["first_seqno"] == 1
+
+
+def test_forged_sessions_cost_the_same_whatever_the_settings() -> None:
+    def cost_s(**settings: int) -> float:
+        driver = Driver(**settings)
+        pipeline = driver.pipeline
+        sent = [
+            datagram(seqno, session_id=each)
+            for each in range(1, 2_000)
+            for seqno in (1, 2, 1 << 29, 5_000)
+        ]
+        begun = time.process_time()
+        for data in sent:
+            pipeline.accept(0, 0, data, 0, 0)
+            pipeline.take()
+        return time.process_time() - begun
+
+    small = min(cost_s(window=1_024, slab_cells=64) for _ in range(3))
+    large = min(cost_s(window=1 << 17, slab_cells=1 << 17) for _ in range(3))
+    assert large < 4 * small  # it was hundreds of times

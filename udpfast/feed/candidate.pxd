@@ -1,0 +1,191 @@
+# What a line brings that does not continue the numbering at hand, and may be another one: a run of
+# datagrams, held beside until it has proven itself or the numbering at hand goes on. One per line.
+#
+#   claim    what it says                            believed when
+#   NEW_ID   a session never heard of                it comes a few times in a row on its line
+#   AHEAD    this session, beyond the window         a second datagram of its line continues it
+#   OLD_ID   a session that is over                  it goes on where it was left, or is alone
+#   BEHIND   this session, but numbered anew         a dense run, new to us, while the numbering at
+#                                                    hand is quiet for longer than it used to be
+#
+# A run is DENSE: each datagram lies at most CANDIDATE_STEP_MAX seqnos behind the furthest one,
+# since a publisher counts by one; reordered and doubled ones a little before it belong to it, and
+# prove nothing. What the numbering at hand does next voids what a run has proven (candidate_refute)
+# but not what it holds: a run that is believed in the end loses nothing.
+
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.string cimport memcpy
+
+from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, Datagram, Frame
+
+cdef enum:  # Claim
+    CLAIM_NONE = 0
+    CLAIM_NEW_ID = 1
+    CLAIM_AHEAD = 2
+    CLAIM_OLD_ID = 3
+    CLAIM_BEHIND = 4
+    CLAIM_BELIEVED = 5           # the numbering at hand now: what is held is about to be delivered
+
+cdef enum:  # Evidence: what a datagram of a run tells about the run
+    EVIDENCE_NEW = 0             # nothing is remembered of its seqno
+    EVIDENCE_OTHER = 1           # its seqno is, with other bytes
+    EVIDENCE_SAME = 2            # byte for byte what was seen before
+    EVIDENCE_NEUTRAL = 3         # a heartbeat looks the same in every numbering: its place counts
+    EVIDENCE_NONE = 4            # a straggler would look the same: not even its place counts
+
+cdef enum:
+    CANDIDATE_STEP_MAX = 16      # seqnos to the next datagram of a dense run: loss, reordering
+    CANDIDATE_BACK_MAX = 64      # seqnos that reordering and copies lie behind the furthest
+    # Held of one run: four times what proves one, for loss, copies and a numbering that takes
+    # long to be quiet.
+    CANDIDATE_HELD = 128
+    # A run that has come so far is not given up for a few datagrams from elsewhere.
+    CANDIDATE_ESTABLISHED = 4
+    CANDIDATE_STRAYS_MAX = 3
+    # A replay repeats what is remembered; a publisher that began anew repeats by chance.
+    CANDIDATE_SAME_PER_OTHER = 16
+
+cdef struct HeldDatagram:
+    int64_t received_ns
+    uint32_t size
+    uint32_t flags
+    uint8_t data[528]            # DATAGRAM_SIZE_MAX
+
+cdef struct Candidate:
+    uint8_t claim
+    uint8_t fragment             # of the furthest datagram
+    uint16_t session_id
+    uint32_t first               # earliest seqno of the run, held or not
+    uint32_t furthest
+    uint32_t strays              # in a row that did not belong to it
+    uint32_t same                # EVIDENCE_SAME, of the whole run
+    uint32_t other               # EVIDENCE_OTHER
+    uint32_t total               # datagrams that carried it further
+    # since the numbering at hand last went on
+    uint32_t count               # datagrams that carried the run further
+    uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
+    int64_t since_ns             # the first of them
+    bint broken                  # a run before this one was given up for it, and
+    uint32_t broken_first        # began here
+    uint32_t held_capacity
+    uint32_t held_total          # of this run; the newest held_capacity of them are there
+    HeldDatagram* held
+
+
+cdef inline void candidate_forget(Candidate* c) noexcept nogil:
+    c.claim = CLAIM_NONE
+    c.count = 0
+    c.broken = False
+    c.held_total = 0
+
+
+cdef inline void candidate_refute(Candidate* c) noexcept nogil:
+    # The numbering at hand is alive: this one has to prove itself from here on.
+    c.count = 0
+    c.fresh = 0
+    c.broken = False
+
+
+cdef inline bint candidate_is_replay(const Candidate* c) noexcept nogil:
+    return c.same > CANDIDATE_SAME_PER_OTHER * c.other
+
+
+cdef inline bint candidate_follows(
+    const Candidate* c, uint8_t claim, const Frame* frame,
+) noexcept nogil:
+    # Whether a datagram belongs to the run.
+    cdef int32_t step = <int32_t>(frame.seqno - c.furthest)
+    cdef int32_t back = -CANDIDATE_BACK_MAX if c.count else 1    # a refuted one goes on, or is over
+    if c.claim != claim or c.session_id != frame.session_id:
+        return False
+    return claim == CLAIM_NEW_ID or back <= step <= CANDIDATE_STEP_MAX
+
+
+cdef inline bint candidate_is_same(
+    const Candidate* c, const Candidate* other,
+) noexcept nogil:
+    # Whether two lines' runs are one: they overlap, and neither is from before the numbering at
+    # hand last went on.
+    return (
+        other.claim == c.claim and other.session_id == c.session_id and other.count
+        and <int32_t>(other.first - c.furthest) <= CANDIDATE_STEP_MAX
+        and <int32_t>(c.first - other.furthest) <= CANDIDATE_STEP_MAX
+    )
+
+
+cdef inline bint candidate_note(
+    Candidate* c, uint8_t claim, const Frame* frame, int evidence, int64_t now_ns,
+) noexcept nogil:
+    # Count a datagram in, or begin a run with it. False: it changes nothing and need not be held.
+    # What lies before the furthest is held, but proves nothing; of a new session all is proof.
+    cdef int32_t step
+    cdef uint32_t begun
+    if not candidate_follows(c, claim, frame):
+        if claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
+            if evidence != EVIDENCE_NEW and evidence != EVIDENCE_OTHER:
+                return False             # of the numbering at hand, for all we know
+            if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
+                c.strays += 1
+                return False
+            begun = c.first
+            candidate_forget(c)
+            c.broken = True
+            c.broken_first = begun
+        else:
+            candidate_forget(c)
+        c.claim = claim
+        c.session_id = frame.session_id
+        c.first = frame.seqno
+        c.furthest = frame.seqno - 1
+        c.same = 0
+        c.other = 0
+        c.total = 0
+        c.fresh = 0
+    elif frame.seqno == c.furthest and frame.fragment == c.fragment:
+        return False                     # a copy
+    c.strays = 0
+    c.same += evidence == EVIDENCE_SAME
+    c.other += evidence == EVIDENCE_OTHER
+    step = <int32_t>(frame.seqno - c.furthest)
+    if step < 0:
+        if <int32_t>(frame.seqno - c.first) < 0:
+            c.first = frame.seqno
+    if step < 0 or (step == 0 and frame.fragment < c.fragment):
+        if claim != CLAIM_NEW_ID:
+            return True
+    else:
+        c.furthest = frame.seqno
+        c.fragment = frame.fragment
+    if evidence != EVIDENCE_NONE:
+        if c.count == 0:
+            c.since_ns = now_ns
+        c.count += 1
+        c.total += 1
+        c.fresh += evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER
+    return True
+
+
+cdef inline uint32_t candidate_first(const Candidate* c) noexcept nogil:
+    # The earliest seqno that came: of a run that was broken by a straggler, too.
+    if c.broken and 0 < <int32_t>(c.first - c.broken_first) <= CANDIDATE_BACK_MAX:
+        return c.broken_first
+    return c.first
+
+
+cdef inline void candidate_hold(Candidate* c, const Datagram* d) noexcept nogil:
+    cdef HeldDatagram* held = &c.held[c.held_total % c.held_capacity]
+    held.received_ns = d.received_ns
+    held.size = d.size
+    held.flags = d.flags
+    memcpy(held.data, d.data, d.size)
+    c.held_total += 1
+
+
+cdef inline uint32_t candidate_held_count(const Candidate* c) noexcept nogil:
+    return c.held_total if c.held_total < c.held_capacity else c.held_capacity
+
+
+cdef inline HeldDatagram* candidate_held(Candidate* c, uint32_t i) noexcept nogil:
+    # The i-th of those held, oldest first.
+    cdef uint32_t first = c.held_total - candidate_held_count(c)
+    return &c.held[(first + i) % c.held_capacity]
