@@ -130,6 +130,7 @@ class _Play:
     def run(self) -> dict[str, int]:
         chance = self.chance
         self.gateway.announce(0)
+        self._turn()  # before a line fails: what it carried is no silence
         for step in range(chance.choice((20, 60))):
             self.encoder.refusing = chance.choice((0.0, 0.0, 0.3))
             for line in (line for lines in self.channels for line in lines):
