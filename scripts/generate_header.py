@@ -51,7 +51,7 @@ PARTS = (
         "shm/segment.pxd",
         "a journal's files",
         constants="SEGMENT_|SEAL_",
-        without=("SegmentWriter",),
+        without=("SegmentWriter", "Survey"),
     ),
 )
 

@@ -357,6 +357,60 @@ def test_recorder_keeps_no_more_bytes_than_it_may(instance, tmp_path):
     assert journal_state(tmp_path / "journal").removed > 5
 
 
+def test_recorder_of_records_and_raw_keeps_one_limit(instance, tmp_path):
+    capture = Ring.create(instance.directory / "capture", 1 << 22)
+    limit = 1 << 23
+    recorder = recorder_of(instance, tmp_path, keep_bytes=limit, what="both", segment_bytes=1 << 22)
+    for _ in range(30):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+            capture.append(Kind.DATAGRAM, PIECE)
+        capture.flush()
+        drive(recorder)
+        kept = sum(path.stat().st_blocks * 512 for path in (tmp_path / "journal").rglob("*"))
+        assert kept < limit + (1 << 17)  # and what says whose they are
+    recorder.on_stop()
+    capture.close()
+    found = numbers_of(tmp_path / "journal")
+    assert found[-1] == 6000 and found == list(range(found[0], 6001)) and found[0] > 1
+    assert journal_state(tmp_path / "journal" / "raw").removed > 1
+
+
+def test_recorder_on_a_full_disk_seals_what_waits_before_it_drops(instance, tmp_path, small_disk):
+    recorder = recorder_of(instance, small_disk, full="oldest", sync_ms=3_600_000)
+    fill_disk(instance, recorder)
+    drive(recorder)
+    assert not recorder.recordings[0].dropping
+    recorder.on_stop()
+    assert journal_state(small_disk / "journal").dropped == 0
+
+
+@pytest.mark.parametrize("damage", ["deleted", "zeroed"])
+def test_recorder_without_the_file_journal_repeats_nothing(instance, tmp_path, damage):
+    for number in range(3):
+        for _ in range(200):
+            instance.append(Kind.MESSAGE, PIECE)
+        recorder = recorder_of(instance, tmp_path)
+        drive(recorder)
+        recorder.on_stop()
+        path = tmp_path / "journal" / "journal"
+        path.unlink() if damage == "deleted" else path.write_bytes(bytes(8192))
+        assert numbers_of(tmp_path / "journal") == list(range(1, 200 * (number + 1) + 1))
+
+
+def test_recorder_of_a_relative_directory_records_all_below_it(instance, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "elsewhere"))
+    capture = Ring.create(instance.directory / "capture", 1 << 22)
+    recorder = Recorder(RecordConfig(directory="./kept", what="both"), instance.directory, "feed")
+    recorder.on_start()
+    recorder.on_stop()
+    capture.close()
+    assert (tmp_path / "kept" / "journal").exists()
+    assert (tmp_path / "kept" / "raw" / "journal").exists()
+    assert not (tmp_path / "elsewhere").exists()
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """Return a file system of 2 MiB."""

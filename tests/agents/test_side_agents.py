@@ -118,6 +118,18 @@ def test_side_agent_that_cannot_start_is_tried_again(runs):
     assert (len(runs), agent.entry.restarts) == (2, 1)
 
 
+def test_side_agent_says_why_it_cannot_start_once(capsys):
+    def launch():
+        raise PermissionError("no right to /var/lib/udpfast")
+
+    agent = SideAgent("record", launch, settings())
+    for now_s in range(0, 3000, 100):
+        agent.look(now_s * 1000 * MS)
+    assert agent.entry.restarts > 2
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["udpfast: record: PermissionError: no right to /var/lib/udpfast"]
+
+
 def test_side_agent_that_is_done_is_not_started_again(agent, runs):
     agent.look(0)
     runs[0].end = (True, "")

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from udpfast.cli import check as check_module
 from udpfast.cli.check import check
-from udpfast.cli.findings import feed_use, inspect_agent, print_findings
+from udpfast.cli.findings import feed_use, inspect_agent, inspect_record, print_findings
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.host import Finding, HostUse
 
@@ -54,6 +54,15 @@ def test_inspect_agent_core_must_be_one_that_is_allowed(
     finding = inspect_agent(feed(agent={} if core is None else {"core": core}))
     assert finding.ok is ok
     assert finding.have.startswith(have or str(core))
+
+
+def test_inspect_record_directory_must_be_one_that_can_be_made(tmp_path: Path) -> None:
+    assert inspect_record(feed()) == []
+    (tmp_path / "file").touch()
+    for directory, ok in ((tmp_path / "new" / "deep", True), (tmp_path / "file" / "deep", False)):
+        table = {"enabled": True, "directory": str(directory)}
+        (finding,) = inspect_record(feed(record=table))
+        assert finding.ok is ok and str(tmp_path) in finding.have
 
 
 def test_print_findings_says_faults_first_and_what_to_do(

@@ -8,7 +8,7 @@ from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, RegionError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import segment_path
@@ -87,6 +87,15 @@ def test_journal_time_that_is_none_is_refused(directory, options, expected):
         Reader(f"journal:{directory}", **options)
 
 
+def test_journal_of_other_payloads_is_refused_with_both_hashes(tmp_path):
+    with Journal.open(tmp_path / "journal", 12345) as journal:
+        journal.append(Kind.MESSAGE, b"1")
+    with pytest.raises(RegionError, match=r"expected layout hash \w{16}, found \w{16}"):
+        Reader(f"journal:{tmp_path / 'journal'}")
+    with pytest.raises(RegionError, match="expected layout hash"):
+        replay_records(tmp_path / "journal", "", Pacer(0), None, None)
+
+
 def test_ring_has_no_end_in_time(instance):
     with pytest.raises(ConfigError, match="end must be None"):
         Reader(instance.address, end=1)
@@ -153,7 +162,7 @@ def test_part_of_a_journal_outside_it_is_refused_with_what_it_covers(
     if not sealed:  # as a writer that was killed leaves it
         with segment_path(directory, 1).open("r+b") as file:
             file.seek(512)
-            file.write(bytes(56))
+            file.write(bytes(80))
     covers = "2026-08-21T09:30:00.000000000Z to 2026-08-21T09:31:39.000000000Z, positions 0 to 7200"
     with pytest.raises(ConfigError, match=f"covers {covers}: nothing of it lies {expected}"):
         Reader(f"journal:{directory}", **options)

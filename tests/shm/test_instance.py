@@ -2,11 +2,12 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
 from udpfast.errors import ConfigError, RegionError
-from udpfast.shm.instance import instance_directory, instance_root
+from udpfast.shm.instance import instance_directory, instance_root, journal_directory
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +83,14 @@ def test_directory_of_another_user_is_refused(root):
     os.chown(directory, 12345, -1)
     with pytest.raises(RegionError, match=r"expected owner 0 \(or root\), found 12345"):
         instance_directory("feed", create=True)
+
+
+def test_journal_directory_is_one_path_by_whatever_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+    found = journal_directory("./kept", create=True)
+    assert found == tmp_path / "kept" and found.is_dir()
+    (tmp_path / "link").symlink_to("kept")
+    for name in (found, "./kept", Path("kept"), f"../{tmp_path.name}/kept", "./link"):
+        assert journal_directory(name) == found
+    assert journal_directory("kept", create=True) == tmp_path / "journals" / "kept"

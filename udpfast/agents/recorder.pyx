@@ -7,11 +7,13 @@ Neither thread is the feed's, and the feed waits for neither. While the disk is 
 what comes; if that is not enough, the journal says how many records are missing.
 """
 
+import contextlib
 import errno
 import threading
 from pathlib import Path
 
 import cython
+from msgspec import structs
 
 from libc.stdint cimport int64_t
 
@@ -19,6 +21,7 @@ from udpfast.agents.recording cimport Recording
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.linux cimport ECANCELED
+from udpfast.shm.segment cimport SEGMENT_BYTES_MIN
 
 from udpfast.agents.feed_copy import copy_feed
 from udpfast.agents.recording import Recording as RecordingFace
@@ -75,6 +78,7 @@ cdef class Recorder(Agent):
     def on_start(self) -> None:
         """Open the journals, cut to what is valid, and the rings where the journals end."""
         what = self._config.what
+        self._config = _within_limit(self._config)
         target = journal_directory(self._config.directory or self._name, create=True)
         try:
             if what != "raw":
@@ -87,6 +91,8 @@ cdef class Recorder(Agent):
                     self._name))
             for recording in self.recordings:
                 copy_feed(self._directory, recording.journal.directory)
+            if what != "raw":
+                _name_journal(self._directory, self.recordings[0].journal.directory)
         except BaseException:
             self._close()
             raise
@@ -96,7 +102,8 @@ cdef class Recorder(Agent):
             self._registration = ReaderRegistration.create(
                 self._directory, "record", self._first.cursor.index, clock_realtime_ns())
             self._begin = self._first.cursor.index - self._first.cursor.lapped_total
-        self._keepings = [_Keeping(recording, self._config) for recording in self.recordings]
+        self._keepings = [
+            _Keeping(recording, self._config, self.recordings) for recording in self.recordings]
         self._keeping = threading.Lock()
         self._stopping = threading.Event()
         self._keeper = threading.Thread(target=self._keep, name="udpfast keep", daemon=True)
@@ -167,11 +174,15 @@ cdef class Recorder(Agent):
 
 
 class _Keeping:
-    """What a journal needs beside its records: space, pages, syncs. Time is an argument."""
+    """What a journal needs beside its records: space, pages, syncs. Time is an argument.
 
-    def __init__(self, recording, config):
+    Room is made by the oldest of all segments, of whichever of the journals it is.
+    """
+
+    def __init__(self, recording, config, recordings):
         self.recording = recording
         self._config = config
+        self._journals = [each.journal for each in recordings]
         self._sync_at_ns = 0
         self._retry_at_ns = 0
 
@@ -191,8 +202,9 @@ class _Keeping:
     def _make_room(self, now_ns):
         journal = self.recording.journal
         keep_bytes = self._config.keep_bytes
-        while keep_bytes and journal.size_bytes() + self._config.segment_bytes > keep_bytes:
-            if not journal.remove_oldest():
+        while keep_bytes and journal.segment_bytes + sum(
+                each.size_bytes() for each in self._journals) > keep_bytes:
+            if not self._remove_oldest():
                 break
         while True:
             try:
@@ -203,11 +215,21 @@ class _Keeping:
                 if self._config.full == "stop":
                     raise
                 full = failure.errno in (errno.ENOSPC, errno.EDQUOT)
-                if self._config.full == "oldest" and full and journal.remove_oldest():
+                if self._config.full == "oldest" and full and self._remove_oldest():
                     continue
             self._retry_at_ns = now_ns + RETRY_NS
             self.recording.drop(True)
             return
+
+    def _remove_oldest(self):
+        # False: nothing can go. What waits for its seal is sealed first: it may be the oldest.
+        for each in self._journals:
+            if each.ending:
+                with contextlib.suppress(OSError):  # the disk failed, and that was noted
+                    each.sync(clock_realtime_ns())
+        found = [(info.opened_ns, place) for place, each in enumerate(self._journals)
+                 if (info := each.oldest()) is not None]
+        return bool(found) and self._journals[min(found)[1]].remove_oldest() > 0
 
     def _sync(self):
         journal = self.recording.journal
@@ -221,6 +243,23 @@ class _Keeping:
             # Recorded on; but how much of it the disk has, nobody knows any more.
             if self._config.full == "stop":
                 raise
+
+
+def _within_limit(config):
+    # Each journal has a segment that is written and one that is ready: of a small limit, half.
+    if not config.keep_bytes:
+        return config
+    journals = 2 if config.what == "both" else 1
+    most = config.keep_bytes // (4 * journals) * 63 // 64 // 4096 * 4096 - 8192
+    return structs.replace(
+        config, segment_bytes=max(SEGMENT_BYTES_MIN, min(config.segment_bytes, most)))
+
+
+def _name_journal(instance, journal):
+    # For readers that begin with history. It may be another user's directory: they do without.
+    with contextlib.suppress(OSError):
+        (instance / "journal.next").write_text(str(journal))
+        (instance / "journal.next").rename(instance / "journal")
 
 
 def build(config, directory) -> Recorder:

@@ -25,10 +25,21 @@ from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_span import Place
 
-__all__ = ["CaptureSource", "MessageSource", "Place", "RawSource", "end_now", "said_missed"]
+__all__ = [
+    "STEP_NS",
+    "CaptureSource",
+    "ClockSteps",
+    "MessageSource",
+    "Place",
+    "RawSource",
+    "end_now",
+    "said_missed",
+]
 
 BATCH = 16_384
 FRAGMENT_SIZE = 512  # of every fragment but the last
+#: Cards' clocks differ by less than this: a stamp that is further back is of a clock that was set.
+STEP_NS = 1_000_000_000
 SOURCE_NETWORK = 0xC0000200  # 192.0.2.0, for documentation: nobody's address
 
 
@@ -48,6 +59,45 @@ def said_missed(cursor: JournalCursor, count: int) -> int:
     """Return how many records a journal's recorder missed, by what the last poll's LAPPED say."""
     lapped = np.flatnonzero(cursor.headers["kind"][:count] == Kind.LAPPED).tolist()
     return sum(int.from_bytes(cursor.payload(i)[:8], "little") for i in lapped)
+
+
+class ClockSteps:
+    """How often a clock that stamped entries was set back, beyond what cards differ by.
+
+    Attributes
+    ----------
+    count : int
+        Steps back by more than `STEP_NS`.
+    longest_ns : int
+        By how much it was set back at most.
+    """
+
+    def __init__(self) -> None:
+        self.count = self.longest_ns = 0
+        self._latest_ns: int | None = None
+
+    def note(self, stamps: npt.NDArray[np.int64]) -> None:
+        """Look at the stamps that follow those of before."""
+        at = 0
+        while at < len(stamps):
+            if self._latest_ns is None:
+                self._latest_ns = int(stamps[at])
+            rest = stamps[at:]
+            latest = np.maximum.accumulate(np.maximum(rest, self._latest_ns))
+            back = np.flatnonzero(latest - rest > STEP_NS)
+            if not len(back):
+                self._latest_ns = int(latest[-1])
+                return
+            self.count += 1
+            self.longest_ns = max(self.longest_ns, int(latest[back[0]] - rest[back[0]]))
+            at += int(back[0])
+            self._latest_ns = int(stamps[at])
+
+    def result(self) -> dict[str, Any]:
+        """Return what there is to say; nothing if it never was."""
+        if not self.count:
+            return {}
+        return {"set_back": {"count": self.count, "longest_ns": self.longest_ns}}
 
 
 class CaptureSource:
@@ -97,9 +147,10 @@ class CaptureSource:
                 if self._start is not None:
                     headers = headers[_not_before(headers, self._start)]
                 if self._end is not None:
-                    behind = np.flatnonzero(_not_before(headers, self._end))
-                    ended = len(behind) > 0
-                    headers = headers[: behind[0]] if ended else headers
+                    behind = _not_before(headers, self._end)
+                    # A clock may have been set back: only numbers of frames are an order.
+                    ended = self._end[0] == "position" and bool(behind.any())
+                    headers = headers[~behind]
                 self.others += tell_lines(headers, self._channels)
                 yield CaptureBatch(np.ascontiguousarray(headers), batch.buffer)
                 if ended:

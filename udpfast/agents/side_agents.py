@@ -6,6 +6,7 @@ feed's thread -> ring -> image keeper, ZeroMQ fan-out, ...: one thread or proces
 
 from __future__ import annotations
 
+import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -112,6 +113,8 @@ class SideAgent:
     def _note_end(self, now_ns: int, failure: str) -> None:
         self._run = None
         self.entry.pid = 0
+        if failure and failure != self.entry.failure:  # once, however often it is tried again
+            print(f"udpfast: {self.entry.name}: {failure}", file=sys.stderr, flush=True)
         self.entry.failure = failure or self.entry.failure
         if not failure:
             self._become(AgentState.ENDED)

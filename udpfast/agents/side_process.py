@@ -19,6 +19,7 @@ import msgspec
 from udpfast.agents.factories import AgentFactory
 from udpfast.agents.side_run import ThreadRun, describe_failure
 from udpfast.config import parse_feed
+from udpfast.errors import UdpfastError
 
 __all__ = ["main"]
 
@@ -34,7 +35,8 @@ def main(name: str, module: str) -> int:
     try:
         run = ThreadRun(AgentFactory(name, module), config, directory)
     except Exception as failure:
-        traceback.print_exc()
+        if not isinstance(failure, (OSError, UdpfastError)):  # these say it all themselves
+            traceback.print_exc()
         _say(f"failure {describe_failure(failure)}")
         return 1
     stopping = False

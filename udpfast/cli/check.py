@@ -8,7 +8,13 @@ import sys
 import click
 
 from udpfast.cli.bypass import inspect_stacks
-from udpfast.cli.findings import feed_use, inspect_agent, inspect_lines, print_findings
+from udpfast.cli.findings import (
+    feed_use,
+    inspect_agent,
+    inspect_lines,
+    inspect_record,
+    print_findings,
+)
 from udpfast.config import Setting, describe, load_feed
 from udpfast.core.host import HostUse, inspect_host
 
@@ -28,7 +34,7 @@ def check(path: str | None, as_json: bool) -> None:
     use = feed_use(config) if config else HostUse()
     findings = inspect_host(use=use) + inspect_stacks(config)
     if config:
-        findings += [inspect_agent(config), *inspect_lines(config)]
+        findings += [inspect_agent(config), *inspect_record(config), *inspect_lines(config)]
     if as_json:
         click.echo(
             json.dumps(

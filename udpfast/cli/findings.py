@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -11,11 +12,12 @@ from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, LineConfig
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.host import Finding, HostUse
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.line import open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
+from udpfast.shm.instance import journal_directory
 
-__all__ = ["feed_use", "inspect_agent", "inspect_lines", "print_findings"]
+__all__ = ["feed_use", "inspect_agent", "inspect_lines", "inspect_record", "print_findings"]
 
 
 def feed_use(config: FeedConfig) -> HostUse:
@@ -59,6 +61,25 @@ def inspect_agent(config: FeedConfig) -> Finding:
         core in allowed,
         "The scheduler moves a loop that is not pinned, which then finds its caches cold.",
     )
+
+
+def inspect_record(config: FeedConfig) -> list[Finding]:
+    """Look whether the recorder, if there is one, can make its journal where it is to go."""
+    if not config.record.enabled:
+        return []
+    name, want = "record.directory", "a directory that this user may write in"
+    effect = "The recorder cannot begin, and is tried again and again; nothing is kept."
+    try:
+        directory = journal_directory(config.record.directory or config.name)
+    except FileNotFoundError as error:
+        directory = Path(error.filename)
+    except (UdpfastError, OSError) as error:
+        return [Finding(name, want, str(error), False, effect)]
+    while not directory.exists():
+        directory = directory.parent
+    found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
+    have = str(directory) if found else f"{directory}, which it may not"
+    return [Finding(name, want, have, found, effect)]
 
 
 def inspect_lines(config: FeedConfig) -> list[Finding]:

@@ -13,7 +13,13 @@ import click
 
 from udpfast.agents.feed_copy import read_feed
 from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
-from udpfast.agents.replay_source import CaptureSource, MessageSource, Place, RawSource
+from udpfast.agents.replay_source import (
+    CaptureSource,
+    ClockSteps,
+    MessageSource,
+    Place,
+    RawSource,
+)
 from udpfast.cli.ledger import print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.replay_records import replay_records
@@ -23,9 +29,8 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.shm.journal import JOURNAL_LAYOUT
+from udpfast.shm.journal import is_raw
 from udpfast.shm.journal_span import Span, check_part, journal_span
-from udpfast.shm.segment import Segment, list_segments, segment_path
 
 __all__ = ["replay"]
 
@@ -141,7 +146,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     target = options["target"]
     if journal is not None:
         check_part(journal, start, end)
-    if journal is not None and not _is_raw(journal) and target[:5] in ("", "ring:"):
+    if journal is not None and not is_raw(journal) and target[:5] in ("", "ring:"):
         result = replay_records(journal, target, Pacer(options["speed"]), start, end)
         if not result["records"] and (start or end):
             raise ConfigError(
@@ -190,17 +195,18 @@ def replay_datagrams(
             raise ConfigError(
                 f"{path}: it does not say which feed's it is: give its file by --config"
             )
-        source = (RawSource if _is_raw(path) else MessageSource)(path, config, start, end)
+        source = (RawSource if is_raw(path) else MessageSource)(path, config, start, end)
     else:
         channels = _channels(path, config, incremental_ports, snapshot_ports)
         config = config or config_of(channels)
         source = CaptureSource(path, channels, start, end)
     pacer = Pacer(speed)
     goal = _open(target, config, batch, host, interface)
-    taken = 0
+    taken, clock = 0, ClockSteps()
     try:
         for part in source:
             taken += len(part.headers)
+            clock.note(part.headers["timestamp_ns"])
             goal.take(part, pacer)
         result = goal.finish()
     finally:
@@ -215,7 +221,8 @@ def replay_datagrams(
         for channel in ("incremental", "snapshot")
     }
     missed = source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE)
-    return {"capture": capture, "missed": missed, "lines": lines} | result
+    found = {"capture": capture, "missed": missed, "lines": lines}
+    return found | clock.result() | result
 
 
 def _span(path: Path) -> Span | None:
@@ -279,13 +286,6 @@ def _place(options: dict[str, Any], time: str, position: str, name: str) -> Plac
     return None if where is None else ("position", where)
 
 
-def _is_raw(journal: Path) -> bool:
-    # Raw capture has no payload layouts of its own.
-    for number in list_segments(journal):
-        return Segment.open(segment_path(journal, number)).layout_hash == JOURNAL_LAYOUT
-    raise FileNotFoundError(2, "the journal has no segments", str(journal))
-
-
 def _print_result(result: dict[str, Any]) -> None:
     for channel, addresses in result.get("lines", {}).items():
         click.echo(
@@ -305,6 +305,12 @@ def _print_result(result: dict[str, Any]) -> None:
             click.echo(f"{frames[kind]:,} frames {words}: missed")
     if capture.get("damage"):
         click.echo(f"the capture ends early: {capture['damage']}")
+    if "set_back" in result:
+        steps, longest_ns = result["set_back"].values()
+        click.echo(
+            f"the clock was set back {steps} times, by up to {longest_ns / 1e9:.3f} s: what "
+            "follows is in the order in which it came"
+        )
     if result.get("missed"):
         click.echo(f"{result['missed']:,} were missed by what recorded them, or are damaged")
     for session in result.get("sessions", []):

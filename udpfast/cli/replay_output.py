@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from udpfast.agents.replay_source import ClockSteps
 from udpfast.client.batch import Batch
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
@@ -26,6 +27,7 @@ class Output:
         self.gaps: list[dict[str, Any]] = []
         self.sessions: list[dict[str, Any]] = []
         self.missed = 0
+        self.clock = ClockSteps()
         self._counts = np.zeros(max(Kind) + 1, np.int64)
 
     def begin(self, reader: Reader) -> None:
@@ -60,6 +62,7 @@ class Output:
         self.missed += batch.lapped
         self.books.apply_batch(batch)
         self.hash.add(batch.headers, batch.offsets, batch.payloads)
+        self.clock.note(batch.headers["published_ns"])
         kinds = batch.headers["kind"]
         self._counts += np.bincount(kinds, minlength=len(self._counts))
         for i in np.flatnonzero(np.isin(kinds, (Kind.GAP, Kind.SESSION, Kind.LAPPED))).tolist():

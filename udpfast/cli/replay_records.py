@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.agents.feed_copy import read_feed
-from udpfast.agents.replay_source import Place, end_now, said_missed
+from udpfast.agents.replay_source import ClockSteps, Place, end_now, said_missed
 from udpfast.agents.republisher import Republisher
 from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
@@ -50,7 +50,7 @@ def replay_records(
 
 
 def _publish(cursor: JournalCursor, republisher: Republisher, pacer: Pacer) -> dict[str, Any]:
-    content = RecordHash()
+    content, clock = RecordHash(), ClockSteps()
     missed = latest_ns = 0
     while not cursor.ended:
         count = cursor.poll()
@@ -66,7 +66,9 @@ def _publish(cursor: JournalCursor, republisher: Republisher, pacer: Pacer) -> d
         if count:
             latest_ns = int(headers["published_ns"][-1])
         content.add(headers, cursor.offsets, cursor.payloads)
-    return {"records": content.records, "missed": missed, "sha256": content.hexdigest()}
+        clock.note(headers["published_ns"])
+    found = {"records": content.records, "missed": missed, "sha256": content.hexdigest()}
+    return found | clock.result()
 
 
 def _read(journal: Path, start: Place | None, end: Place | None) -> dict[str, Any]:
@@ -74,4 +76,4 @@ def _read(journal: Path, start: Place | None, end: Place | None) -> dict[str, An
     with Reader(f"journal:{journal.resolve()}", start=start, end=end) as reader:
         output.begin(reader)
         output.read_journal()
-    return output.result() | {"missed": output.missed}
+    return output.result() | {"missed": output.missed} | output.clock.result()

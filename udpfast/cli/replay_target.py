@@ -14,6 +14,7 @@ import numpy.typing as npt
 from msgspec.structs import replace
 
 from udpfast.agents.replay_lines import CHANNEL_NONE
+from udpfast.agents.replay_source import STEP_NS
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.replay_output import Output
@@ -59,8 +60,14 @@ class Pacer:
         first_ns = int(stamps[start])
         if self._first_ns is None:
             self._first_ns, self._began_ns = first_ns, monotonic_ns()
-        # Stamps of several cards step back now and then: what comes later is not due earlier.
+        # Stamps of several cards step back now and then: what comes later is not due earlier. A
+        # clock that was set back goes on at its own pace from there.
+        if first_ns < self._latest_ns - STEP_NS:
+            self._first_ns, self._began_ns, self._latest_ns = first_ns, monotonic_ns(), first_ns
         self._latest_ns = max(self._latest_ns, first_ns)
+        part = stamps[start:stop]
+        back = np.flatnonzero(np.maximum.accumulate(part) - part > STEP_NS)
+        stop = start + int(back[0]) if len(back) else stop
         due_ns = self._began_ns + int((self._latest_ns - self._first_ns) / self._speed)
         while (now_ns := monotonic_ns()) < due_ns:
             if due_ns - now_ns > 2 * SPIN_NS:

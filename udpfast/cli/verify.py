@@ -22,7 +22,11 @@ __all__ = ["verify"]
 
 @click.command(epilog="Example: udpfast verify deribit")
 @click.argument("directory", metavar="NAME|DIRECTORY")
-@click.option("--repair", is_flag=True, help="Cut what is not valid, as its next writer would.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Do what its next writer would: cut a torn record, set aside what is not of the journal.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def verify(directory: str, repair: bool, as_json: bool) -> None:
     """Check every record of a journal: checksum, position and index; nothing is changed.
@@ -52,12 +56,14 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
         "directory": str(target),
         "segments": len(checks),
         "records": sum(check.records for check in checks),
-        "missing": sum(check.missing for check in checks),
+        "missing": sum(check.missing for check in checks) + _lost(checks, state),
         "cut_bytes": sum(check.cut_bytes for check in checks),
         "problems": [f"{check.path.name}: {each}" for check in checks for each in check.problems]
         + _lost_end(checks, state),
         "state": state,
     }
+    if state is None:
+        found["problems"].append("the file `journal` is lost or damaged: nobody knows the end")
     if repair and checks:
         found["repaired"] = _repair(target)
     return found, checks
@@ -65,19 +71,27 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
 
 def _state(directory: Path) -> dict[str, Any] | None:
     try:
-        return dataclasses.asdict(journal_state(directory))
+        found = dataclasses.asdict(journal_state(directory))
+        return found | {name: found[name].hex() for name in ("identity", "source")}
     except (FileNotFoundError, FormatError):
         return None
 
 
-def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[str]:
+def _lost(checks: list[SegmentCheck], state: dict[str, Any] | None) -> int:
     # A segment that is missing behind the last one leaves no trace in the others.
-    end = checks[-1].end_position if checks else 0
-    if state is None or end >= state["synced_position"]:
+    if state is None:
+        return 0
+    return int(max(0, state["index"] - max((check.end_index for check in checks), default=0)))
+
+
+def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[str]:
+    if not _lost(checks, state):
         return []
+    assert state is not None
+    end = max((check.end_index for check in checks), default=0)
     return [
-        f"ends at position {end}, the disk had it up to {state['synced_position']} "
-        f"(record {state['synced_index']})"
+        f"ends with record {end}, {state['index']} were written; the disk had them up to record "
+        f"{state['synced_index']}"
     ]
 
 
@@ -120,3 +134,5 @@ def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
         )
     if "repaired" in found:
         click.echo(f"cut {found['repaired']['cut_bytes']:,} bytes")
+        for note in found["repaired"]["notes"]:
+            click.echo(note)

@@ -15,8 +15,13 @@ from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset, idle_step
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
+import itertools
+
 import numpy as np
 
+from udpfast.client.history_source import HistorySource
+from udpfast.client.journal_source import JournalSource
+from udpfast.client.ring_source import RingSource
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, RingClosedError
 
@@ -91,7 +96,7 @@ cdef class CompositeSource(Source):
     @property
     def origin(self) -> str:
         """The address whose records the last wait brought."""
-        return self.current.address
+        return self.current.source.origin or self.current.address
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef uint64_t turns = 0
@@ -254,12 +259,31 @@ def open_sources(addresses, open_one, batch) -> CompositeSource:
     if not addresses or len(set(addresses)) != len(addresses):
         raise ConfigError("address must be one or more different addresses, was "
                           f"{list(addresses)!r}")
-    members = []
+    opened = []
     try:
-        for place, address in enumerate(addresses, 1):
-            members.append(Member(open_one(address), address, place))
+        for address in addresses:
+            opened.append((open_one(address), address))
+        _join(opened)
     except BaseException:
-        for member in members:
-            (<Member>member).source.detach()
+        for source, _ in opened:
+            (<Source>source).detach()
         raise
-    return CompositeSource(members, batch)
+    return CompositeSource(
+        [Member(source, address, place) for place, (source, address) in enumerate(opened, 1)],
+        batch)
+
+
+def _join(opened):
+    # A journal and the ring whose records it has are one source: history, then live. What a ring
+    # begins with by itself, a time, need not be read from the journal a second time.
+    for history, ring in itertools.permutations(list(opened), 2):
+        if not isinstance(history[0], JournalSource) or not (
+                history in opened and ring in opened):
+            continue
+        if isinstance(ring[0], HistorySource) and ring[0].log == history[0].log:
+            history[0].detach()
+            opened.remove(history)
+        elif isinstance(ring[0], RingSource) and ring[0].log == history[0].log:
+            opened[opened.index(ring)] = (
+                HistorySource(history[0], ring[0], history[1], ring[1]), ring[1])
+            opened.remove(history)

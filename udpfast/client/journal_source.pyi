@@ -9,6 +9,8 @@ __all__ = ["JournalSource", "open_source", "unix_ns"]
 @final
 class JournalSource(Source):
     def __init__(self, cursor: JournalCursor) -> None: ...
+    @property
+    def log(self) -> bytes: ...
 
 def open_source(
     target: str,

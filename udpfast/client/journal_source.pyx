@@ -19,7 +19,7 @@ from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal import is_raw, journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.shm.journal_span import check_part
 from udpfast.shm.region import Region
@@ -48,6 +48,13 @@ cdef class JournalSource(Source):
         self.names_number = -1
         self.missed_reason = LAPPED_DAMAGE
 
+    @property
+    def log(self) -> bytes:
+        """Of the ring whose records the journal has, as of now; zeros: not known."""
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            return journal_state(self.directory).source
+        return bytes(16)
+
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef uint64_t turns = 0
         cdef bint look = True
@@ -73,12 +80,12 @@ cdef class JournalSource(Source):
             self.failure = failure
             return -EBADMSG
         self.missed = self.cursor.missed
-        if count == 0 and self.cursor.ended:
-            return self.say_missed() if self.missed else -EPIPE
-        return count
+        if count == 0 and self.missed:
+            return self.say_missed()
+        return -EPIPE if count == 0 and self.cursor.ended else count
 
     cdef int64_t say_missed(self) noexcept:
-        # Damage behind the last record has none before which it could be told: it is one itself.
+        # Damage with no record behind it (yet) has none before which it could be told: it is one.
         cdef Lapped lapped
         memset(&lapped, 0, sizeof(lapped))
         lapped.missed = self.missed
@@ -87,7 +94,7 @@ cdef class JournalSource(Source):
         self.headers.length = RECORD_SIZE + sizeof(lapped)
         self.headers.kind = KIND_LAPPED
         self.headers.position = self.cursor.position
-        self.headers.index = self.cursor.index
+        self.headers.index = self.cursor.index - self.missed
         memcpy(self.payloads, &lapped, sizeof(lapped))
         self.offsets[0] = 0
         self.missed = self.cursor.missed = 0
@@ -159,7 +166,8 @@ def open_source(
     last = None if end is None else _place(end, "end")
     directory = journal_directory(target)
     cursor = JournalCursorFace.attach(
-        directory, first, last, limit=batch, room_bytes=buffer_bytes)
+        directory, first, last, limit=batch, room_bytes=buffer_bytes,
+        payload_hash=0 if is_raw(directory) else PAYLOAD_HASH)
     check_part(directory, first if isinstance(first, tuple) else None, last,
                grows=_is_written(directory))
     return JournalSource(cursor)

@@ -49,13 +49,14 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         sleeps for up to 1 ms.
     start : "tail", "begin", "oldest", str, datetime, int or ("position", int), optional
         With the next record to be written (the default); with the very first (refused if it was
-        overwritten); with the oldest that the ring still holds. Of a journal: with the oldest (the
-        default), the next to be written, or the first published at or after a time: ISO 8601 with
-        its zone, an aware datetime, or UNIX ns; or the first at or behind a position.
+        overwritten); with the oldest that the ring still holds; or, from the journal that has the
+        ring's records and then from the ring, with those published at or after a time: ISO 8601
+        with its zone, an aware datetime, or UNIX ns. Of a journal: with the oldest (the default),
+        the next to be written, such a time, or the first at or behind a position.
     end : str, datetime, int or ("position", int), optional
-        Of a journal: end before the first record published at or after this time, or at or behind
-        this position. Without it the reading ends with the journal; it goes on as long as
-        somebody writes that.
+        Of a journal: leave out records published at or after this time, or end before the first at
+        or behind this position. Without it the reading ends with the journal; it goes on as long
+        as somebody writes that.
     batch : int
         Records that one poll may take.
     buffer_bytes : int, optional

@@ -1,5 +1,6 @@
+from datetime import datetime
 from pathlib import Path
-from typing import Literal, final
+from typing import final
 
 from udpfast.client.image_join import ImageJoin
 from udpfast.client.source import Source
@@ -12,14 +13,16 @@ class RingSource(Source):
     def __init__(
         self, directory: Path, cursor: RingCursor, name: str, join: ImageJoin | None = None
     ) -> None: ...
+    @property
+    def log(self) -> bytes: ...
 
 def open_source(
     target: str,
     *,
-    start: Literal["tail", "begin", "oldest"],
+    start: str | datetime | int,
     batch: int,
     buffer_bytes: int | None,
     timeout: float | None,
     name: str,
     image: bool = False,
-) -> RingSource: ...
+) -> Source: ...

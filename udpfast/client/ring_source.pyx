@@ -19,6 +19,7 @@ import contextlib
 import errno
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 from udpfast.client.image_join import ImageJoin
@@ -70,6 +71,11 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.join_left = 0 if join is None else join.left
+
+    @property
+    def log(self) -> bytes:
+        """Which log the ring is of."""
+        return self.cursor.log
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         cdef RingReader* ring = &self.cursor.reader
@@ -166,7 +172,7 @@ cdef class RingSource(Source):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> RingSource:
+        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> Source:
     """Attach to the ring of an instance, which may take a while to appear.
 
     Parameters
@@ -177,6 +183,10 @@ def open_source(
         As `Reader` has them.
     """
     cdef RingCursor cursor
+    start_ns = None
+    if start not in ("tail", "begin", "oldest"):
+        journal_source = import_module("udpfast.client.journal_source")  # which not all need
+        start_ns, start = journal_source.unix_ns(start, "start"), "tail"
     deadline_s = float("inf") if timeout is None else time.monotonic() + timeout
     while True:
         try:
@@ -197,4 +207,12 @@ def open_source(
         join = ImageJoin(directory, cursor, max(_PATIENCE_S, deadline_s - time.monotonic()))
         if join.payload_max > cursor._room:
             cursor._allocate(batch, join.payload_max)
-    return RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)
+    source = RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)
+    if start_ns is None:
+        return source
+    try:
+        return import_module("udpfast.client.history_source").open_history(
+            source, start_ns, batch, buffer_bytes, f"ring:{target}")
+    except BaseException:
+        source.detach()
+        raise

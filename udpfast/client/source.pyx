@@ -130,8 +130,8 @@ def open_source(
         start = "begin" if start is None else start
         options["end"] = end
     else:
-        start = "tail" if start is None else start
-        if start not in ("tail", "begin", "oldest"):
+        start = "tail" if start is None or image else start
+        if prefix == "zmq" and start not in ("tail", "begin", "oldest"):
             raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {start!r}")
         if end is not None:
             raise ConfigError("end must be None unless the address is 'journal:...', was "

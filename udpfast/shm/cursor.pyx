@@ -143,6 +143,20 @@ cdef class RingCursor:
         self.reader.cursor = position
         self.reader.index = index
 
+    def holds(self, position) -> bool:
+        """Whether the ring still has the record at a position, and all behind it."""
+        self._check_open()
+        return load_acquire(&self.reader.header.intent) <= <uint64_t>position + self.reader.capacity
+
+    def use(self, headers, offsets, payloads):
+        """Copy into these arrays from now on; payloads has room for the ring's largest record."""
+        self.headers, self.offsets, self.payloads = headers, offsets, payloads
+        self._limit = len(headers)
+        self._room = len(payloads)
+        self._headers = <Record*><size_t>headers.ctypes.data
+        self._offsets = <uint64_t*><size_t>offsets.ctypes.data
+        self._payloads = <uint8_t*><size_t>payloads.ctypes.data
+
     def payload(self, i):
         """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
         cdef size_t begin = self._offsets[<int64_t>i]
@@ -250,14 +264,8 @@ cdef class RingCursor:
 
     cdef _allocate(self, limit, room_bytes):
         largest = self.reader.record_max - RECORD_SIZE
-        self._limit = limit
-        self._room = max(largest, 256 * limit if room_bytes is None else room_bytes)
-        self.headers = np.zeros(limit, RECORD)
-        self.offsets = np.zeros(limit, np.uint64)
-        self.payloads = np.zeros(self._room, np.uint8)
-        self._headers = <Record*><size_t>self.headers.ctypes.data
-        self._offsets = <uint64_t*><size_t>self.offsets.ctypes.data
-        self._payloads = <uint8_t*><size_t>self.payloads.ctypes.data
+        room = max(largest, 256 * limit if room_bytes is None else room_bytes)
+        self.use(np.zeros(limit, RECORD), np.zeros(limit, np.uint64), np.zeros(room, np.uint8))
 
     cdef _check_open(self):
         if self.region.pointer == NULL:

@@ -98,11 +98,14 @@ def _let_in(directory: Path, group: str) -> None:
 def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False) -> Path:
     """Return the directory of a journal, after checking that only its owner can write there.
 
+    The path is absolute, and no link: whoever is given it finds the same directory, whatever it was
+    called.
+
     Parameters
     ----------
     name_or_path : str or path
         A name below `$UDPFAST_JOURNALS` (`/var/lib/udpfast` for root, else
-        `~/.local/share/udpfast`), or, with a slash in it, a path.
+        `~/.local/share/udpfast`), or, with a slash in it, a path. A `Path` is always a path.
     create : bool
         Make it and what is above it, readable by its owner alone.
 
@@ -117,7 +120,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     """
     text = os.fspath(name_or_path)
     directory = Path(text)
-    if "/" not in text:
+    if isinstance(name_or_path, str) and "/" not in text:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
                 f"a journal's name has letters, digits, '.', '_' and '-' only, was {text!r}"
@@ -125,6 +128,8 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
         setting = os.environ.get("UDPFAST_JOURNALS")
         own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
         directory = (Path(setting) if setting else own / "udpfast") / text
+    if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
+        directory = Path(os.path.realpath(directory))
     if create and not directory.is_dir():
         directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         directory.mkdir(mode=0o700, exist_ok=True)

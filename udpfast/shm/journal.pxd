@@ -12,70 +12,14 @@
 # populate) and behind it (sync, seal). What the writer cannot go on without, the next segment, it
 # asks for (roll), and does without if it is not there yet.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport fence_release, store_relaxed, store_release
+from udpfast.shm.marks cimport JournalHeader, KeptMark, WrittenMark
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport Segment, SegmentWriter, checksum_of
-
-cdef enum:
-    JOURNAL_HEADER = 4096        # offset of JournalHeader in the region: a page of its own
-    JOURNAL_SIZE = 8192          # of the region
-
-cdef enum:  # JournalState
-    JOURNAL_OPEN = 1
-    JOURNAL_CLOSED = 2           # by its writer: complete
-
-# What either thread says of the journal is a mark: written in turns into one of two places, with a
-# checksum, so that one of the two is always whole, whenever its writer is killed and whatever
-# becomes of a page of it.
-
-cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
-    uint64_t turn                # grows; the larger one counts
-    uint64_t state               # JournalState
-    uint64_t epoch               # grows by 1 with each writer
-    uint64_t position            # behind the last record
-    uint64_t index
-    int64_t written_ns           # UNIX ns
-    uint64_t lapped              # records missed, because the source had overwritten them
-    uint64_t dropped             # records given up, because the disk took none
-    uint64_t cut_bytes           # that the last recovery cut off
-    # Which record of its source the journal goes on with: good as long as that source's memory is.
-    uint64_t resume_position     # the next record of the journal, when this was noted, ...
-    uint64_t resume_index
-    uint64_t source_position     # ... was to be this one of the source
-    uint64_t source_index
-    uint8_t source[16]           # identity of the source; zeros: nothing was noted
-    uint32_t reserved
-    uint32_t checksum            # CRC32C of all before it
-
-cdef struct KeptMark:            # 104 bytes: the keeper's thread
-    uint64_t turn
-    uint64_t synced_position     # the disk has all records below, as of synced_ns
-    uint64_t synced_index
-    int64_t synced_ns            # UNIX ns; 0: nothing was ever synced
-    uint64_t syncs
-    uint64_t sync_errors
-    int64_t sync_longest_ns
-    uint64_t removed             # segments removed to make room
-    uint64_t oldest_number       # the first segment that was not
-    uint64_t oldest_position
-    uint64_t oldest_index
-    uint64_t spare
-    uint32_t reserved
-    uint32_t checksum
-
-cdef struct JournalHeader:
-    uint8_t identity[16]         # random, made with the journal: what offsets and exports refer to
-    int64_t made_ns              # UNIX ns
-    uint32_t reserved
-    uint32_t checksum
-    uint8_t pad[96]
-    WrittenMark written[2]
-    KeptMark kept[2]
-
 
 cdef class Journal:
     cdef SegmentWriter writer
@@ -85,6 +29,7 @@ cdef class Journal:
     cdef readonly Region region
     cdef readonly object directory
     cdef readonly object recovery    # shm.recovery.Recovery: what was found when it was opened
+    cdef readonly bint made          # the file `journal` was made when it was opened
     cdef readonly bint failed        # a sync failed: nothing is known to be on the disk any more
     cdef uint64_t _layout_hash
     cdef uint64_t _capacity
@@ -101,7 +46,7 @@ cdef class Journal:
     cdef int64_t _opened_ns          # monotonic or UNIX, as the caller of roll counts
     cdef _check_open(self)
     cdef _end_active(self)
-    cdef _note_oldest(self, numbers)
+    cdef _note_oldest(self, removed)
     cdef _seal(self, Segment segment, SegmentWriter* w, int64_t unix_ns, bint durable)
 
 
@@ -117,7 +62,7 @@ cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
     store_release(&mark.position, journal.writer.position)
     mark.turn += 1
     mark.checksum = checksum_of(mark, sizeof(WrittenMark))
-    # Orders the records before the mark; read by marks_written in any process.
+    # Orders the records before the mark; read by mark_newest in any process.
     fence_release()
     memcpy(&journal.header.written[mark.turn & 1], mark, sizeof(WrittenMark))
 
@@ -141,5 +86,3 @@ cdef inline void journal_keep(Journal journal) noexcept nogil:
 
 
 cdef bytes header_identity(const JournalHeader* header, path)
-cdef bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil
-cdef bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcept nogil

@@ -1,7 +1,5 @@
 """The writing end of a journal, as Python sees it. The protocol is in `journal.pxd`."""
 
-import collections
-import itertools
 import os
 import threading
 from dataclasses import dataclass
@@ -10,10 +8,13 @@ from pathlib import Path
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
-from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed, store_release
+from udpfast.core.atomics cimport load_acquire, load_relaxed, store_release
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.core.oserr cimport check
+from udpfast.shm.marks cimport (
+    IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_HEADER, JOURNAL_OPEN, JOURNAL_SIZE, JournalHeader,
+    KeptMark, WrittenMark, marks_kept, marks_written)
 from udpfast.shm.recovery cimport recover
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport (
@@ -36,7 +37,9 @@ from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
 from udpfast.errors import RegionError
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.segment import Segment as SegmentFace
-from udpfast.shm.segment import list_segments, segment_path
+from udpfast.shm.segment import (
+    aside_path, list_segments, segment_file_bytes, segment_path, segments_identities,
+    segments_identity, set_aside)
 
 __all__ = [
     "JOURNAL_KIND",
@@ -44,6 +47,7 @@ __all__ = [
     "Journal",
     "JournalState",
     "Resume",
+    "is_raw",
     "journal_identity",
     "journal_state",
 ]
@@ -51,11 +55,6 @@ __all__ = [
 #: Kind and layout hash of a journal's region; with a hash of the payloads, that of its segments.
 JOURNAL_KIND = "JRNL"
 JOURNAL_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values())
-
-cdef enum:
-    IDENTITY_BLOCK = 32          # bytes of JournalHeader up to its checksum
-    MARK_WORDS = sizeof(WrittenMark) // 8  # of the larger kind
-    MARK_ATTEMPTS = 64           # a writer that is this often at both places is no writer
 
 for _what, _size, _expected in (
     ("WrittenMark", sizeof(WrittenMark), 128),
@@ -190,65 +189,24 @@ def journal_identity(directory) -> bytes:
         return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
 
 
-def segments_identity(directory):
-    """Return the identity that most segments of a directory have; None: there are none."""
-    found = segments_identities(directory)
-    return found.most_common(1)[0][0] if found else None
+def is_raw(directory) -> bool:
+    """Return whether a journal is a raw capture: its records have no payload layouts of their own.
 
-
-def segments_identities(directory):
-    """Return how many segments of a directory have which identity."""
-    found = collections.Counter()
+    Its first segment that can be read says so; False if there is none.
+    """
     for number in list_segments(directory):
         try:
-            found[SegmentFace.open(segment_path(directory, number)).info().identity] += 1
+            segment = SegmentFace.open(segment_path(directory, number))
         except (FileNotFoundError, RegionError):
             continue
-    return found
-
-
-def set_aside(path) -> Path:
-    """Give a file that is no part of the journal another name; return that. Nothing is deleted."""
-    for count in itertools.count(1):
-        target = path.with_name(f"{path.name}.aside-{count}")
-        if not target.exists():
-            path.rename(target)
-            return target
+        return segment.layout_hash == JOURNAL_LAYOUT
+    return False
 
 
 cdef bytes header_identity(const JournalHeader* header, path):
     if header.checksum != checksum_of(header, IDENTITY_BLOCK):
         raise RegionError(f"{path}: expected an identity with its checksum, found other bytes")
     return header.identity[:IDENTITY_SIZE]
-
-
-cdef bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil:
-    # What the writer said last. False: neither place has what was written.
-    return _newest(<const uint8_t*>header.written, sizeof(WrittenMark), <uint8_t*>mark)
-
-
-cdef bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcept nogil:
-    return _newest(<const uint8_t*>header.kept, sizeof(KeptMark), <uint8_t*>mark)
-
-
-cdef bint _newest(const uint8_t* places, uint64_t size, uint8_t* mark) noexcept nogil:
-    # Of two marks the later one that is whole: each begins with its turn, ends with its checksum.
-    cdef uint64_t[MARK_WORDS] copy
-    cdef int _attempt
-    cdef int place
-    cdef bint found = False
-    for _attempt in range(MARK_ATTEMPTS):
-        for place in range(2):
-            memcpy(copy, places + place * size, size)
-            if (copy[0] != 0 and copy[size // 8 - 1] >> 32 == checksum_of(copy, size)
-                    and (not found or copy[0] > (<uint64_t*>mark)[0])):
-                memcpy(mark, copy, size)
-                found = True
-        if found:
-            break
-    # Orders the mark before the records that it says are there; written by journal_flush.
-    fence_acquire()
-    return found
 
 
 cdef class Journal:
@@ -263,6 +221,8 @@ cdef class Journal:
         What was found when it was opened.
     failed : bool
         A sync failed: `synced_position` stays where it is.
+    made : bool
+        The file `journal` was made when it was opened: of a new journal, or anew.
     """
 
     @staticmethod
@@ -324,14 +284,37 @@ cdef class Journal:
         except FileNotFoundError:
             pass
         except RegionError as problem:  # torn by a power cut, damaged, or another journal's
-            self._let_go()
-            self._notes.append(f"{problem}: set aside as {set_aside(path).name}")
-        self.region = Region.create(path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT)
+            if self.region is not None:
+                self.region.close()
+            self._notes.append(f"{problem}: set aside as {aside_path(path).name}")
+        self._make_region(path)
+
+    def _make_region(self, path):
+        # Of a new journal, or of one whose segments are left.
+        self.region = Region.create(
+            path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
+        self.made = True
         self.header = <JournalHeader*>(self.region.pointer + JOURNAL_HEADER)
-        identity = segments_identity(self.directory) or os.urandom(IDENTITY_SIZE)
+        memset(&self.written, 0, sizeof(self.written))
+        memset(&self.kept, 0, sizeof(self.kept))
+        identity = segments_identity(self.directory)
+        if identity is None:
+            if segments_identities(self.directory):
+                raise RegionError(f"{self.directory}: expected segments of one journal, found "
+                                  "those of several, and no file `journal` that says which it is")
+            identity = os.urandom(IDENTITY_SIZE)
         memcpy(self.header.identity, <const char*>identity, IDENTITY_SIZE)
         self.header.made_ns = clock_realtime_ns()
         self.header.checksum = checksum_of(self.header, IDENTITY_BLOCK)
+        for number in list_segments(self.directory):
+            try:
+                info = SegmentFace.open(segment_path(self.directory, number)).info()
+            except (FileNotFoundError, RegionError):
+                continue
+            if info.identity == identity:
+                self.written.epoch = max(self.written.epoch, info.epoch)
+                self.kept.oldest_position = max(self.kept.oldest_position, info.oldest_position)
+                self.kept.oldest_index = max(self.kept.oldest_index, info.oldest_index)
 
     def _check_header(self, path):
         # What the file says of the journal must be whole, and of this journal.
@@ -344,18 +327,13 @@ cdef class Journal:
             raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, "
                               f"as its segments have it, found {identity.hex()}")
 
-    def _let_go(self):
-        if self.region is not None:
-            self.region.close()
-            self.region = None
-
     def _recover(self):
         found = []
-        numbers = list_segments(self.directory)
-        self._number = max(numbers, default=0)
+        self._number = max(list_segments(self.directory), default=0)
         (self.directory / "next.segment").unlink(missing_ok=True)
         self._active = recover(
-            self.directory, self._layout_hash, &self.writer, clock_realtime_ns(), found)
+            self.directory, self.identity, self._layout_hash, &self.written, &self.kept,
+            &self.writer, clock_realtime_ns(), self._notes, found)
         self.recovery = found[0]
         if self._active is None:
             self.writer.limit = 0
@@ -369,6 +347,8 @@ cdef class Journal:
             self.kept.synced_ns = 0
         journal_keep(self)
         journal_flush(self, clock_realtime_ns())
+        if self.made and self.region.path.exists():
+            set_aside(self.region.path)
         self.region.mark_ready()
 
     # --- the writer's thread --------------------------------------------------------------------
@@ -630,7 +610,7 @@ cdef class Journal:
                 rc = active.sync()
             self._note_failure(rc)
         if renamed:
-            _sync_directory(self.directory)
+            _sync_file(self.directory)
         self.kept.syncs += 1
         self.kept.sync_longest_ns = max(
             self.kept.sync_longest_ns, clock_monotonic_ns() - started_ns)
@@ -658,41 +638,64 @@ cdef class Journal:
             self.failed = True
             check(rc, "sync", str(self.directory))
 
+    def oldest(self):
+        """Return a `SegmentInfo` of what `remove_oldest` would remove; None: there is nothing.
+
+        A file that is not of this journal, or that nobody can read, is never removed.
+        """
+        with self._lock:
+            kept = {(<Segment>segment).header.number for segment, _ in self._ending}
+            if self._active is not None:
+                kept.add(self._active.header.number)
+        for number in list_segments(self.directory):
+            if number not in kept:
+                info = self._info(number)
+                if info is not None:
+                    return info
+        return None
+
     def remove_oldest(self) -> int:
         """Remove the oldest segment that is sealed; return the bytes of disk that it had.
 
         0: there is none. Readers that have it open go on reading it.
         """
-        numbers = list_segments(self.directory)
-        with self._lock:
-            kept = len(self._ending) + (self._active is not None)
-        if len(numbers) <= kept:
+        info = self.oldest()
+        if info is None:
             return 0
-        path = segment_path(self.directory, numbers[0])
-        size = path.stat().st_blocks * 512
-        self._note_oldest(numbers[1:])
-        path.unlink()
+        size = info.path.stat().st_blocks * 512
+        self._note_oldest(info.number)
+        info.path.unlink()
         return size
 
-    cdef _note_oldest(self, numbers):
+    def _info(self, number):
+        # None: it is gone, damaged, or of another journal.
+        try:
+            info = SegmentFace.open(segment_path(self.directory, number)).info()
+        except (FileNotFoundError, RegionError):
+            return None
+        return info if info.identity == self.identity else None
+
+    cdef _note_oldest(self, removed):
         # Before a segment is removed: what is missing from here on was not meant to be.
-        cdef Segment segment
         self.kept.removed += 1
-        for number in numbers:
-            try:
-                segment = SegmentFace.open(segment_path(self.directory, number))
-            except (FileNotFoundError, RegionError):
-                continue
-            self.kept.oldest_number = number
-            self.kept.oldest_position = segment.header.position
-            self.kept.oldest_index = segment.header.index
-            break
+        for number in list_segments(self.directory):
+            info = self._info(number) if number > removed else None
+            if info is not None:
+                self.kept.oldest_number = number
+                self.kept.oldest_position, self.kept.oldest_index = info.position, info.index
+                break
         journal_keep(self)
+        _sync_file(self.region.path)
 
     def size_bytes(self) -> int:
-        """Return the bytes of disk that its segments have."""
-        return sum(segment_path(self.directory, number).stat().st_blocks * 512
-                   for number in list_segments(self.directory))
+        """Return the bytes of disk that the journal has: segments, the next one, names."""
+        return sum(path.stat().st_blocks * 512 for path in self.directory.iterdir()
+                   if path.suffix in (".segment", ".names"))
+
+    @property
+    def segment_bytes(self) -> int:
+        """Bytes of disk that a segment takes when it is made."""
+        return segment_file_bytes(self._capacity)
 
     # --- both -----------------------------------------------------------------------------------
 
@@ -748,8 +751,8 @@ cdef class Journal:
             raise ValueError(f"journal {self.directory} is closed")
 
 
-def _sync_directory(directory):
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _sync_file(path):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
     finally:

@@ -7,7 +7,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from udpfast.core.layout cimport Record
-from udpfast.shm.journal cimport WrittenMark
+from udpfast.shm.marks cimport WrittenMark
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport Segment
 
@@ -26,6 +26,7 @@ cdef class JournalCursor:
     cdef readonly uint64_t missed_total
     cdef readonly bint ended         # nothing more will come, or not below `end`
     cdef readonly object directory
+    cdef readonly object identity    # of the journal, bytes; None: nobody knows
     cdef readonly object headers     # RECORD, uint64, uint8: as a RingCursor's
     cdef readonly object offsets
     cdef readonly object payloads
@@ -34,21 +35,26 @@ cdef class JournalCursor:
     cdef uint8_t* _payloads
     cdef uint64_t _room_bytes
     cdef int64_t _limit
-    cdef int64_t _start_ns           # records published before are passed over, until one is not
+    cdef int64_t _start_ns           # records published before are left out
     cdef uint64_t _start_position
     cdef int64_t _end_ns
     cdef uint64_t _end_position
+    cdef bint _past                  # there was a record published at _end_ns or later
     cdef bint _follow                # wait for a living writer
     cdef object _layout_hash         # None: any
-    cdef Region _region              # of the writer; None: there is none
+    cdef Region _region              # of the writer; None: there is none that can be believed
+    cdef object _doubt               # why there is none, for an end that nobody knows to be one
+    cdef uint64_t _number            # of the last segment that it stood in
     cdef int64_t _looked_ns          # when it last looked whether the writer lives
     cdef bint _handed_out            # the last poll brought records
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil
     cdef bint ready(self) noexcept nogil
     cdef int64_t poll_all(self, int64_t limit) except -1
     cdef bint _advance(self, int64_t end) except *
+    cdef bint _is_over(self) except *
     cdef bint _enter_next(self) except *
-    cdef bint _step_over(self) except *
+    cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
+    cdef _miss_until(self, uint64_t position, uint64_t index)
     cdef bint _is_complete(self) except *
     cdef bint _written(self, WrittenMark* mark) noexcept
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil

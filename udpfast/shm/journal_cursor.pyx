@@ -10,15 +10,18 @@ from libc.string cimport memcpy
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.shm.journal cimport (
-    JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, WrittenMark, marks_written)
+from udpfast.shm.journal cimport header_identity
+from udpfast.shm.marks cimport (
+    JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark, marks_kept,
+    marks_written)
 from udpfast.shm.region cimport Region
-from udpfast.shm.segment cimport LOOK_END, LOOK_INVALID, Segment, record_look, record_size
+from udpfast.shm.segment cimport (
+    IDENTITY_SIZE, LOOK_END, LOOK_INVALID, SEAL_LAST, Segment, record_look, record_size)
 
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError
 from udpfast.shm.journal import JOURNAL_KIND, JOURNAL_LAYOUT
-from udpfast.shm.segment import list_segments, segment_path
+from udpfast.shm.segment import list_segments, segment_path, segments_identity
 
 __all__ = ["JournalCursor"]
 
@@ -43,8 +46,11 @@ cdef class JournalCursor:
         Of the next record.
     missed : int
         Records missing before the first one of the last `poll`: segments removed to make room, or
-        bytes that were damaged.
+        lost, or bytes that were damaged. Of a part of a journal they count if the first one of
+        those that are missing together would lie in it: parts that are read apart add up.
     missed_total : int
+    identity : bytes
+        Of the journal.
     ended : bool
         Nothing more will come: the journal ends here and no writer lives, or `end` is reached.
     """
@@ -59,9 +65,11 @@ cdef class JournalCursor:
         directory : str or path
         start : "begin", "tail", ("position", int) or ("time", int)
             With the oldest record; with the next one to be written; with the first at or behind a
-            position; with the first published at or after a time, UNIX ns.
+            position; those published at or after a time, UNIX ns.
         end : ("position", int) or ("time", int), optional
-            End before the first record at or behind a position, or published at or after a time.
+            End before the first record at or behind a position; leave out those published at or
+            after a time. Times are no order: a clock may have been set back, so that all of the
+            journal is looked at.
         follow : bool
             At its end, wait for more as long as its writer lives.
         limit : int
@@ -77,7 +85,7 @@ cdef class JournalCursor:
         FileNotFoundError
             There is no segment and no writer.
         RegionError
-            A segment is of another layout.
+            A segment is of another layout, or the file `journal` of another journal.
         """
         cdef JournalCursor cursor = JournalCursor.__new__(JournalCursor)
         if limit < 1:
@@ -85,6 +93,7 @@ cdef class JournalCursor:
         cursor.directory = Path(directory)
         cursor._layout_hash = None if payload_hash is None else JOURNAL_LAYOUT ^ payload_hash
         cursor._follow = follow
+        cursor._doubt = ""
         cursor._start_ns = INT64_MIN
         cursor._end_ns = INT64_MAX
         cursor._end_position = POSITION_MAX
@@ -97,6 +106,7 @@ cdef class JournalCursor:
         numbers = list_segments(cursor.directory)
         if not numbers and cursor._region is None:
             raise FileNotFoundError(2, "no journal: it has no segments", str(directory))
+        cursor._identify(numbers)
         cursor._seek(start, numbers)
         cursor._allocate(limit, room_bytes)
         return cursor
@@ -109,9 +119,26 @@ cdef class JournalCursor:
         int
             Records copied, all of one segment; they follow each other without a hole. 0: nothing
             new (see `ended`).
+
+        Raises
+        ------
+        RegionError
+            Another journal took this one's place; or all was read, and as the file `journal` is
+            lost or damaged nobody can say whether that was all.
         """
         return self.poll_all(
             self._limit if limit is None else min(<int64_t>limit, self._limit))
+
+    def extend(self, end):
+        """End at another place, further on than the one before, and do not wait for more there.
+
+        Parameters
+        ----------
+        end : ("position", int)
+        """
+        self._follow = False
+        self._end_position = end[1]
+        self.ended = False
 
     def payload(self, i):
         """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
@@ -156,69 +183,95 @@ cdef class JournalCursor:
         self.close()
 
     def _attach_region(self):
+        cdef WrittenMark mark
+        path = self.directory / "journal"
         try:
-            self._region = Region.attach(self.directory / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
-        except (FileNotFoundError, RegionError):
-            self._region = None  # never made, or torn: the segments are what counts
+            self._region = Region.attach(path, JOURNAL_KIND, JOURNAL_LAYOUT)
+            identity = header_identity(
+                <JournalHeader*>(self._region.pointer + JOURNAL_HEADER), path)
+            if not self._written(&mark):
+                raise RegionError(f"{path}: expected marks with their checksum, found other bytes")
+        except FileNotFoundError:
+            self._region = None
+            self._doubt = f"{path}: expected it beside the segments, found none"
+        except RegionError as problem:  # torn by a power cut, or damaged
+            self._region = None
+            self._doubt = str(problem)
+        else:
+            self._doubt = ""
+            if self.identity is not None and self.identity != identity:
+                raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
+                                  f"found {identity.hex()}: it was begun anew")
+            self.identity = identity
+
+    def _identify(self, numbers):
+        # Where the file `journal` does not say which journal this is, most of the segments do. If
+        # none of them is of the one that it names, it is another's.
+        if self._region is None:
+            self.identity = segments_identity(self.directory)
+            return
+        for number in numbers:
+            if self._open(number) is not None:
+                return
+        others = segments_identity(self.directory)
+        if others is not None and others != self.identity:
+            raise RegionError(f"{self.directory / 'journal'}: expected journal {others.hex()}, as "
+                              f"its segments have it, found {self.identity.hex()}")
+
+    def _oldest(self, numbers):
+        # Place of the first record that was not removed to make room. Who removes says so; where
+        # that is lost, the seals of the segments that are left tell of the time before.
+        cdef KeptMark mark
+        cdef Segment segment
+        if self._region is not None and marks_kept(
+                <JournalHeader*>(self._region.pointer + JOURNAL_HEADER), &mark):
+            return mark.oldest_position, mark.oldest_index
+        oldest = (0, 0)
+        for number in numbers:
+            segment = self._open(number)
+            if segment is not None and segment.sealed():
+                oldest = max(oldest, (segment.seal.oldest_position, segment.seal.oldest_index))
+        return oldest
 
     def _seek(self, start, numbers):
         # Stand in the segment that has the first record wanted, at a record not behind it.
         cdef Segment segment
         cdef uint64_t position = 0, index = 0
+        self.position, self.index = self._oldest(numbers)
         what = _what(start)
         if what == "begin":
             return
         if what == "time":
             self._start_ns = start[1]
-        elif what == "position":
-            self._start_position = start[1]
-        else:
-            self._start_position = self._tail(numbers)
-        for number in numbers:
+            return
+        self._start_position = start[1] if what == "position" else self._tail()
+        for number in reversed(numbers):
             segment = self._open(number)
-            if segment is None:
+            if segment is None or segment.header.position > self._start_position:
                 continue
             self.segment = segment
-            if segment.sealed() and (segment.seal.position <= self._start_position
-                                     or segment.seal.last_ns < self._start_ns):
-                # Nothing of it is wanted; if it is the last, its end is where to go on.
+            self._number = number
+            if segment.sealed() and segment.seal.position <= self._start_position:
                 self._stand(segment.seal.position, segment.seal.index)
-                continue
-            segment.find_start(self._start_position, self._start_ns, &position, &index)
-            self._stand(position, index)
-            if not segment.sealed() and self._has_later(number, numbers):
-                if self._begins_behind(number, numbers):
-                    continue
+            else:
+                segment.find_start(self._start_position, INT64_MIN, &position, &index)
+                self._stand(position, index)
             return
 
-    def _has_later(self, number, numbers):
-        return any(other > number for other in numbers)
-
-    def _begins_behind(self, number, numbers):
-        # Whether the segment after an unsealed one begins at or before the start: then that one
-        # has it.
-        cdef Segment segment
-        if self._start_position == 0:
-            return False
-        for other in numbers:
-            if other > number:
-                segment = self._open(other)
-                if segment is not None:
-                    return segment.header.position <= self._start_position
-        return False
-
-    def _tail(self, numbers):
+    def _tail(self):
         cdef WrittenMark mark
         if self._written(&mark):
             return mark.position
-        return 0x7FFFFFFFFFFFFFFF
+        return <uint64_t>INT64_MAX
 
     def _open(self, number):
-        # None: it was removed, or its header is damaged.
+        # None: it was removed, its header is damaged, or it is of another journal.
         cdef Segment segment
         try:
             segment = Segment.open(segment_path(self.directory, number))
         except (FileNotFoundError, RegionError):
+            return None
+        if segment.header.identity[:IDENTITY_SIZE] != self.identity:
             return None
         if self._layout_hash is not None and segment.header.layout_hash != self._layout_hash:
             raise RegionError(f"{segment.path}: expected layout hash {self._layout_hash:016x}, "
@@ -266,12 +319,14 @@ cdef class JournalCursor:
             if size <= 0:
                 return size
             record = <const Record*>self.place
-            if self.position >= self._end_position or record.published_ns >= self._end_ns:
+            if self.position >= self._end_position:
                 return CURSOR_PAST
-            if self.position >= self._start_position and record.published_ns >= self._start_ns:
+            if record.published_ns >= self._end_ns:
+                self._past = True
+            if (self.position >= self._start_position and record.published_ns >= self._start_ns
+                    and record.published_ns < self._end_ns):
                 if used + size - RECORD_SIZE > self._room_bytes:
                     return CURSOR_FULL
-                self._start_ns = INT64_MIN
                 memcpy(self._headers + count[0], record, RECORD_SIZE)
                 if not header_has(self._headers + count[0], size):
                     return LOOK_INVALID  # it is not any more what was checked
@@ -279,6 +334,8 @@ cdef class JournalCursor:
                 memcpy(self._payloads + used, self.place + RECORD_SIZE, size - RECORD_SIZE)
                 used += size - RECORD_SIZE
                 count[0] += 1
+            elif count[0] > 0:
+                return 1  # those of one poll follow each other
             self.place += size
             self.room -= size
             self.position += size
@@ -309,107 +366,134 @@ cdef class JournalCursor:
     cdef bint _advance(self, int64_t end) except *:
         # Nothing (more) stands where the next record should. True: look again.
         cdef Segment segment = self.segment
-        cdef uint64_t position = self.position
-        if segment is not None and end != LOOK_END:
-            if segment.sealed() and self.position < segment.seal.position:
-                return self._step_over()
-            if not segment.sealed():
-                if self._is_rotten():
-                    return self._step_over()
-                return self._end_or_wait(position)
-        if self._enter_next():
-            return True
-        return self._end_or_wait(position)
-
-    def _end_or_wait(self, uint64_t position):
-        # True: there may be more by now.
-        if not self._follow:
+        cdef WrittenMark mark
+        cdef int64_t size
+        cdef bint known
+        if self.position >= self._end_position:
             self.ended = True
             return False
+        known = self._written(&mark)  # before the files: what it speaks of is in them
+        if known and mark.position <= self.position:
+            known = False
+        if segment is not None and segment.sealed():
+            if self.position < segment.seal.position:
+                return self._step_over(known, &mark)
+        elif segment is not None:
+            size = record_look(self.place, self.room, self.position, self.index)
+            if size > 0:
+                return True  # it came just now
+            if size != LOOK_END and known:
+                return self._step_over(known, &mark)
+            if size != LOOK_END:
+                if self._follow:
+                    return self._is_over()
+                if self._is_complete() and self._step_over(known, &mark):
+                    return True
+        if self._enter_next():
+            return True
+        if known:  # its segment is lost
+            self._miss_until(mark.position, mark.index)
+            return True
+        if self._follow:
+            return self._is_over()
+        self._finish()
+        return False
+
+    cdef bint _is_over(self) except *:
+        # Whether nothing more will come, looked at now and then. Who follows then looks once more:
+        # what was written before it was over is there now.
+        if self._past:
+            self._follow = False
+            return True
         now_ns = clock_monotonic_ns()
         if now_ns - self._looked_ns < LOOK_PAUSE_NS:
             return False
         self._looked_ns = now_ns
         if not self._is_complete():
             return False
-        # What was written before it was complete is there now; look once more, then no more.
         self._follow = False
         return True
 
-    def _is_rotten(self):
-        # The segment is not sealed, and no record stands here. Damage, or the end of what is valid?
-        # A writer that lives knows how far it wrote. Where none does, the journal goes on only if a
-        # later segment was sealed: then this one had been written.
-        cdef WrittenMark mark
-        cdef int64_t size
-        if not self._is_complete() and self._written(&mark):
-            if mark.position <= self.position:
-                return False
-        elif not self._is_sealed_from(self.number + 1):
-            return False
-        size = record_look(self.place, self.room, self.position, self.index)
-        return size <= 0 and size != LOOK_END
-
-    def _is_sealed_from(self, first):
-        cdef Segment segment
-        for number in list_segments(self.directory):
-            if number >= first:
-                segment = self._open(number)
-                if segment is not None and segment.sealed():
-                    return True
-        return False
+    def _finish(self):
+        # The end. What the file `journal` would say of it, the last seal may.
+        cdef Segment segment = self.segment
+        self.ended = True
+        if self._doubt and (segment is None or not segment.sealed()
+                            or not segment.seal.flags & SEAL_LAST):
+            raise RegionError(f"{self._doubt}; read up to record {self.index}, and nobody can say "
+                              "whether that was all")
 
     cdef bint _enter_next(self) except *:
         # Stand at the first record of the next segment that can be read. False: there is none.
         cdef Segment segment
-        current = self.number
-        for number in list_segments(self.directory):
-            if number <= current:
-                continue
+        numbers = self._later()
+        for number in numbers:
             segment = self._open(number)
-            if segment is None:
-                continue
-            if self.segment is not None and segment.header.index > self.index:
-                # Segments that a power cut left behind one that it took are not of the journal:
-                # its next writer removes them.
-                if self._is_complete() and not self._is_sealed_from(number):
-                    return False
-                self._miss(segment.header.index - self.index)
+            if segment is None or segment.header.index < self.index:
+                continue  # lost, or one that was brought back from elsewhere
+            if segment.header.index > self.index:
+                if self._later()[:1] != numbers[:1]:
+                    return self._enter_next()  # one came between while the others were listed
+                self._miss_until(segment.header.position, segment.header.index)
             self.segment = segment
-            self._stand(segment.header.position, segment.header.index)
+            self._number = number
+            if segment.sealed() and segment.seal.first_ns <= segment.seal.last_ns and (
+                    segment.seal.last_ns < self._start_ns
+                    or segment.seal.first_ns >= self._end_ns):
+                self._stand(segment.seal.position, segment.seal.index)  # none of it is wanted
+            else:
+                self._stand(segment.header.position, segment.header.index)
             return True
         return False
 
-    cdef bint _step_over(self) except *:
-        # Go on behind bytes that are damaged.
+    def _later(self):
+        try:
+            return [number for number in list_segments(self.directory) if number > self._number]
+        except FileNotFoundError:
+            raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, found "
+                              f"nothing: it was removed after record {self.index}") from None
+
+    cdef bint _step_over(self, bint known, const WrittenMark* mark) except *:
+        # Go on behind bytes that are damaged, at what is nearest. False: nothing is known behind.
+        cdef Segment segment = self.segment
         cdef uint64_t position = 0, index = 0
         cdef bint found
         with nogil:
-            found = self.segment.find_behind(self.position, &position, &index)
+            found = segment.find_behind(self.position, &position, &index)
+            if not found and not segment.sealed() and not known:
+                found = segment.find_valid(self.position, self.index, &position, &index)
         if found:
-            self._miss(index - self.index)
-            self._stand(position, index)
+            self._miss_until(position, index)
             return True
-        if self.segment.sealed():
-            self._miss(self.segment.seal.index - self.index)
-            self._stand(self.segment.seal.position, self.segment.seal.index)
+        if segment.sealed():
+            self._miss_until(segment.seal.position, segment.seal.index)
             return True
-        return self._enter_next()
+        if self._enter_next():
+            return True
+        if known:
+            self._miss_until(mark.position, mark.index)
+        return known
 
-    def _miss(self, uint64_t count):
-        self.missed += count
-        self.missed_total += count
+    cdef _miss_until(self, uint64_t position, uint64_t index):
+        if self.position >= self._start_position:
+            self.missed += index - self.index
+            self.missed_total += index - self.index
+        if self.segment is None:
+            self.position, self.index = position, index
+        else:
+            self._stand(position, index)
 
     cdef bint _is_complete(self) except *:
         # Whether nobody will append: closed by its writer, or that one died.
         cdef WrittenMark mark
-        if self._region is not None and self._region.replaced():
-            self._region.close()
-            self._region = None
-        if self._region is None:
+        if self._region is None or self._region.replaced():
+            had = self._region is not None
             self._attach_region()
-        if self._region is None:
-            return True
+            if self._region is None:
+                if had and not (self.directory / "journal").exists():
+                    raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
+                                      f"found it removed after record {self.index}")
+                return True
         if self._written(&mark) and mark.state == JOURNAL_CLOSED:
             return True
         return not self._region.writer_alive()

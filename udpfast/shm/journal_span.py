@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from udpfast.errors import ConfigError
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.segment import Segment, list_segments, segment_path
+from udpfast.shm.journal_map import journal_map
 
 __all__ = ["Place", "Span", "check_part", "journal_span"]
 
@@ -27,7 +26,8 @@ class Span:
     Attributes
     ----------
     first_ns, last_ns : int
-        When the first and the last were published, UNIX ns.
+        When the earliest and the latest were published, UNIX ns; of records that are lost nobody
+        knows.
     position, end_position : int
         Of the first, and behind the last.
     """
@@ -47,22 +47,17 @@ class Span:
 def journal_span(directory: Path) -> Span | None:
     """Return what a journal covers now; None: it has no record.
 
-    Its first record and its last stride are read; of what lies between its segments know.
+    Sealed segments are asked what they have, others are read.
     """
-    first = None
-    with JournalCursor.attach(directory, follow=False, limit=1) as cursor:
-        while first is None and not cursor.ended:
-            if cursor.poll():
-                header = cursor.headers[0]
-                first = int(header["published_ns"]), int(header["position"])
-    if first is None:
+    parts = [part for part in journal_map(directory).parts if part.first_ns <= part.last_ns]
+    if not parts:
         return None
-    latest, stride = _latest(directory)
-    with JournalCursor.attach(directory, ("position", stride), follow=False) as cursor:
-        while not cursor.ended:
-            if count := cursor.poll():
-                latest.append(int(cursor.headers["published_ns"][:count].max()))
-        return Span(first[0], max(latest), first[1], cursor.position)
+    return Span(
+        min(part.first_ns for part in parts),
+        max(part.last_ns for part in parts),
+        parts[0].position,
+        parts[-1].end_position,
+    )
 
 
 def check_part(
@@ -95,20 +90,6 @@ def check_part(
             raise ConfigError(
                 f"{directory} covers {span}: nothing of it lies at or behind {_named(start)}"
             )
-
-
-def _latest(directory: Path) -> tuple[list[int], int]:
-    # Latest times that the segments know themselves, and from where on nobody has looked.
-    latest, stride = [], 0
-    for number in list_segments(directory):
-        segment = Segment.open(segment_path(directory, number))
-        info, entries = segment.info(), segment.index()
-        if info.last_ns:
-            latest.append(info.last_ns)
-        elif len(entries) > 1:  # before the first there is nothing yet
-            latest.append(int(entries["before_ns"][-1]))
-        stride = int(entries["position"][-1]) if len(entries) else info.position
-    return latest, stride
 
 
 def _named(place: Place) -> str:

@@ -148,11 +148,16 @@ def set_mode(fd: int, guard: int, path: Path, mode: int) -> int:
     return guard
 
 
-def hold_proof(fd: int) -> None:
-    """Take the lock by which others see that the writer of this file lives."""
-    # A reader may have locked the file against writing: then others see it by the pid alone.
-    with contextlib.suppress(OSError):
+def hold_proof(fd: int) -> bool:
+    """Take the lock by which others see that the writer of this file lives; return whether it did.
+
+    A reader may have locked the file against writing: then others see it by the pid alone.
+    """
+    try:
         fcntl.fcntl(fd, fcntl.F_OFD_SETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0))
+    except OSError:
+        return False
+    return True
 
 
 def release_proof(fd: int) -> None:
@@ -168,14 +173,17 @@ def _proof_held(fd: int) -> bool:
     return bool(_FLOCK.unpack(answer)[0] == fcntl.F_WRLCK)
 
 
-def process_alive(pid: int, start: int, namespace: int, fd: int) -> bool:
+def process_alive(pid: int, start: int, namespace: int, fd: int, locked: bool = False) -> bool:
     """Return whether a process runs that said so of itself, and has `fd`'s file open to write.
 
     In this pid namespace by its pid: a child that it forked may hold its locks when it is gone.
-    In another one, or where the others' processes are hidden from this one, by the lock.
+    If it said that it had `locked` the file, by the lock as well: a copy of the file has the pid,
+    and nobody writes it. In another namespace, or where the others' processes are hidden from this
+    one, by the lock alone.
     """
     if namespace and namespace == process_namespace():
-        return process_start(pid) == start != 0
+        alive = process_start(pid) == start != 0
+        return alive and (not locked or fd < 0 or _proof_held(fd))
     return fd >= 0 and _proof_held(fd)
 
 

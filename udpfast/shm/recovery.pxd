@@ -1,7 +1,10 @@
-# Recovery: which part of a journal is valid, and the end of the rest.
+# Recovery: where a journal goes on, and what becomes of what is not of it.
 
 from libc.stdint cimport int64_t
 
+from udpfast.shm.marks cimport KeptMark, WrittenMark
 from udpfast.shm.segment cimport Segment, SegmentWriter
 
-cdef Segment recover(directory, layout_hash, SegmentWriter* w, int64_t unix_ns, list found)
+cdef Segment recover(
+    directory, identity, layout_hash, const WrittenMark* written, const KeptMark* kept,
+    SegmentWriter* w, int64_t unix_ns, list notes, list found)

@@ -8,5 +8,6 @@ class Recovery:
     index: int
     segments: int
     cut_bytes: int
-    cut_segments: int
+    missing: int
+    set_aside: int
     notes: tuple[str, ...]

@@ -1,15 +1,20 @@
-"""What is valid of a journal: a function of its files, for whoever opens and whoever checks it."""
+"""Where a journal goes on: a function of its files, for whoever opens it for writing.
+
+Nothing is deleted. A file that is not of the journal, or that nobody can read, gets another name.
+Where records are damaged or lost, their positions and indices stay theirs: the journal goes on
+behind them, and readers say how many are missing.
+"""
 
 from dataclasses import dataclass
 
 from libc.stdint cimport uint64_t
 
 from udpfast.shm.segment cimport (
-    LOOK_END, SEAL_DURABLE, Segment, SegmentWriter)
+    IDENTITY_SIZE, SEAL_DURABLE, Segment, SegmentWriter, Survey)
 
 from udpfast.core.oserr cimport check
 from udpfast.errors import RegionError
-from udpfast.shm.segment import list_segments, segment_path
+from udpfast.shm.segment import list_segments, segment_path, set_aside
 
 __all__ = ["Recovery"]
 
@@ -23,11 +28,13 @@ class Recovery:
     position, index : int
         Of the next record.
     segments : int
-        That are left.
+        Of the journal.
     cut_bytes : int
-        Written behind the last valid record, and cut off.
-    cut_segments : int
-        Removed because nothing valid leads to them.
+        Of a record that its writer did not live to finish: cut off.
+    missing : int
+        Records that are damaged or lost behind the last sealed segment; readers say so.
+    set_aside : int
+        Files that got another name: damaged, or of another journal.
     notes : tuple of str
         What was wrong; empty if the journal ended as it should.
     """
@@ -36,94 +43,119 @@ class Recovery:
     index: int
     segments: int
     cut_bytes: int
-    cut_segments: int
+    missing: int
+    set_aside: int
     notes: tuple[str, ...]
 
 
-cdef Segment recover(directory, layout_hash, SegmentWriter* w, int64_t unix_ns, list found):
-    # Truncate the journal to its valid prefix. Returns the segment to go on with (None: a new
-    # one), leaves the writer behind the last valid record, and appends a Recovery to `found`.
+cdef Segment recover(
+        directory, identity, layout_hash, const WrittenMark* written, const KeptMark* kept,
+        SegmentWriter* w, int64_t unix_ns, list notes, list found):
+    # Put the writer behind all that was ever written. Returns the segment to go on with (None: a
+    # new one), and appends a Recovery to `found`.
     #
-    # Sealed segments are taken at their word: they were on the disk when they were sealed, and
-    # damage that came later is no reason to throw away what lies behind it; readers step over it.
-    # What comes behind the last sealed one is read to its last byte.
-    cdef Segment segment, active = None
-    cdef int end = LOOK_END
-    cdef uint64_t cut_bytes = 0
-    numbers = list_segments(directory)
-    opened, notes = _open_from_sealed(directory, numbers)
-    kept = len(numbers) - len(opened)
-    w.position = w.index = 0
-    if opened and opened[0] is not None and _is_sealed(opened[0]):
-        segment = opened[0]
-        _check_layout(segment, layout_hash)
-        w.position, w.index = segment.seal.position, segment.seal.index
-        kept += 1
-    for segment in opened[kept + len(opened) - len(numbers):]:
-        if segment is None or end != LOOK_END:
-            break
-        _check_layout(segment, layout_hash)
-        if kept and (segment.header.position, segment.header.index) != (w.position, w.index):
-            notes.append(f"{segment.path}: expected position {w.position}, "
-                         f"found {segment.header.position}")
-            break
-        kept += 1
-        segment.start(w, True)
-        with nogil:
-            end = segment.scan(w)
-        if end == LOOK_END:
-            # Whoever ended it did not live to seal it.
-            check(segment.sync(), "sync", str(segment.path))
-            segment.write_seal(w, unix_ns, SEAL_DURABLE, 0, 0)
+    # Sealed segments are taken at their word: they were on the disk when they were sealed. What
+    # comes behind the last of them is read to its last byte.
+    cdef Segment segment, following, active = None
+    cdef Survey survey
+    cdef uint64_t end_position, end_index, cut_bytes = 0, missing = 0
+    cdef bint last
+    segments = _own_segments(directory, identity, layout_hash, notes)
+    tail = _from_sealed(segments)
+    w.position, w.index = kept.oldest_position, kept.oldest_index
+    for at, segment in enumerate(tail):
+        if segment.sealed():
+            w.position, w.index = segment.seal.position, segment.seal.index
             continue
-        cut_bytes = segment.cut(w)
-        if cut_bytes:
-            notes.append(f"{segment.path}: cut {cut_bytes} bytes behind position {w.position}")
+        last = at + 1 == len(tail)
+        if last:
+            end_position, end_index = written.position, written.index
+        else:
+            following = tail[at + 1]
+            end_position, end_index = following.header.position, following.header.index
+        with nogil:
+            segment.survey(end_position, end_index, True, &survey)
+        if last and not survey.ended and not survey.missing and not (
+                _is_behind(written, &survey.writer)):
+            segment.start(w, True)
+            with nogil:
+                segment.scan(w)
+            cut_bytes = segment.cut(w)
+            check(segment.sync(), "sync", str(segment.path))
+            active = segment
+            if cut_bytes:
+                notes.append(f"{segment.path}: cut {cut_bytes} bytes behind position {w.position}")
+            continue
+        # Whoever ended it did not live to seal it, or it is damaged: it stays as it is.
+        w.position, w.index = survey.writer.position, survey.writer.index
         check(segment.sync(), "sync", str(segment.path))
-        active = segment
-    cut_bytes += _remove(directory, numbers[kept:], notes)
-    for segment in opened:
-        if segment is not None and segment is not active:
+        segment.write_seal(
+            &survey.writer, unix_ns, SEAL_DURABLE, kept.oldest_position, kept.oldest_index)
+        check(segment.sync(), "sync", str(segment.path))
+        if survey.missing:
+            missing += survey.missing
+            notes.append(f"{segment.path}: {survey.missing} records are damaged from position "
+                         f"{survey.damaged_position} on")
+    if _is_behind(written, w):
+        missing += written.index - w.index
+        notes.append(f"{directory}: ends with record {w.index}, {written.index} were written: "
+                     "goes on behind them")
+        w.position, w.index = written.position, written.index
+    for segment in tail:
+        if segment is not active:
             segment.close()
     found.append(Recovery(
-        position=w.position, index=w.index, segments=kept, cut_bytes=cut_bytes,
-        cut_segments=len(numbers) - kept, notes=tuple(notes)))
+        position=w.position, index=w.index, segments=len(segments), cut_bytes=cut_bytes,
+        missing=missing, set_aside=sum(": set aside as " in note for note in notes),
+        notes=tuple(notes)))
     return active
 
 
-def _open_from_sealed(directory, numbers):
-    # The last sealed segment and all behind it; None for one that cannot be opened.
-    opened, notes = [], []
-    for number in reversed(numbers):
-        try:
-            segment = Segment.open(segment_path(directory, number), writable=True)
-        except RegionError as problem:
-            opened.append(None)
-            notes.append(str(problem))
-            continue
-        opened.append(segment)
-        if _is_sealed(segment):
-            break
-    return opened[::-1], notes[::-1]
+cdef bint _is_behind(const WrittenMark* written, const SegmentWriter* w) noexcept:
+    # Whether more was written than was found.
+    return written.position > w.position and written.index > w.index
 
 
-def _is_sealed(Segment segment):
-    return segment.sealed()
-
-
-def _check_layout(Segment segment, layout_hash):
-    if segment.header.layout_hash != layout_hash:
-        raise RegionError(f"{segment.path}: expected layout hash {layout_hash:016x}, found "
-                          f"{segment.header.layout_hash:016x}: record to another directory")
-
-
-def _remove(directory, numbers, notes):
-    # Segments that nothing valid leads to. The bytes that were written there count.
-    count = 0
-    for number in numbers:
+def _own_segments(directory, identity, layout_hash, notes):
+    # Paths of the journal's segments, the oldest first. All others get another name, unless none
+    # can be read: then it is the reader who does not know them.
+    cdef Segment segment
+    own, problems = [], []
+    end = 0
+    for number in list_segments(directory):
         path = segment_path(directory, number)
-        written = len(path.read_bytes().rstrip(b"\0"))
-        notes.append(f"{path}: removed, {written} bytes")
-        path.unlink()
-        count += written
-    return count
+        try:
+            segment = Segment.open(path)
+        except RegionError as problem:
+            problems.append((path, str(problem)))
+            continue
+        if segment.header.identity[:IDENTITY_SIZE] != identity:
+            problems.append((path, f"{path}: expected journal {identity.hex()}, found "
+                                   f"{segment.header.identity[:IDENTITY_SIZE].hex()}"))
+        elif segment.header.position < end:
+            problems.append((path, f"{path}: expected position {end} or more, found "
+                                   f"{segment.header.position}"))
+        else:
+            if segment.header.layout_hash != layout_hash:
+                raise RegionError(
+                    f"{path}: expected layout hash {layout_hash:016x}, found "
+                    f"{segment.header.layout_hash:016x}: record to another directory")
+            end = segment.seal.position if segment.sealed() else segment.header.position
+            own.append(path)
+    if problems and not own and all("expected version" in problem for _, problem in problems):
+        raise RegionError(problems[0][1])
+    for path, problem in problems:
+        notes.append(f"{problem}: set aside as {set_aside(path).name}")
+    return own
+
+
+def _from_sealed(paths):
+    # The last sealed segment and all behind it, open for writing.
+    cdef Segment segment
+    opened = []
+    for path in reversed(paths):
+        segment = Segment.open(path, writable=True)
+        opened.append(segment)
+        if segment.sealed():
+            break
+    return opened[::-1]

@@ -269,7 +269,8 @@ cdef class Region:
                 fd = open_existing(self.path, os.O_RDONLY)
         try:
             return process_alive(
-                header.writer_pid, header.writer_start, header.writer_namespace, fd)
+                header.writer_pid, header.writer_start, header.writer_namespace, fd,
+                (<uint64_t*>header.reserved)[0] != 0)
         finally:
             if fd >= 0:
                 os.close(fd)
@@ -334,6 +335,8 @@ cdef _write_owner(Region region):
     header.created_ns = clock_realtime_ns()
     header.writer_start = process_start(os.getpid())
     header.writer_namespace = process_namespace()
+    # Not 0: it holds a lock on this very file, which a copy of it has not.
+    (<uint64_t*>header.reserved)[0] = hold_proof(region._fd)
     header.writer_pid = os.getpid()
     region._claimed = True
 

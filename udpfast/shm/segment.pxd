@@ -238,6 +238,13 @@ cdef inline void segment_end(SegmentWriter* w) noexcept nogil:
     # Release: who reads END has read, or can read, every record before it.
     store_release(<uint64_t*>segment_place(w), segment_end_word())
 
+cdef struct Survey:              # what a segment turned out to be, read to its end
+    SegmentWriter writer         # behind the last valid record, or where more should have been
+    uint64_t missing             # records that are not valid, and should be
+    uint64_t damaged_position    # where the first of them began
+    uint64_t places              # runs of them
+    bint ended                   # there is END
+
 # --- the mapped file ---------------------------------------------------------------------------
 
 cdef class Segment:
@@ -257,6 +264,9 @@ cdef class Segment:
     cdef begin(self, SegmentHeader* header)
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil
     cdef int scan(self, SegmentWriter* w) noexcept nogil
+    cdef void survey(
+        self, uint64_t end_position, uint64_t end_index, bint deep,
+        Survey* found) noexcept nogil
     cdef uint64_t written_behind(self, uint64_t position) noexcept nogil
     cdef uint64_t cut(self, SegmentWriter* w) noexcept nogil
     cdef void write_seal(
@@ -267,6 +277,8 @@ cdef class Segment:
     cdef int populate(self, uint64_t until) noexcept nogil
     cdef bint sealed(self) noexcept nogil
     cdef bint find_behind(self, uint64_t after, uint64_t* position, uint64_t* index) noexcept nogil
+    cdef bint find_valid(
+        self, uint64_t after, uint64_t least, uint64_t* position, uint64_t* index) noexcept nogil
     cdef void find_start(
         self, uint64_t position, int64_t published_ns, uint64_t* found,
         uint64_t* index) noexcept nogil

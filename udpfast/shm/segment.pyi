@@ -1,4 +1,5 @@
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -6,7 +7,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["SEGMENT_ENTRY", "Segment", "SegmentInfo", "list_segments", "segment_path"]
+__all__ = [
+    "SEGMENT_ENTRY",
+    "Segment",
+    "SegmentInfo",
+    "aside_path",
+    "list_segments",
+    "segment_file_bytes",
+    "segment_path",
+    "segments_identities",
+    "segments_identity",
+    "set_aside",
+]
 
 SEGMENT_ENTRY: np.dtype[np.void]
 
@@ -35,6 +47,11 @@ class SegmentInfo:
 
 def segment_path(directory: str | os.PathLike[str], number: int) -> Path: ...
 def list_segments(directory: str | os.PathLike[str]) -> list[int]: ...
+def segment_file_bytes(capacity_bytes: int) -> int: ...
+def segments_identities(directory: str | os.PathLike[str]) -> Counter[bytes]: ...
+def segments_identity(directory: str | os.PathLike[str]) -> bytes | None: ...
+def aside_path(path: Path) -> Path: ...
+def set_aside(path: Path) -> Path: ...
 
 class Segment:
     @property

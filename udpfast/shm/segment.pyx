@@ -1,5 +1,7 @@
 """One file of a journal: made ahead of its use, filled once, kept. The protocol: `segment.pxd`."""
 
+import collections
+import itertools
 import os
 import re
 from dataclasses import dataclass
@@ -17,7 +19,18 @@ from udpfast.shm.mapping cimport map_file
 from udpfast.errors import RegionError
 from udpfast.shm.lock import check_file, mode_below, open_existing
 
-__all__ = ["SEGMENT_ENTRY", "Segment", "SegmentInfo", "list_segments", "segment_path"]
+__all__ = [
+    "SEGMENT_ENTRY",
+    "Segment",
+    "SegmentInfo",
+    "aside_path",
+    "list_segments",
+    "segment_file_bytes",
+    "segment_path",
+    "segments_identities",
+    "segments_identity",
+    "set_aside",
+]
 
 cdef bytes _MAGIC = b"UDPFSEG\0"
 _NAME = re.compile(r"([0-9]{8,19})\.segment")
@@ -121,6 +134,43 @@ def list_segments(directory) -> list[int]:
     """Return the numbers of a journal's segments, in their order."""
     found = (_NAME.fullmatch(name) for name in os.listdir(directory))
     return sorted(int(match[1]) for match in found if match)
+
+
+def segment_file_bytes(capacity_bytes) -> int:
+    """Return the size of a segment's file with room for so many bytes of records."""
+    return _first_byte(capacity_bytes) + capacity_bytes
+
+
+def segments_identity(directory):
+    """Return the identity that most segments of a directory have; None: there is no such one."""
+    found = segments_identities(directory).most_common(2)
+    if len(found) == 2 and found[0][1] == found[1][1]:
+        return None
+    return found[0][0] if found else None
+
+
+def segments_identities(directory):
+    """Return how many segments of a directory have which identity."""
+    found = collections.Counter()
+    for number in list_segments(directory):
+        try:
+            found[Segment.open(segment_path(directory, number)).info().identity] += 1
+        except (FileNotFoundError, RegionError):
+            continue
+    return found
+
+
+def aside_path(path) -> Path:
+    """Return the name that `set_aside` would give a file."""
+    for count in itertools.count(1):
+        target = path.with_name(f"{path.name}.aside-{count}")
+        if not target.exists():
+            return target
+
+
+def set_aside(path) -> Path:
+    """Give a file that is no part of the journal another name; return that. Nothing is deleted."""
+    return path.rename(aside_path(path))
 
 
 cdef class Segment:
@@ -345,6 +395,38 @@ cdef class Segment:
             w.position += size
             w.index += 1
 
+    cdef void survey(
+            self, uint64_t end_position, uint64_t end_index, bint deep,
+            Survey* found) noexcept nogil:
+        # Read all of it, over damage, and up to where its records are known to end (0: nobody
+        # knows; a seal does). deep: look for records where nothing is known to be.
+        cdef SegmentWriter* w = &found.writer
+        cdef uint64_t position = 0, index = 0
+        cdef bint more, sealed = self.sealed()
+        memset(found, 0, sizeof(Survey))
+        if sealed:
+            end_position, end_index = self.seal.position, self.seal.index
+        elif end_position - self.header.position > self.limit:
+            end_position = end_index = 0  # in a segment behind this one
+        self.start(w, False)
+        while True:
+            found.ended = self.scan(w) == LOOK_END
+            if w.position >= end_position if sealed else found.ended:
+                return
+            more = self.find_behind(w.position, &position, &index)
+            if not more and w.position < end_position:
+                more = True
+                position, index = end_position, end_index
+            if not more and deep:
+                more = self.find_valid(w.position, w.index, &position, &index)
+            if not more:
+                return
+            if found.missing == 0:
+                found.damaged_position = w.position
+            found.missing += index - w.index
+            found.places += 1
+            w.position, w.index = position, index
+
     cdef uint64_t written_behind(self, uint64_t position) noexcept nogil:
         # How many bytes there are from `position` to the last that is not 0.
         cdef uint64_t offset = min(position - self.header.position, self.limit)
@@ -428,6 +510,25 @@ cdef class Segment:
                 position[0] = entry.position
                 index[0] = entry.index
                 return True
+        return False
+
+    cdef bint find_valid(
+            self, uint64_t after, uint64_t least, uint64_t* position,
+            uint64_t* index) noexcept nogil:
+        # The first valid record behind position `after`, looked for byte by byte: it knows its own
+        # place. Its index is `least` or more. For the end of a journal, behind which nothing is
+        # known: a record that was torn when its writer was killed has none behind it.
+        cdef uint64_t offset = min(after - self.header.position, self.limit) + 8
+        cdef const Record* record
+        while offset + RECORD_SIZE <= self.limit:
+            record = <const Record*>(self.records + offset)
+            if (record.position == self.header.position + offset and record.index >= least
+                    and record_look(self.records + offset, self.limit - offset, record.position,
+                                    record.index) > 0):
+                position[0] = record.position
+                index[0] = record.index
+                return True
+            offset += 8
         return False
 
     cdef void find_start(

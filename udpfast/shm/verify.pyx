@@ -5,11 +5,11 @@ from pathlib import Path
 
 from libc.stdint cimport uint64_t
 
-from udpfast.shm.segment cimport LOOK_END, Segment, SegmentWriter
+from udpfast.shm.segment cimport Segment, Survey
 
 from udpfast.errors import RegionError
 from udpfast.shm.journal import journal_state
-from udpfast.shm.segment import SegmentInfo, list_segments, segment_path
+from udpfast.shm.segment import SegmentInfo, list_segments, segment_path, segments_identity
 
 __all__ = ["SegmentCheck", "verify_segments"]
 
@@ -51,68 +51,56 @@ def verify_segments(directory):
 
     Nothing is changed. A journal that is written meanwhile is valid up to where its writer is.
     """
-    expected = None
-    written = _is_written(directory)
-    for number in list_segments(directory):
+    cdef Segment segment
+    directory = Path(directory)
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, RegionError):
+        state = None
+    identity = segments_identity(directory) if state is None else state.identity
+    expected = None if state is None else (state.oldest_position, state.oldest_index)
+    numbers = list_segments(directory)
+    for at, number in enumerate(numbers):
         path = segment_path(directory, number)
         try:
             segment = Segment.open(path)
+            found = segment.info().identity
+            if found != identity:
+                raise RegionError(f"expected journal {identity.hex()}, found {found.hex()}")
         except FileNotFoundError:
             continue
         except RegionError as problem:
             yield SegmentCheck(path, None, 0, 0, 0, 0, 0, (str(problem),))
             continue
-        found = _verify(segment, expected, written)
-        expected = found.end_position, found.end_index
-        yield found
+        check = _verify(segment, expected, None if at + 1 < len(numbers) else state)
+        expected = check.end_position, check.end_index
+        yield check
 
 
-def _is_written(directory):
-    # Whether a writer lives: bytes behind the last record are then the record that it writes.
-    try:
-        return journal_state(directory).alive
-    except (FileNotFoundError, RegionError):
-        return False
-
-
-def _verify(Segment segment, expected, written):
-    cdef SegmentWriter w
-    cdef uint64_t index = 0, position = 0, missing = 0, cut = 0
-    cdef int end
-    cdef bint sealed = segment.sealed()
+def _verify(Segment segment, expected, state):
+    # state: of the last segment's writer.
+    cdef Survey survey
+    cdef uint64_t end_position = 0, end_index = 0
+    cdef bint written = state is not None and state.alive
     info = segment.info()
     problems = []
+    before = cut = 0
     if expected is not None and (info.position, info.index) != expected:
         problems.append(f"begins with record {info.index} at position {info.position}, expected "
                         f"record {expected[1]} at {expected[0]}")
-        missing = max(0, info.index - expected[1])
-    segment.start(&w, False)
-    while True:
-        with nogil:
-            end = segment.scan(&w)
-        if end == LOOK_END or (sealed and w.position == segment.seal.position):
-            break
-        if not segment.find_behind(w.position, &position, &index) or not sealed:
-            if sealed:
-                position, index = segment.seal.position, segment.seal.index
-            else:
-                cut = 0 if written else segment.written_behind(w.position)
-                if cut:
-                    problems.append(f"{cut} bytes behind position {w.position} are no record")
-                break
-        problems.append(f"damaged from position {w.position} to {position}: "
-                        f"{index - w.index} records")
-        missing += index - w.index
-        w.position, w.index = position, index
-    if sealed and w.position != segment.seal.position:
-        problems.append(f"ends at position {w.position}, sealed at {segment.seal.position}")
+        before = max(0, info.index - expected[1])
+    if state is not None and state.position - info.position <= info.capacity_bytes:
+        end_position, end_index = state.position, state.index
+    with nogil:
+        segment.survey(end_position, end_index, not written, &survey)
+    if survey.missing:
+        problems.append(f"damaged from position {survey.damaged_position} on: {survey.missing} "
+                        f"records in {survey.places} places")
+    if not segment.sealed() and not survey.ended and not written:
+        cut = segment.written_behind(survey.writer.position)
+        if cut:
+            problems.append(f"{cut} bytes behind position {survey.writer.position} are no record")
     return SegmentCheck(
-        path=info.path, info=info, records=w.index - info.index - _within(missing, expected, info),
-        end_position=w.position, end_index=w.index, missing=missing, cut_bytes=cut,
-        problems=tuple(problems))
-
-
-def _within(missing, expected, info):
-    # Of what is missing, the part inside the segment.
-    before = 0 if expected is None else max(0, info.index - expected[1])
-    return missing - before
+        path=info.path, info=info, records=survey.writer.index - info.index - survey.missing,
+        end_position=survey.writer.position, end_index=survey.writer.index,
+        missing=before + survey.missing, cut_bytes=cut, problems=tuple(problems))

@@ -193,7 +193,8 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=1 << 60,
-            description="bytes of disk, of which the oldest files make room; 0: no limit",
+            description="bytes of disk for records and raw together, of which the oldest files "
+            "make room; 0: no limit",
         ),
     ] = 0
     capture_bytes: Annotated[
