@@ -46,6 +46,7 @@ PARTS = (
         constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED|REPLACED)",
         without=("RingWriter", "RingReader", "RingRun"),
     ),
+    Part("core/keyed.pxd", "the key of a hash", constants="KEY_"),
     Part("market/names.pxd", "the table of names", constants="NAME", without=("Names",)),
     Part(
         "shm/segment.pxd",

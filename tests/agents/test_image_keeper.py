@@ -28,6 +28,7 @@ from udpfast.market.updates import (
     PAYLOAD_HASH,
     STATISTIC,
     STATISTICS,
+    TOP_OF_BOOK,
     TRADE,
     TRADES,
 )
@@ -493,4 +494,102 @@ def test_lapped_keeper_does_not_believe_a_snapshot_that_the_feed_may_doubt(
     instance.ring.flush()
     catch_up(keeper)
     assert kinds(image_of(instance)) == [Kind.RECOVERED, Kind.BOOK]
+    keeper.on_stop()
+
+
+def gateway(instance: Instance, account: bytes, supported: int = 0, flags: int = 32) -> None:
+    update = np.zeros((), GATEWAY_STATUS)
+    update["account"], update["supported"] = account, supported
+    instance.append(Kind.GATEWAY_STATUS, update.tobytes(), flags, object_type=9, session_id=1)
+    instance.ring.flush()
+
+
+def accounts(records: list[ReadRecord]) -> dict[bytes, int]:
+    return {
+        bytes(record.data["account"]): int(record.data["supported"])
+        for record in records
+        if record.kind is Kind.GATEWAY_STATUS
+    }
+
+
+def test_values_of_an_object_beyond_their_limit_are_counted_and_it_waits(
+    instance: Instance,
+) -> None:
+    session(instance)
+    keeper = keep(instance)
+    for number in range(1_500):
+        gateway(instance, b"account-%d" % number, number)
+        if number % 500 == 499:
+            catch_up(keeper)
+    gateway(instance, b"account-0", 7)  # one that is known is still kept
+    catch_up(keeper)
+    assert keeper.refused == (0, 1_500 - 1_024)
+    records = image_of(instance)
+    found = accounts(records)
+    assert len(found) == 1_024
+    assert found[b"account-0"] == 7
+    assert records[-1].kind is Kind.STALE
+    keeper.on_stop()
+
+
+def test_values_that_a_cut_text_does_not_tell_apart_are_not_merged(instance: Instance) -> None:
+    session(instance)
+    gateway(instance, b"one", 1)
+    for number in range(3):
+        gateway(instance, b"a" * 32, 2 + number, 32 | RecordFlag.TRUNCATED)
+    keeper = keep(instance)
+    assert keeper.refused == (0, 3)
+    assert accounts(image_of(instance)) == {b"one": 1}
+    assert image_of(instance)[-1].kind is Kind.STALE
+    keeper.on_stop()
+
+
+def test_instruments_without_a_name_are_not_merged(instance: Instance) -> None:
+    session(instance)
+    for price in (1.0, 2.0):
+        top = instance.update(TOP_OF_BOOK, "binance-usdm", "", bid_price=price)
+        top["symbol_id"] = 0  # it was too long for the table
+        instance.append(
+            Kind.TOP_OF_BOOK, top.tobytes(), 32 | RecordFlag.TRUNCATED, object_type=6, session_id=1
+        )
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert keeper.refused == (0, 2)
+    assert Kind.TOP_OF_BOOK not in kinds(image_of(instance))
+    keeper.on_stop()
+
+
+def test_object_that_names_another_symbol_has_the_book_of_that_alone(instance: Instance) -> None:
+    live_book(instance)
+    instance.book([(20, 1)], [], "ETHUSDT", snapshot=True, seqno=101, last_seqno=100)
+    instance.ring.flush()
+    keeper = keep(instance)
+    books = [record for record in image_of(instance) if record.kind is Kind.BOOK]
+    assert [(record.symbol, len(record.bids)) for record in books] == [("ETHUSDT", 1)]
+    instance.book([(21, 1)], [], "BTCUSDT", seqno=102, last_seqno=101)
+    instance.ring.flush()
+    catch_up(keeper)
+    assert kinds(image_of(instance)) == [Kind.SESSION, Kind.STALE], "nothing that it builds on"
+    keeper.on_stop()
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_level_that_is_no_number_puts_the_book_in_doubt_as_a_strategy_has_it(
+    instance: Instance, snapshot: bool
+) -> None:
+    live_book(instance)
+    instance.book(
+        [(10, float("nan")), (8, 1)], [(11, 3)], snapshot=snapshot, seqno=101, last_seqno=100
+    )
+    instance.ring.flush()
+    keeper = keep(instance)
+    found = []
+    for image in (False, True):
+        with Reader(instance.address, start=None if image else "begin", image=image) as reader:
+            books = Books(reader)
+            while len(books.poll(timeout=0)):
+                pass
+            (book,) = books.values()
+            found.append((book.bids().tolist(), book.stale))
+    assert found[0] == found[1] == ([[10.0, 1.0], [9.0, 2.0], [8.0, 1.0]][2 * snapshot :], True)
     keeper.on_stop()

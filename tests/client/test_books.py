@@ -1,6 +1,7 @@
 """Books: which records change them, and when they admit that they may be wrong."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -444,3 +445,88 @@ def test_books_of_exchanges_that_had_no_room_in_the_names_are_not_merged(feed: F
         feed.apply()
     assert len(feed.books) == 0
     assert feed.books.unnamed == 2
+
+
+def test_second_object_of_a_symbol_puts_its_name_in_doubt(feed: Feed) -> None:
+    book = feed.begin(seqno=10)
+    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.snapshot(200.0, object_id=8, seqno=11)
+    assert feed.books[BTC] is book
+    assert (book.stale, feed.books.contested, len(feed.books)) == (True, 1, 1)
+    feed.book(100.5, seqno=12, last_seqno=10)
+    feed.book(200.5, object_id=8, seqno=13, last_seqno=11)
+    assert book.bids().tolist() == [[100.5, 1.0], [100.0, 1.0]], "of the first alone"
+    assert book.stale
+    assert repr(feed.books) == "<Books: 1, 1 stale, 1 contested>"
+
+
+@pytest.mark.parametrize("leaves", [7, 8])
+def test_name_is_no_longer_contested_when_one_object_is_left(feed: Feed, leaves: int) -> None:
+    book = feed.begin(seqno=10)
+    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.snapshot(200.0, object_id=8, seqno=11)
+    last = {7: 10, 8: 11}
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=leaves, seqno=12, last_seqno=last[leaves])
+    stays = 15 - leaves
+    assert feed.books[BTC] is book
+    assert (book.stale, feed.books.contested) == (False, 0)
+    assert bid(book) == (100.0 if stays == 7 else 200.0)
+    assert not feed.books[ETH].stale
+    feed.book(300.0, object_id=stays, seqno=13, last_seqno=last[stays])
+    assert (bid(book), book.stale) == (300.0, False)
+
+
+def test_many_objects_of_one_symbol_are_told_apart_until_the_next_session(feed: Feed) -> None:
+    book = feed.begin()
+    for object_id in range(8, 40):
+        feed.state(Kind.RECOVERED, last_seqno=0, object_id=object_id)
+        feed.snapshot(float(object_id), object_id=object_id)
+    assert (book.stale, bid(book), feed.books.contested) == (True, 100.0, 1)
+    feed.session(2)
+    assert feed.books.contested == 0
+    feed.state(Kind.RECOVERED, last_seqno=0)
+    feed.snapshot(7.0, session_id=2, object_id=9)
+    assert feed.books[BTC] is book
+    assert (book.stale, bid(book)) == (True, 7.0), "the feed has not said yet that it is sure"
+
+
+def test_object_that_stops_naming_its_symbol_leaves_its_book_stale(feed: Feed) -> None:
+    book = feed.begin(seqno=10)
+    update = feed.instance.update(BOOK, *BTC, update_type=2)
+    update["symbol_id"] = 0
+    frame = {"session_id": 1, "object_type": 3, "object_id": 7, "last_seqno": 10}
+    feed.instance.append(Kind.BOOK, update.tobytes(), seqno=11, **frame)
+    feed.apply()
+    assert (book.stale, feed.books.unnamed) == (True, 1)
+
+
+@pytest.mark.parametrize("by_batch", [False, True])
+def test_books_of_several_addresses_keep_a_state_of_each(
+    instance: Instance, tmp_path: Path, by_batch: bool
+) -> None:
+    other = Instance(tmp_path / "other")
+    with Reader([instance.address, other.address], start="begin") as reader:
+        books = Books(reader)
+        for number in range(4):
+            for each, price in ((instance, 100.0), (other, 200.0)):
+                each.book([(price + number, 1.0)], [], snapshot=number == 0)
+                each.book([(price - number, 1.0)], [], "ETHUSDT", number == 0, object_id=8)
+            instance.book([(1.0 + number, 1.0)], [], "ONE", snapshot=number == 0, object_id=9)
+        for _ in range(4 * 5):
+            if by_batch:
+                books.poll(1, timeout=PATIENCE_S)
+            else:
+                books.apply(next(reader))
+        one, two = books.at(instance.address), books.at(other.address)
+        assert (bid(one[BTC]), bid(two[BTC])) == (103.0, 203.0)
+        assert [len(each[ETH].bids()) for each in (one, two)] == [4, 4]
+        assert not any(book.stale for each in (one, two) for book in each.values())
+        key = ("binance-usdm", "ONE")
+        assert books[key] is one[key]
+        assert (bid(books[key]), books[key].stale) == (4.0, False)
+        assert books[BTC].stale, "which of the two?"
+        assert set(books) == {BTC, ETH, key}
+        assert books.contested == 2
+        with pytest.raises(KeyError):
+            books.at("ring:nowhere")
+    other.close()

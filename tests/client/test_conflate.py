@@ -240,3 +240,14 @@ def test_update_that_is_none_is_said_behind_what_there_is(instance: Instance) ->
         with pytest.raises(FormatError, match="shorter than its counts say"):
             next(records)
         assert list(records) == []
+
+
+def test_two_objects_of_one_symbol_are_two_objects(instance: Instance) -> None:
+    for price in (1.0, 2.0):
+        for object_id in (7, 8):
+            instance.top(price + object_id, 20.0, object_type=6, object_id=object_id)
+    with Reader(instance.address, start="begin") as reader:
+        found = [
+            (record.object_id, float(record.data["bid_price"])) for record in Latest(reader).poll()
+        ]
+    assert found == [(7, 9.0), (8, 10.0)]

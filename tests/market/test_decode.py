@@ -24,7 +24,7 @@ WIDTHS = {
     "maker_order_id": 36,
     "label": 32,
     "user": 16,
-    "name": 8,
+    "name": 32,
     "description": 128,
     "underlying": 64,
     "time_zone": 32,
@@ -233,3 +233,29 @@ def test_decode_levels_of_many_vtables_keeps_each_apart():
         assert [level["price"] for level in found["value"]["bids"]] == [
             level.get("price", "nan") for level in chosen[:40]
         ]
+
+
+def test_decode_of_a_name_too_long_for_the_table_names_nothing():
+    names = NameTable()
+    result = decode(event("MarketStatus", exchange="e", symbol="s" * 121, stream_id=7), names)
+    assert (result.exchange_id, result.symbol_id) == (1, 0)
+    assert (result.names_long, result.names_full) == (1, 0)
+    assert result.flags is RecordFlag.TRUNCATED
+    assert len(names) == 1
+
+
+def test_decode_keeps_measurements_apart_that_share_a_beginning():
+    rows = [{"name": "latency_in", "value": 1.0}, {"name": "latency_out", "value": 2.0}]
+    names = NameTable()
+    result = decode(event("CustomMetricsUpdate", measurements=rows), names)
+    value = update_to_dict(result.kind, result.payload, names)["value"]
+    assert value["measurements"] == rows
+    assert result.truncated == 0
+
+
+def test_decode_of_a_type_without_its_value_is_refused():
+    payload = bytearray(event("MarketByPriceUpdate", exchange="e", symbol="s"))
+    root = int.from_bytes(payload[:4], "little")
+    vtable = root - int.from_bytes(payload[root : root + 4], "little", signed=True)
+    payload[vtable + 8 : vtable + 10] = bytes(2)  # the third field of Event
+    assert decode(bytes(payload), NameTable()).kind is Outcome.REFUSED

@@ -36,10 +36,22 @@ def test_intern_every_length_round_trips():
     assert [table.intern(name) for name in names] == ids
 
 
-def test_intern_longer_than_an_entry_is_cut():
+def test_intern_longer_than_an_entry_is_no_name():
     table = NameTable(capacity=2)
-    assert table.intern("x" * 500) == table.intern("x" * 120) == 1
-    assert table[1] == "x" * 120
+    assert table.intern("x" * 121) == table.intern("x" * 500) == 0
+    assert table.intern("x" * 120) == 1
+    assert len(table) == 1
+
+
+def test_each_table_places_the_same_names_elsewhere():
+    """Names that were chosen to share slots of one table do not share those of another."""
+    places = set()
+    for _ in range(4):
+        memory = np.zeros(name_table_size(64), np.uint8)
+        table = NameTable(memory, capacity=64)
+        assert [table.intern(f"NAME-{i}") for i in range(20)] == list(range(1, 21))
+        places.add(memory[64 : 64 + 4 * 128].tobytes())
+    assert len(places) == 4
 
 
 def test_names_of_many_collide_rarely_and_stay_apart():

@@ -23,7 +23,7 @@ SIZES = {
     "ORDER": 64,
     "TRADE": 136,
     "STATISTIC": 32,
-    "MEASUREMENT": 24,
+    "MEASUREMENT": 48,
     "TICK_SIZE_STEP": 16,
 }
 HEADER_OFFSETS = {
@@ -77,7 +77,7 @@ OFFSETS = {
         "reserved": 130,
     },
     "STATISTIC": {"value": 0, "begin_time_utc": 8, "end_time_utc": 16, "type": 24, "reserved": 25},
-    "MEASUREMENT": {"value": 0, "name": 8, "present": 16, "reserved": 17},
+    "MEASUREMENT": {"value": 0, "name": 8, "present": 40, "reserved": 41},
     "TICK_SIZE_STEP": {"min_price": 0, "tick_size": 8},
     "BOOK": {"bid_count": 88, "ask_count": 92},
     "ORDERS": {"checksum": 88, "reserved2": 92},

@@ -129,6 +129,15 @@ cdef class ImageKeeper(Agent):
         """Objects known in this session."""
         return self._state.mark.objects
 
+    @property
+    def refused(self) -> tuple[int, int]:
+        """Objects and values of this session that are not kept.
+
+        Objects beyond `image.objects`; records of further values of an object that has 1,024, or of
+        values that a cut text does not tell from others. Readers are told that these objects wait.
+        """
+        return self._state.mark.refused, self._state.mark.values_refused
+
     def work(self, int64_t now_ns) -> int:
         """Do one turn, as a runner does; for tests."""
         return self.do_work(now_ns)

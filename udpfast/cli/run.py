@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.keeper import FeedKeeper
+from udpfast.cli.limits import reached_limits
 from udpfast.cli.service import Service
 from udpfast.cli.silence import SilentLines
 from udpfast.cli.stop import Stop
@@ -117,6 +118,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             for sentence in lines.look(values, now_ns):
                 click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
             service.status("; ".join([_status(subscriber, values), *lines.describe(now_ns)]))
+            _say_limits(subscriber.name, values["feed"], said)
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
             # A sign of life is a turn of the feed's loop, or that it waits for its lines.
             turned = subscriber.agents[0].cycles
@@ -136,6 +138,14 @@ def _say_failures(subscriber: Subscriber, said: dict[str, str]) -> None:
                 f"{side.failure}",
                 err=True,
             )
+
+
+def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
+    # Once, when it begins: `stat` has the count as it grows.
+    for limit, sentence in reached_limits(feed).items():
+        if limit not in said:
+            said[limit] = sentence
+            click.echo(f"udpfast: {name}: FULL: {sentence}", err=True)
 
 
 def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:

@@ -15,6 +15,7 @@ import click
 from udpfast.cli.bypass import describe_counters, environment_of
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.cli.limits import reached_limits
 from udpfast.cli.losses import losses_add_up, print_losses, read_losses
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.silence import never_spoke
@@ -154,6 +155,8 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
     click.echo(f"bypass {status['bypass']['is']}")
     for name, value in status["bypass"]["environment"].items():
         click.echo(f"  {name}={value}")
+    for sentence in reached_limits(status["counters"]["feed"]).values():
+        click.echo(f"FULL: {sentence}")
     for agent in status["agents"]:
         _print_agent(agent)
     print_ledger(status["counters"], status["ledger"])

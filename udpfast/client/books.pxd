@@ -1,4 +1,8 @@
 # Books: every order book of a ring, each of which says whether it is sound.
+#
+#    object --> book --> name         A book belongs to an object, and its name is a label: `_claims`
+#                                     knows which objects go by a name. The first of them has the
+#                                     book that the name leads to, any other one a book apart.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -10,20 +14,33 @@ from udpfast.market.book cimport OrderBook
 
 cdef class Books:
     cdef readonly object reader
-    cdef readonly int64_t unnamed  # BOOK records without a symbol: kept by nobody
+    cdef int64_t _unnamed
+    cdef int64_t _contested
     cdef Tracks _tracks
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
-    cdef list _books             # the same, by Track.book
+    cdef list _books             # by Track.book: these, and those of further objects of a name
     cdef dict _places            # (exchange, symbol) -> Track.book
+    cdef dict _claims            # (exchange, symbol) -> {index of a track: None}, of this session
+    cdef dict _names             # index of a track -> (exchange, symbol)
+    cdef set _holders            # names of which an object has the book that they lead to
+    cdef list _spare             # places of books that belong to no name and no object now
     cdef int32_t _session        # -1: none seen yet
-    cdef uint32_t _source        # of several that are read as one: which is believed
+    cdef dict _members           # of several addresses that are read as one: place -> (address, Books)
+    cdef OrderBook _undecided    # the book of a name that several of them have
 
+    cdef Books _of(self, NameCache names)
+    cdef OrderBook _find(self, object key)
+    cdef dict _all(self)
+    cdef OrderBook _undecided_book(self)
     cdef _accept_run(
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
-    cdef int _bind(self, Track* track, uint64_t tag, NameCache names) except -1
+    cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1
+    cdef _unbind(self, Track* track)
+    cdef _claim(self, uint32_t index, object name)
+    cdef _release(self, uint32_t index)
     cdef _missed(self)
     cdef _begin_session(self, int32_t session, bint complete)
     cdef _mark(self, Track* track)

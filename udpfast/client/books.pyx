@@ -10,6 +10,7 @@ from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.client.track cimport (
     TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
     track_sound, track_stale, tracks_add, tracks_clear, tracks_find, tracks_gap, tracks_lapped)
+from udpfast.core.keyed cimport keyed_draw
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
     KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
@@ -38,30 +39,36 @@ cdef class Books:
       passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
       next update. While nothing is lost a feed passes on none: begin with the image
       (`Reader(image=True)`), after a lap too;
-    - an update with levels that a book refuses puts it in doubt until its next snapshot.
+    - an update with levels that a book refuses puts it in doubt until its next snapshot;
+    - two objects of a session that go by one name put it in doubt, until one of them is left.
 
-    A stale book keeps what it last held and takes no updates. Books stay the same objects for as
-    long as this one lives: hold them.
+    A stale book keeps what it last held and takes no updates, a contested one those of its own
+    object. Books stay the same objects for as long as this one lives: hold them.
+
+    Records of several addresses that are read as one are kept apart: each has a state of its own
+    (`at`). A name that several of them have leads to a book that is always stale.
 
     Parameters
     ----------
     reader : Reader, optional
-        Where `poll` reads. Of several addresses each needs books of its own (`Reader.origin`):
-        with the records of another one than before all books begin anew.
+        Where `poll` reads.
 
     Attributes
     ----------
     reader : Reader or None
-    unnamed : int
-        Book updates that belong to no book: exchange or symbol is absent, had no room in the
-        name table, or cannot be read because there is no such table.
     """
 
     def __cinit__(self, *args, **kwargs):
         self._by_name = {}
         self._books = []
         self._places = {}
+        self._claims = {}
+        self._names = {}
+        self._holders = set()
+        self._spare = []
+        self._members = {}
         self._session = -1
+        keyed_draw(&self._tracks.key)
 
     def __init__(self, reader=None):
         self.reader = reader
@@ -79,7 +86,8 @@ cdef class Books:
             The book that the record updated, None if it updated none. (A GAP or a LAPPED may turn
             many stale.)
         """
-        return self._accept(record._record, record_payload(record), record._names)
+        return self._of(record._names)._accept(
+            record._record, record_payload(record), record._names)
 
     def apply_batch(self, Batch batch not None) -> int:
         """Apply all records of a batch, without a Python object per record.
@@ -97,10 +105,12 @@ cdef class Books:
             As above, for an update that finds no room.
         """
         cdef int64_t applied = 0
+        cdef Books books
         batch.check()
+        books = self._of(batch.names)
         if batch.lapped:
-            self._missed()  # harmless if they are another source's: the books begin anew then
-        failure = self._accept_run(
+            books._missed()
+        failure = books._accept_run(
             batch.memory, batch.first, batch.first + batch.count, batch.names, &applied)
         if failure is not None:
             raise failure
@@ -114,39 +124,102 @@ cdef class Books:
         self.apply_batch(batch)
         return batch
 
+    def at(self, address) -> Books:
+        """Return the books of one address of several that are read as one.
+
+        Raises
+        ------
+        KeyError
+            None of its records was applied yet.
+        """
+        for known, books in self._members.values():
+            if known == address:
+                return books
+        raise KeyError(address)
+
+    @property
+    def unnamed(self) -> int:
+        """Book updates that belong to no book.
+
+        Exchange or symbol is absent, too long, had no room in the name table, or cannot be read
+        because there is no such table.
+        """
+        return self._unnamed + sum([(<Books> books).unnamed for _, books in self._members.values()])
+
+    @property
+    def contested(self) -> int:
+        """Names that more than one object goes by, or more than one address has, as of now."""
+        names = [name for _, books in self._members.values() for name in books]
+        return (self._contested + len(names) - len(set(names))
+                + sum([(<Books> books)._contested for _, books in self._members.values()]))
+
     def __getitem__(self, key) -> OrderBook:
         """Return the book of `(exchange, symbol)`; KeyError if none was seen."""
-        return self._by_name[key]
+        book = self._find(key)
+        if book is None:
+            raise KeyError(key)
+        return book
 
     def get(self, key, default=None):
         """Return the book of `(exchange, symbol)`, or `default` if none was seen."""
-        return self._by_name.get(key, default)
+        book = self._find(key)
+        return default if book is None else book
 
     def __contains__(self, key) -> bool:
-        return key in self._by_name
+        return self._find(key) is not None
 
     def __iter__(self):
         """Iterate over the `(exchange, symbol)` of all books, in the order first seen."""
-        return iter(self._by_name)
+        return iter(self._all())
 
     def __len__(self) -> int:
-        return len(self._by_name)
+        return len(self._all())
 
     def keys(self):
         """Return a view of the `(exchange, symbol)` of all books."""
-        return self._by_name.keys()
+        return self._all().keys()
 
     def values(self):
         """Return a view of all books."""
-        return self._by_name.values()
+        return self._all().values()
 
     def items(self):
         """Return a view of all `((exchange, symbol), book)`."""
-        return self._by_name.items()
+        return self._all().items()
 
     def __repr__(self) -> str:
-        stale = sum(book.stale for book in self._books)
-        return f"<Books: {len(self._books)}, {stale} stale>"
+        stale = sum([book.stale for book in self.values()])
+        contested = f", {self.contested} contested" if self.contested else ""
+        return f"<Books: {len(self)}, {stale} stale{contested}>"
+
+    cdef Books _of(self, NameCache names):
+        # The books of a record's address: these, or those of one of several.
+        if names.source == 0:
+            return self
+        member = self._members.get(names.source)
+        if member is None:
+            member = self._members[names.source] = (names.address, Books())
+        return <Books> member[1]
+
+    cdef OrderBook _find(self, object key):
+        cdef OrderBook found = self._by_name.get(key)
+        for _, books in self._members.values():
+            book = (<Books> books)._by_name.get(key)
+            if book is not None:
+                found = book if found is None else self._undecided_book()
+        return found
+
+    cdef dict _all(self):
+        if not self._members:
+            return self._by_name
+        names = [*self._by_name, *[name for _, books in self._members.values() for name in books]]
+        return {name: self._find(name) for name in names}
+
+    cdef OrderBook _undecided_book(self):
+        if self._undecided is None:
+            self._undecided = OrderBook()
+            self._undecided.mark_stale()
+        return self._undecided
 
     cdef _accept_run(
             self, BatchMemory memory, int64_t first, int64_t end, NameCache names,
@@ -170,9 +243,6 @@ cdef class Books:
         # The book that was updated, or None.
         cdef Track* track
         cdef uint16_t kind = header.kind
-        if names.source != self._source:  # its objects have other numbers
-            self._begin_session(-1, False)
-            self._source = names.source
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
@@ -212,21 +282,24 @@ cdef class Books:
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
-        if update.exchange_id == 0 or update.symbol_id == 0:
-            self.unnamed += 1
-            return None
         if header.frame.session_id != self._session:
             if self._session >= 0:  # its SESSION record was among those that a lapped reader missed
                 self._begin_session(header.frame.session_id, False)
             self._session = header.frame.session_id
         tag = (<uint64_t> update.exchange_id << 32) | update.symbol_id
+        if update.exchange_id == 0 or update.symbol_id == 0:
+            self._unnamed += 1
+            track = tracks_find(&self._tracks, track_key(header), 0)
+            if track != NULL and not header.flags & RECORD_UNGATED:
+                self._unbind(track)  # its object does not say any more whose book this is
+            return None
         if header.flags & RECORD_UNGATED:
             track = _track(self, track_key(header) | TRACK_UNGATED, tag)
         else:
             track = _track(self, track_key(header), 0)
         if track.tag != tag or track.book < 0:
             if not self._bind(track, tag, names):
-                self.unnamed += 1
+                self._unnamed += 1
                 return None
         book = <OrderBook> self._books[track.book]
         track_heard(track, header)
@@ -258,27 +331,83 @@ cdef class Books:
         self._mark(track)
         return book
 
-    cdef int _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
-        # An object names its book: for the first time, or another one than before, which nobody
-        # keeps any more. 0: its names are not known, and books of different symbols must not
-        # become one.
+    cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
+        # An object names its book: for the first time, or another one than before. False: its
+        # names are not known, and books of different symbols must not become one.
         exchange = names.name(<uint32_t> (tag >> 32))
         symbol = names.name(<uint32_t> tag)
-        track.missing = True
-        if track.book >= 0:
-            (<OrderBook> self._books[track.book]).book.stale = True
+        self._unbind(track)
         if exchange is None or symbol is None:
-            return 0
-        book = self._by_name.get((exchange, symbol))
-        if book is None:
-            book = OrderBook()
-            book.mark_stale()
-            self._by_name[exchange, symbol] = book
-            self._places[exchange, symbol] = len(self._books)
-            self._books.append(book)
-        track.book = self._places[exchange, symbol]
+            return False
+        self._claim(<uint32_t> (track - self._tracks.tracks), (exchange, symbol))
         track.tag = tag
-        return 1
+        return True
+
+    cdef _unbind(self, Track* track):
+        # What its object had keeps its levels, and is stale.
+        track.missing = True
+        self._mark(track)
+        self._release(<uint32_t> (track - self._tracks.tracks))
+
+    cdef _claim(self, uint32_t index, object name):
+        # From now on an object goes by a name. If others do too, its book is one apart.
+        cdef Track* tracks = self._tracks.tracks
+        cdef dict claims = self._claims.setdefault(name, {})
+        place = self._places.get(name)
+        taken = name in self._holders
+        if place is None or taken:
+            if self._spare:
+                place = self._spare.pop()
+            else:
+                place = len(self._books)
+                self._books.append(OrderBook())
+            (<OrderBook> self._books[place]).clear()
+            if not taken:
+                self._places[name] = place
+                self._by_name[name] = self._books[place]
+        if not taken:
+            self._holders.add(name)
+        (<OrderBook> self._books[place]).book.stale = True
+        tracks[index].book = place
+        self._names[index] = name
+        claims[index] = None
+        if len(claims) == 2:
+            self._contested += 1
+        if len(claims) > 1:
+            for each in claims if len(claims) == 2 else (index,):
+                tracks[<uint32_t> each].contested = True
+                self._mark(tracks + <uint32_t> each)
+
+    cdef _release(self, uint32_t index):
+        # An object does not go by its name any more; nobody keeps its book.
+        cdef Track* tracks = self._tracks.tracks
+        cdef OrderBook book
+        cdef dict claims
+        cdef uint32_t other
+        name = self._names.pop(index, None)
+        if name is None:
+            return
+        claims = self._claims[name]
+        del claims[index]
+        home = self._places[name]
+        if tracks[index].book != home:
+            self._spare.append(tracks[index].book)
+        else:
+            self._holders.discard(name)
+        tracks[index].book = -1
+        tracks[index].contested = False
+        if len(claims) == 1:
+            # The one that is left has the name, and the book that the name leads to.
+            self._contested -= 1
+            other = next(iter(claims))
+            tracks[other].contested = False
+            if tracks[other].book != home:
+                book = <OrderBook> self._books[home]
+                book.exchange(<OrderBook> self._books[tracks[other].book])
+                self._spare.append(tracks[other].book)
+                tracks[other].book = home
+                self._holders.add(name)
+            self._mark(tracks + other)
 
     cdef _missed(self):
         tracks_lapped(&self._tracks)
@@ -288,6 +417,12 @@ cdef class Books:
         cdef OrderBook book
         tracks_clear(&self._tracks, complete)
         self._session = session
+        self._contested = 0
+        self._claims.clear()
+        self._names.clear()
+        self._holders.clear()
+        homes = set(self._places.values())
+        self._spare = [place for place in range(len(self._books)) if place not in homes]
         for book in self._books:
             book.clear()
             book.book.stale = True

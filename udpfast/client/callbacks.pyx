@@ -135,7 +135,7 @@ cdef int64_t _dispatch(Callbacks callbacks) except -1:
         else:
             i = reader._next
             reader.skip()  # first: a RESTART renews the names
-            books._accept(
+            books._of(reader._source.names)._accept(
                 memory.headers + i, memory.payloads + memory.offsets[i], reader._source.names)
         if method is not None:
             method(record)

@@ -182,6 +182,7 @@ cdef class CompositeSource(Source):
         # Ids mean others in each source, and so do numbers of sessions and objects.
         self.names = self.current.source.names
         self.names.source = self.current.place
+        self.names.address = self.current.address
 
     cdef check(self):
         cdef Member member

@@ -5,11 +5,13 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from udpfast.client.books cimport Books
 from udpfast.client.filter cimport FILTER_KINDS
 from udpfast.client.reader cimport Reader
+from udpfast.core.keyed cimport Key
 from udpfast.core.layout cimport Record
 
 cdef struct LatestObject:
     uint64_t tag                 # (exchange_id << 32) | symbol_id
     uint32_t kind                # and, above 16 bits, the source's place among several
+    uint32_t number              # (object_type << 16) | object_id
     int64_t record               # its newest of the run in memory, if it is in that at all
     int64_t poll                 # that `place` speaks of
     int64_t place                # of its record among those that this poll returns
@@ -23,6 +25,8 @@ cdef class Latest:
     cdef uint32_t _count         # of objects
     cdef uint32_t* _slots        # index of an object + 1, 0: empty; at most half full
     cdef uint32_t _slots_mask
+    cdef Key _key                # of the slots
+    cdef bint _renumbered        # a session began: the next poll begins with no objects
     cdef int64_t* _object_of     # by record of a run; -1: not conflated
     cdef int64_t _poll
     cdef list _found             # by the current poll; None where something newer came

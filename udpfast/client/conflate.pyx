@@ -10,7 +10,8 @@ from udpfast.client.batch cimport BatchMemory
 from udpfast.client.filter cimport FILTER_KINDS
 from udpfast.client.reader cimport READER_CLOSED, READER_FOREVER, Reader, reader_deadline
 from udpfast.client.record cimport record_copy
-from udpfast.core.layout cimport KIND_BOOK, KIND_RESTART, RECORD_SIZE
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
+from udpfast.core.layout cimport KIND_BOOK, KIND_RESTART, KIND_SESSION, RECORD_SIZE
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.client.books import Books
@@ -33,12 +34,13 @@ cdef class Latest:
 
     A BOOK is a change to a book: all of them are applied to `books`, and the newest stands for a
     book that changed. Doubts (GAP, STALE, LAPPED, ...) and the kinds in `keep` are all handed
-    out, in their place in the order, and so are updates that name no exchange or no symbol.
+    out, in their place in the order, and so are updates that name no exchange or no symbol. Two
+    objects of one symbol are two objects, but for the book, of which a name has one.
 
     Parameters
     ----------
     reader : Reader
-        Its filters say what is handed out; for `books` let it pass BOOK, and read one address.
+        Its filters say what is handed out; for `books` let it pass BOOK.
     keep : iterable of Kind
         Kinds of which no record is left out; by default those of which a newer record does not
         contain what an older one said: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
@@ -63,6 +65,7 @@ cdef class Latest:
         self._found = []
         self._pending = []
         self._poll = 1  # an object's 0 means none yet
+        keyed_draw(&self._key)
         self._object_of = <int64_t*> calloc(reader._batch, sizeof(int64_t))
         if self._object_of == NULL:
             raise MemoryError(f"no room for {reader._batch} records")
@@ -104,6 +107,10 @@ cdef class Latest:
             self.reader._check_open()
             raise RingClosedError(f"{self.reader.address}: everything was read, and its writer "
                                   "closed it")
+        if self._renumbered and not self._found:
+            memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
+            self._count = 0
+            self._renumbered = False
         if ahead > 0:
             goal = self.reader.index + self.reader.lag
             self._take_run()
@@ -150,7 +157,8 @@ cdef class Latest:
         first = reader._next
         reader.take_batch(reader._batch)  # from here on its records' ids are those of the names
         end = reader._next
-        failure = self.books._accept_run(memory, first, end, reader._source.names, &applied)
+        failure = self.books._of(reader._source.names)._accept_run(
+            memory, first, end, reader._source.names, &applied)
         self._failure = self._failure or failure  # said behind what there is; that book is stale
         for i in range(first, end):
             self._object_of[i] = self._note(
@@ -176,10 +184,12 @@ cdef class Latest:
         # Index of the object whose newest record this is so far; -1: it is not conflated.
         cdef uint64_t tag
         cdef uint32_t place, kind = header.kind | source << 16
+        cdef uint32_t number = 0  # of a BOOK: it stands for what `books` has of its name
         cdef LatestObject* item
         if header.kind == KIND_RESTART:  # the first of its run
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
             self._count = 0
+        self._renumbered = self._renumbered or header.kind == KIND_SESSION
         if header.kind < KIND_BOOK or header.kind >= FILTER_KINDS or self._kept[header.kind]:
             return -1
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
@@ -188,13 +198,15 @@ cdef class Latest:
                | (<const UpdateHeader*> payload).symbol_id)
         if tag >> 32 == 0 or <uint32_t> tag == 0:
             return -1
-        place = _place(tag, kind)
+        if header.kind != KIND_BOOK:
+            number = <uint32_t> header.frame.object_type << 16 | header.frame.object_id
+        place = _place(&self._key, tag, kind, number)
         while True:
             place &= self._slots_mask
             if self._slots[place] == 0:
                 break
             item = self._objects + self._slots[place] - 1
-            if item.tag == tag and item.kind == kind:
+            if item.tag == tag and item.kind == kind and item.number == number:
                 item.record = i
                 return self._slots[place] - 1
             place += 1
@@ -202,6 +214,7 @@ cdef class Latest:
         memset(item, 0, sizeof(LatestObject))
         item.tag = tag
         item.kind = kind
+        item.number = number
         item.record = i
         self._count += 1
         self._slots[place] = self._count
@@ -225,13 +238,15 @@ cdef class Latest:
         self._slots = places
         self._slots_mask = slots - 1
         for index in range(self._count):
-            place = _place(objects[index].tag, objects[index].kind)
+            place = _place(
+                &self._key, objects[index].tag, objects[index].kind, objects[index].number)
             while places[place & self._slots_mask]:
                 place += 1
             places[place & self._slots_mask] = index + 1
         return 0
 
 
-cdef inline uint32_t _place(uint64_t tag, uint32_t kind) noexcept nogil:
-    # Knuth: 2^64 / golden ratio; the high bits of the product are the mixed ones.
-    return <uint32_t> (((tag ^ (<uint64_t> kind << 24)) * <uint64_t> 11400714819323198485u) >> 40)
+cdef inline uint32_t _place(
+        const Key* key, uint64_t tag, uint32_t kind, uint32_t number) noexcept nogil:
+    return <uint32_t> keyed_word(
+        key, keyed_word(key, tag) ^ (<uint64_t> kind << 32 | number))

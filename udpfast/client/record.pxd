@@ -9,6 +9,7 @@ cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
     cdef list _names             # by id, as far as they were asked for
     cdef uint32_t source         # of several that are read as one: its place among them, from 1 on
+    cdef object address          # the same as its address; None: of one that is read alone
 
     cdef object name(self, uint32_t name_id)
 

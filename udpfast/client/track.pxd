@@ -1,5 +1,5 @@
-# Track: what a reader may believe of one object, from the records that it saw. Two doubts are kept
-# apart, because different things end them:
+# Track: what a reader may believe of one object, from the records that it saw. Three doubts are
+# kept apart, because different things end them:
 #
 #   doubted   by the feed: a gap, or STALE. Ends with RECOVERED, which comes before the update or
 #             snapshot that it speaks of. Or UNHEARD: we joined late or were lapped, and do not know
@@ -7,6 +7,9 @@
 #   missing   by this reader: what it holds is not the state that updates build on (it has none yet,
 #             was lapped, or the feed replaced what it lost by a snapshot that is still to come).
 #             Ends with a snapshot, or with the very first update of an object.
+#
+#   contested by both: two objects go by one name, and nobody knows which of them is meant. Ends when
+#             all but one go by another.
 #
 # A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
 # whether a lost update is newer (feed/objects).
@@ -20,8 +23,9 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memset
 
 from udpfast.core.check cimport likely
-from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, OBJECT_UNKNOWN, OBJECT_WAITING, RECORD_RELEASED, RECORD_UNGATED, Record)
+from udpfast.core.keyed cimport Key, keyed_word
+from udpfast.core.layout cimport OBJECT_UNKNOWN, OBJECT_WAITING, Record
+from udpfast.market.chain cimport chain_applied, chain_sure
 
 # What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
 # it is an object.
@@ -42,9 +46,10 @@ cdef struct Track:
     uint8_t begun                # applied means something
     uint8_t doubted
     uint8_t missing
-    uint8_t reserved
+    uint8_t contested            # another object says that it is the same instrument
 
 cdef struct Tracks:
+    Key key                      # of the slots; drawn by whom they belong to
     uint32_t* slots              # index of a track + 1, 0: empty; at most half full
     uint32_t slots_mask
     Track* tracks
@@ -58,10 +63,9 @@ cdef inline uint32_t track_key(const Record* header) noexcept nogil:
     return (<uint32_t> header.frame.object_type << 16) | header.frame.object_id
 
 
-cdef inline uint32_t track_place(uint32_t key, uint64_t tag) noexcept nogil:
-    if key & TRACK_UNGATED:
-        key ^= <uint32_t> tag ^ <uint32_t> (tag >> 20)
-    return (key * <uint32_t> 2654435769u) >> 7  # Knuth: 2^32 / golden ratio
+cdef inline uint32_t track_place(const Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
+    cdef uint64_t hash_ = keyed_word(&tracks.key, key)
+    return <uint32_t> (keyed_word(&tracks.key, hash_ ^ tag) if key & TRACK_UNGATED else hash_)
 
 
 cdef inline bint track_is(const Track* track, uint32_t key, uint64_t tag) noexcept nogil:
@@ -69,12 +73,12 @@ cdef inline bint track_is(const Track* track, uint32_t key, uint64_t tag) noexce
 
 
 cdef inline bint track_sound(const Track* track) noexcept nogil:
-    return not track.doubted and not track.missing
+    return not track.doubted and not track.missing and not track.contested
 
 
 cdef inline Track* tracks_find(Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
     # NULL: no such object. Valid until the next tracks_add. `tag` counts for ungated ones alone.
-    cdef uint32_t place = track_place(key, tag)
+    cdef uint32_t place = track_place(tracks, key, tag)
     cdef uint32_t index
     if tracks.slots == NULL:
         return NULL
@@ -89,7 +93,8 @@ cdef inline Track* tracks_find(Tracks* tracks, uint32_t key, uint64_t tag) noexc
 
 
 cdef inline void tracks_place(Tracks* tracks, uint32_t index) noexcept nogil:
-    cdef uint32_t place = track_place(tracks.tracks[index].key, tracks.tracks[index].tag)
+    cdef uint32_t place = track_place(
+        tracks, tracks.tracks[index].key, tracks.tracks[index].tag)
     while tracks.slots[place & tracks.slots_mask]:
         place += 1
     tracks.slots[place & tracks.slots_mask] = index + 1
@@ -179,14 +184,10 @@ cdef inline void track_recovered(Track* track, const Record* header) noexcept no
 
 
 cdef inline void track_heard(Track* track, const Record* header) noexcept nogil:
-    # The feed passes a message of the incremental channel while it is sure of its object, and says
-    # RECOVERED first if it was not. Not so what it had collected, nor what it does not watch over.
-    if track.doubted == TRACK_UNHEARD and header.channel == CHANNEL_INCREMENTAL and not (
-            header.flags & (RECORD_RELEASED | RECORD_UNGATED)):
+    if track.doubted == TRACK_UNHEARD and chain_sure(header):
         track.doubted = 0
 
 
 cdef inline void track_applied(Track* track, const Record* header) noexcept nogil:
+    track.applied = chain_applied(track.begun, track.applied, header)
     track.begun = True
-    track.applied = (header.frame.seqno if header.channel == CHANNEL_INCREMENTAL
-                     else header.frame.last_seqno)

@@ -80,7 +80,7 @@ cdef enum:  # FeedCounter
     FEED_COLLECTED                # kept: its object waits for a snapshot
     FEED_COLLECT_FULL             # given up: a limit was reached; the object waits longer
     FEED_RELEASED                 # kept ones passed on behind their snapshot
-    FEED_COLLECT_DROPPED          # kept ones that a snapshot, or a new session, made void
+    FEED_COLLECT_DROPPED          # kept ones that a snapshot, a hole or a new session made void
     FEED_SNAPSHOTS_SKIPPED        # of LIVE objects: not decoded
     FEED_SNAPSHOTS_TOO_OLD        # older than what is collected, or known
     FEED_SNAPSHOTS_BROKEN         # the collected updates do not continue it
@@ -95,11 +95,12 @@ cdef enum:  # FeedCounter
     FEED_DECODE_REFUSED           # payloads that the verifier refused
     FEED_TYPES_OPAQUE             # known types that are passed on undecoded
     FEED_TYPES_UNKNOWN            # union codes beyond the schema: passed on undecoded
-    FEED_TYPES_NONE               # events without a value
+    FEED_TYPES_NONE               # events without a type
     FEED_FIELDS_UNKNOWN           # fields beyond the schema: skipped
     FEED_CHANNEL_UNEXPECTED       # a type on a channel where it is not expected
     FEED_TRUNCATED                # strings or lists cut to their fixed layout
     FEED_NAMES_FULL               # names that the table had no room for
+    FEED_NAMES_LONG               # names longer than its entries: their records name nothing
     FEED_STREAM_STATUS            # StreamStatus: consumed, never passed on
     # the ring and the loop
     FEED_RECORDS                  # records published

@@ -290,7 +290,7 @@ enum {
     UDPFAST_SIZE_CURRENCY = 32,
     UDPFAST_SIZE_DESCRIPTION = 128,
     UDPFAST_SIZE_LABEL = 32,
-    UDPFAST_SIZE_MEASUREMENT = 8,
+    UDPFAST_SIZE_MEASUREMENT = 32,  /* the origin has 8; names that differ behind that stay apart */
     UDPFAST_SIZE_ORDER_ID = 36,
     UDPFAST_SIZE_SYMBOL = 64,
     UDPFAST_SIZE_TIME_ZONE = 32,  /* the longest name of the tz database has 32 bytes */
@@ -318,7 +318,7 @@ struct udpfast_update_header {
     int64_t exchange_time_utc;  /* UNIX ns */
     uint64_t exchange_sequence;
     int64_t sending_time_utc;  /* UNIX ns, by the exchange */
-    uint32_t exchange_id;  /* name table; 0 = absent (or the table was full) */
+    uint32_t exchange_id;  /* name table; 0 = absent, or no room for it (TRUNCATED) */
     uint32_t symbol_id;
     uint32_t present;  /* Present */
     uint32_t row_count;
@@ -379,14 +379,14 @@ struct udpfast_statistic {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_statistic, 32);
 
-/* 24 bytes */
+/* 48 bytes */
 struct udpfast_measurement {
     double value;
     char name[UDPFAST_SIZE_MEASUREMENT];
     uint8_t present;  /* 1 name */
     uint8_t reserved[7];
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_measurement, 24);
+UDPFAST_SIZE(udpfast_measurement, 48);
 
 /* 16 bytes */
 struct udpfast_tick_size_step {
@@ -606,10 +606,18 @@ struct udpfast_ring_header {
 };
 UDPFAST_SIZE(udpfast_ring_header, 512);
 
+/* --- the key of a hash: udpfast/core/keyed.pxd --- */
+
+struct udpfast_key {
+    uint64_t mask;  /* hides a word, so that nobody can send the one that makes a 0 */
+    uint64_t factor;
+};
+UDPFAST_SIZE(udpfast_key, 16);
+
 /* --- the table of names: udpfast/market/names.pxd --- */
 
 enum {
-    UDPFAST_NAME_SIZE_MAX = 120,  /* longer names are cut; at the origin they have 64 bytes at most */
+    UDPFAST_NAME_SIZE_MAX = 120,  /* longer ones get no id; at the origin they have 64 bytes at most */
     UDPFAST_NAMES_CAPACITY_MAX = 16777216,
 };
 #define UDPFAST_NAMES_MAGIC UINT64_C(0x73656D616E667564)  /* "dufnames" */
@@ -620,7 +628,8 @@ struct udpfast_names_header {
     uint64_t capacity;  /* names that fit */
     uint64_t slots;  /* a power of two, at least 2 * capacity: short probes */
     uint64_t count;  /* names published; stored last, with release */
-    uint64_t reserved[4];
+    struct udpfast_key key;  /* of the slots: drawn when the table is made */
+    uint64_t reserved[2];
 };
 UDPFAST_SIZE(udpfast_names_header, 64);
 
@@ -703,9 +712,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0xBD5FED9A6BF3D359)
+#define UDPFAST_RING_LAYOUT UINT64_C(0x93395B90F0996700)
 #define UDPFAST_NAMES_KIND "NAME"
-#define UDPFAST_NAMES_LAYOUT UINT64_C(0xC62C390AB2A9B23A)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xBD5FED9A6BF3D35B)
+#define UDPFAST_NAMES_LAYOUT UINT64_C(0xE84A8F0029C30663)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x93395B90F0996702)
 
 #endif

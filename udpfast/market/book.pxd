@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from udpfast.core.check cimport unlikely
-from udpfast.market.updates cimport Book, Level
+from udpfast.market.updates cimport Book, Level, level_refused
 
 cdef enum:
     BOOK_MALFORMED = -1          # the counts say more than the payload holds
@@ -61,7 +61,7 @@ cdef inline void side_set(
     cdef double key = price * side.sign
     cdef uint32_t at
     cdef PriceLevel* level
-    if unlikely(key != key or quantity != quantity):
+    if unlikely(level_refused(price, quantity)):
         book.levels_refused += 1
         return
     at = side_find(side, key)
@@ -94,7 +94,7 @@ cdef inline bint side_fill(
         key = rows[count - 1 - i].price * side.sign
         if not (i == 0 or key > side.levels[i - 1].key):
             return False
-        if key != key or not (rows[count - 1 - i].quantity != 0):
+        if rows[count - 1 - i].quantity == 0 or level_refused(key, rows[count - 1 - i].quantity):
             return False
         side.levels[i].key = key
         side.levels[i].quantity = rows[count - 1 - i].quantity
@@ -157,3 +157,4 @@ cdef class OrderBook:
     cdef readonly uint32_t levels_max
     cdef object _levels(self, const BookSide* side, object count)
     cdef int _reserve(self, BookSide* side, uint64_t more) except -1
+    cdef void exchange(self, OrderBook other) noexcept

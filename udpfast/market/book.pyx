@@ -58,6 +58,12 @@ cdef class OrderBook:
         side.capacity = <uint32_t> wanted
         return 0
 
+    cdef void exchange(self, OrderBook other) noexcept:
+        # Each holds what the other one held.
+        cdef PriceBook book = self.book
+        self.book = other.book
+        other.book = book
+
     def apply(self, update, *, snapshot: bool = False) -> None:
         """Apply a book update: the payload of a `Kind.BOOK` record, or such a record.
 

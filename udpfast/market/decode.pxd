@@ -14,6 +14,7 @@ from udpfast.core.counter cimport (
     FEED_DECODE_REFUSED,
     FEED_FIELDS_UNKNOWN,
     FEED_NAMES_FULL,
+    FEED_NAMES_LONG,
     FEED_RECORDS_TOO_LARGE,
     FEED_STREAM_STATUS,
     FEED_TRUNCATED,
@@ -28,7 +29,7 @@ from udpfast.market.plan cimport Plans
 
 cdef enum:  # what decode_event returns instead of a kind
     DECODE_REFUSED = -1          # the verifier refused it: deliver nothing
-    DECODE_NONE = -2             # an event without a value: deliver nothing
+    DECODE_NONE = -2             # an event without a type: deliver nothing
     DECODE_OPAQUE = -3           # sound, of a type that has no update: deliver as MESSAGE
     DECODE_UNKNOWN = -4          # of a type beyond the schema, unverified: deliver as MESSAGE
     DECODE_ROOM = -5             # sound, but needs context.size bytes of room
@@ -44,9 +45,10 @@ cdef struct DecodeContext:
     uint32_t message_type        # union code
     uint32_t exchange_id
     uint32_t symbol_id
-    uint32_t flags               # RECORD_TRUNCATED or 0
+    uint32_t flags               # RECORD_TRUNCATED (a text, or a name that got no id) or 0
     uint32_t truncated           # texts that were cut
     uint32_t names_full          # names that the table had no room for
+    uint32_t names_long          # names longer than an entry of the table
     uint64_t fields_unknown
 
 
@@ -87,6 +89,8 @@ cdef inline void decode_count(
             counter_add(&feed[FEED_TRUNCATED], context.truncated)
         if context.names_full:
             counter_add(&feed[FEED_NAMES_FULL], context.names_full)
+        if context.names_long:
+            counter_add(&feed[FEED_NAMES_LONG], context.names_long)
     elif result == DECODE_REFUSED:
         counter_add(&feed[FEED_DECODE_REFUSED], 1)
     elif result == DECODE_NONE:

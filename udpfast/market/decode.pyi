@@ -28,6 +28,7 @@ class Decoded(NamedTuple):
     fields_unknown: int
     truncated: int
     names_full: int
+    names_long: int
 
 @final
 class Decoder:

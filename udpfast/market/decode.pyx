@@ -280,6 +280,7 @@ cdef inline void _clear(DecodeContext* context) noexcept nogil:
     context.flags = 0
     context.truncated = 0
     context.names_full = 0
+    context.names_long = 0
     context.fields_unknown = 0
 
 
@@ -357,13 +358,14 @@ class Decoded(NamedTuple):
     payload : bytes
         The update, laid out by `UPDATE_DTYPES[kind]`; empty without one.
     flags : RecordFlag
-        `TRUNCATED` if a text was cut.
+        `TRUNCATED` if a text was cut, or a name got no id.
     message_type : int
         Union code of the event; 0 = none.
     exchange_id, symbol_id : int
         Ids of the name table; 0 = absent.
-    fields_unknown, truncated, names_full : int
-        Fields beyond the schema; texts cut; names that the table had no room for.
+    fields_unknown, truncated, names_full, names_long : int
+        Fields beyond the schema; texts cut; names that the table had no room for; names that are
+        longer than its entries.
     """
 
     kind: Kind | Outcome
@@ -375,6 +377,7 @@ class Decoded(NamedTuple):
     fields_unknown: int
     truncated: int
     names_full: int
+    names_long: int
 
 
 @cython.final
@@ -433,7 +436,8 @@ cdef class Decoder:
             Kind(result) if result > 0 else Outcome(result),
             PyBytes_FromStringAndSize(<const char*> into, context.size) if result > 0 else b"",
             RecordFlag(context.flags), context.message_type, context.exchange_id,
-            context.symbol_id, context.fields_unknown, context.truncated, context.names_full)
+            context.symbol_id, context.fields_unknown, context.truncated, context.names_full,
+            context.names_long)
 
     def decode_into(self, const uint8_t[::1] payload, into) -> int:
         """Decode one event payload into memory of the caller's: the fast way to numpy.

@@ -46,16 +46,19 @@ cdef inline void fill_source(UpdateHeader* header, const Table* event) noexcept 
 
 cdef inline uint32_t fill_name(
         const uint8_t* text, Names* names, DecodeContext* context) noexcept nogil:
-    # The id of an interned name, 0 = absent. `text` is a verified string, NULL = absent.
+    # The id of an interned name, 0 = absent. `text` is a verified string, NULL = absent. A name
+    # that gets no id is none: the record says that it lacks one.
     cdef uint32_t size, name_id
     if text == NULL:
         return 0
     size = load_u32(text)
-    if unlikely(size > NAME_SIZE_MAX):
-        context.truncated += 1
-        context.flags |= RECORD_TRUNCATED
     name_id = names_intern(names, text + 4, size)
-    context.names_full += name_id == 0
+    if unlikely(name_id == 0):
+        context.flags |= RECORD_TRUNCATED
+        if size > NAME_SIZE_MAX:
+            context.names_long += 1
+        else:
+            context.names_full += 1
     return name_id
 
 

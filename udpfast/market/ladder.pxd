@@ -6,7 +6,7 @@ from libc.stdint cimport uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove
 
-from udpfast.market.updates cimport Level
+from udpfast.market.updates cimport Level, level_refused
 
 cdef enum:
     LADDER_ROWS_MIN = 64
@@ -64,7 +64,7 @@ cdef inline bint ladder_set(Ladder* ladder, const Level* row) noexcept nogil:
     cdef double key = row.price * ladder.sign
     cdef uint32_t at
     cdef Level* place
-    if key != key or row.quantity != row.quantity:
+    if level_refused(row.price, row.quantity):
         return False
     at = ladder_find(ladder, key)
     place = ladder.rows + at
@@ -95,8 +95,7 @@ cdef inline bint ladder_fill(Ladder* ladder, const Level* rows, uint32_t count) 
         key = rows[count - 1 - i].price * ladder.sign
         if i > 0 and not key > ladder.rows[i - 1].price * ladder.sign:
             return False
-        if key != key or not (rows[count - 1 - i].quantity != 0) or (
-                rows[count - 1 - i].quantity != rows[count - 1 - i].quantity):
+        if rows[count - 1 - i].quantity == 0 or level_refused(key, rows[count - 1 - i].quantity):
             return False
         ladder.rows[i] = rows[count - 1 - i]
     ladder.count = count

@@ -17,10 +17,11 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport load_acquire
-from udpfast.core.check cimport likely
+from udpfast.core.check cimport likely, unlikely
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_fold
 
 cdef enum:
-    NAME_SIZE_MAX = 120          # longer names are cut; at the origin they have 64 bytes at most
+    NAME_SIZE_MAX = 120          # longer ones get no id; at the origin they have 64 bytes at most
     NAMES_CAPACITY_MAX = 16777216
     NAMES_MAGIC = 0x73656D616E667564   # "dufnames"
 
@@ -29,7 +30,8 @@ cdef struct NamesHeader:  # 64 bytes
     uint64_t capacity            # names that fit
     uint64_t slots               # a power of two, at least 2 * capacity: short probes
     uint64_t count               # names published; stored last, with release
-    uint64_t reserved[4]
+    Key key                      # of the slots: drawn when the table is made
+    uint64_t reserved[2]
 
 cdef struct NameEntry:  # 128 bytes: two cache lines, of which short names touch one
     uint32_t hash
@@ -85,6 +87,7 @@ cdef inline bint names_init(
     memset(memory, 0, names_memory_size(capacity))
     header.capacity = capacity
     header.slots = names_slots(capacity)
+    keyed_draw(&header.key)
     header.magic = <uint64_t> NAMES_MAGIC
     return names_attach(names, memory, size)
 
@@ -122,29 +125,15 @@ cdef inline bint name_same(const uint8_t* a, const uint8_t* b, uint32_t size) no
     return name_tail(a, size) == name_tail(b, size)
 
 
-cdef extern from *:
-    """
-    static inline uint64_t udpfast_name_fold(uint64_t a, uint64_t b)
-    {
-        unsigned __int128 product = (unsigned __int128) a * b;
-        return (uint64_t) product ^ (uint64_t) (product >> 64);
-    }
-    """
-    uint64_t name_fold "udpfast_name_fold" (uint64_t a, uint64_t b) noexcept nogil
-
-
-cdef inline uint32_t name_hash(const uint8_t* text, uint32_t size) noexcept nogil:
-    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before. All 128
-    # bits of the product: symbols differ in their last characters, which are the highest bits of
-    # a factor, and those do not reach the lower half's.
-    cdef uint64_t hash_ = size
+cdef inline uint32_t name_hash(
+        const Key* key, const uint8_t* text, uint32_t size) noexcept nogil:
+    # Multiply and fold, eight bytes at a time; the last eight may overlap the ones before.
+    cdef uint64_t hash_ = key.mask + size
     cdef uint32_t at = 0
     while at + 8 < size:
-        hash_ = name_fold(hash_ ^ _load64(text + at), <uint64_t> 0x9E3779B97F4A7C15)
+        hash_ = keyed_fold(hash_ ^ _load64(text + at), key.factor)
         at += 8
-    return <uint32_t> name_fold(
-        hash_ ^ name_tail(text, size) ^ <uint64_t> 0xD6E8FEB86659FD93,
-        <uint64_t> 0xA0761D6478BD642F)
+    return <uint32_t> keyed_fold(hash_ ^ name_tail(text, size), key.factor)
 
 
 # The id of a name that did not stand where its hash says, or is new; 0 if the table is full.
@@ -163,11 +152,12 @@ cdef inline bint names_is(
 
 cdef inline uint32_t names_intern(
         Names* names, const uint8_t* text, uint32_t size) noexcept nogil:
-    # The id of a name, new or known; 0 if the table is full. Cuts what is longer than
-    # NAME_SIZE_MAX: the caller compares sizes if it wants to say so.
+    # The id of a name, new or known; 0 if the table is full, or the name longer than
+    # NAME_SIZE_MAX: cut names would be one name for all that share a beginning.
     cdef uint32_t hash_, name_id
-    size = min(size, <uint32_t> NAME_SIZE_MAX)
-    hash_ = name_hash(text, size)
+    if unlikely(size > NAME_SIZE_MAX):
+        return 0
+    hash_ = name_hash(&names.header.key, text, size)
     name_id = names.slots[hash_ & (<uint32_t> names.header.slots - 1)]
     return name_id if likely(names_is(names, name_id, text, size)) else names_probe(
         names, text, size, hash_)

@@ -122,7 +122,10 @@ cdef class NameTable:
         return None if text is None else text.decode("utf-8", "replace")
 
     def intern(self, name) -> int:
-        """Return the id of a name (str or bytes), new or known; 0 if the table is full."""
+        """Return the id of a name (str or bytes), new or known.
+
+        0 if the table is full, or the name longer than 120 bytes.
+        """
         cdef const uint8_t[::1] text
         if not self._writable:
             raise ValueError("the memory of this name table is read-only")

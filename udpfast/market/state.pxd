@@ -15,10 +15,13 @@
 # is passed over. So objects may be ahead of the state's own position, which is what a copy made
 # while its writer went on looks like; the records in between make them all alike.
 #
-# Kept are all decoded kinds but ORDERS. Objects that carry those are known as `unkept`.
+# Kept are all decoded kinds but ORDERS, up to STATE_VALUES_MAX values of an object. What tells two
+# values apart is compared, never guessed: a text or a name that was cut (RECORD_TRUNCATED) tells
+# nothing. Objects that carry what is not kept are known as `unkept`.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from udpfast.core.keyed cimport Key
 from udpfast.core.layout cimport CHANNEL_COUNT, Connection, Frame, Record, Session
 from udpfast.market.ladder cimport Ladder
 
@@ -26,11 +29,14 @@ cdef enum:
     STATE_UNGATED = 1 << 24      # in StateObject.key
     STATE_SLOTS_MIN = 64
     STATE_LOCAL = -1             # session_id: none seen yet
+    STATE_VALUES_MAX = 1024      # of one object: an entry is written whole when one of them changes
+    STATE_ROWS_MAX = 1024        # of one value that updates are merged into, one by one
 
 cdef struct StateValue:
     Record record                # header of the last record that it contains
     uint64_t tag                 # (exchange_id << 32) | symbol_id
-    uint64_t text                # hash of what else tells values of one kind apart: account, label
+    uint32_t object              # index of its object
+    uint32_t place               # hash of all that tells it from others
     uint8_t* payload             # the fixed part, and rows that are no levels
     uint32_t size                # 0: nothing yet
     uint32_t room
@@ -68,6 +74,8 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     uint32_t gaps
     uint32_t objects             # how many there are
     uint32_t refused             # of this session, for which there was no room
+    uint32_t values_refused      # records of values beyond what an object may have, or cut names
+    uint32_t reserved
     int32_t session_id           # STATE_LOCAL: none seen yet
     uint8_t complete             # the session was seen from its SESSION record on
     uint8_t has_session
@@ -80,11 +88,14 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
 cdef struct State:
     StateMark mark
     uint32_t objects_max
+    Key key                      # of both tables
     uint32_t* slots              # index of an object + 1, 0: empty; at most half full
     uint32_t slots_mask
     StateObject* objects
     uint32_t objects_room
     StateValue* values
+    uint32_t* value_slots        # as `slots`, of values
+    uint32_t value_slots_mask
     uint32_t values_count
     uint32_t values_room
     uint32_t* changed            # objects that changed since state_forget_changes
@@ -118,10 +129,13 @@ cdef void state_forget_changes(State* state) noexcept nogil
 cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil
 cdef void state_changed(State* state, StateObject* object) noexcept nogil
 cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil
+# `payload`: an update of that kind, at least its fixed part: what else tells values apart is in it.
 cdef StateValue* state_value(
-    State* state, StateObject* object, uint16_t kind, uint64_t tag, uint64_t text) noexcept nogil
+    State* state, const StateObject* object, uint16_t kind, uint64_t tag,
+    const uint8_t* payload) noexcept nogil
 cdef StateValue* state_value_add(
-    State* state, StateObject* object, uint16_t kind, uint64_t tag, uint64_t text) noexcept nogil
+    State* state, StateObject* object, uint16_t kind, uint64_t tag,
+    const uint8_t* payload) noexcept nogil
 cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) noexcept nogil
 # Bytes of a kind's fixed part and of one of its rows; 0: the kind is not kept.
 cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil

@@ -6,13 +6,15 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
 from udpfast.core.check cimport likely
+from udpfast.core.keyed cimport keyed_draw, keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS,
     KIND_EXTERNAL_LATENCY, KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS,
     KIND_MARKET_STATUS, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA,
     KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES,
-    ObjectState, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED, Restart)
+    ObjectState, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
+from udpfast.market.chain cimport chain_applied, chain_sure
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.updates cimport (
     Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
@@ -32,6 +34,7 @@ if sizeof(StateMark) % 8:
 
 cdef void state_init(State* state, uint32_t objects_max) noexcept nogil:
     memset(state, 0, sizeof(State))
+    keyed_draw(&state.key)
     state.objects_max = objects_max
     state.mark.session_id = STATE_LOCAL
 
@@ -41,6 +44,7 @@ cdef void state_free(State* state) noexcept nogil:
     free(state.slots)
     free(state.objects)
     free(state.values)
+    free(state.value_slots)
     free(state.changed)
     state_init(state, state.objects_max)
 
@@ -55,8 +59,11 @@ cdef void state_drop_objects(State* state) noexcept nogil:
     state.changed_count = 0
     state.mark.objects = 0
     state.mark.refused = 0
+    state.mark.values_refused = 0
     if state.slots != NULL:
         memset(state.slots, 0, (state.slots_mask + 1) * sizeof(uint32_t))
+    if state.value_slots != NULL:
+        memset(state.value_slots, 0, (state.value_slots_mask + 1) * sizeof(uint32_t))
 
 
 cdef void state_begin(State* state, bint complete) noexcept nogil:
@@ -98,9 +105,8 @@ cdef void state_changed(State* state, StateObject* object) noexcept nogil:
 
 # --- objects and their values -------------------------------------------------------------------
 
-cdef uint32_t state_place(uint64_t key, uint64_t tag) noexcept nogil:
-    cdef uint64_t hash_ = key ^ (tag * <uint64_t>0x9E3779B97F4A7C15)
-    return <uint32_t>((hash_ * <uint64_t>0xA0761D6478BD642F) >> 32)
+cdef uint32_t state_place(const State* state, uint64_t key, uint64_t tag) noexcept nogil:
+    return <uint32_t>keyed_word(&state.key, keyed_word(&state.key, key) ^ tag)
 
 
 cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil:
@@ -110,7 +116,7 @@ cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept 
     tag = tag if key & STATE_UNGATED else 0
     if state.slots == NULL:
         return NULL
-    place = state_place(key, tag)
+    place = state_place(state, key, tag)
     while True:
         place &= state.slots_mask
         index = state.slots[place]
@@ -124,7 +130,8 @@ cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept 
 
 cdef void state_enter(State* state, uint32_t index) noexcept nogil:
     cdef const StateObject* object = state.objects + index
-    cdef uint32_t place = state_place(object.key, object.tag if object.key & STATE_UNGATED else 0)
+    cdef uint32_t place = state_place(
+        state, object.key, object.tag if object.key & STATE_UNGATED else 0)
     while state.slots[place & state.slots_mask]:
         place += 1
     state.slots[place & state.slots_mask] = index + 1
@@ -170,40 +177,119 @@ cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept n
     return object
 
 
-cdef StateValue* state_value(
-        State* state, StateObject* object, uint16_t kind, uint64_t tag,
-        uint64_t text) noexcept nogil:
-    cdef uint32_t index = object.values
-    cdef StateValue* value
-    while index:
-        value = state.values + index - 1
-        if value.record.kind == kind and value.tag == tag and value.text == text:
-            return value
-        index = value.next
+cdef const uint8_t* value_text(
+        uint16_t kind, const uint8_t* payload, uint32_t* size) noexcept nogil:
+    # What else tells values of one kind and symbol apart: account, label, user. A multiple of 8.
+    size[0] = 0
+    if kind == KIND_GATEWAY_STATUS or kind == KIND_EXTERNAL_LATENCY:
+        size[0] = SIZE_ACCOUNT
+        return payload + (sizeof(GatewayStatus) if kind == KIND_GATEWAY_STATUS
+                          else sizeof(ExternalLatency)) - SIZE_ACCOUNT
+    if kind == KIND_CUSTOM_METRICS:
+        size[0] = sizeof(CustomMetrics) - sizeof(UpdateHeader)
+        return payload + sizeof(UpdateHeader)
     return NULL
+
+
+cdef bint value_is(
+        const StateValue* value, uint16_t kind, uint64_t tag,
+        const uint8_t* payload) noexcept nogil:
+    cdef uint32_t size
+    cdef const uint8_t* text = value_text(kind, payload, &size)
+    if value.record.kind != kind or (value.tag != tag and kind != KIND_BOOK):
+        return False
+    return text == NULL or (
+        (<const UpdateHeader*>value.payload).stream_id == (<const UpdateHeader*>payload).stream_id
+        and memcmp(value_text(kind, value.payload, &size), text, size) == 0)
+
+
+cdef uint32_t value_place(
+        const State* state, const StateObject* object, uint16_t kind, uint64_t tag,
+        const uint8_t* payload) noexcept nogil:
+    cdef uint32_t size, at = 0
+    cdef uint64_t word
+    cdef const uint8_t* text = value_text(kind, payload, &size)
+    cdef uint64_t hash_ = keyed_word(
+        &state.key, <uint64_t>(object - state.objects) << 16 | kind)
+    if kind != KIND_BOOK:        # an object has one book, whatever name it goes by
+        hash_ = keyed_word(&state.key, hash_ ^ tag)
+    if text != NULL:
+        hash_ ^= (<const UpdateHeader*>payload).stream_id
+    while at < size:
+        memcpy(&word, text + at, 8)
+        hash_ = keyed_word(&state.key, hash_ ^ word)
+        at += 8
+    return <uint32_t>hash_
+
+
+cdef StateValue* state_value(
+        State* state, const StateObject* object, uint16_t kind, uint64_t tag,
+        const uint8_t* payload) noexcept nogil:
+    # Its object is a part of the place, so a value that is the same in all else is compared too.
+    cdef uint32_t hash_ = value_place(state, object, kind, tag, payload)
+    cdef uint32_t place = hash_
+    cdef StateValue* value
+    if state.value_slots == NULL:
+        return NULL
+    while True:
+        place &= state.value_slots_mask
+        if state.value_slots[place] == 0:
+            return NULL
+        value = state.values + state.value_slots[place] - 1
+        if (value.place == hash_ and value.object == <uint32_t>(object - state.objects)
+                and value_is(value, kind, tag, payload)):
+            return value
+        place += 1
+
+
+cdef void value_enter(State* state, uint32_t index) noexcept nogil:
+    cdef uint32_t place = state.values[index].place
+    while state.value_slots[place & state.value_slots_mask]:
+        place += 1
+    state.value_slots[place & state.value_slots_mask] = index + 1
+
+
+cdef bint values_grow(State* state) noexcept nogil:
+    cdef uint32_t room = max(2 * state.values_room, <uint32_t>STATE_SLOTS_MIN), index
+    cdef void* memory = realloc(state.values, room * sizeof(StateValue))
+    if memory == NULL:
+        return False
+    state.values = <StateValue*>memory
+    memory = calloc(2 * room, sizeof(uint32_t))
+    if memory == NULL:
+        return False
+    free(state.value_slots)
+    state.value_slots = <uint32_t*>memory
+    state.value_slots_mask = 2 * room - 1
+    state.values_room = room
+    for index in range(state.values_count):
+        value_enter(state, index)
+    return True
 
 
 cdef StateValue* state_value_add(
         State* state, StateObject* object, uint16_t kind, uint64_t tag,
-        uint64_t text) noexcept nogil:
-    cdef uint32_t room = max(2 * state.values_room, <uint32_t>STATE_SLOTS_MIN)
-    cdef void* memory
+        const uint8_t* payload) noexcept nogil:
+    cdef uint32_t size
     cdef StateValue* value
-    if state.values_count == state.values_room:
-        memory = realloc(state.values, room * sizeof(StateValue))
-        if memory == NULL:
-            return NULL
-        state.values = <StateValue*>memory
-        state.values_room = room
+    if state.values_count == state.values_room and not values_grow(state):
+        return NULL
     value = state.values + state.values_count
     memset(value, 0, sizeof(StateValue))
+    # What it is told apart by is compared with the next one's before it has a whole payload.
+    if value_text(kind, payload, &size) != NULL and not state_keep(
+            value, payload, state_fixed(kind, &size)):
+        return NULL
+    value.size = 0
     value.record.kind = kind
     value.tag = tag
-    value.text = text
+    value.object = <uint32_t>(object - state.objects)
+    value.place = value_place(state, object, kind, tag, payload)
     value.missing = True
     value.bids.sign = 1
     value.asks.sign = -1
     value.next = object.values
+    value_enter(state, state.values_count)
     state.values_count += 1
     object.values = state.values_count
     object.values_count += 1
@@ -315,18 +401,15 @@ cdef void state_touch(State* state, StateObject* object, const Record* header) n
 
 
 cdef void state_heard(const State* state, StateObject* object, const Record* header) noexcept nogil:
-    # As track_heard: the feed passes such a message while it is sure of its object.
-    if header.channel == CHANNEL_INCREMENTAL and not (
-            header.flags & (RECORD_RELEASED | RECORD_UNGATED)):
+    if chain_sure(header):
         object.sure = state.mark.gaps
         object.stale = False
 
 
 cdef void state_applied(State* state, StateObject* object, const Record* header) noexcept nogil:
     state_heard(state, object, header)
+    object.applied = chain_applied(object.begun, object.applied, header)
     object.begun = True
-    object.applied = (header.frame.seqno if header.channel == CHANNEL_INCREMENTAL
-                      else header.frame.last_seqno)
     state_touch(state, object, header)
 
 
@@ -367,7 +450,7 @@ cdef int state_update(
     cdef UpdateHeader update
     cdef StateObject* object
     cdef StateValue* value
-    cdef uint64_t tag, text, key = state_key(&header.frame)
+    cdef uint64_t tag, key = state_key(&header.frame)
     cdef int rc = 0
     if size < sizeof(UpdateHeader):
         return 0
@@ -386,21 +469,69 @@ cdef int state_update(
     if not key & STATE_UNGATED:
         object.tag = tag
     if header.kind == KIND_ORDERS or header.kind > KIND_CUSTOM_METRICS:
-        object.unkept = True
-        state_applied(state, object, header)
+        return state_leave(state, object, header)
+    if not update_sound(header.kind, payload, size):
+        state_damaged(state, object, header)
         return 0
-    text = state_text(header.kind, &update, payload, size)
-    value = state_value(state, object, header.kind, tag, text)
+    if header.flags & RECORD_TRUNCATED and update_nameless(header.kind, key, &update):
+        state.mark.values_refused += 1
+        return state_leave(state, object, header)
+    value = state_value(state, object, header.kind, tag, payload)
     if value == NULL:
-        value = state_value_add(state, object, header.kind, tag, text)
+        if object.values_count == STATE_VALUES_MAX:
+            state.mark.values_refused += 1
+            return state_leave(state, object, header)
+        value = state_value_add(state, object, header.kind, tag, payload)
         if value == NULL:
             return -ENOMEM
-    return state_take(state, object, value, header, payload, size)
+    if value.tag != tag:
+        value.tag = tag
+        value.missing = True     # what it holds is the book of the name before
+        value.size = value.bids.count = value.asks.count = 0
+        state_touch(state, object, header)
+    return state_take(state, object, value, header, payload)
+
+
+cdef int state_leave(State* state, StateObject* object, const Record* header) noexcept nogil:
+    # An update that is not kept; its object goes on.
+    object.unkept = True
+    state_applied(state, object, header)
+    return 0
+
+
+cdef bint update_sound(uint16_t kind, const uint8_t* payload, uint64_t size) noexcept nogil:
+    # Whether it is as long as it says.
+    cdef uint32_t row
+    cdef uint64_t fixed = state_fixed(kind, &row)
+    if size < fixed or size - fixed < <uint64_t>(<const UpdateHeader*>payload).row_count * row:
+        return False
+    return kind != KIND_BOOK or book_room(payload, size) >= 0
+
+
+cdef bint update_nameless(
+        uint16_t kind, uint64_t key, const UpdateHeader* update) noexcept nogil:
+    # Whether a text that was cut, or a name that got no id, may be what tells it from others. What
+    # has a gate is told by its object, but for metrics, of whose texts and rows there are many.
+    if kind in (KIND_GATEWAY_STATUS, KIND_EXTERNAL_LATENCY, KIND_CUSTOM_METRICS):
+        return True
+    return key & STATE_UNGATED != 0 and (update.exchange_id == 0 or update.symbol_id == 0)
+
+
+cdef void state_damaged(State* state, StateObject* object, const Record* header) noexcept nogil:
+    # An update that is shorter than it says: nobody knows of which value of its kind.
+    cdef uint32_t index = object.values
+    cdef bint found = False
+    while index:
+        if state.values[index - 1].record.kind == header.kind:
+            state.values[index - 1].missing = found = True
+        index = state.values[index - 1].next
+    object.unkept = object.unkept or not found
+    state_touch(state, object, header)
 
 
 cdef int state_take(
         State* state, StateObject* object, StateValue* value, const Record* header,
-        const uint8_t* payload, uint64_t size) noexcept nogil:
+        const uint8_t* payload) noexcept nogil:
     # One update of one value.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef uint32_t row
@@ -412,11 +543,6 @@ cdef int state_take(
     cdef bint first = value.missing and not object.begun and state.mark.complete and (
         header.channel == CHANNEL_INCREMENTAL and header.frame.last_seqno == 0)
     cdef int rc
-    if size < fixed or size - fixed < <uint64_t>update.row_count * row or (
-            header.kind == KIND_BOOK and book_room(payload, size) < 0):
-        value.missing = True
-        state_touch(state, object, header)
-        return 0
     if first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
         snapshot = True
     if header.kind == KIND_BOOK:
@@ -427,7 +553,7 @@ cdef int state_take(
             return 0
         rc = state_take_book(value, payload, snapshot)
     elif parts and not snapshot and value.size:
-        rc = state_merge(value, payload, <uint32_t>fixed, row)
+        rc = state_merge(state, value, payload, <uint32_t>fixed, row)
     else:
         rc = 0 if state_keep(
             value, payload, <uint32_t>(fixed + <uint64_t>update.row_count * row)) else -ENOMEM
@@ -459,13 +585,18 @@ cdef int state_take_book(
 
 
 cdef int state_merge(
-        StateValue* value, const uint8_t* payload, uint32_t fixed, uint32_t row) noexcept nogil:
-    # The rows of an update replace those of the same type or name; others stay.
+        State* state, StateValue* value, const uint8_t* payload, uint32_t fixed,
+        uint32_t row) noexcept nogil:
+    # The rows of an update replace those of the same type or name; others stay. UNSOUND: there
+    # would be too many to look through.
     cdef const UpdateHeader* update = <const UpdateHeader*>payload
     cdef uint32_t count = (<const UpdateHeader*>value.payload).row_count, i, at
     cdef uint64_t size = fixed + (<uint64_t>count + update.row_count) * row
     cdef const uint8_t* added
     cdef void* memory
+    if <uint64_t>count + update.row_count > STATE_ROWS_MAX:
+        state.mark.values_refused += 1
+        return UNSOUND
     if size > value.room:
         memory = realloc(value.payload, size)
         if memory == NULL:
@@ -491,23 +622,3 @@ cdef bint state_same_row(uint16_t kind, const uint8_t* one, const uint8_t* other
         return (<const Statistic*>one).type == (<const Statistic*>other).type
     return memcmp((<const Measurement*>one).name, (<const Measurement*>other).name,
                   sizeof((<const Measurement*>one).name)) == 0
-
-
-cdef uint64_t state_text(
-        uint16_t kind, const UpdateHeader* update, const uint8_t* payload,
-        uint64_t size) noexcept nogil:
-    # What tells values of one kind and symbol apart: account, label, stream. A hash of it (FNV-1a).
-    cdef uint64_t hash_ = <uint64_t>0xCBF29CE484222325 ^ update.stream_id
-    cdef uint64_t begin = 0, end = 0
-    if kind == KIND_GATEWAY_STATUS and size >= sizeof(GatewayStatus):
-        begin, end = sizeof(GatewayStatus) - SIZE_ACCOUNT, sizeof(GatewayStatus)
-    elif kind == KIND_EXTERNAL_LATENCY and size >= sizeof(ExternalLatency):
-        begin, end = sizeof(ExternalLatency) - SIZE_ACCOUNT, sizeof(ExternalLatency)
-    elif kind == KIND_CUSTOM_METRICS and size >= sizeof(CustomMetrics):
-        begin, end = sizeof(UpdateHeader), sizeof(CustomMetrics)
-    else:
-        return 0
-    while begin < end:
-        hash_ = (hash_ ^ payload[begin]) * <uint64_t>0x100000001B3
-        begin += 1
-    return hash_

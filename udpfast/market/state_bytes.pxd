@@ -34,7 +34,7 @@ cdef packed struct StateEntry:   # 56 bytes; fields as in StateObject
 
 cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint64_t tag
-    uint64_t text
+    uint64_t reserved2
     uint32_t size                # of the payload, without padding
     uint8_t missing
     uint8_t cut

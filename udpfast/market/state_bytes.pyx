@@ -12,7 +12,7 @@ from udpfast.core.layout cimport (
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
-    STATE_UNGATED, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
+    STATE_UNGATED, STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
     state_find, state_fixed, state_keep, state_value, state_value_add)
 from udpfast.market.updates cimport (
     Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
@@ -22,7 +22,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["ENTRY_HASH"]
 
-_LAYOUT = 1  # of StateMark, StateEntry and StateEntryValue: counts their changes
+_LAYOUT = 2  # of StateMark, StateEntry and StateEntryValue: counts their changes
 
 #: Of the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
@@ -109,7 +109,6 @@ cdef void entry_write(
         written = <StateEntryValue*>out
         memset(written, 0, sizeof(StateEntryValue))
         written.tag = value.tag
-        written.text = value.text
         written.size = <uint32_t>value_size(value, depth)
         written.missing = value.missing
         written.cut = value_cut(value, depth)
@@ -222,11 +221,16 @@ cdef int entry_read_value(
     at[0] += sizeof(StateEntryValue)
     payload = entry + at[0]
     fixed = state_fixed(head.record.kind, &row)
-    if fixed == 0 or size - at[0] < padded(head.size) or (
-            state_value(state, object, head.record.kind, head.tag, head.text) != NULL):
+    if fixed == 0 or size - at[0] < padded(head.size):
         return -EBADMSG
     at[0] += padded(head.size)
-    value = state_value_add(state, object, head.record.kind, head.tag, head.text)
+    if head.size < fixed:        # nothing yet: of a book, which nothing but its object tells
+        if head.size or head.record.kind != KIND_BOOK:
+            return -EBADMSG
+    if object.values_count == STATE_VALUES_MAX or (
+            state_value(state, object, head.record.kind, head.tag, payload) != NULL):
+        return -EBADMSG
+    value = state_value_add(state, object, head.record.kind, head.tag, payload)
     if value == NULL:
         return -ENOMEM
     value.record = head.record
@@ -234,8 +238,6 @@ cdef int entry_read_value(
     value.cut = head.cut != 0
     if head.size == 0:
         return 0
-    if head.size < fixed:
-        return -EBADMSG
     memcpy(&update, payload, sizeof(update))
     if head.record.kind == KIND_BOOK:
         return entry_read_book(value, payload, head.size)

@@ -24,7 +24,7 @@ cdef enum:
     SIZE_CURRENCY = 32
     SIZE_DESCRIPTION = 128
     SIZE_LABEL = 32
-    SIZE_MEASUREMENT = 8
+    SIZE_MEASUREMENT = 32        # the origin has 8; names that differ behind that stay apart
     SIZE_ORDER_ID = 36
     SIZE_SYMBOL = 64
     SIZE_TIME_ZONE = 32          # the longest name of the tz database has 32 bytes
@@ -48,7 +48,7 @@ cdef packed struct UpdateHeader:  # 88 bytes
     int64_t exchange_time_utc        # UNIX ns
     uint64_t exchange_sequence
     int64_t sending_time_utc         # UNIX ns, by the exchange
-    uint32_t exchange_id             # name table; 0 = absent (or the table was full)
+    uint32_t exchange_id             # name table; 0 = absent, or no room for it (TRUNCATED)
     uint32_t symbol_id
     uint32_t present                 # Present
     uint32_t row_count
@@ -97,7 +97,7 @@ cdef packed struct Statistic:  # 32 bytes: Statistics
     uint8_t type                     # schema StatisticsType
     uint8_t reserved[7]
 
-cdef packed struct Measurement:  # 24 bytes
+cdef packed struct Measurement:  # 48 bytes
     double value
     char name[SIZE_MEASUREMENT]
     uint8_t present                  # 1 name
@@ -201,3 +201,9 @@ cdef packed struct CustomMetrics:  # 168 bytes, then Measurement[row_count]: Cus
     char user[SIZE_USER]
     char label[SIZE_LABEL]
     char account[SIZE_ACCOUNT]
+
+
+cdef inline bint level_refused(double price, double quantity) noexcept nogil:
+    # The one check of what a level says, whoever keeps it (book.pxd, ladder.pxd): what is no number
+    # cannot be ordered or added. Infinite prices and quantities below 0 are numbers.
+    return price != price or quantity != quantity
