@@ -1,8 +1,9 @@
 # Books: every order book of a ring, each of which says whether it is sound.
 #
-#    object --> book --> name         A book belongs to an object, and its name is a label: `_claims`
-#                                     knows which objects go by a name. The first of them has the
-#                                     book that the name leads to, any other one a book apart.
+#    object --> book --> name
+#
+# A book belongs to an object, and its name is a label: `_claims` knows which objects go by a name.
+# The first of them has the book that the name leads to, any other one a book apart.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
@@ -25,7 +26,7 @@ cdef class Books:
     cdef set _holders            # names of which an object has the book that they lead to
     cdef list _spare             # places of books that belong to no name and no object now
     cdef int32_t _session        # -1: none seen yet
-    cdef dict _members           # of several addresses that are read as one: place -> (address, Books)
+    cdef dict _members           # of several addresses read as one: place -> (address, Books)
     cdef OrderBook _undecided    # the book of a name that several of them have
 
     cdef Books _of(self, NameCache names)

@@ -8,8 +8,8 @@
 #             was lapped, or the feed replaced what it lost by a snapshot that is still to come).
 #             Ends with a snapshot, or with the very first update of an object.
 #
-#   contested by both: two objects go by one name, and nobody knows which of them is meant. Ends when
-#             all but one go by another.
+#   contested by both: two objects go by one name, and nobody knows which of them is meant. Ends
+#             when all but one go by another.
 #
 # A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
 # whether a lost update is newer (feed/objects).

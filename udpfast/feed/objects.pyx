@@ -161,10 +161,10 @@ cdef class FeedObjects:
         cdef uint32_t key = (<uint32_t>object_type << 16) | <uint32_t>object_id
         cdef uint32_t place = <uint32_t>keyed_word(&self.objects.key, key)
         cdef Object* object = objects_find(&self.objects, key, False)
-        cdef uint32_t probes = 1
+        cdef uint32_t mask = self.objects.slots_mask, probes = 1
         if object == NULL:
             raise KeyError(f"no object {object_type}/{object_id}")
-        while self.objects.slots[place & self.objects.slots_mask].index != object - self.objects.objects:
+        while &self.objects.objects[self.objects.slots[place & mask].index] != object:
             place += 1
             probes += 1
         return probes

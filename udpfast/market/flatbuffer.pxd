@@ -155,9 +155,9 @@ cdef struct Verification:
 
 
 # Check a whole event. Returns its union code (0 NONE, above 51 unknown), or EVENT_DAMAGED: also
-# where a type is without its value. Cost is bounded by the buffer's size: a table takes 8 bytes at least (its vtable
-# distance and one reference), so more tables than size / 8 mean that one is referred to twice.
-# What `shapes` remembers changes the cost only, never the result.
+# where a type is without its value. Cost is bounded by the buffer's size: a table takes 8 bytes at
+# least (its vtable distance and one reference), so more tables than size / 8 mean that one is
+# referred to twice. What `shapes` remembers changes the cost only, never the result.
 cdef int event_verify(
     const uint8_t* payload, uint32_t size, Shapes* shapes, Verification* result) noexcept nogil
 

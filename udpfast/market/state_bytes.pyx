@@ -12,8 +12,8 @@ from udpfast.core.layout cimport (
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
-    STATE_UNGATED, STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
-    state_find, state_fixed, state_keep, state_value, state_value_add)
+    STATE_UNGATED, STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed,
+    state_doubted, state_find, state_fixed, state_keep, state_value, state_value_add)
 from udpfast.market.updates cimport (
     Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 
