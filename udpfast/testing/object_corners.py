@@ -30,7 +30,7 @@ __all__ = ["main", "run"]
 
 _WRAP = 1 << 32
 _GAP = struct.Struct("<IIIIq")
-_SESSION = struct.Struct("<HHIII")
+_SESSION = struct.Struct("<HHIIIII")
 _STATE = struct.Struct("<I")
 _TYPE = 3
 _MESSAGES = 400
@@ -103,7 +103,7 @@ class _Run:
         if number < case.join:
             return
         if not self.joined:
-            self._control(Kind.SESSION, _SESSION.pack(0, 7, 1, 0, seqno))
+            self._control(Kind.SESSION, _SESSION.pack(0, 7, 1, 0, seqno, 0, 0))
             self.joined = True
         if rng.random() < loss:
             self.lost += 1
