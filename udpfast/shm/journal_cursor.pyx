@@ -419,7 +419,7 @@ cdef class JournalCursor:
         cdef Segment segment = self.segment
         self.ended = True
         if self._doubt and (segment is None or not segment.sealed()
-                            or not segment.seal.flags & SEAL_LAST):
+                            or not segment.seal.flags & SEAL_LAST or self._later()):
             raise RegionError(f"{self._doubt}; read up to record {self.index}, and nobody can say "
                               "whether that was all")
 

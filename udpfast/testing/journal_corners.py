@@ -357,13 +357,10 @@ def _mapped(directory: Path) -> tuple[int, int]:
             (before.end_position, before.end_index) == (after.position, after.index),
             "parts follow each other",
         )
-    if found.state is None and not (found.parts and Segment.open(_last(directory)).info().last):
+    last = [part.path for part in found.parts if part.path][-1:]
+    if found.state is None and (found.ignored or not last or not Segment.open(last[0]).info().last):
         raise RegionError("nobody knows the end")
     return sum(part.records for part in found.parts), 0
-
-
-def _last(directory: Path) -> Path:
-    return [part.path for part in journal_map(directory).parts if part.path][-1]
 
 
 def _replayed(directory: Path) -> tuple[int, int]:
