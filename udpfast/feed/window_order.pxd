@@ -297,8 +297,10 @@ cdef inline void window_jump(Window* w, int64_t at, int64_t now_ns) noexcept nog
     if passed - w.next >= w.interval and passed >= until:
         until = passed
         reason = GAP_COUNT
-    if until > w.jump_from:
+    if until > w.jump_from:              # it may have come behind others of its run
         until = w.jump_from
+    if until <= at - w.size:
+        until = at - w.size + 1
     if until > w.decided:
         w.decided = until
         w.decided_reason = reason
