@@ -1,6 +1,6 @@
 """Build the extension modules: every `.pyx` below `udpfast/` is one.
 
-UDPFAST_DEBUG=1     Cython's checks and C assertions on, little optimisation.
+UDPFAST_DEBUG=1     Cython's checks and C assertions on, no optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
 UDPFAST_BENCH=1     Also the loops that only benchmarks and tests run: `make` asks for them.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
@@ -30,7 +30,7 @@ NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
 compile_args = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-fno-plt", "-g0"]
-compile_args += ["-O1", "-UNDEBUG"] if DEBUG else ["-O" + os.environ.get("UDPFAST_OPTIMISE", "3")]
+compile_args += ["-O0", "-UNDEBUG"] if DEBUG else ["-O" + os.environ.get("UDPFAST_OPTIMISE", "3")]
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")
@@ -48,6 +48,7 @@ directives = {
     # Off even then: with it Cython 3.3 refuses `self.count += 1` in a nogil method.
     "nonecheck": False,
     "cdivision": True,
+    "emit_code_comments": False,  # a third of the C; `cython -a` shows the source beside it
     "freethreading_compatible": True,
 }
 
@@ -76,6 +77,15 @@ class BuildExt(build_ext):
         super().run()
 
 
+#: Loops that benchmarks measure, which no test of a build with checks calls.
+MEASURED = {
+    Path("udpfast/testing", f"{name}.pyx")
+    for name in (
+        *("drainload", "feed_cost", "hostprobe", "journal_cost", "micro"),
+        *("pace", "publish_watch", "style_loop", "wake_hop"),
+    )
+}
+
 extensions = [
     Extension(
         str(path.with_suffix("")).replace(os.sep, "."),
@@ -90,9 +100,12 @@ extensions = [
         ],
     )
     for path in sorted(Path("udpfast").rglob("*.pyx"))
-    if setting("UDPFAST_COMPILE", "1")
-    and (setting("UDPFAST_BENCH") or path.parent != Path("udpfast/testing"))
+    if (setting("UDPFAST_BENCH") or path.parent != Path("udpfast/testing"))
+    and not (DEBUG and path in MEASURED)
 ]
+# Cython's own code, memoryviews above all, once: inside each module it was a third of the C.
+SHARED = "udpfast._cython"
+extensions.append(Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args))
 
 # `bench` alone is a name that anybody's package may have.
 benchmarks = ["udpfast_bench"]
@@ -104,9 +117,10 @@ setup(
     packages=[*find_packages(include=["udpfast", "udpfast.*"]), "pyspark_udpfast", *benchmarks],
     package_dir={"udpfast_bench": "bench"},
     ext_modules=cythonize(
-        extensions,
+        extensions if setting("UDPFAST_COMPILE", "1") else [],
         build_dir="build/cython-debug" if DEBUG else "build/cython",
         compiler_directives=directives,
+        shared_utility_qualified_name=SHARED,
         nthreads=os.cpu_count() or 1,
     ),
 )

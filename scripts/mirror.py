@@ -17,6 +17,7 @@ GENERATED = {"udpfast": ("*.c",)}  # elsewhere C is source: examples, peers of b
 def mirror(source: Path, target: Path) -> None:
     """Make `target` hold the sources of `source`; what was built in it before stays."""
     built = {path.relative_to(target) for path in target.rglob("*.so")}
+    built = {path for path in built if path.name.partition(".")[0] != "_cython"}  # has no source
     for folder in COPIED:
         if (source / folder).is_dir():
             copy_newer(source / folder, target / folder, (*SKIPPED, *GENERATED.get(folder, ())))

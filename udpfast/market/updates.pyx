@@ -59,8 +59,10 @@ cdef union Layout:  # one of each struct: only their formats are wanted, never t
 def _formats():
     """The PEP 3118 format of each struct, as Cython makes it, by constant name."""
     cdef Layout layout
+    # One typed view: with casts alone Cython 3.3 leaves out what its shared code is declared with.
+    cdef Level[::1] levels = <Level[:1]> &layout.level
     return {
-        "LEVEL": memoryview(<Level[:1]> &layout.level),
+        "LEVEL": memoryview(levels),
         "ORDER": memoryview(<Order[:1]> &layout.order),
         "TRADE": memoryview(<Trade[:1]> &layout.trade),
         "STATISTIC": memoryview(<Statistic[:1]> &layout.statistic),
