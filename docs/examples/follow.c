@@ -9,9 +9,11 @@
 
 #define _GNU_SOURCE /* O_NOFOLLOW */
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +97,13 @@ static int take(struct ring *ring, uint8_t *copy)
     }
 }
 
+/* Whether the process is gone that writes this ring (one of another pid namespace is not in sight). */
+static int is_orphan(const struct udpfast_ring_header *header)
+{
+    const struct udpfast_region_header *region = (const void *) header;
+    return kill((pid_t) region->writer_pid, 0) != 0 && errno == ESRCH;
+}
+
 static void print_name(const struct names *names, uint32_t id)
 {
     if (id == 0 || id > LOAD_ACQUIRE(&names->header->count))
@@ -121,7 +130,7 @@ int main(int count, char **words)
     struct ring ring = {0};
     struct names names;
     uint8_t *copy;
-    int state;
+    int state, orphan = 0;
     if (count != 2)
         die(words[0], "takes the directory of an instance");
     ring.header = map(words[1], "ring", UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT);
@@ -140,6 +149,10 @@ int main(int count, char **words)
     while ((state = take(&ring, copy)) != -2) {
         const struct udpfast_record *record = (const struct udpfast_record *) copy;
         if (state == 0) {
+            if (orphan != is_orphan(ring.header)) {
+                orphan = !orphan;
+                puts(orphan ? "the writer is dead: what is known is old" : "there is a writer again");
+            }
             fflush(stdout);
             sched_yield();
         } else if (state == -1) {

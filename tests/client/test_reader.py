@@ -1,6 +1,7 @@
 """The reader against a ring that the test fills: order, laps, ends, options."""
 
 import os
+import signal
 import threading
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import udpfast
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
-from udpfast.core.layout import RECORD
+from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
@@ -182,7 +183,7 @@ def test_poll_of_a_closed_ring_raises_once_all_is_read(instance: Instance) -> No
 def test_ring_replaced_by_another_file_is_noticed_while_waiting(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         (instance.directory / "ring").rename(instance.directory / "elsewhere")
-        with pytest.raises(RingClosedError, match="another file took its place"):
+        with pytest.raises(RingClosedError, match="it was removed"):
             next(reader)
 
 
@@ -190,7 +191,7 @@ def test_ring_replaced_is_noticed_by_polls_that_do_not_wait(instance: Instance) 
     with Reader(instance.address) as reader:
         (instance.directory / "ring").rename(instance.directory / "elsewhere")
         deadline = time.monotonic() + PATIENCE_S
-        with pytest.raises(RingClosedError, match="another file took its place"):
+        with pytest.raises(RingClosedError, match="it was removed"):
             while time.monotonic() < deadline:
                 reader.poll(timeout=0)
 
@@ -251,7 +252,7 @@ def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
             instance.top(1.0, 2.0, symbol="before")
         instance.names_region.close()
         instance.ring.region.close()
-        # The next writer has begun a table that is not ready yet; its ring comes first.
+        # The next writer has begun a table that is not ready yet.
         region = Region.create(
             instance.directory / "names", NAMES_REGION_KIND, 1 << 16, PAYLOAD_HASH, replace=True
         )
@@ -264,6 +265,99 @@ def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
         again.close()
         *_, last = reader
         assert last.symbol == "after"
+
+
+def _feed_of_its_own(directory: Path, records: int, capacity_bytes: int = 1 << 20) -> int:
+    """Start a process that writes records into an instance, RESTART first; return its pid."""
+    ready, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        feed = Instance(directory, capacity_bytes)
+        if feed.ring.restarted:
+            feed.ring.announce_restart(1)
+        for _ in range(records):
+            feed.append(Kind.MESSAGE, b"x")
+        feed.ring.flush()
+        os.write(tell, b"!")
+        time.sleep(PATIENCE_S)
+        os._exit(0)
+    os.read(ready, 1)
+    os.close(ready)
+    os.close(tell)
+    return child
+
+
+def _kill(child: int) -> None:
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("kinds", [None, [Kind.GAP]])
+@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21])
+def test_writer_killed_and_back_is_said_in_band(
+    tmp_path: Path, kinds: list[Kind] | None, capacity: int
+) -> None:
+    child = _feed_of_its_own(tmp_path / "feed", 3)
+    with Reader(f"ring:{tmp_path / 'feed'}", start="begin", kinds=kinds) as reader:
+        assert reader.alive
+        messages = [] if kinds else [next(reader).kind for _ in range(3)]
+        _kill(child)
+        said = next(reader)
+        assert not reader.alive
+        assert (said.kind, said.channel) == (Kind.CONNECTION, 255)
+        assert said.data["status"] == ConnectionStatus.DISCONNECTED
+        assert said.data["silent_ns"] >= 0
+        assert len(reader.poll(timeout=0.3)) == 0  # once
+        child = _feed_of_its_own(tmp_path / "feed", 1, capacity)
+        ready, restart = next(reader), next(reader)
+        assert (ready.kind, ready.data["status"]) == (Kind.CONNECTION, ConnectionStatus.READY)
+        assert (restart.kind, reader.alive) == (Kind.RESTART, True)
+        messages += [] if kinds else [next(reader).kind]
+        _kill(child)
+        assert messages == ([] if kinds else [Kind.MESSAGE] * 4)
+        assert reader.lapped == 0
+
+
+def test_reader_of_a_dead_instance_says_so(tmp_path: Path) -> None:
+    _kill(_feed_of_its_own(tmp_path / "feed", 3))
+    with (
+        pytest.warns(RuntimeWarning, match=r"its writer \(pid \d+\) is dead"),
+        Reader(f"ring:{tmp_path / 'feed'}") as reader,
+    ):
+        assert not reader.alive
+        assert next(reader).kind is Kind.CONNECTION
+
+
+@pytest.mark.parametrize("kinds", [None, [Kind.GAP]])
+def test_reader_behind_reads_the_old_file_to_its_end_and_goes_on_in_the_new_one(
+    instance: Instance, kinds: list[Kind] | None
+) -> None:
+    with Reader(instance.address, kinds=kinds) as reader:
+        for _ in range(5000):
+            instance.append(Kind.MESSAGE, b"x" * 8)
+        for _ in range(3):
+            instance.append(Kind.GAP, bytes(24))
+        instance.names_region.close()
+        instance.ring.region.close()
+        other = Instance(instance.directory, 1 << 22)
+        other.append(Kind.MESSAGE, bytes(other.ring.payload_max))
+        other.append(Kind.GAP, bytes(24))
+        other.ring.close()
+        found = [record.kind for record in reader]
+        other.close()
+    assert found.count(Kind.GAP) == 4
+    assert found.count(Kind.MESSAGE) == (0 if kinds else 5001)
+    assert reader.lapped == 0
+
+
+def test_reader_is_told_that_nobody_knows_what_another_log_left_out(instance: Instance) -> None:
+    with Reader(instance.address) as reader:
+        (instance.directory / "ring").unlink()
+        with Ring.create(instance.directory, 1 << 20, PAYLOAD_HASH) as ring:
+            ring.append(Kind.MESSAGE, b"x")
+            lapped, record = next(reader), next(reader)
+    assert (lapped.kind, lapped.lapped, record.kind) == (Kind.LAPPED, 1, Kind.MESSAGE)
+    assert lapped.data["reason"] == LappedReason.UNKNOWN
 
 
 def _restart(instance: Instance) -> Instance:

@@ -261,3 +261,14 @@ def test_reader_where_processes_are_hidden_lives_by_its_lock_alone(tmp_path, mon
             file.write((1 << 30).to_bytes(8, "little"))  # nobody's here
         assert [info.alive for info in list_readers(tmp_path)] == [True]
         assert remove_dead_readers(tmp_path) == 0
+
+
+def test_flood_of_files_that_name_a_living_process_hides_no_reader(tmp_path):
+    with Ring.create(tmp_path, 4096), ReaderRegistration.create(tmp_path, "strategy"):
+        for number in range(READERS_MAX + 100):
+            path = tmp_path / "readers" / f"1-{number}"
+            path.touch()
+            os.utime(path, (0, 0))
+        assert [info.name for info in list_readers(tmp_path)] == ["strategy"]
+        assert [remove_dead_readers(tmp_path) for _ in range(3)] == [READERS_MAX, 100, 0]
+        assert [info.name for info in list_readers(tmp_path)] == ["strategy"]

@@ -40,6 +40,7 @@ cdef class Engine:
     cdef object _counter_block
     cdef object _latency_block
     cdef list _regions                 # keep mapped memory alive
+    cdef list _renewed                 # those that `publish` puts in their places
     cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
     cdef bint _huge_pages
 

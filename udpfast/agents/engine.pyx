@@ -113,6 +113,9 @@ cdef class Engine:
         The feed.
     directory : Path
         The instance's directory; its regions are created, or taken over from a dead writer.
+    publish : bool
+        Be the instance's writer now; False: lock it and take all memory, no more, until `publish`
+        is called. An engine that is closed before leaves the instance as it was.
 
     Raises
     ------
@@ -122,9 +125,10 @@ cdef class Engine:
         No room for a region.
     """
 
-    def __init__(self, config, directory):
+    def __init__(self, config, directory, publish=True):
         self.directory = Path(directory)
         self._regions = []
+        self._renewed = []
         self._huge_pages = config.agent.huge_pages
         self._pages = []
         try:
@@ -134,6 +138,8 @@ cdef class Engine:
             self._open_counters(config)
             self._open_names(config)
             self._open_slab(config)
+            if publish:
+                self.publish()
         except BaseException:
             self.close()
             raise
@@ -166,6 +172,18 @@ cdef class Engine:
         """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
         return self._counter_block.read()
 
+    def publish(self) -> None:
+        """Switch to what was made: nothing of it can be refused any more.
+
+        The names come before the rings: who meets the new writer there finds what its ids mean.
+        """
+        for region in self._renewed:
+            region.mark_ready()
+        self._renewed = []
+        if self.capture_face is not None:
+            self.capture_face.publish()
+        self.ring_face.publish()
+
     def announce_restart(self, unix_ns: int) -> None:
         """Tell the readers of a ring that was taken over that its writer is another one."""
         if self.ring_face.restarted:
@@ -175,14 +193,15 @@ cdef class Engine:
 
     def _open_ring(self, config):
         cdef Ring ring = Ring.create(
-            self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH)
+            self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False)
         self.ring_face = ring
         self._collapse("ring", ring.region)
         self.ring = &ring.writer
         self.wake = WakeRegion.create(self.directory)
 
     def _open_capture(self, config):
-        cdef Ring ring = Ring.create(self.directory / "capture", config.record.capture_bytes)
+        cdef Ring ring = Ring.create(
+            self.directory / "capture", config.record.capture_bytes, publish=False)
         self.capture_face = ring
         self._collapse("capture", ring.region)
         self.capture = &ring.writer
@@ -191,11 +210,15 @@ cdef class Engine:
         cdef CounterBlock block = CounterBlock.create(
             self.directory / "counters",
             [line.name for line in config.incremental.lines],
-            [line.name for line in config.snapshot.lines])
-        cdef LatencyBlock latency = LatencyBlock.create(self.directory / "latency", LATENCY_HOPS)
+            [line.name for line in config.snapshot.lines], publish=False)
         self._counter_block = block
+        self._regions.append(block)
+        self._renewed.append(block.region)
+        cdef LatencyBlock latency = LatencyBlock.create(
+            self.directory / "latency", LATENCY_HOPS, publish=False)
         self._latency_block = latency
-        self._regions += [block, latency]
+        self._regions.append(latency)
+        self._renewed.append(latency.region)
         self.counters = block.counters
         self.origin_to_kernel = latency.pointer("origin_to_kernel")
         self.kernel_to_origin = latency.pointer("kernel_to_origin")
@@ -211,11 +234,12 @@ cdef class Engine:
         cdef uint64_t i
         path = self.directory / "names"
         try:
-            region = Region.reopen_for_write(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+            region = Region.reopen_for_write(path, NAMES_REGION_KIND, PAYLOAD_HASH, claim=False)
             if names_attach(
                     &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE):
                 if region.size_bytes == size:
                     self._regions.append(region)
+                    self._renewed.append(region)
                     return
                 for i in range(1, self.names.header.count + 1):
                     known.append(self.names.entries[i].text[:self.names.entries[i].size])
@@ -231,7 +255,7 @@ cdef class Engine:
                    config.ring.names)
         for name in known:
             names_intern(&self.names, name, len(name))
-        region.mark_ready()
+        self._renewed.append(region)
 
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.
@@ -247,14 +271,14 @@ cdef class Engine:
         objects_size = objects_memory_size(&objects)
         region = Region.create(self.directory / "slab", SLAB_KIND,
                                REGION_PAGE + pipeline_size + objects_size, 0, mode=0o600,
-                               replace=True)  # nobody else's business, whoever may read the rest
+                               replace=True, keep=False)  # nobody else's business
         self._regions.append(region)
+        self._renewed.append(region)
         self._collapse("slab", region)
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
-        region.mark_ready()
 
     def _collapse(self, name, region):
         if self._huge_pages:

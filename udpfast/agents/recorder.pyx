@@ -115,7 +115,12 @@ cdef class Recorder(Agent):
         self._keeper.join()
         if self._registration is not None:
             self._registration.close()
+        left = sum(each.backlog for each in self.recordings if each.cursor.closed_by_writer)
         self._close()
+        if left:
+            raise TimeoutError(
+                f"the ring has ended, and its last {left} records are not in the journal: "
+                "a recorder that is started before the next feed takes them")
 
     def _close(self):
         for recording in self.recordings:

@@ -132,13 +132,13 @@ cdef class Republisher:
             for each in range(len(self._target) + 1, len(self._source) + 1):
                 self._target.intern(self._source.bytes(each) or b"")
 
-    def _begin_names(self, cursor, number):
+    def _begin_names(self, JournalCursor cursor, number):
         region = Region.attach(
             names_path(cursor.directory, number), NAMES_REGION_KIND, PAYLOAD_HASH)
         self._source = NameTable(region.view()[NAMES_AT:])
-        if self._names_region is not None:
+        again = self._names_region is not None
+        if again:
             self._names_region.close()
-            self.ring.announce_restart(cursor._headers[0].published_ns)
         capacity = self._source.capacity
         self._names_region = Region.create(
             self._directory / "names", NAMES_REGION_KIND, NAMES_AT + name_table_size(capacity),
@@ -146,6 +146,9 @@ cdef class Republisher:
         self._target = NameTable(self._names_region.view()[NAMES_AT:], capacity=capacity)
         self._names_region.mark_ready()
         self._names = number
+        # The table first: a reader looks for it when it meets the RESTART.
+        if again or self.ring.restarted:
+            self.ring.announce_restart(cursor._headers[0].published_ns)
 
     def close(self) -> None:
         """Say that nothing more will come. Idempotent."""

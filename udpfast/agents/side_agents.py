@@ -166,7 +166,12 @@ class SideAgents:
     def start(self) -> None:
         """Start the thread that starts and watches the agents; returns at once."""
         self._roster.write(self.entries, realtime_ns())
+        self._roster.publish()
         self._thread.start()
+
+    def abort(self) -> None:
+        """Let go of what was made, in place of `start`."""
+        self._roster.close()
 
     def stop(self) -> None:
         """Let the agents read what is left in the ring, `run.drain_ms` at most; end them."""

@@ -50,8 +50,9 @@ from udpfast.errors import ConfigError, UdpfastError
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.net.xdp_host import group_lines
 from udpfast.shm.counters import CounterBlock
-from udpfast.shm.instance import instance_directory
+from udpfast.shm.instance import admit_group, instance_directory
 from udpfast.shm.roster import AgentEntry, AgentState
+from udpfast.shm.trust import find_group
 
 __all__ = ["Subscriber"]
 
@@ -84,10 +85,13 @@ cdef class FeedLoop(Agent):
     config : FeedConfig
         Which lines to open; sockets are opened in the agent's own thread (preloaded stacks
         want that).
+    ready : callable, optional
+        Called when they are, before the first datagram is looked at.
     """
 
     cdef Engine engine
     cdef object config
+    cdef object ready
     cdef readonly list receivers
     cdef readonly str first_failure    # of a preloaded stack's first call; empty: none
     # NULL: let go of, since its interface is gone. From then on it is the watch's, which puts
@@ -106,10 +110,11 @@ cdef class FeedLoop(Agent):
     cdef int64_t drops_at_ns
     cdef uint32_t sample
 
-    def __init__(self, Engine engine, config):
+    def __init__(self, Engine engine, config, ready=None):
         super().__init__(f"udpfast {config.name}"[:15])
         self.engine = engine
         self.config = config
+        self.ready = ready
         self.receivers = []
         self.interfaces = []
         self.lines_lock = threading.Lock()
@@ -121,6 +126,8 @@ cdef class FeedLoop(Agent):
             if self.config.bypass.stack != "none":
                 self.first_failure = open_first_socket(self.config.bypass.stack)
             self._open_lines()
+            if self.ready is not None:
+                self.ready()
         except BaseException:
             self._close_lines()
             raise
@@ -322,8 +329,10 @@ class Subscriber:
             raise TypeError(f"config must be a path, a mapping or a FeedConfig, "
                             f"was {type(config).__name__}")
         self.config = config
-        self.directory = instance_directory(
-            config.name, create=True, group=config.access.group)
+        if config.access.group:
+            find_group(config.access.group)
+        # Who may read it is changed with the rest, by a start that is not refused.
+        self.directory = instance_directory(config.name, create=True, group=None)
         self._engine = None
         self._loop = None
         self._runner = None
@@ -340,31 +349,42 @@ class Subscriber:
         return self.config.name
 
     def start(self) -> None:
-        """Open regions and sockets, start the loop, then the agents beside it."""
-        cdef Engine engine = Engine(self.config, self.directory)
+        """Open regions and sockets, start the loop, then the agents beside it.
+
+        A start that fails leaves the instance as it was: all that can fail comes first.
+        """
+        cdef Engine engine = Engine(self.config, self.directory, publish=False)
         self._engine, self._sides = engine, None
+        sides = None
         try:
             missing = engine.missing_pages()
             if self.config.agent.strict and missing:
                 raise PermissionError(EPERM, missing[0])
-            write_feed(self.config, self.directory)
-            engine.announce_restart(clock_realtime_ns())
-            self._start_loop(engine)
-            self._find_bypass(engine)
-            self._notes = self._find_notes()
             sides = SideAgents(self.config, self.directory, self._look)
+            self._start_loop(engine, partial(self._take_over, engine))
+            self._notes = self._find_notes()
             sides.start()
             self._sides = sides
         except BaseException:
             # A loop that ran on would hold the instance, and nobody could end it.
             with suppress(Exception):
                 self.stop()
+            if sides is not None and self._sides is None:
+                sides.abort()
             raise
 
-    def _start_loop(self, Engine engine):
+    def _take_over(self, Engine engine):
+        # The lines are open, all memory is taken: readers find the new writer from here on.
+        self._find_bypass(engine)
+        admit_group(self.directory, self.config.access.group)
+        write_feed(self.config, self.directory)
+        engine.publish()
+        engine.announce_restart(clock_realtime_ns())
+
+    def _start_loop(self, Engine engine, ready=None):
         cdef AgentRunner runner
         agent = self.config.agent
-        self._loop = FeedLoop(engine, self.config)
+        self._loop = FeedLoop(engine, self.config, ready)
         runner = AgentRunner(
             self._loop, core=agent.core, idle=agent.idle,
             fifo_priority=agent.fifo_priority or None, lock_memory=agent.lock_memory,

@@ -178,6 +178,8 @@ cdef class ZmqFanout(Agent):
             count = ring_poll(self.ring, cursor._headers, cursor._offsets, cursor._payloads,
                               cursor._room, self.batch_records, &lapped)
         if count == -EPIPE:
+            if cursor.follow():
+                return 0
             # Said again and again for a while: who is behind has no room for it at once.
             self.end_ns = now_ns + ENDING_NS
             return 0
@@ -234,7 +236,8 @@ cdef class ZmqFanout(Agent):
             self.look_ns = now_ns + LOOK_NS
             if self.ring == NULL:
                 self._attach()
-            elif not self.end_ns and self.cursor.region.replaced():
+            elif not self.end_ns and self.cursor.region.replaced() and not (
+                    self.cursor.follow() or ring_ready(self.ring) or self.cursor.closed_by_writer):
                 raise RingClosedError(f"{self.cursor.region.path}: another file took its place")
 
     cdef _take_requests(self, socket):
@@ -333,8 +336,7 @@ cdef class ZmqFanout(Agent):
             cursor.close()
             return
         self.cursor = cursor
-        # Not its inode, which the ring of another boot may have, too.
-        self.outbox.ring_number = <uint64_t>cursor.reader.header.born_ns
+        self.outbox.ring_number = cursor.reader.header.log[0]
         self.outbox.ring = self.ring = &cursor.reader
         self.registration = ReaderRegistration.create(
             self.directory, "zmq", cursor.reader.index, clock_realtime_ns())

@@ -22,6 +22,7 @@ from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
 from udpfast.net.bypass import STACKS
 from udpfast.shm.readers import list_readers
+from udpfast.shm.roster import AgentState
 
 __all__ = ["EXIT_TAKEN", "run"]
 
@@ -52,7 +53,8 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     waits; a second signal does not wait for that. Strategies attach with
     udpfast.Reader("ring:NAME").
 
-    Exit codes: 0 stopped, 1 failed, 2 wrong settings, 3 another process runs this instance.
+    Exit codes: 0 stopped, 1 failed, or an agent left work undone, 2 wrong settings, 3 another
+    process runs this instance.
     """
     config = _with_options(load_feed(path), stack, library, strict)
     enter_bypass(config, quiet=quiet)
@@ -78,8 +80,22 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
             subscriber.stop()
         except Exception as error:  # the loop's own, unless it is known already
             failure = failure or error
+    undone = _say_undone(subscriber)
     if failure is not None:
         raise failure
+    if undone:
+        sys.exit(1)
+
+
+def _say_undone(subscriber: Subscriber) -> bool:
+    # An agent that did not come to its end has left something undone, and nobody else says so.
+    undone = [side for side in subscriber.agents[1:] if side.state is AgentState.FAILED]
+    for side in undone:
+        click.echo(
+            f"udpfast: {subscriber.name}: agent {side.name} left work undone: {side.failure}",
+            err=True,
+        )
+    return bool(undone)
 
 
 def _announce(subscriber: Subscriber, quiet: bool) -> None:

@@ -24,7 +24,7 @@ from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import list_readers
+from udpfast.shm.readers import READERS_MAX, list_readers
 from udpfast.shm.roster import read_roster
 
 __all__ = ["stat"]
@@ -176,6 +176,8 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
             f"lag {reader['lag']:,} records, {reader['lag_bytes']:,} bytes; "
             f"read {reader['read']:,}, missed {reader['lapped']:,}"
         )
+    if len(status["readers"]) == READERS_MAX:
+        click.echo(f"more than {READERS_MAX - 1:,} readers: the first are shown")
 
 
 def _print_agent(agent: dict[str, Any]) -> None:

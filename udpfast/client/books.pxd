@@ -28,6 +28,7 @@ cdef class Books:
     cdef int32_t _session        # -1: none seen yet
     cdef dict _members           # of several addresses read as one: place -> (address, Books)
     cdef OrderBook _undecided    # the book of a name that several of them have
+    cdef bint _orphaned          # their writer is dead, or not heard: what is known is old
 
     cdef Books _of(self, NameCache names)
     cdef OrderBook _find(self, object key)
@@ -44,5 +45,6 @@ cdef class Books:
     cdef _release(self, uint32_t index)
     cdef _missed(self)
     cdef _begin_session(self, int32_t session, bint complete)
+    cdef _note_writer(self, const Record* header, const uint8_t* payload)
     cdef _mark(self, Track* track)
     cdef _mark_all(self)

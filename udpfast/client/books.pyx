@@ -7,12 +7,14 @@ from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
+from udpfast.client.source cimport CHANNEL_NEITHER
 from udpfast.client.track cimport (
     TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
     track_sound, track_stale, tracks_add, tracks_clear, tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.keyed cimport keyed_draw
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
+    CHANNEL_INCREMENTAL, CONNECTION_DISCONNECTED, Connection, KIND_BOOK, KIND_CONNECTION,
+    KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
     KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
     RECORD_UNGATED)
 from udpfast.market.book cimport (
@@ -266,6 +268,8 @@ cdef class Books:
             self._begin_session(-1, kind == KIND_SESSION)
         elif kind == KIND_LAPPED:
             self._missed()
+        elif kind == KIND_CONNECTION and header.channel == CHANNEL_NEITHER:
+            self._note_writer(header, payload)
         return None
 
     cdef OrderBook _apply(
@@ -415,6 +419,7 @@ cdef class Books:
 
     cdef _begin_session(self, int32_t session, bint complete):
         cdef OrderBook book
+        self._orphaned = False  # somebody says so
         tracks_clear(&self._tracks, complete)
         self._session = session
         self._contested = 0
@@ -427,9 +432,16 @@ cdef class Books:
             book.clear()
             book.book.stale = True
 
+    cdef _note_writer(self, const Record* header, const uint8_t* payload):
+        # While its writer is dead, or not heard, no book is known to be what it is by now.
+        if header.length >= <int64_t> (RECORD_SIZE + sizeof(Connection)):
+            self._orphaned = (<const Connection*> payload).status == CONNECTION_DISCONNECTED
+            self._mark_all()
+
     cdef _mark(self, Track* track):
         if track.book >= 0:
-            (<OrderBook> self._books[track.book]).book.stale = not track_sound(track)
+            (<OrderBook> self._books[track.book]).book.stale = (
+                self._orphaned or not track_sound(track))
 
     cdef _mark_all(self):
         cdef uint32_t index

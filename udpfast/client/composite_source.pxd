@@ -29,4 +29,5 @@ cdef class CompositeSource(Source):
     cdef int64_t _merge(self, int64_t limit) except -1
     cdef int64_t _run(self, Member member, int64_t limit) except -1
     cdef int64_t _hand_on(self, Member member, int64_t count) except -1
+    cdef _enlarge(self, uint64_t size)
     cdef _use_names(self)

@@ -163,7 +163,9 @@ cdef class CompositeSource(Source):
         for i in range(member.next, member.next + count):
             size = <uint64_t>source.headers[i].length - RECORD_SIZE
             if used + size > <uint64_t>self.room:
-                break
+                if done:
+                    break
+                self._enlarge(size)  # of a source that goes on in a larger ring
             memcpy(self.headers + done, source.headers + i, RECORD_SIZE)
             memcpy(self.payloads + used, source.payloads + source.offsets[i], size)
             self.offsets[done] = used
@@ -177,6 +179,10 @@ cdef class CompositeSource(Source):
         self.current = member
         self._use_names()
         return done
+
+    cdef _enlarge(self, uint64_t size):
+        self.room = size
+        self.use_arrays(self.headers_array, self.offsets_array, np.zeros(size, np.uint8))
 
     cdef _use_names(self):
         # Ids mean others in each source, and so do numbers of sessions and objects.
@@ -226,6 +232,13 @@ cdef class CompositeSource(Source):
 
     cdef uint64_t writer_epoch(self):
         return self.current.source.writer_epoch()
+
+    cdef bint writer_alive(self):
+        cdef Member member
+        for member in self.members:
+            if not member.ended and member.source.writer_alive():
+                return True
+        return False
 
     cdef bint detached(self):
         return self.done

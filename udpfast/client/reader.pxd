@@ -45,6 +45,7 @@ cdef class Reader:
     cdef Batch take_batch(self, int64_t most)
     # As ahead, with none in memory. brief: of what the filter holds back one run at most.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
+    cdef _renew_memory(self)
     cdef int64_t _behind(self)
     cdef bint _brought(self, int64_t count) except -1
     cdef bint _select(self) except -1

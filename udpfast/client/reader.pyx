@@ -32,7 +32,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
     Whoever falls more than the ring's capacity behind is lapped, and told exactly how many records
     it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll. A writer
-    that takes over after a crash says so by a record of `Kind.RESTART`.
+    that dies is said by a record of `Kind.CONNECTION`, the one that takes over after it by
+    `Kind.RESTART`; if that one begins another file, the reader goes on there.
 
     A reader belongs to one thread; `close` may be called from any.
 
@@ -104,8 +105,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             name=name, image=image, end=end)
         self.address = address if isinstance(address, str) else " + ".join(address)
         self._batch = batch
-        self._memory = BatchMemory(
-            self._source.headers_array, self._source.offsets_array, self._source.payloads_array)
+        self._renew_memory()
 
     def __iter__(self):
         """Iterate over the records; see `__next__`."""
@@ -120,7 +120,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Raises
         ------
         RingClosedError
-            Another file took the ring's place: open a new reader.
+            The ring was removed: open a new reader.
         """
         if self.ahead(self._batch, READER_FOREVER) == READER_CLOSED:
             raise StopIteration
@@ -175,7 +175,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Raises
         ------
         RingClosedError
-            Another file took the ring's place: open a new reader.
+            The ring was removed: open a new reader.
         """
         return self.ahead(self._batch, reader_deadline(timeout)) > 0
 
@@ -198,7 +198,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Raises
         ------
         RingClosedError
-            All was read, and the writer closed the ring; or another file took its place.
+            All was read, and the writer closed the ring; or it was removed.
         """
         cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
         if most < 1:
@@ -259,6 +259,15 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """Number of the ring's writer: it grows by 1 with each that takes over."""
         self._check_open()
         return self._source.writer_epoch()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its writer lives: the feed's process, the fan-out; of several, any of them.
+
+        One that has died is said by a record of `Kind.CONNECTION`, too (channel 255,
+        DISCONNECTED), within a second; one that closed the ring ends the reader.
+        """
+        return not self._closed() and self._source.writer_alive()
 
     @property
     def closed(self) -> bool:
@@ -360,6 +369,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 count = self._source.wait(
                     limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
             self._waiting = False
+            if self._memory.payloads_array is not self._source.payloads_array:
+                self._renew_memory()  # larger records may come now
             if count > 0 and self._brought(count):
                 return 1
             if count == -EPIPE:
@@ -368,7 +379,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 self._source.fail(count)
             PyErr_CheckSignals()
             now_ns = clock_monotonic_ns()
-            if now_ns - self._looked_ns >= SLICE_NS:  # too dear for every poll that does not wait
+            # Behind what is there, and too dear for every poll that does not wait.
+            if count == 0 and now_ns - self._looked_ns >= SLICE_NS:
                 self._looked_ns = now_ns
                 self._source.check()
             if now_ns < deadline_ns:
@@ -381,6 +393,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                     return 0
         self._source.detach()
         return READER_CLOSED
+
+    cdef _renew_memory(self):
+        cdef uint64_t polls = 0 if self._memory is None else self._memory.polls
+        self._memory = BatchMemory(
+            self._source.headers_array, self._source.offsets_array, self._source.payloads_array)
+        self._memory.polls = polls + 1
 
     cdef int64_t _behind(self):
         # Records that the source has and did not bring yet, as of its writer's last flush.

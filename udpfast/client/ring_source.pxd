@@ -1,7 +1,7 @@
 # RingSource: the Source of "ring:NAME": a cursor in a ring of this host, the names beside it, and
 # an entry among its readers.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.source cimport Source
@@ -13,6 +13,18 @@ cdef class RingSource(Source):
     cdef ReaderRegistration registration  # for tools: they see our name and our lag
     cdef ImageJoin join          # what comes before the ring's records; None: nothing (more)
     cdef int64_t join_left       # records of it
-    cdef uint64_t join_taken     # records of it that were handed out
+    cdef uint64_t join_taken     # handed out, and not the ring's: records of it, and our own
+    cdef bint dead               # the ring's writer is, and that was said
+    cdef bint unknown            # another log follows: what is missing, nobody knows
+    cdef uint32_t turned         # ConnectionStatus to be handed out; 0: none
+    cdef uint64_t missed_unknown  # as missed, at least so many
+    cdef int64_t looked_ns       # when the writer was looked for
     cdef object names_region
+    cdef object failure          # what `fail` raises
     cdef int64_t names_looked_ns  # when names_missing last said that there are none
+
+    cdef bint _follow(self) except -1
+    cdef void _note_unknown(self) noexcept nogil
+    cdef int64_t _last_ns(self) noexcept
+    cdef int64_t _end(self, int64_t code) noexcept
+    cdef int64_t _hand_out_connection(self) noexcept

@@ -1,15 +1,20 @@
 """Records of a ring on this host: what `Reader("ring:NAME")` reads from."""
 
 cimport cython
+from libc.errno cimport EBADMSG, EPIPE
 from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy, memset
 
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport Source
-from udpfast.core.atomics cimport store_relaxed
+from udpfast.client.source cimport CHANNEL_NEITHER, Source
+from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
+from udpfast.core.layout cimport (
+    CONNECTION_DISCONNECTED, CONNECTION_READY, Connection, KIND_CONNECTION, LAPPED_READER,
+    LAPPED_UNKNOWN, RECORD_SIZE, Record)
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport REGION_PAGE
@@ -19,6 +24,7 @@ import contextlib
 import errno
 import sys
 import time
+import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -37,6 +43,7 @@ __all__ = ["RingSource", "open_source"]
 cdef enum:
     LOOK_TURNS = 64              # a spinning wait looks at the clock, and for laps, this often
     NAMES_PAUSE_NS = 20_000_000  # between two looks for names in vain
+    WRITER_LOOK_NS = 200_000_000  # whether the writer lives is looked at so often, in 20 us
 
 _ATTACH_PAUSE_S = 0.01
 
@@ -90,14 +97,23 @@ cdef class RingSource(Source):
             self.join_taken += count
             self.missed = 0
             return count
+        if unlikely(self.turned != 0 or self.dead and ring_ready(ring)):
+            with gil:
+                return self._hand_out_connection()
         ring.waiting = False  # not yet: a poll returns what is there
         while True:
             # A look at the commit word alone (ring_ready) sees neither laps nor the end.
             if look or ring_ready(ring):
                 count = ring_poll(ring, self.headers, self.offsets, self.payloads,
                                   self.cursor._room, limit, &self.missed)
+                if unlikely(count == -EPIPE):
+                    with gil:
+                        return self._end(count)
                 if count != 0:
                     idle_step(idle, 1)
+                    self.missed_reason = LAPPED_READER
+                    if unlikely(self.unknown):
+                        self._note_unknown()
                     return count
             if look and (self.closing or clock_monotonic_ns() >= until_ns):
                 return 0
@@ -105,12 +121,87 @@ cdef class RingSource(Source):
             turns += 1
             look = idle.parked or turns % LOOK_TURNS == 0
 
+    cdef void _note_unknown(self) noexcept nogil:
+        # Nobody knows how many records of the log before are missing, if any.
+        self.unknown = False
+        self.missed += 1
+        self.missed_unknown += 1
+        self.missed_reason = LAPPED_UNKNOWN
+
+    cdef int64_t _end(self, int64_t code) noexcept:
+        # Everything was read. Where the writer was killed, the next one may go on in another file.
+        try:
+            return 0 if self._follow() else code
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+
+    cdef bint _follow(self) except -1:
+        same = self.cursor.follow()
+        if same is None:
+            return False
+        self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self.unknown = self.unknown or not same
+        return True
+
+    cdef int64_t _hand_out_connection(self) noexcept:
+        # The writer is dead, or another one is there: a record that no ring carries.
+        cdef Connection said
+        cdef Record* header = self.headers
+        cdef RingReader* ring = &self.cursor.reader
+        cdef int64_t now_ns = clock_realtime_ns()
+        memset(&said, 0, sizeof(said))
+        memset(header, 0, RECORD_SIZE)
+        said.status = self.turned if self.turned else CONNECTION_READY
+        said.silent_ns = now_ns - self._last_ns()
+        self.dead = said.status == CONNECTION_DISCONNECTED
+        self.turned = 0
+        memcpy(self.payloads, &said, sizeof(said))
+        header.length = <int>(RECORD_SIZE + sizeof(said))
+        header.kind = KIND_CONNECTION
+        header.position = ring.cursor
+        header.index = ring.index
+        header.received_ns = header.published_ns = now_ns
+        header.channel = CHANNEL_NEITHER
+        self.offsets[0] = 0
+        self.missed = 0
+        self.join_taken += 1
+        return 1
+
+    cdef int64_t _last_ns(self) noexcept:
+        # When the last record was published, as of the writer's last flush.
+        cdef const RingReader* ring = &self.cursor.reader
+        cdef uint64_t latest = load_acquire(&ring.header.latest) & ring.mask & ~<uint64_t>7
+        cdef const Record* record = <const Record*>(ring.data + latest)
+        cdef int64_t last_ns = 0
+        if latest + RECORD_SIZE <= ring.capacity and record.length > 0:
+            last_ns = record.published_ns
+        return last_ns or self.cursor.region.created_ns
+
     cdef check(self):
+        cdef int64_t now_ns
         if self.cursor.region.replaced():
-            raise RingClosedError(f"{self.cursor.region.path}: another file took its place: "
-                                  "open a new reader")
+            if not self._follow() and not ring_ready(&self.cursor.reader) and (
+                    not self.cursor.closed_by_writer):
+                raise RingClosedError(f"{self.cursor.region.path}: it was removed: open a new "
+                                      "reader")
+            return
+        now_ns = clock_monotonic_ns()
+        if now_ns - self.looked_ns < WRITER_LOOK_NS:
+            return
+        self.looked_ns = now_ns
+        if self.dead == self.writer_alive():
+            self.turned = CONNECTION_READY if self.dead else CONNECTION_DISCONNECTED
+
+    cdef bint writer_alive(self):
+        # One that closed the ring said all it had to say.
+        return self.cursor.region.pointer != NULL and (
+            self.cursor.closed_by_writer or self.cursor.region.writer_alive())
 
     cdef fail(self, int64_t code):
+        failure, self.failure = self.failure, None
+        if failure is not None:
+            raise failure
         self.cursor._raise(code)
 
     cdef renew_names(self):
@@ -152,7 +243,7 @@ cdef class RingSource(Source):
         return self.join_left > 0
 
     cdef uint64_t missed_total(self):
-        return self.cursor.reader.lapped
+        return self.cursor.reader.lapped + self.missed_unknown
 
     cdef uint64_t written(self):
         return self.cursor.tail_index
@@ -202,6 +293,10 @@ def open_source(
             if time.monotonic() >= deadline_s:
                 raise
         time.sleep(_ATTACH_PAUSE_S)
+    if not cursor.closed_by_writer and not cursor.region.writer_alive():
+        warnings.warn(f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) is dead: "
+                      "what it left is read, and the next one waited for", RuntimeWarning,
+                      stacklevel=2)
     join = None
     if image:
         join = ImageJoin(directory, cursor, max(_PATIENCE_S, deadline_s - time.monotonic()))

@@ -13,6 +13,11 @@ from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport Record
 from udpfast.shm.readers cimport ReaderEntry
 
+cdef enum:
+    # Of a CONNECTION that is about who writes for this reader (the feed's process, the fan-out),
+    # not about what the feed hears.
+    CHANNEL_NEITHER = 255
+
 cdef class Source:
     cdef readonly object directory   # Path of the instance; None: not of this host
     cdef readonly object headers_array    # RECORD; the pointers below point into these arrays
@@ -40,6 +45,7 @@ cdef class Source:
     cdef uint64_t missed_total(self)
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)
+    cdef bint writer_alive(self)
     cdef bint detached(self)
     cdef detach(self)
     cdef use_arrays(self, headers, offsets, payloads)

@@ -86,6 +86,10 @@ cdef class Source:
         # Grows by 1 with each writer that takes over; 0: not known.
         return 0
 
+    cdef bint writer_alive(self):
+        # Whether something may still come: of a ring, whether its writer's process runs.
+        return not self.detached()
+
     cdef bint detached(self):
         return True
 

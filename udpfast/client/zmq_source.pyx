@@ -11,7 +11,7 @@ from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport getpid
 
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport CHANNEL_NEITHER, Source
 from udpfast.client.zmq_silence cimport Silence
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
@@ -48,7 +48,6 @@ cdef enum:
     NAME_BYTES_MAX = 120         # NAME_SIZE_MAX of the table that they come from
     NAMES_MAX = 1 << 24
     QUEUE_MESSAGES = 1_000       # at our end; more wait at the fan-out's, and then are missed
-    CHANNEL_NEITHER = 255        # of a CONNECTION that is about the fan-out, not about the feed
 
 cdef uint64_t LAYOUT = RING_LAYOUT ^ PAYLOAD_HASH
 
@@ -410,6 +409,9 @@ cdef class ZmqSource(Source):
 
     cdef uint64_t writer_epoch(self):
         return self.epoch
+
+    cdef bint writer_alive(self):
+        return not (self.ended or self.silence.silent or self.socket is None)
 
     cdef bint detached(self):
         return self.socket is None

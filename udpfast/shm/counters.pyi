@@ -19,6 +19,7 @@ class CounterBlock:
         path: str | os.PathLike[str],
         lines_incremental: Sequence[str],
         lines_snapshot: Sequence[str],
+        publish: bool = True,
     ) -> CounterBlock: ...
     @staticmethod
     def attach(path: str | os.PathLike[str]) -> CounterBlock: ...

@@ -46,7 +46,7 @@ cdef class CounterBlock:
     """
 
     @staticmethod
-    def create(path, lines_incremental, lines_snapshot):
+    def create(path, lines_incremental, lines_snapshot, publish=True):
         """Create the block with all counters 0, in place of a dead writer's.
 
         Parameters
@@ -55,6 +55,8 @@ cdef class CounterBlock:
             Of the file, or of an instance's directory (then its file `counters`).
         lines_incremental, lines_snapshot : sequence of str
             Names, 0 to 8 of each.
+        publish : bool
+            Let it be found; False: that is left to the caller (`region.mark_ready`).
 
         Raises
         ------
@@ -71,7 +73,8 @@ cdef class CounterBlock:
         block.region = Region.create(_counters_path(path), _KIND, size, _LAYOUT_HASH, replace=True)
         block.region.describe({"lines": [list(lines_incremental), list(lines_snapshot)]})
         block._set_pointers()
-        block.region.mark_ready()
+        if publish:
+            block.region.mark_ready()
         return block
 
     @staticmethod

@@ -129,7 +129,7 @@ cdef class LatencyBlock:
     """
 
     @staticmethod
-    def create(path, names):
+    def create(path, names, publish=True):
         """Create a block of empty histograms, in place of a dead writer's.
 
         Parameters
@@ -138,6 +138,8 @@ cdef class LatencyBlock:
             Of the file, or of an instance's directory (then its file `latency`).
         names : sequence of str
             `kernel_to_loop`, for example: from where to where.
+        publish : bool
+            Let it be found; False: that is left to the caller (`region.mark_ready`).
 
         Raises
         ------
@@ -151,7 +153,8 @@ cdef class LatencyBlock:
         block.region = Region.create(_latency_path(path), _KIND, _size_bytes(len(names)),
                                      _LAYOUT_HASH, replace=True)
         block.region.describe({"names": list(names)})
-        block.region.mark_ready()
+        if publish:
+            block.region.mark_ready()
         return block
 
     @staticmethod

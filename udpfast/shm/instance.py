@@ -22,7 +22,7 @@ from pathlib import Path
 from udpfast.errors import ConfigError, RegionError
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
-__all__ = ["instance_directory", "instance_root", "journal_directory"]
+__all__ = ["admit_group", "instance_directory", "instance_root", "journal_directory"]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -34,7 +34,7 @@ def instance_root() -> Path:
 
 
 def instance_directory(
-    name_or_path: str | os.PathLike[str], create: bool = False, group: str = ""
+    name_or_path: str | os.PathLike[str], create: bool = False, group: str | None = ""
 ) -> Path:
     """Return the directory of an instance, after checking that only its owner can write there.
 
@@ -44,8 +44,9 @@ def instance_directory(
         A name (letters, digits, `.`, `_`, `-`) below the root, or, with a slash in it, a path.
     create : bool
         Make the directory (and the root), and set who may read it.
-    group : str
-        With `create`: the group that may read, by name or number; empty: the owner alone.
+    group : str or None
+        With `create`: the group that may read, by name or number; empty: the owner alone; None:
+        who may now. (Whose start may still be refused calls `admit_group` when it is not.)
 
     Raises
     ------
@@ -70,21 +71,27 @@ def instance_directory(
         if create:
             root.mkdir(mode=0o700, exist_ok=True)
         _check_directory(root)
-        if create and group and root.stat().st_uid == os.geteuid():
-            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # to pass through, not to list
         directory = root / text
     if create:
         directory.mkdir(mode=0o700, exist_ok=True)
     _check_directory(directory)
     if create:
-        _let_in(directory, group)
+        (directory / "readers").mkdir(mode=0o700, exist_ok=True)
+        if group is not None:
+            admit_group(directory, group)
     return directory
 
 
-def _let_in(directory: Path, group: str) -> None:
+def admit_group(directory: Path, group: str) -> None:
+    """Set who may read an instance: a group, by name or number; empty: its owner alone.
+
+    Only for whoever holds the lock of its ring: a start that is refused changes nothing.
+    """
     readers = directory / "readers"
-    readers.mkdir(mode=0o700, exist_ok=True)
+    root = directory.parent
     if group:
+        if root.resolve() == instance_root().resolve() and root.stat().st_uid == os.geteuid():
+            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # to pass through, not to list
         # The files of a set-group-id directory belong to its group. In `readers`, the sticky bit
         # lets members remove only their own.
         for path, mode in ((readers, 0o3770), (directory, 0o2750)):

@@ -9,6 +9,7 @@ import contextlib
 import itertools
 import os
 import stat
+import time
 import weakref
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,13 @@ __all__ = [
 #: The hops that a reader measures, as its entry and `udpfast stat` name them.
 READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
 
-#: Entries that are looked at; a host has no use for more, and a flood of them costs no more.
+#: Readers that are listed; a host has no use for more. Who lists so many says that there may be more.
 READERS_MAX = 1024
+
+# Files that are looked at for them: a flood of others hides no reader, and costs no more than this.
+_LOOKED_AT_MAX = 65_536
+# An entry is made in milliseconds.
+_MAKING_S = 60
 
 _KIND = "READ"
 _LAYOUT_HASH = 2  # of ReaderEntry: counts its changes
@@ -170,17 +176,19 @@ def reader_histograms(directory):
 def remove_dead_readers(directory):
     """Remove the entries of processes that are gone; return how many.
 
-    What is no entry goes too, unless the process lives that its name is of. Entries of other users
+    What is no entry goes too: at once if the process that its name is of is gone, or another
+    user's, and in any case when it is older than any entry takes to make. Entries of other users
     that this one may not remove stay.
     """
     removed = 0
     for path in _entries(directory):
+        if removed == READERS_MAX:  # the rest next time
+            break
         try:
             info, _ = _read_entry(path, _HISTOGRAMS)
             alive = info.alive
         except RegionError:
-            # Killed before it was ready: its name still tells whose it was.
-            alive = _process_exists(path.name)
+            alive = _may_become_one(path)
         except OSError:
             continue
         if not alive:
@@ -191,21 +199,31 @@ def remove_dead_readers(directory):
 
 
 def _entries(directory):
+    # What may be an entry by its name; of a flood of other files the rest is looked at next time.
     try:
         with os.scandir(Path(directory) / "readers") as found:
-            return [Path(entry.path) for entry in itertools.islice(found, READERS_MAX)]
+            return [Path(entry.path) for entry in itertools.islice(found, _LOOKED_AT_MAX)]
     except (FileNotFoundError, NotADirectoryError):
         return []
 
 
-def _process_exists(name):
-    pid = name.partition("-")[0]
-    return pid.isdecimal() and Path(f"/proc/{pid}").exists()
+def _may_become_one(path):
+    # Killed before it was ready, its name still tells whose it was; any name may be given to what
+    # is none, and its age cannot.
+    pid = path.name.partition("-")[0]
+    try:
+        status = path.lstat()
+        return (pid.isdecimal() and Path(f"/proc/{pid}").stat().st_uid == status.st_uid
+                and time.time() - status.st_mtime < _MAKING_S)
+    except OSError:
+        return False
 
 
 def _read_entries(directory, size):
     found = []
     for path in _entries(directory):
+        if len(found) == READERS_MAX:
+            break
         with contextlib.suppress(OSError, RegionError):  # gone meanwhile, not ready yet, no entry
             found.append(_read_entry(path, size))
     return sorted(found, key=lambda each: (each[0].pid, each[0].name))

@@ -85,7 +85,7 @@ class AgentEntry:
 
 
 class Roster:
-    """The writing end of a roster, in place of a dead writer's.
+    """The writing end of a roster, in place of a dead writer's from `publish` on.
 
     Parameters
     ----------
@@ -104,6 +104,9 @@ class Roster:
             replace=True,
         )
         self._rows = np.frombuffer(self.region.view(), _ENTRY, size, _FIRST)
+
+    def publish(self) -> None:
+        """Let tools find it."""
         self.region.mark_ready()
 
     def write(self, entries: Sequence[AgentEntry], now_ns: int) -> None:

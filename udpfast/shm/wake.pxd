@@ -15,7 +15,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 from posix.unistd cimport pwrite
 
-from udpfast.core.atomics cimport load_relaxed, store_relaxed
+from udpfast.core.atomics cimport fence_full, load_relaxed, store_relaxed
 from udpfast.core.check cimport likely
 from udpfast.shm.region cimport Region
 
@@ -50,6 +50,9 @@ cdef inline void waker_wake(Waker* waker, uint64_t position, int64_t now_ns) noe
     waker.woken_ns = now_ns
     # Before the write: a word set from here on belongs to who has not looked yet.
     store_relaxed(&waker.header.asleep, 0)
+    # Orders the 0 before the write that wakes: who is woken by it, looks, and sleeps again (arm)
+    # finds the 0 and sets the word anew. Seen later, the 0 would wipe out what that reader set.
+    fence_full()
     # Should it fail, sleepers look by themselves, some time later.
     pwrite(waker.fd, &position, sizeof(position), 192)
 

@@ -116,7 +116,7 @@ class ZmqConfig(SideConfig, frozen=True):
             description="ms of silence after which a stream says how far the ring is; a reader "
             "that hears nothing for four of them says so (CONNECTION)",
         ),
-    ] = 500
+    ] = 200
     curve_key: Annotated[
         FilePath,
         Meta(
@@ -127,8 +127,8 @@ class ZmqConfig(SideConfig, frozen=True):
     curve_clients: Annotated[
         FilePath,
         Meta(
-            description="directory of the public keys of clients that may connect; empty: "
-            "everyone who knows our public key"
+            description="directory of the public keys of clients that may connect, read again when "
+            "it changes; empty: everyone who knows our public key"
         ),
     ] = ""
 

@@ -1,0 +1,86 @@
+"""Starts that fail: what was there stays as it was, and nobody is told of a new writer."""
+
+import errno
+import os
+import signal
+import socket
+
+import pytest
+
+from tests.agents.test_subscriber import free_ports
+from udpfast.agents.subscriber import Subscriber
+from udpfast.errors import WriterExistsError
+
+
+def instance_settings(port, **more):
+    return {
+        "name": "test",
+        "ring": {"capacity_bytes": 1 << 22},
+        "window": {"size": 64},
+        "objects": {"max": 64},
+        "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{port}"}]},
+    } | more
+
+
+def state_of(directory):
+    """Return what readers of an instance find: contents and permissions, counters of time apart."""
+    names = ("ring", "names", "feed.json", "counters", "latency")
+    modes = {each: (directory / each).stat().st_mode for each in (".", "readers", *names)}
+    return modes, {each: (directory / each).read_bytes() for each in names}
+
+
+@pytest.mark.parametrize("why", ["port", "room", "names", "roster"])
+@pytest.mark.parametrize("ended", ["killed", "closed"])
+def test_start_that_fails_leaves_the_instance_as_it_was(tmp_path, monkeypatch, why, ended):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    port, _ = free_ports(2)
+    child = os.fork()
+    if child == 0:
+        feed = Subscriber(instance_settings(port))
+        feed.start()
+        if ended == "closed":
+            feed.stop()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    directory = tmp_path / "shm" / "test"
+    before = state_of(directory)
+    more = {"ring": {"capacity_bytes": 1 << 23}, "access": {"group": str(os.getegid())}}
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
+        if why == "port":
+            taken.bind(("127.0.0.1", port))
+        elif why == "room":
+            monkeypatch.setattr(os, "posix_fallocate", raise_no_space_from(3))
+        elif why == "names":
+            monkeypatch.setattr(os, "posix_fallocate", raise_no_space_from(4))
+        else:
+            monkeypatch.setattr("udpfast.agents.side_agents.Roster", raise_no_space_from(0))
+        feed = Subscriber(instance_settings(port, **more))
+        with pytest.raises(OSError, match=r"in use|No space"):
+            feed.start()
+    monkeypatch.undo()
+    assert state_of(directory) == before
+    assert not [each.name for each in directory.iterdir() if each.name.endswith(".next")]
+
+
+def raise_no_space_from(call):
+    calls = iter(range(1000))
+    reserve = os.posix_fallocate
+
+    def refuse(*arguments):
+        if next(calls) >= call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return reserve(*arguments)
+
+    return refuse
+
+
+def test_second_start_that_is_refused_changes_no_permission(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    first, second = free_ports(2)
+    group = {"access": {"group": str(os.getegid())}}
+    for mine, other in (({}, group), (group, {})):
+        with Subscriber(instance_settings(first, **mine)) as feed:
+            modes, _ = state_of(feed.directory)
+            with pytest.raises(WriterExistsError, match=f"found process {os.getpid()}"):
+                Subscriber(instance_settings(second, **other)).start()
+            assert state_of(feed.directory)[0] == modes
