@@ -6,7 +6,6 @@ Unix sockets and TCP are two outlets: CURVE is for TCP, a Unix socket is guarded
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
 from pathlib import Path
 from typing import Any
