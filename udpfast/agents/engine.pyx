@@ -197,7 +197,8 @@ cdef class Engine:
         self.ring_face = ring
         self._collapse("ring", ring.region)
         self.ring = &ring.writer
-        self.wake = WakeRegion.create(self.directory)
+        self.wake = WakeRegion.create(self.directory, publish=False)
+        self._renewed.append(self.wake.region)
 
     def _open_capture(self, config):
         cdef Ring ring = Ring.create(

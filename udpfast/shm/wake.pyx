@@ -36,8 +36,14 @@ cdef class WakeRegion:
     """
 
     @staticmethod
-    def create(directory):
+    def create(directory, publish=True):
         """Create the file `wake` in an instance's directory, or take it over from a dead writer.
+
+        Parameters
+        ----------
+        directory : str or path
+        publish : bool
+            Let readers find it now; False: when `region.mark_ready` is called.
 
         Raises
         ------
@@ -48,9 +54,10 @@ cdef class WakeRegion:
         cdef Region region
         path = Path(directory) / "wake"
         try:
-            region = Region.reopen_for_write(path, _KIND, _LAYOUT_HASH)
+            region = Region.reopen_for_write(path, _KIND, _LAYOUT_HASH, claim=False)
         except (FileNotFoundError, RegionError):
             region = Region.create(path, _KIND, sizeof(WakeHeader), _LAYOUT_HASH, replace=True)
+        if publish:
             region.mark_ready()
         wake.region = region
         wake.waker.header = <WakeHeader*> region.pointer
