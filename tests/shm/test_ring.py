@@ -10,6 +10,7 @@ import pytest
 from udpfast.core.layout import RESTART, Kind
 from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExistsError
 from udpfast.shm.cursor import RingCursor
+from udpfast.shm.lock import lock_existing
 from udpfast.shm.region import Region
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT, Ring
 from udpfast.testing.ring_hop import look
@@ -507,3 +508,21 @@ def test_oldest_record_is_looked_for_within_the_ring_whatever_its_tail_says(tmp_
         words[4096 // 8 :] = 0
         with RingCursor.attach(tmp_path, "oldest") as cursor:
             assert cursor.poll() == 0
+
+
+@pytest.mark.parametrize(("state", "capacity"), [("killed", 2 * CAPACITY), ("closed", CAPACITY)])
+def test_start_that_replaces_a_ring_locks_it_only_where_starts_meet(
+    tmp_path, monkeypatch, state, capacity
+):
+    locked = []
+
+    def lock(fd, path):
+        locked.append((path.name, (tmp_path / ".ring.next").exists()))
+        return lock_existing(fd, path)
+
+    with Ring.create(tmp_path, CAPACITY) as ring:
+        if state == "killed":
+            ring.region.close()
+    monkeypatch.setattr("udpfast.shm.region.lock_existing", lock)
+    Ring.create(tmp_path, capacity).close()
+    assert locked == [("ring", True)]

@@ -233,16 +233,21 @@ cdef Ring _take_over(path, capacity_bytes, layout):
     cdef Region region
     cdef Ring ring
     try:
+        # Looked at first: who locked it in vain could refuse a start that replaces it, and then be
+        # refused itself.
+        with Region.attach(path, RING_KIND, layout, populate=False) as region:
+            if region.size_bytes != RING_DATA + capacity_bytes or (
+                    (<RingHeader*>region.pointer).state != RING_OPEN):
+                return None
         region = Region.reopen_for_write(path, RING_KIND, layout, claim=False)
     except (FileNotFoundError, RegionError):
         return None  # a symbolic link or another user's file is refused again, by Region.create
-    if region.size_bytes == RING_DATA + capacity_bytes:
-        ring = _new_ring(region)
-        if ring.writer.header.state == RING_OPEN and _stand_behind(ring, region):
-            # The dead writer may have touched all that its intent says: it must not shrink.
-            ring.writer.intent = ring.writer.header.intent
-            ring.restarted = True
-            return ring
+    ring = _new_ring(region)
+    if ring.writer.header.state == RING_OPEN and _stand_behind(ring, region):
+        # The dead writer may have touched all that its intent says: it must not shrink.
+        ring.writer.intent = ring.writer.header.intent
+        ring.restarted = True
+        return ring
     region.close()
     return None
 
