@@ -1,5 +1,6 @@
 """Receiving: what becomes of lengths, stamps, senders and drops, on 127.0.0.1 and ::1."""
 
+import os
 import select
 import socket
 import time
@@ -267,3 +268,23 @@ def test_receive_plain_datagrams_with_gro_come_as_they_are() -> None:
             peer.send(payload)
         assert [datagram.payload for datagram in drain(line)] == sent
         assert {result.name for result in line.results} >= {"UDP_GRO"}
+
+
+def test_port_is_free_when_only_a_forked_child_is_left() -> None:
+    line = receiver()
+    address = "{}:{}".format(*line.address)
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        here.close()
+        there.send(b"!")
+        there.recv(1)
+        os._exit(0)
+    there.close()
+    try:
+        assert here.recv(1) == b"!"
+        line.close()
+        receiver(address).close()
+    finally:
+        here.close()
+        os.waitpid(child, 0)

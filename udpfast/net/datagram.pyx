@@ -7,6 +7,7 @@ serve tests and slow tools.
 import os
 import socket
 import threading
+import weakref
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -539,6 +540,7 @@ cdef class DatagramReceiver:
         tied_to = tied_interface(self._line)
         sock, results = open_receiver(self._line, self._options)
         self.results, self.tied_to = tuple(results), tied_to
+        _SOCKETS.add(sock)
         return sock
 
     def fileno(self):
@@ -604,3 +606,16 @@ cdef int allow(DatagramBatch* batch, bytes address, int port) except -1:
     return <int>check(
         datagram_batch_allow(batch, first, htons(<uint16_t>port)),
         f"allow more than {SENDERS_MAX} senders")
+
+
+# A forked child has them, too, and would hold their ports when this process is gone: a next start
+# found its addresses in use.
+_SOCKETS = weakref.WeakSet()
+
+
+def _close_in_child():
+    for sock in list(_SOCKETS):
+        sock.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
