@@ -469,7 +469,7 @@ def test_address_by_name_looks_below_the_root(
 @pytest.mark.parametrize(
     ("option", "value", "expected"),
     [
-        ("start", "now", "start must be 'tail', 'begin' or 'oldest', was 'now'"),
+        ("start", "now", "start must be 'tail', 'begin', 'oldest' or a time .*, was 'now'"),
         ("idle", "nap", "idle must be one of spin, yield, backoff, sleep, was 'nap'"),
         ("batch", 0, "batch must be 1 to 1048576 records, was 0"),
     ],

@@ -189,7 +189,7 @@ def _place(where, what):
     return "time", unix_ns(where, what)
 
 
-def unix_ns(when, what) -> int:
+def unix_ns(when, what, expected="a time") -> int:
     """Return the UNIX ns of a time as people write it.
 
     Parameters
@@ -197,8 +197,8 @@ def unix_ns(when, what) -> int:
     when : str, datetime or int
         ISO 8601 with its zone, an aware datetime, or UNIX ns, as text too. Fractions of a second
         beyond us are for integers.
-    what : str
-        Named in errors.
+    what, expected : str
+        Named in errors: what it is, and what it must be.
 
     Raises
     ------
@@ -217,6 +217,6 @@ def unix_ns(when, what) -> int:
     except (AttributeError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{what} must be a time (2026-08-21T09:30Z, a datetime or UNIX ns), "
+        raise ConfigError(f"{what} must be {expected} (2026-08-21T09:30Z, a datetime or UNIX ns), "
                           f"was {shown(when)}") from None
     return (since.days * 86_400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000

@@ -277,7 +277,8 @@ def open_source(
     start_ns = None
     if start not in ("tail", "begin", "oldest"):
         journal_source = import_module("udpfast.client.journal_source")  # which not all need
-        start_ns, start = journal_source.unix_ns(start, "start"), "tail"
+        start_ns, start = journal_source.unix_ns(
+            start, "start", "'tail', 'begin', 'oldest' or a time"), "tail"
     deadline_s = float("inf") if timeout is None else time.monotonic() + timeout
     while True:
         try:
