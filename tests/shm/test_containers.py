@@ -1,5 +1,6 @@
 """Writers and readers in another pid namespace, as in containers that share /dev/shm."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -131,3 +132,18 @@ def test_region_that_a_reader_has_locked_is_not_alive_for_it(tmp_path: Path) -> 
     assert not cursor.region.writer_alive()
     locked.communicate()
     cursor.close()
+
+
+def test_writer_of_which_nobody_can_tell_is_not_called_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with holding(WRITE, tmp_path), RingCursor.attach(tmp_path) as cursor:
+        with monkeypatch.context() as patched:
+            patched.setattr("udpfast.shm.region.open_existing", refuse)
+            assert cursor.region.writer_alive()
+        assert cursor.region.writer_alive()
+        (tmp_path / "ring").unlink()
+        assert not cursor.region.writer_alive()

@@ -35,6 +35,7 @@ __all__ = [
     "process_namespace",
     "process_start",
     "release_proof",
+    "same_namespace",
     "set_mode",
 ]
 
@@ -181,10 +182,15 @@ def process_alive(pid: int, start: int, namespace: int, fd: int, locked: bool = 
     and nobody writes it. In another namespace, or where the others' processes are hidden from this
     one, by the lock alone.
     """
-    if namespace and namespace == process_namespace():
+    if same_namespace(namespace):
         alive = process_start(pid) == start != 0
         return alive and (not locked or fd < 0 or _proof_held(fd))
     return fd >= 0 and _proof_held(fd)
+
+
+def same_namespace(namespace: int) -> bool:
+    """Return whether pids of that pid namespace mean the same processes here."""
+    return bool(namespace) and namespace == process_namespace()
 
 
 def process_namespace() -> int:

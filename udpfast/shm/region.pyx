@@ -25,7 +25,7 @@ from udpfast.shm.mapping cimport map_file
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
     adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below, open_existing,
-    open_guard, process_alive, process_namespace, process_start, release_proof, set_mode,
+    open_guard, process_alive, process_namespace, process_start, release_proof, same_namespace, set_mode,
 )
 
 __all__ = ["Region"]
@@ -259,14 +259,23 @@ cdef class Region:
         return (<RegionHeader*>_open_pointer(self)).writer_pid
 
     def writer_alive(self):
-        """Whether the writer's process runs, in whichever container."""
+        """Whether the writer's process runs, in whichever container.
+
+        True, too, where nobody can tell: it is out of sight, and its lock cannot be looked at.
+        """
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
         # The descriptor was closed when it was attached: the lock is looked for where it was. Who
-        # may not open it any more, and has the writer's pid in sight, does without.
+        # may not open it any more, or has no descriptor free, and has the writer's pid in sight,
+        # does without.
         fd = -1
-        with contextlib.suppress(OSError, RegionError):
+        try:
             if not self.replaced():
                 fd = open_existing(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            pass
+        except (OSError, RegionError):
+            if not same_namespace(header.writer_namespace):
+                return True
         try:
             return process_alive(
                 header.writer_pid, header.writer_start, header.writer_namespace, fd,
