@@ -7,6 +7,7 @@ import pytest
 
 import udpfast
 from tests.client.instance import Instance
+from tests.waiting import wait_until
 from udpfast import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
@@ -151,13 +152,34 @@ def test_books_of_two_sources_with_equal_numbers_are_never_mixed(rings):
                 ring.book([(price - step, 1.0)], [], symbol)
         while len(batch := books.poll(timeout=0)):
             held[reader.origin].apply_batch(batch)
-            for key, book in books.items():
-                right = held[reader.origin].get(key)
-                assert book.stale or book.bids().tolist() == right.bids().tolist()
+            for own in held.values():
+                for key, right in own.items():
+                    assert books[key].stale or books[key].bids().tolist() == right.bids().tolist()
         for ring, symbol, price in feeds:
             ((key, book),) = held[ring.address].items()
             assert key[1] == symbol and not book.stale
             assert book.bids()[:, 0].tolist() == [price - step for step in range(4)]
+
+
+@pytest.mark.parametrize("dead", [0, 1])
+def test_dead_writer_of_one_address_leaves_the_books_of_the_others_sound(rings, dead):
+    living = rings[1 - dead]
+    with Reader([one.address for one in rings]) as reader:
+        books = Books(reader)
+        for number, one in enumerate(rings):
+            one.book([(100.0, 1.0)], [(101.0, 1.0)], f"S{number}", snapshot=True)
+        while len(books.poll(timeout=0)):
+            pass
+        assert [book.stale for book in books.values()] == [False, False]
+        rings[dead].ring.region.close()  # unsaid, as when it is killed
+        wait_until(lambda: len(books.poll(timeout=0)), "word that it is dead")
+        assert reader.origin == rings[dead].address and reader.alive
+        assert books.at(rings[dead].address)["binance-usdm", f"S{dead}"].stale
+        living.book([(99.0, 1.0)], [], f"S{1 - dead}")
+        books.poll(timeout=0)
+        book = books.at(living.address)["binance-usdm", f"S{1 - dead}"]
+        assert not book.stale and book.bids()[:, 0].tolist() == [100.0, 99.0]
+        assert books.at(rings[dead].address)["binance-usdm", f"S{dead}"].stale
 
 
 def test_composite_refuses_what_it_cannot_do(rings, tmp_path):
