@@ -182,6 +182,7 @@ def test_roster_tells_what_was_written_last_dead_or_alive(tmp_path):
     )
     with Roster(tmp_path, 2) as roster:
         roster.write([AgentEntry("feed"), entry], 6)
+        roster.publish()
         feed, image = read_roster(tmp_path)
     assert (feed.name, feed.state) == ("feed", AgentState.STARTING)
     entry.failure = "é" * 100

@@ -149,9 +149,14 @@ def run_process(tables, tmp_path):
         f'name = "test"\n[ring]\ncapacity_bytes = {1 << 22}\n'
         f'[[incremental.lines]]\nname = "A"\naddress = "{line["address"]}"\n'
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "udpfast", "run", str(path)], stdout=subprocess.PIPE, text=True
-    )
+    # Whoever runs the tests may ignore hang-ups, as nohup does, and children inherit that.
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "udpfast", "run", str(path)], stdout=subprocess.PIPE, text=True
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
     assert "test" in process.stdout.readline()
     return process
 

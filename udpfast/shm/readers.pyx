@@ -35,7 +35,8 @@ __all__ = [
 #: The hops that a reader measures, as its entry and `udpfast stat` name them.
 READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
 
-#: Readers that are listed; a host has no use for more. Who lists so many says that there may be more.
+#: Readers that are listed; a host has no use for more. Who lists so many says that there may be
+#: more.
 READERS_MAX = 1024
 
 # Files that are looked at for them: a flood of others hides no reader, and costs no more than this.

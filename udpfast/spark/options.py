@@ -33,7 +33,7 @@ OPTIONS = {
 
 def unix_ns(text: str, what: str) -> int:
     """Return a time that people write, as UNIX ns."""
-    if re.fullmatch("-?[0-9]{1,18}", text):
+    if re.fullmatch("-?[0-9]{1,19}", text) and -(1 << 63) <= int(text) < 1 << 63:
         return int(text)
     try:
         moment = datetime.datetime.fromisoformat(text)

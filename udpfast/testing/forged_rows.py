@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
-from udpfast.feed.objects import FeedObjects
+from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.testing.follower import Wrong
 from udpfast.testing.frames import datagram
@@ -71,7 +71,7 @@ class _Subscriber:
                     key = (output.object_type, output.object_id)
                     self.state[key] = self._applied(key, output.channel, output)
 
-    def _applied(self, key: Key, channel: int, output: FeedMessage) -> int:
+    def _applied(self, key: Key, channel: int, output: ObjectOutput) -> int:
         before = self.state.get(key, 0)
         snapshot = channel == Channel.SNAPSHOT or output.flags & RecordFlag.SNAPSHOT
         if output.payload.startswith(_FORGED):

@@ -35,6 +35,7 @@ from udpfast.agents.recorder import Recorder
 from udpfast.agents.ring_names import RingNames
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig, parse_feed
+from udpfast.core import oserr
 from udpfast.core.layout import Kind
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
@@ -100,7 +101,7 @@ def _live(directory: Path, life: Life, first: int) -> None:
             if calls == life.call and life.ends == "cut":
                 os.kill(os.getpid(), signal.SIGKILL)
             if calls >= life.call and life.ends == "failed" and name in ("open", "posix_fallocate"):
-                raise OSError(errno.ENOSPC, "No space left on device")
+                oserr.check(-errno.ENOSPC, name, str(arguments[0]))
             return call(*arguments, **options)
 
         return counting
