@@ -25,7 +25,8 @@ from udpfast.shm.mapping cimport map_file
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
     adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below, open_existing,
-    open_guard, process_alive, process_namespace, process_start, release_proof, same_namespace, set_mode,
+    open_guard, process_alive, process_namespace, process_start, release_proof, same_namespace,
+    set_mode,
 )
 
 __all__ = ["Region"]
