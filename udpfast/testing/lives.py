@@ -115,7 +115,7 @@ def _live(directory: Path, life: Life, first: int) -> None:
             "name": "feed",
             "ring": {"capacity_bytes": life.capacity, "names": life.names},
             "window": {"size": 64, "slab_cells": 2048},
-            "objects": {"max": 64},
+            "objects": {"max": 64, "collect_bytes": 1 << 16, "collect_messages": 16},
             "incremental": {"lines": [{"name": "A", "address": "127.0.0.1:39041"}]},
         }
     )
