@@ -68,6 +68,33 @@ def test_jump_of_one_datagram_is_not_believed(lines: int, jump: int, channel: in
     assert driver.gaps(channel) == []
 
 
+def test_jump_of_a_line_that_goes_on_is_not_believed() -> None:
+    driver = Driver(lines_incremental=2)
+    for seqno in range(200):
+        for line in range(2):
+            driver.send(datagram(seqno), line)
+        if seqno >= 60:
+            driver.send(datagram(1_000_000 + seqno), 1)
+    driver.finish()
+    assert driver.seqnos() == list(range(200))
+    assert len(driver.sessions()) == 1
+
+
+@pytest.mark.parametrize("jump", [5_000, 50_000])
+def test_jump_of_few_with_holes_is_undone_without_loss(jump: int) -> None:
+    driver = Driver(lines_incremental=2)
+    numbered(driver, range(1, 500), b"live", (0, 1))
+    for seqno in range(500 + jump, 500 + jump + 31 * 40, 40):
+        driver.send(datagram(seqno, b"forged"), 1, at_ns=driver.now_ns)
+        driver.send(datagram(seqno + 1, b"f" * 512, fragment_max=1), 1, at_ns=driver.now_ns)
+    driver.now_ns += 10 * MS
+    numbered(driver, range(500, 800), b"live", (0, 1))
+    driver.finish()
+    delivered = [m.payload for m in driver.messages()]
+    assert [b"live %d" % seqno in delivered for seqno in range(1, 800)] == [True] * 799
+    assert driver.sessions()[-1][2] == SessionReason.RESUMED
+
+
 def test_jump_that_a_second_datagram_continues_loses_neither() -> None:
     driver = Driver(lines_incremental=1)
     driver.send(datagram(1))

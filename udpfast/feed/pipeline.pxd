@@ -26,7 +26,7 @@ from udpfast.core.layout cimport (
     RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CLAIM_BEHIND, CLAIM_NEW_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
+    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
     EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows, candidate_forget,
     candidate_note, candidate_refute,
 )
@@ -171,6 +171,8 @@ cdef inline int pipeline_behind(
         line.highest = at
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
             candidate_forget(&line.candidate)
+        elif line.candidate.claim == CLAIM_AHEAD:
+            candidate_refute(&line.candidate)    # who has jumped does not come back
         if verdict == VERDICT_REPLAY:
             line.lagged_ns = now_ns
         else:

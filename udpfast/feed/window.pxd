@@ -35,6 +35,7 @@ cdef enum:
     # it is quieter than it used to be: few enough to see that soon, and that a burst is not a pace.
     WINDOW_PACE = 8
     WINDOW_PACE_UNKNOWN_NS = 50000000
+    WINDOW_FORK_MAX = 256        # so many between gaps that lie close together are a feed with loss
     WINDOW_JUDGE_MAX = 256       # messages whose losses are counted per turn, at most
     FRAGMENTS_NONE = 0x7FFFFFFF  # this slot's fragments are not (or no longer) told apart
     # 2^30: further ahead is no jump (18 minutes of a million messages a second) but another
@@ -108,6 +109,7 @@ cdef struct Window:
     int64_t gap_frontier
     int64_t resumed_at           # what follows the last gap
     int64_t fork_from            # first seqno of the gaps since which little came in one piece
+    int64_t fork_came            # what was delivered between these gaps
     int64_t jump_from            # a datagram beyond the window: the first of its run
     int64_t start_end            # base + WINDOW_START
     int64_t pace_at              # the seqno that ends the messages which are being timed
@@ -175,6 +177,7 @@ cdef inline void window_start(Window* w, uint32_t seqno, int64_t now_ns) noexcep
     w.gap_frontier = 0
     w.resumed_at = w.base
     w.fork_from = w.base
+    w.fork_came = 0
     w.milestone = w.base
     w.start_end = w.base + WINDOW_START
     w.start_known = 0
@@ -224,8 +227,9 @@ cdef inline bint window_is_quiet(const Window* w, int64_t now_ns) noexcept nogil
 
 
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
-    # Behind a gap so recent that the little which followed it may not be of the feed.
-    return w.resumed_at > w.base and window_furthest(w) - w.resumed_at < WINDOW_START
+    # Behind a gap so recent that the little which followed it may not be of the feed. What counts
+    # is what came, not how far ahead of the next hole it lies.
+    return w.resumed_at > w.base and w.next - w.resumed_at + w.pending < WINDOW_START
 
 
 cdef inline uint32_t window_left_at(const Window* w) noexcept nogil:

@@ -33,8 +33,8 @@ from udpfast.feed.frame cimport FRAME_SNAPSHOT
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_START, Early,
-    Fragment, FragmentRun, Slot, Window, window_copy, window_early, window_furthest,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX, WINDOW_START,
+    Early, Fragment, FragmentRun, Slot, Window, window_copy, window_early, window_furthest,
     window_is_whole, window_judge_end, window_judge_until, window_pass_milestone, window_passed,
     window_slot,
 )
@@ -335,8 +335,10 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     gap.count = <uint32_t>(end - first)
     gap.reason = w.decided_reason
     w.next = end
-    if first - w.resumed_at >= WINDOW_START or first - w.fork_from > w.size:
+    w.fork_came += first - w.resumed_at
+    if first - w.resumed_at >= WINDOW_START or w.fork_came >= WINDOW_FORK_MAX:
         w.fork_from = first
+        w.fork_came = 0
     w.resumed_at = end
     if w.several and end - w.judged > w.mask:
         window_judge_until(w, first, INT64_MIN)
