@@ -95,7 +95,8 @@ def test_lines_that_disagree_deliver_the_first_and_say_so(where: str) -> None:
     other = parts[-1][:-20] + b"x" + parts[-1][-19:]
     for part in [*parts[:-1], other, other]:
         assert driver.send(part, 1) == "duplicate"
-    driver.send(datagram(1), 0)
+    if seqno != 1:
+        driver.send(datagram(1), 0)
     (event,) = [m for m in driver.out if m.kind is Kind.DISAGREEMENT]
     said = np.frombuffer(event.payload, DISAGREEMENT)[0]
     assert (said["seqno"], said["fragment"]) == (seqno, len(parts) - 1)
@@ -105,6 +106,37 @@ def test_lines_that_disagree_deliver_the_first_and_say_so(where: str) -> None:
     whole = message_bytes(seqno, 3, 40) if "fragment" in where else b"A" * 300
     assert next(m.payload for m in driver.messages() if m.seqno == seqno) == whole
     driver.finish()
+
+
+def disagreements(driver: Driver) -> list[tuple[int, int]]:
+    """Seqno and object of each DISAGREEMENT."""
+    return [(m.seqno, m.object_id) for m in driver.out if m.kind is Kind.DISAGREEMENT]
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+@pytest.mark.parametrize("early", [False, True])
+def test_line_that_contradicts_itself_doubts_the_objects_of_both(lines: int, early: bool) -> None:
+    driver = Driver(lines_incremental=lines)
+    driver.send(datagram(1))
+    if not early:
+        driver.send(datagram(2))
+    driver.send(datagram(3, b"forged", object_id=8))
+    driver.send(datagram(3, b"published", object_id=9))
+    assert sorted(disagreements(driver)) == [(3, 9)] if early else [(3, 8), (3, 9)]
+    driver.send(datagram(2))
+    kinds = [(m.kind, m.object_id) for m in driver.out if m.seqno == 3]
+    assert sorted(disagreements(driver)) == [(3, 8), (3, 9)]
+    assert kinds.index((Kind.MESSAGE, 8)) < kinds.index((Kind.DISAGREEMENT, 8))
+    assert driver.channel()["disagreements"] == 1
+
+
+def test_line_with_another_number_of_fragments_disagrees() -> None:
+    driver = Driver(lines_incremental=1)
+    driver.send(datagram(1))
+    driver.send(datagram(2, b"forged", object_id=8))
+    for part in fragments(2, 3, object_id=9):
+        assert driver.send(part) == "fragment_max_changed"
+    assert set(disagreements(driver)) == {(2, 8), (2, 9)}
 
 
 def test_lines_that_differ_in_any_single_bit_disagree() -> None:

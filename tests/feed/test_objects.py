@@ -63,6 +63,20 @@ class Feed:
             self.objects.admit(kind=Kind.GAP, channel=channel, payload=gap_bytes(first, last))
         )
 
+    def disagree(
+        self, seqno: int, key: tuple[int, int] = KEY, channel: int = Channel.INCREMENTAL
+    ) -> list[str]:
+        return said(
+            self.objects.admit(
+                kind=Kind.DISAGREEMENT,
+                channel=channel,
+                object_type=key[0],
+                object_id=key[1],
+                seqno=seqno % WRAP,
+                payload=bytes(16),
+            )
+        )
+
     def session(self, first_seqno: int) -> list[str]:
         payload = session_bytes(first_seqno)
         return said(self.objects.admit(kind=Kind.SESSION, payload=payload))
@@ -557,3 +571,37 @@ def test_objects_whose_ids_were_chosen_to_collide_are_found_as_fast_as_others() 
     probes = [objects.probes(key >> 16, key & 0xFFFF) for key in chosen.tolist()]
     assert len(chosen) > 5_000
     assert sum(probes) < 3 * len(probes)
+
+
+@pytest.mark.parametrize("since", [0, 1, 3])
+def test_object_of_a_disagreement_waits_for_a_snapshot_from_behind_it(since: int) -> None:
+    feed = Feed()
+    feed.session(1)
+    other = (3, 8)
+    feed.update(1, 0)
+    feed.update(2, 0, other)
+    feed.update(3, 1, payload=b"forged")
+    for seqno in range(4, 4 + since):
+        feed.update(seqno, seqno - 1)
+    last = 3 + since
+    assert feed.disagree(3)[0].startswith("STALE")
+    assert feed.status() == ObjectStatus.STALE
+    assert feed.status(other) == ObjectStatus.LIVE
+    feed.snapshot(1)
+    assert feed.status() != ObjectStatus.LIVE, "it may have been taken before number 3"
+    feed.update(last + 1, 2, other)
+    feed.snapshot(last + 1, other)
+    feed.snapshot(1)
+    assert feed.status() == ObjectStatus.LIVE, "number 3 was not of this object"
+
+
+def test_object_of_a_snapshot_that_was_believed_is_doubted() -> None:
+    feed = Feed()
+    feed.update(10, 5)
+    feed.snapshot(10, seqno=20)
+    assert feed.status() == ObjectStatus.LIVE
+    assert feed.disagree(19, channel=Channel.SNAPSHOT)[0] != "STALE 0"
+    assert feed.status() == ObjectStatus.LIVE, "another snapshot was believed"
+    assert feed.disagree(20, channel=Channel.SNAPSHOT)[0].startswith("STALE")
+    feed.snapshot(10, seqno=21)
+    assert feed.status() == ObjectStatus.LIVE

@@ -7,8 +7,8 @@ from libc.string cimport memset
 from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
 
 cdef enum:
-    # The caller takes after every accept. The most that one accept can bring is an adoption that
-    # replays 8 lines x 32 held datagrams which all disagree; beyond 64 they are only counted.
+    # The caller takes after every accept. The most that one accept can bring is an adoption whose
+    # held datagrams all disagree; beyond 64 they are only counted.
     CONTROLS_MAX = 64
 
 cdef union ControlPayload:
@@ -25,6 +25,7 @@ cdef struct Control:
     uint16_t session_id
     uint8_t channel
     uint8_t line
+    uint32_t object_key          # DISAGREEMENT: the object in doubt
     ControlPayload payload
 
 cdef struct ControlQueue:

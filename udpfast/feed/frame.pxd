@@ -60,6 +60,11 @@ cdef inline uint32_t swap_32(uint32_t value) noexcept nogil:
     return ((value >> 24) | ((value >> 8) & 0xFF00) | ((value << 8) & 0xFF0000) | (value << 24))
 
 
+cdef inline uint32_t frame_object(const Frame* frame) noexcept nogil:
+    # Type and id of the object in one number.
+    return (<uint32_t>frame.object_type << 16) | frame.object_id
+
+
 cdef inline int frame_read(
     const FrameReader* reader, const uint8_t* data, uint32_t size, uint32_t flags, Frame* frame,
 ) noexcept nogil:

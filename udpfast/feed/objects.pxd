@@ -57,6 +57,7 @@ from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL,
     Frame,
     Gap,
+    KIND_DISAGREEMENT,
     KIND_GAP,
     KIND_MESSAGE,
     KIND_RECOVERED,
@@ -117,7 +118,9 @@ cdef struct Object:              # 64 bytes, one cache line
     uint32_t kept                # how many of them
     uint8_t status               # ObjectStatus, or OBJECT_TRUSTED
     uint8_t seen                 # UNKNOWN: a snapshot came since the gap
-    uint8_t reserved[14]
+    uint16_t reserved
+    uint32_t believed            # seqno of the snapshot that was believed last
+    uint64_t reserved2
 
 cdef struct Objects:
     ObjectSlot* slots
@@ -329,6 +332,26 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
         objects.behind = True
         objects.saw_session_from_first = False
         objects.generation += 1      # every LIVE object is UNKNOWN now
+    elif message.kind == KIND_DISAGREEMENT:
+        objects.object = objects_find(objects, object_key(&message.frame), False)
+        if objects.object != NULL:
+            object_refresh(objects, objects.object)
+            objects_doubt(objects, objects.object, message)
+
+
+cdef inline void objects_doubt(
+        Objects* objects, Object* object, const Message* message) noexcept nogil:
+    # Somebody said two things with one number, perhaps of this object: only a snapshot that was
+    # taken behind it tells what is right. What a snapshot said matters only while it is believed.
+    if message.channel != CHANNEL_INCREMENTAL and object.believed != message.frame.seqno:
+        return
+    objects.doubt = objects.position
+    objects.behind = True
+    objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+    object.applied = 0
+    object.seen = 0
+    if object.status != OBJECT_STALE:
+        objects_stale(objects, object)
 
 
 cdef inline void objects_update(
@@ -450,6 +473,7 @@ cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogi
         objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
     object.status = status
     object.seen = 1
+    object.believed = objects.message.frame.seqno
 
 
 cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:

@@ -10,14 +10,14 @@
 # nothing: the message's payload is the datagram's own memory.
 
 from libc.stdint cimport INT64_MIN, int64_t
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL, LINE_UNUSED_BITS,
-    LINE_WINS, VERDICT_DELIVERED, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
+    LINE_WINS, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
     VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
@@ -26,12 +26,12 @@ from udpfast.core.layout cimport (
     RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
-    EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows, candidate_forget,
-    candidate_note, candidate_refute,
+    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_NEUTRAL,
+    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows,
+    candidate_forget, candidate_note, candidate_refute,
 )
 from udpfast.feed.control cimport Control, control_pop
-from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_read
+from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.feed.line cimport Line
 from udpfast.feed.pipeline_session cimport (
     STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_is_foreign, pipeline_is_previous,
@@ -107,6 +107,7 @@ cdef inline void pipeline_pass(
     slot.received_ns = d.received_ns
     slot.hash = hash
     slot.fragments = FRAGMENTS_NONE
+    slot.cell = frame_object(frame)
     slot.state = SLOT_DELIVERED
     slot.fragment_max = 0
     slot.line = d.line
@@ -163,6 +164,11 @@ cdef inline int pipeline_behind(
     # Before `next`: a copy, a late one, or not of the numbering at hand. It refutes nothing.
     cdef int evidence
     cdef int verdict = window_past(w, d, frame, at, hash, &evidence)
+    if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
+              and line.candidate.claim == CLAIM_NONE and at > line.highest):
+        line.highest = at                # the common copy
+        pipeline_hear(p, w, line, now_ns)
+        return verdict
     if verdict == VERDICT_LATE and not window_is_doubtful(w):
         if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
             evidence = EVIDENCE_NONE
@@ -354,6 +360,8 @@ cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) n
     m.received_ns = control.received_ns
     m.frame.session_id = control.session_id
     m.frame.seqno = control.seqno
+    m.frame.object_type = <uint8_t>(control.object_key >> 16)
+    m.frame.object_id = <uint16_t>control.object_key
     m.channel = control.channel
     m.line = control.line
 

@@ -21,7 +21,7 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport FRAME_SIZE, KIND_DISAGREEMENT, Datagram, Frame
 from udpfast.feed.control cimport Control, ControlQueue, control_push
-from udpfast.feed.frame cimport FrameReader
+from udpfast.feed.frame cimport FrameReader, frame_object
 from udpfast.feed.candidate cimport (
     CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_OTHER, EVIDENCE_SAME,
     Candidate, candidate_refute,
@@ -53,13 +53,13 @@ cdef struct Slot:                # 32 bytes; what is kept for `size` seqnos behi
     int64_t received_ns          # first receipt of its first datagram
     uint32_t hash                # of its only fragment
     uint32_t fragments           # index of its Fragment run, or FRAGMENTS_NONE
-    uint32_t cell                # of its only fragment
+    uint32_t cell                # of its only fragment; DELIVERED: frame_object() instead
     uint8_t state
     uint8_t fragment_max
     uint8_t line                 # that brought the only fragment first, or completed the message
     uint8_t lines                # bit mask: the lines that brought any of it
 
-cdef struct Early:               # 40 bytes; only for what waits: seqnos [next, next + size)
+cdef struct Early:               # 48 bytes; only for what waits: seqnos [next, next + size)
     int64_t seen_ns              # when it came; later: when its latest fragment came
     int64_t frontier_ns          # when it became the furthest seqno so far
     uint32_t last_seqno
@@ -69,6 +69,9 @@ cdef struct Early:               # 40 bytes; only for what waits: seqnos [next, 
     uint16_t arrived             # fragments that are there
     uint8_t object_type
     uint8_t control
+    uint8_t other_line           # + 1: brought other bytes for one of its fragments; 0: none did
+    uint8_t other_fragment
+    uint32_t other_hash
     bint frontier                # it was the furthest seqno when it came
 
 cdef struct Fragment:            # 16 bytes
@@ -251,10 +254,11 @@ cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexc
     # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
     cdef uint32_t i
     if slot.state == SLOT_DELIVERED:
-        for i in range(w.lines):
-            if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
-                if now_ns != INT64_MIN and window_line_is_alive(w, &w.line[i], now_ns):
-                    return False
+        if now_ns != INT64_MIN:
+            for i in range(w.lines):
+                if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
+                    if window_line_is_alive(w, &w.line[i], now_ns):
+                        return False
         for i in range(w.lines):
             if not (slot.lines >> i) & 1:
                 counter_add(&w.line[i].counters[LINE_LOSSES], 1)
@@ -333,26 +337,52 @@ cdef inline int64_t window_passed(const Window* w, int64_t now_ns) noexcept nogi
 
 
 cdef inline void window_disagree(
-    Window* w, const Datagram* d, const Frame* frame, uint8_t line_first,
+    Window* w, const Slot* slot, const Datagram* d, const Frame* frame, uint8_t line_first,
     uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
-    cdef Control* control
+    # Nobody can tell which of them is the publisher's: the objects of both are in doubt, and each
+    # of them gets a record, behind the message that it is about.
+    cdef uint32_t first = slot.cell
+    cdef uint32_t other = frame_object(frame)
+    cdef Early* early
     counter_add(&w.line[d.line].counters[LINE_DISAGREEMENTS], 1)
     counter_add(&w.counters[CHANNEL_DISAGREEMENTS], 1)
-    control = control_push(w.controls)
+    if slot.state != SLOT_DELIVERED:
+        early = window_early(w, slot.key)
+        first = (<uint32_t>early.object_type << 16) | early.object_id
+        early.other_hash = hash_other
+        early.other_fragment = frame.fragment
+        early.other_line = <uint8_t>(d.line + 1)
+    else:
+        window_say_disagreement(
+            w, first, d.received_ns, frame.session_id, frame.seqno, frame.fragment, line_first,
+            d.line, hash_first, hash_other)
+    if other != first:
+        window_say_disagreement(
+            w, other, d.received_ns, frame.session_id, frame.seqno, frame.fragment, line_first,
+            d.line, hash_first, hash_other)
+
+
+cdef inline void window_say_disagreement(
+    Window* w, uint32_t object_key, int64_t received_ns, uint16_t session_id, uint32_t seqno,
+    uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
+    uint32_t hash_other,
+) noexcept nogil:
+    cdef Control* control = control_push(w.controls)
     if control == NULL:
         return
     control.kind = KIND_DISAGREEMENT
     control.channel = w.channel
-    control.line = d.line
-    control.received_ns = d.received_ns
-    control.session_id = frame.session_id
-    control.seqno = frame.seqno
+    control.line = line_other
+    control.received_ns = received_ns
+    control.session_id = session_id
+    control.seqno = seqno
+    control.object_key = object_key
     control.size = sizeof(control.payload.disagreement)
-    control.payload.disagreement.seqno = frame.seqno
-    control.payload.disagreement.fragment = frame.fragment
+    control.payload.disagreement.seqno = seqno
+    control.payload.disagreement.fragment = fragment
     control.payload.disagreement.line_first = line_first
-    control.payload.disagreement.line_other = d.line
+    control.payload.disagreement.line_other = line_other
     control.payload.disagreement.hash_first = hash_first
     control.payload.disagreement.hash_other = hash_other
 
@@ -360,8 +390,9 @@ cdef inline void window_disagree(
 cdef inline int window_copy(
     Window* w, Slot* slot, const Datagram* d, const Frame* frame, uint32_t hash,
 ) noexcept nogil:
-    # A further copy of a fragment: the race between the lines, and whether they agree. Returns
-    # Evidence. A line is compared with the first copy once; its own repetitions prove nothing.
+    # A further copy of a fragment: the race between the lines, and whether it is one. Returns
+    # Evidence. A line is compared with the first copy once, and the line that brought it always: of
+    # a forged one that came first, the true one is but a repetition on the same line.
     cdef Fragment* fragment
     cdef uint8_t bit = <uint8_t>(1 << d.line)
     cdef uint8_t lines, line_first
@@ -388,8 +419,10 @@ cdef inline int window_copy(
             # Negative where the stamps of two NICs contradict the order.
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
             counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
-        if unlikely(hash != hash_first):
-            window_disagree(w, d, frame, line_first, hash_first, hash)
+    elif d.line != line_first:
+        return window_compare(d, hash_first, hash)
+    if unlikely(hash != hash_first):
+        window_disagree(w, slot, d, frame, line_first, hash_first, hash)
     return window_compare(d, hash_first, hash)
 
 
@@ -417,6 +450,7 @@ cdef inline int window_past(
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE
     if slot.fragment_max != frame.fragment_max:
+        window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
         evidence[0] = EVIDENCE_OTHER
         return VERDICT_FRAGMENT_MAX_CHANGED
     evidence[0] = window_copy(w, slot, d, frame, hash)

@@ -29,14 +29,14 @@ from udpfast.core.layout cimport (
     KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
     Message,
 )
-from udpfast.feed.frame cimport FRAME_SNAPSHOT
+from udpfast.feed.frame cimport FRAME_SNAPSHOT, frame_object
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX, WINDOW_START,
-    Early, Fragment, FragmentRun, Slot, Window, window_copy, window_early, window_furthest,
-    window_is_whole, window_judge_end, window_judge_until, window_pass_milestone, window_passed,
-    window_slot,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
+    WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
+    window_early, window_furthest, window_is_whole, window_judge_end, window_judge_until,
+    window_pass_milestone, window_passed, window_say_disagreement, window_slot,
 )
 
 cdef enum:
@@ -107,6 +107,7 @@ cdef inline bint window_claim(
     early.flags = RECORD_NO_TIMESTAMP if d.flags & DATAGRAM_NO_TIMESTAMP else 0
     early.final_size = 0
     early.arrived = 0
+    early.other_line = 0
     early.frontier = w.pending == 0 or at > w.highest
     early.frontier_ns = now_ns
     early.seen_ns = now_ns               # without a cell it has to wait for: not long ago
@@ -178,6 +179,8 @@ cdef inline int window_hold(
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
     elif unlikely(slot.fragment_max != frame.fragment_max):
+        if slot.state == SLOT_WHOLE:
+            window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
         return VERDICT_FRAGMENT_MAX_CHANGED
     else:
         if frame.fragment_max == 0:
@@ -399,6 +402,11 @@ cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noex
     m.fragments = <uint16_t>(slot.fragment_max + 1)
     m.tag = 0
     slot.state = SLOT_DELIVERED
+    slot.cell = frame_object(&m.frame)
+    if unlikely(early.other_line):
+        window_say_disagreement(
+            w, slot.cell, slot.received_ns, session_id, m.frame.seqno, early.other_fragment,
+            slot.line, early.other_line - 1, slot.hash, early.other_hash)
     w.pending -= 1
     w.next += 1
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)
