@@ -254,11 +254,10 @@ cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexc
     # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
     cdef uint32_t i
     if slot.state == SLOT_DELIVERED:
-        if now_ns != INT64_MIN:
-            for i in range(w.lines):
-                if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
-                    if window_line_is_alive(w, &w.line[i], now_ns):
-                        return False
+        for i in range(w.lines):
+            if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
+                if now_ns != INT64_MIN and window_line_is_alive(w, &w.line[i], now_ns):
+                    return False
         for i in range(w.lines):
             if not (slot.lines >> i) & 1:
                 counter_add(&w.line[i].counters[LINE_LOSSES], 1)

@@ -98,7 +98,8 @@ def forged(seed: int, datagrams: int) -> Found:
         size = rng.choice((1, 2, 31, 45))
         arrivals = list(_burst(rng, traffic, size, lines, known))
         behind_ns = arrivals[-1].time_ns - traffic.now_ns
-        count = behind_ns // traffic.interval_ns + max(60, min(300, rate * 60))
+        # Bursts lie apart: what one has left open is given up after 5 ms.
+        count = behind_ns // traffic.interval_ns + max(60, min(300, rate * 60), rate // 100)
         _run(traffic, subscriber, sent, burst, arrivals, count)
     # What the last burst left open is given up, or proven, within 20 ms; then all is as before.
     _run(traffic, subscriber, sent, bursts, [], 16 * len(origin.keys) + rate // 50, every=2)
