@@ -1,7 +1,5 @@
 """Unicast lines with an interface each, over a wire of our own: what comes and goes by which."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.waiting import wait_until
@@ -10,7 +8,7 @@ from udpfast.errors import ConfigError
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.sender import DatagramSender
-from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
+from udpfast.testing.namespaces import Wire, run
 
 pytestmark = pytest.mark.system
 
@@ -19,15 +17,6 @@ FAMILIES = [
     ("0.0.0.0:9001", "10.99.0.2:9001", "127.0.0.1:9001"),
     ("[::]:9001", "[fd99::2]:9001", "[::1]:9001"),
 ]
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    try:
-        with wire() as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
 
 
 def arrives(sender: DatagramSender, receiver: DatagramReceiver, payload: bytes) -> None:

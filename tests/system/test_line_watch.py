@@ -2,7 +2,6 @@
 
 import socket
 from collections import deque
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from errno import EMFILE
 from pathlib import Path
@@ -20,7 +19,7 @@ from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.link_events import LinkEvents
 from udpfast.net.sender import DatagramSender
 from udpfast.testing.frames import datagram
-from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
+from udpfast.testing.namespaces import Wire, run
 
 pytestmark = pytest.mark.system
 
@@ -33,15 +32,6 @@ GROUPS = [
     LineAddress("[ff12::7]:9003", "vb"),  # bound to its interface
     LineAddress("10.99.0.2:9004", "vb"),  # so is this one
 ]
-
-
-@pytest.fixture(scope="module")
-def link() -> Iterator[Wire]:
-    try:
-        with wire() as made:
-            yield made
-    except WireUnavailableError as reason:
-        pytest.skip(str(reason))
 
 
 def send(link: Wire, address: str, payload: bytes) -> None:
