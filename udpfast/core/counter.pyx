@@ -108,7 +108,9 @@ CHANNEL_COUNTERS = (
         "of these: same id (a restarted publisher); snapshot channel: times that it alone began "
         "anew"),
     CounterInfo("session_discarded", "count", "messages pending when their session ended"),
-    CounterInfo("disagreements", "count", "fragments for which two lines brought different bytes"),
+    CounterInfo(
+        "disagreements", "count",
+        "fragments of which copies with different bytes came, by two lines or by one"),
     CounterInfo("disconnected", "count", "times that inactivity was declared"),
     CounterInfo("ready", "count", "times that it spoke again"),
 )

@@ -71,7 +71,7 @@ cdef enum:  # Kind
     KIND_STALE = 5           # ObjectState: this object missed an update and waits for a snapshot
     KIND_RECOVERED = 6       # ObjectState: this object is LIVE (again); its state is sound
     KIND_CONNECTION = 7      # Connection: a channel fell silent, or spoke again
-    KIND_DISAGREEMENT = 8    # Disagreement: two lines brought different bytes for one fragment
+    KIND_DISAGREEMENT = 8    # Disagreement: copies of one fragment came with different bytes
     KIND_RESTART = 9         # Restart: the ring has a new writer; treat as a new session
     KIND_LAPPED = 10         # Lapped: records are missing here; made by who reads a ring
     KIND_DATAGRAM = 11       # Capture, then a datagram as received: raw capture

@@ -90,7 +90,7 @@ enum {
     UDPFAST_KIND_STALE = 5,  /* ObjectState: this object missed an update and waits for a snapshot */
     UDPFAST_KIND_RECOVERED = 6,  /* ObjectState: this object is LIVE (again); its state is sound */
     UDPFAST_KIND_CONNECTION = 7,  /* Connection: a channel fell silent, or spoke again */
-    UDPFAST_KIND_DISAGREEMENT = 8,  /* Disagreement: two lines brought different bytes for one fragment */
+    UDPFAST_KIND_DISAGREEMENT = 8,  /* Disagreement: copies of one fragment came with different bytes */
     UDPFAST_KIND_RESTART = 9,  /* Restart: the ring has a new writer; treat as a new session */
     UDPFAST_KIND_LAPPED = 10,  /* Lapped: records are missing here; made by who reads a ring */
     UDPFAST_KIND_DATAGRAM = 11,  /* Capture, then a datagram as received: raw capture */

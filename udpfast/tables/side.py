@@ -127,8 +127,8 @@ class ZmqConfig(SideConfig, frozen=True):
     curve_clients: Annotated[
         FilePath,
         Meta(
-            description="directory of the public keys of clients that may connect, read again when "
-            "it changes; empty: everyone who knows our public key"
+            description="directory of the public keys of clients that may connect, read "
+            "whenever one does; empty: everyone who knows our public key"
         ),
     ] = ""
 
