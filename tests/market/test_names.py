@@ -120,17 +120,22 @@ def test_name_of_a_killed_writer_that_was_never_published_gets_no_lasting_id():
     assert (again[2], again[3]) == ("unpublished", "third")
 
 
-@pytest.mark.parametrize("form", ["SYMBOL{:03}", "{:03}BTCUSDT", "EXCHANGE-FUTURES:{:03}", "{:03}"])
-def test_names_that_differ_in_a_few_characters_have_slots_of_their_own(form):
+def at_home(form: str) -> int:
+    """Return how many of 500 names of a form lie in a table where their hash says."""
     memory = np.zeros(name_table_size(4096), np.uint8)
     table = NameTable(memory, capacity=4096)
     for i in range(500):
         table.intern(form.format(i))
     slots = memory[64 : 64 + 4 * 8192].view("<u4")
     hashes = memory[64 + 4 * 8192 :].view("<u4").reshape(-1, 32)[1:501, 0]
-    at_home = slots[hashes % 8192] == np.arange(1, 501)
-    # By chance 500 of 8,192 slots leave about 15 to probe for.
-    assert at_home.sum() > 460
+    return int((slots[hashes % 8192] == np.arange(1, 501)).sum())
+
+
+@pytest.mark.parametrize("form", ["SYMBOL{:03}", "{:03}BTCUSDT", "EXCHANGE-FUTURES:{:03}", "{:03}"])
+def test_names_that_differ_in_a_few_characters_have_slots_of_their_own(form):
+    # Each table draws a key: what holds must hold under the worst of them. By chance 500 of 8,192
+    # slots leave 15 to probe for, and hardly ever twice as many.
+    assert min(at_home(form) for _ in range(100)) > 450
 
 
 def test_reader_of_a_count_beyond_the_capacity_stays_inside():

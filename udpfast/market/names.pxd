@@ -18,7 +18,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.check cimport likely, unlikely
-from udpfast.core.keyed cimport Key, keyed_draw, keyed_fold
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_fold, keyed_word
 
 cdef enum:
     NAME_SIZE_MAX = 120          # longer ones get no id; at the origin they have 64 bytes at most
@@ -133,7 +133,7 @@ cdef inline uint32_t name_hash(
     while at + 8 < size:
         hash_ = keyed_fold(hash_ ^ _load64(text + at), key.factor)
         at += 8
-    return <uint32_t> keyed_fold(hash_ ^ name_tail(text, size), key.factor)
+    return <uint32_t> keyed_word(key, hash_ ^ name_tail(text, size))
 
 
 # The id of a name that did not stand where its hash says, or is new; 0 if the table is full.
