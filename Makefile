@@ -27,9 +27,11 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
-# On all cores; tests/conftest.py says what must stay together. Four have enough to do.
+# On all cores; tests/conftest.py says what must stay together. Four have enough to do. A worker
+# that crashes ends the run: the others would wait for its share.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
-PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder
+PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder \
+	--max-worker-restart=0
 
 test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -385,6 +386,23 @@ def test_close_ends_the_iteration_of_another_thread(instance: Instance) -> None:
     reader.close()
     thread.join(PATIENCE_S)
     assert ended.is_set()
+
+
+def test_close_comes_between_any_two_steps_of_another_thread(instance: Instance) -> None:
+    """With a million turns of threads per second: no close leaves a half-open reader behind."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(500):
+            reader = Reader(instance.address, start="begin")
+            thread = threading.Thread(target=reader.close)
+            thread.start()
+            with pytest.raises(ValueError, match="closed"):
+                while True:
+                    reader.poll(timeout=0)
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_close_during_a_poll_of_another_thread_removes_the_registration(

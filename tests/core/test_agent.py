@@ -1,5 +1,6 @@
 """The runner: turns, stopping, failures, grants and statistics."""
 
+import ctypes
 import os
 import threading
 
@@ -149,8 +150,11 @@ def test_core_absent_strict_is_raised_by_start() -> None:
 
 def test_priority_and_memory_are_granted_or_have_a_reason() -> None:
     runner = AgentRunner(counting(1, []), fifo_priority=1, lock_memory=True)
-    runner.start()
-    runner.join()
+    try:
+        runner.start()
+        runner.join()
+    finally:
+        ctypes.CDLL(None).munlockall()  # it is of the process: of all tests that come after
     assert [grant.name for grant in runner.grants] == ["fifo_priority", "lock_memory"]
     assert all(grant.granted == (grant.reason == "") for grant in runner.grants)
 

@@ -29,7 +29,7 @@ cdef class Reader:
     cdef uint64_t _missed        # before the record at _next, not said yet
     cdef uint64_t _missed_index  # of the record behind them
     cdef uint64_t _missed_position
-    cdef bint _waiting           # a thread is in the source's wait, without the GIL
+    cdef bint _filling           # a thread looks for records, and may lose the GIL while it does
     cdef readonly str address
 
     # For compiled strategies: what `poll` returns, waited for until deadline_ns (CLOCK_MONOTONIC);
@@ -45,6 +45,7 @@ cdef class Reader:
     cdef Batch take_batch(self, int64_t most)
     # As ahead, with none in memory. brief: of what the filter holds back one run at most.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
+    cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef _renew_memory(self)
     cdef int64_t _behind(self)
     cdef bint _brought(self, int64_t count) except -1

@@ -279,9 +279,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
         From another thread: a wait ends within 20 ms, and with it the iteration.
         """
-        if self._waiting:
-            self._source.closing = True  # the waiting thread detaches: it still reads the mapping
-        else:
+        self._source.closing = True
+        if not self._filling:  # the thread in there still reads the mapping, and detaches
             self._source.detach()
         if self._arrivals is not None:
             self._arrivals.release()
@@ -356,6 +355,15 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return batch_of(self._memory, first, count, missed, self._source.names)
 
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
+        self._filling = True
+        try:
+            return self._wait(limit, deadline_ns, brief)
+        finally:
+            self._filling = False
+            if self._source.closing:
+                self._source.detach()  # what is in memory is still good
+
+    cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         cdef int64_t count, now_ns, left = -1
         self._memory.polls += 1
         self._next = self._count = 0
@@ -364,11 +372,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 return 1
         while not self._closed():
             self._source.report(self._read)  # everything before the cursor is handed out by now
-            self._waiting = True  # without a line between: another thread may close the reader
             with nogil:
                 count = self._source.wait(
                     limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
-            self._waiting = False
             if self._memory.payloads_array is not self._source.payloads_array:
                 self._renew_memory()  # larger records may come now
             if count > 0 and self._brought(count):
@@ -391,7 +397,6 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                 left = self._behind() if left < 0 else left - count
                 if left <= 0:
                     return 0
-        self._source.detach()
         return READER_CLOSED
 
     cdef _renew_memory(self):
@@ -418,8 +423,6 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         # A RESTART may be among the records missed, and with it a new table.
         if self._source.names_missing() or self._missed and not _restart_ahead(self, count):
             self._source.renew_names()
-        if self._source.closing:
-            self._source.detach()  # the last poll: what is in memory is still good
         if self._filter is None:
             return True
         while self._rest < self._end:
