@@ -115,6 +115,8 @@ def kinds(records: list[ReadRecord]) -> list[Kind]:
 def test_image_holds_the_last_value_of_every_kind(instance: Instance) -> None:
     live_book(instance)
     instance.append(Kind.CONNECTION, np.array([(5, 0, 9)], CONNECTION).tobytes())
+    for status in (5, 1):  # of a line, which is silent; a channel's word is another thing
+        instance.append(Kind.CONNECTION, np.array([(status, 1, 7)], CONNECTION).tobytes())
     for price in (20.0, 21.0):
         trades = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=1)
         row = np.zeros(1, TRADE)
@@ -134,7 +136,8 @@ def test_image_holds_the_last_value_of_every_kind(instance: Instance) -> None:
     keeper = keep(instance)
     records = image_of(instance)
     found = kinds(records)
-    assert found[:2] == [Kind.SESSION, Kind.CONNECTION]
+    assert found[:3] == [Kind.SESSION, Kind.CONNECTION, Kind.CONNECTION]
+    assert [one.data.tolist() for one in records[1:3]] == [(5, 0, 9), (1, 1, 7)]
     by_kind = {record.kind: record for record in records}
     assert by_kind[Kind.TRADES].rows["price"].tolist() == [21.0]
     assert by_kind[Kind.TOP_OF_BOOK].data["bid_price"] == 1.5

@@ -4,70 +4,89 @@ import random
 
 import pytest
 
-from udpfast.cli.silence import SilentLines, never_spoke
+from udpfast.cli.silence import SilentLines, describe_silence
 
 S = 1_000_000_000
+BEGAN = 1_800_000_000 * S
+
+Counters = dict[str, dict[str, int]]
 
 
-def values(**lines: int) -> dict[str, dict[str, int]]:
-    named = {name.replace("_", "."): {"datagrams": count} for name, count in lines.items()}
+def line(datagrams: int = 1, heard_s: float = 0.0, disconnected: int = 0, ready: int = 0) -> dict:
+    """Counters of a line that was heard so many seconds after the feed began; 0: never."""
+    return {
+        "datagrams": datagrams,
+        "disconnected": disconnected,
+        "ready": ready,
+        "heard_ns": BEGAN + int(heard_s * S) if heard_s else 0,
+    }
+
+
+def values(**lines: dict[str, int]) -> Counters:
+    named = {name.replace("_", "."): counters for name, counters in lines.items()}
     return {"feed": {"objects": 1}, "incremental": {"messages": 1}, **named}
 
 
-def test_line_that_falls_silent_is_said_once_and_once_when_it_speaks_again():
-    lines = SilentLines(10 * S)
-    said = [
-        list(lines.look(values(incremental_A=second, incremental_B=min(second, 5)), second * S))
-        for second in range(30)
-    ]
-    assert [(second, each) for second, each in enumerate(said) if each] == [
-        (15, ["incremental.B: nothing for 10 s"])
-    ]
-    assert lines.describe(40 * S) == ["incremental.B: nothing for 35 s"]
-    assert list(lines.look(values(incremental_A=31, incremental_B=6), 41 * S)) == [
-        "incremental.B: speaks again"
-    ]
-    assert lines.describe(42 * S) == []
+def described(at_s: int, **lines: dict[str, int]) -> list[str]:
+    return [*describe_silence(values(**lines), BEGAN, BEGAN + at_s * S).values()]
 
 
-def test_line_that_never_spoke_is_said_so():
-    lines = SilentLines(10 * S)
-    assert list(lines.look(values(incremental_A=0), 0)) == []
-    assert list(lines.look(values(incremental_A=0), 14 * S)) == [
-        "incremental.A: nothing for 14 s, and never anything"
+def test_line_that_fell_silent_is_described_as_long_as_it_is() -> None:
+    assert described(40, incremental_A=line(5, 39.9), incremental_B=line(5, 26, 1)) == [
+        "incremental.B: nothing for 14 s"
     ]
-    assert never_spoke(values(incremental_A=3, incremental_B=0)) == [
-        "incremental.B: brought nothing so far"
+    assert described(40, incremental_B=line(6, 39, 1, 1)) == []
+
+
+def test_line_that_never_brought_anything_is_described_from_the_beginning() -> None:
+    text = "incremental.A: nothing for 14 s, and never anything"
+    assert described(14, incremental_A=line(0)) == [text]
+    assert described(14, incremental_A=line(0, disconnected=1)) == [text]
+    assert described(14, incremental_A=line(9, disconnected=1)) == [
+        "incremental.A: nothing of this feed for 14 s, and never anything"
     ]
 
 
-def test_snapshot_channel_without_a_line_that_speaks_says_what_it_means():
+def test_snapshot_channel_without_a_line_that_speaks_says_what_it_means() -> None:
     effect = "; objects that wait for a snapshot wait on"
-    assert never_spoke(values(snapshot_A=0, snapshot_B=0)) == [
-        f"snapshot.{name}: brought nothing so far{effect}" for name in "AB"
+    assert described(14, snapshot_A=line(0), snapshot_B=line(3, 4, 1)) == [
+        f"snapshot.A: nothing for 14 s, and never anything{effect}",
+        f"snapshot.B: nothing for 10 s{effect}",
     ]
-    assert never_spoke(values(snapshot_A=0, snapshot_B=1)) == ["snapshot.A: brought nothing so far"]
+    assert described(14, snapshot_A=line(3, 4, 1), snapshot_B=line(1, 14)) == [
+        "snapshot.A: nothing for 10 s"
+    ]
 
 
-def test_no_limit_means_that_nothing_is_said():
-    lines = SilentLines(0)
-    assert not [*lines.look(values(snapshot_A=0), 0), *lines.look(values(snapshot_A=0), 900 * S)]
+def test_clock_that_was_set_back_gives_no_line_a_negative_silence() -> None:
+    assert described(5, incremental_A=line(5, 26, 1)) == ["incremental.A: nothing for 0 s"]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_each_silence_is_said_once_and_ended_once(seed):
+def test_each_silence_is_said_once_and_ended_once(seed: int) -> None:
     chance = random.Random(seed)
     names = [f"incremental_{index}" for index in range(chance.randint(1, 8))]
-    lines, counts, heard = SilentLines(5 * S), dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-    silent, now_ns = set(), 0
-    list(lines.look(values(**counts), now_ns))
+    lines, counters = SilentLines(BEGAN), {name: line(1, 1) for name in names}
+    at_s, said = 1, []
     for _ in range(200):
-        now_ns += chance.choice((1, 2, 9)) * S
-        for name in names:
-            if chance.random() < 0.3:
-                counts[name] += 1
-                heard[name] = now_ns
-        before = silent
-        silent = {name.replace("_", ".") for name in names if now_ns - heard[name] >= 5 * S}
-        said = [sentence.partition(":")[0] for sentence in lines.look(values(**counts), now_ns)]
-        assert sorted(said) == sorted(before ^ silent), f"seed {seed}"
+        at_s += chance.choice((1, 2, 9))
+        changed = []
+        for name, counted in counters.items():
+            if chance.random() < 0.2:
+                changed.append(name.replace("_", "."))
+                what = "ready" if counted["disconnected"] > counted["ready"] else "disconnected"
+                counted[what] += 1
+            if chance.random() < 0.2:  # and back again, unseen
+                counted["disconnected"] += 1
+                counted["ready"] += 1
+        unix_ns = BEGAN + at_s * S
+        said = [text.partition(":")[0] for text in lines.look(values(**counters), unix_ns)]
+        assert set(changed) <= set(said), f"seed {seed}"
+        silent = {
+            name.replace("_", ".")
+            for name, counted in counters.items()
+            if counted["disconnected"] > counted["ready"]
+        }
+        described = lines.describe(values(**counters), unix_ns)
+        assert {text.partition(":")[0] for text in described} == silent, f"seed {seed}"
+    assert list(lines.look(values(**counters), BEGAN + at_s * S)) == []

@@ -66,10 +66,11 @@ PACKED = {
             "applied_seqno": 4,
             "exchange_id": 8,
             "symbol_id": 12,
-            "reserved": 16,
+            "waits": 16,
+            "reserved": 20,
         },
     ),
-    "Connection": (16, {"status": 0, "reserved": 4, "silent_ns": 8}),
+    "Connection": (16, {"status": 0, "scope": 4, "silent_ns": 8}),
     "Disagreement": (
         16,
         {

@@ -14,10 +14,12 @@ from udpfast.core.layout import (
     CONTROL_DTYPES,
     FRAME,
     RECORD,
+    ConnectionScope,
     ConnectionStatus,
     Kind,
     LappedReason,
     ObjectStatus,
+    ObjectWait,
     RecordFlag,
     SessionReason,
 )
@@ -95,7 +97,9 @@ class Market(Instance):
 def fill(market: Market, rounds: int) -> None:
     """Append so many times 18 records: every kind that has a table, and one that has none."""
     for each in range(rounds):
-        market.say(Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_seqno=each)
+        market.say(
+            Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_seqno=each, unseen=3
+        )
         _tell_prices(market, each)
         _tell_facts(market, each)
         _say_doubts(market, each)
@@ -158,9 +162,15 @@ def _say_doubts(market: Market, each: int) -> None:
     market.say(Kind.GAP, first=each, last=each + 2, count=3, reason=2, waited_ns=10**6)
     symbol_id = market.names.intern("BTCUSDT")
     state = {"object_type": 3, "object_id": 7, "applied_seqno": each, "symbol_id": symbol_id}
-    market.say(Kind.STALE, status=ObjectStatus.STALE, **state)
+    waits = ObjectWait.SNAPSHOT_SILENT
+    market.say(Kind.STALE, status=ObjectStatus.STALE, waits=waits, **state)
     market.say(Kind.RECOVERED, status=ObjectStatus.LIVE, **state)
-    market.say(Kind.CONNECTION, status=ConnectionStatus.DISCONNECTED, silent_ns=10**9)
+    market.say(
+        Kind.CONNECTION,
+        status=ConnectionStatus.DISCONNECTED,
+        scope=ConnectionScope.LINE,
+        silent_ns=10**9,
+    )
     market.say(Kind.DISAGREEMENT, seqno=each, fragment=1, line_first=1, line_other=0)
     market.say(Kind.RESTART, epoch=2, restarted_ns=BEGIN_NS)
     market.say(Kind.LAPPED, missed=each, reason=LappedReason.DISK)

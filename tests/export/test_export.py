@@ -176,7 +176,14 @@ def test_gaps_and_events_have_the_fields_of_their_kind(root: Path) -> None:
     assert events["SESSION"]["reason"] == "FIRST" and events["SESSION"]["new_session"] == SESSION_ID
     assert events["STALE"]["status"] == "STALE" and events["RECOVERED"]["status"] == "LIVE"
     assert events["STALE"]["symbol"] == "BTCUSDT" and events["STALE"]["applied_seqno"] == 1
-    assert events["CONNECTION"]["status"] == "DISCONNECTED"
+    assert events["STALE"]["waits"] == "SNAPSHOT_SILENT" and events["RECOVERED"]["waits"] == "NONE"
+    assert (events["CONNECTION"]["status"], events["CONNECTION"]["scope"]) == (
+        "DISCONNECTED",
+        "LINE",
+    )
+    assert (events["SESSION"]["scope"], events["SESSION"]["unseen"]) == (None, 3) and events[
+        "CONNECTION"
+    ]["waits"] is None
     assert (events["DISAGREEMENT"]["line_first"], events["DISAGREEMENT"]["line_other"]) == (1, 0)
     assert events["RESTART"]["epoch"] == 2 and events["RESTART"]["status"] is None
     assert (events["LAPPED"]["reason"], events["LAPPED"]["missed"]) == ("DISK", 1)

@@ -3,7 +3,7 @@
 import struct
 
 from udpfast.core.counter import VERDICTS
-from udpfast.core.layout import GAP, SESSION, Kind
+from udpfast.core.layout import CONTROL_DTYPES, Kind
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 
 SESSION_ID = 0x1234
@@ -181,8 +181,8 @@ class Driver:
 
 
 def read(message: FeedMessage) -> dict[str, int]:
-    """The payload of a GAP or SESSION by field name."""
-    dtype = {Kind.GAP: GAP, Kind.SESSION: SESSION}[message.kind]
+    """The payload of what the feed says itself, by field name."""
+    dtype = CONTROL_DTYPES[message.kind]
     import numpy as np
 
     values = np.frombuffer(message.payload, dtype)[0]

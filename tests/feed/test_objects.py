@@ -6,12 +6,16 @@ import numpy as np
 import pytest
 
 from udpfast.core.layout import (
+    CONNECTION,
     GAP,
     OBJECT_STATE,
     SESSION,
     Channel,
+    ConnectionScope,
+    ConnectionStatus,
     Kind,
     ObjectStatus,
+    ObjectWait,
     RecordFlag,
 )
 from udpfast.feed.objects import FeedObjects, ObjectOutput
@@ -76,6 +80,13 @@ class Feed:
                 payload=bytes(16),
             )
         )
+
+    def snapshots(self, status: ConnectionStatus, scope: int = ConnectionScope.CHANNEL) -> None:
+        payload = np.array((status, scope, 0), CONNECTION).tobytes()
+        outputs = self.objects.admit(
+            kind=Kind.CONNECTION, channel=Channel.SNAPSHOT, payload=payload
+        )
+        assert said(outputs) == ["CONNECTION"]
 
     def session(self, first_seqno: int) -> list[str]:
         payload = session_bytes(first_seqno)
@@ -605,3 +616,56 @@ def test_object_of_a_snapshot_that_was_believed_is_doubted() -> None:
     assert feed.disagree(20, channel=Channel.SNAPSHOT)[0].startswith("STALE")
     feed.snapshot(10, seqno=21)
     assert feed.status() == ObjectStatus.LIVE
+
+
+def waits(outputs: list[ObjectOutput]) -> list[tuple[ObjectStatus, ObjectWait]]:
+    """What the object states among outputs say."""
+    states = [
+        np.frombuffer(one.payload, OBJECT_STATE)[0]
+        for one in outputs
+        if one.kind in (Kind.STALE, Kind.RECOVERED)
+    ]
+    return [(ObjectStatus(one["status"]), ObjectWait(one["waits"])) for one in states]
+
+
+def update(objects: FeedObjects, seqno: int, last: int) -> list[ObjectOutput]:
+    return objects.admit(object_type=3, object_id=7, seqno=seqno, last_seqno=last)
+
+
+def test_object_that_waits_says_once_that_its_snapshot_channel_is_silent(feed: Feed) -> None:
+    assert feed.update(100, 99) == []
+    feed.snapshots(ConnectionStatus.DISCONNECTED, ConnectionScope.LINE)  # another one speaks
+    assert feed.update(101, 100) == []
+    feed.snapshots(ConnectionStatus.DISCONNECTED)
+    assert waits(update(feed.objects, 102, 101)) == [
+        (ObjectStatus.WAITING, ObjectWait.SNAPSHOT_SILENT)
+    ]
+    assert feed.update(103, 102) == []
+    assert feed.count("waits_in_vain") == 1
+    feed.snapshots(ConnectionStatus.READY)
+    assert feed.update(104, 103) == []
+    feed.snapshots(ConnectionStatus.DISCONNECTED)
+    assert feed.update(105, 104) == ["STALE 0"]
+    assert feed.snapshot(105) == ["RECOVERED 105", "snapshot 105"]
+    assert feed.count("waits_in_vain") == 2
+    assert feed.count("stale") == 0
+
+
+def test_object_without_any_snapshot_line_says_so() -> None:
+    objects = FeedObjects(snapshots=False)
+    assert waits(update(objects, 100, 99)) == [(ObjectStatus.WAITING, ObjectWait.SNAPSHOT_ABSENT)]
+    assert update(objects, 101, 100) == []
+
+
+def test_stale_object_says_what_it_waits_for(feed: Feed) -> None:
+    live(feed)
+    feed.gap(201, 201)
+    assert waits(update(feed.objects, 203, 202)) == [(ObjectStatus.STALE, ObjectWait.SNAPSHOT)]
+    feed.snapshots(ConnectionStatus.DISCONNECTED)
+    assert waits(update(feed.objects, 204, 203)) == [
+        (ObjectStatus.STALE, ObjectWait.SNAPSHOT_SILENT)
+    ]
+    found = feed.objects.admit(
+        object_type=3, object_id=7, seqno=205, last_seqno=204, flags=RecordFlag.SNAPSHOT
+    )
+    assert waits(found) == [(ObjectStatus.LIVE, ObjectWait.NONE)]

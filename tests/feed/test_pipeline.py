@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.feed.drive import SESSION_ID, VERDICT_NAMES, Driver, datagram, fragments
-from udpfast.core.layout import CONNECTION, Kind, RecordFlag
+from udpfast.core.layout import CONNECTION, ConnectionScope, Kind, RecordFlag
 from udpfast.errors import ConfigError
 from udpfast.feed.pipeline import FeedPipeline
 
@@ -16,7 +16,7 @@ READY, DISCONNECTED = 5, 1
 
 
 def connections(driver: Driver, channel: int = 0) -> list[tuple[int, int]]:
-    """(status, silent ns) in order."""
+    """(status, silent ns) of a channel, in order."""
     return [
         (int(c["status"]), int(c["silent_ns"]))
         for c in (
@@ -24,6 +24,7 @@ def connections(driver: Driver, channel: int = 0) -> list[tuple[int, int]]:
             for m in driver.out
             if m.kind is Kind.CONNECTION and m.channel == channel
         )
+        if c["scope"] == ConnectionScope.CHANNEL
     ]
 
 

@@ -268,6 +268,7 @@ cdef class Engine:
         objects.objects_max = config.objects.max
         objects.collect_messages_max = config.objects.collect_messages
         objects.collect_bytes = config.objects.collect_bytes
+        objects.snapshots = len(config.snapshot.lines) > 0
         pipeline_size = (pipeline_memory_size(&pipeline) + 63) & ~<size_t>63
         objects_size = objects_memory_size(&objects)
         region = Region.create(self.directory / "slab", SLAB_KIND,

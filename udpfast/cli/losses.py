@@ -9,15 +9,16 @@ from typing import Any
 
 import click
 
-from udpfast.cli.silence import never_spoke
-from udpfast.client.counters import counters
+from udpfast.cli.silence import describe_silence
+from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.drops import host_drops, socket_drops
+from udpfast.shm.counters import CounterBlock
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.readers import list_readers
 
-__all__ = ["losses_add_up", "print_losses", "read_losses"]
+__all__ = ["losses_add_up", "print_losses", "read_counters", "read_losses"]
 
 Counters = dict[str, dict[str, int]]
 
@@ -42,13 +43,13 @@ def read_losses(directory: Path) -> dict[str, Any]:
     Returns
     -------
     dict
-        `live`: whether its writer goes on; `silent`: a sentence per line that never brought
-        anything; `stages`: what did not go on, as {stage, where, what,
+        `live`: whether its writer goes on; `silent`: a sentence per line that brings nothing;
+        `stages`: what did not go on, as {stage, where, what,
         count}, from the kernel to the readers; `sums`: {what, left, right, equal}; `host`: the
         whole host's losses, and the drops of the writer's sockets as the kernel counts them
         (`sockets`: None if the writer is gone, or another user's).
     """
-    values = counters(str(directory))
+    values, started_ns = read_counters(directory)
     with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
         records, pid = cursor.tail_index, cursor.region.writer_pid
         live = cursor.region.writer_alive() and not cursor.closed_by_writer
@@ -56,11 +57,17 @@ def read_losses(directory: Path) -> dict[str, Any]:
     sums = [*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, records)]
     return {
         "live": live,
-        "silent": never_spoke(values),
+        "silent": [*describe_silence(values, started_ns, realtime_ns()).values()],
         "stages": [*_stages(values, readers)],
         "sums": [{**one, "equal": one["left"] == one["right"]} for one in sums],
         "host": _host(pid if live else None),
     }
+
+
+def read_counters(directory: Path) -> tuple[Counters, int]:
+    """Return the counters of an instance, and when its feed was started, UNIX ns."""
+    with CounterBlock.attach(directory) as block:
+        return block.read(), block.region.created_ns
 
 
 def losses_add_up(losses: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from udpfast.cli.service import Service
 from udpfast.cli.silence import SilentLines
 from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
-from udpfast.core.clock import monotonic_ns
+from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
 from udpfast.net.bypass import STACKS
@@ -116,7 +116,7 @@ def _announce(subscriber: Subscriber, quiet: bool) -> None:
 def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> BaseException | None:
     """Watch the feed until it is stopped (None), or ends for good: by what."""
     keeper = FeedKeeper(subscriber)
-    lines = SilentLines(subscriber.config.session.inactivity_timeout_ms * 1_000_000)
+    lines = SilentLines(realtime_ns())
     said: dict[str, str] = {}
     status_ns = alive_ns = 0
     cycles = -1
@@ -131,9 +131,11 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
         if now_ns - status_ns >= STATUS_NS:
             status_ns = now_ns
             values = subscriber.counters()
-            for sentence in lines.look(values, now_ns):
+            unix_ns = realtime_ns()
+            for sentence in lines.look(values, unix_ns):
                 click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
-            service.status("; ".join([_status(subscriber, values), *lines.describe(now_ns)]))
+            silent = lines.describe(values, unix_ns)
+            service.status("; ".join([_status(subscriber, values), *silent]))
             _say_limits(subscriber.name, values["feed"], said)
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
             # A sign of life is a turn of the feed's loop, or that it waits for its lines.

@@ -1,66 +1,91 @@
-"""Lines that bring nothing: never, or no more. Seen by their counters, said once."""
+"""Lines that bring nothing: never, or no more. The feed decides; this says it in words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["SilentLines", "never_spoke"]
+__all__ = ["SilentLines", "describe_silence"]
 
 Counters = dict[str, dict[str, int]]
 
 
-def never_spoke(values: Counters) -> list[str]:
-    """Return a sentence for each line that has brought nothing since its instance began."""
-    found = [scope for scope, line in values.items() if "." in scope and not line["datagrams"]]
-    return [f"{scope}: brought nothing so far{_effect(scope, found, values)}" for scope in found]
+def describe_silence(values: Counters, since_ns: int, unix_ns: int) -> dict[str, str]:
+    """Return a sentence for each line that is silent, by its name.
 
-
-class SilentLines:
-    """Notices that a line fell silent, and that it speaks again; time is an argument.
+    A line is silent once the feed has said so (`disconnected`), and if it never brought anything.
 
     Parameters
     ----------
-    after_ns : int
-        How long a line may be silent; 0: for ever.
+    values : dict
+        The counters of the instance.
+    since_ns : int
+        When the feed was started, UNIX ns.
+    unix_ns : int
+        Now.
+    """
+    silent = {
+        scope: line
+        for scope, line in values.items()
+        if "." in scope and (line["disconnected"] > line["ready"] or not line["datagrams"])
+    }
+    return {
+        scope: _describe(scope, line, since_ns, unix_ns) + _effect(scope, silent, values)
+        for scope, line in silent.items()
+    }
+
+
+class SilentLines:
+    """Notices that a line fell silent, and that it speaks again.
+
+    Parameters
+    ----------
+    since_ns : int
+        When the feed was started, UNIX ns.
     """
 
-    def __init__(self, after_ns: int) -> None:
-        self._after_ns = after_ns
-        self._heard: dict[str, tuple[int, int]] = {}  # datagrams, and when they last changed
-        self._silent: set[str] = set()
+    def __init__(self, since_ns: int) -> None:
+        self._since_ns = since_ns
+        self._counted: dict[str, tuple[int, int]] = {}  # silences begun and ended, by line
 
-    def look(self, values: Counters, now_ns: int) -> Iterator[str]:
+    def look(self, values: Counters, unix_ns: int) -> Iterator[str]:
         """Compare with the last look; yield a sentence, once, for each line that changed."""
         spoke, fell = [], []
         for scope, line in values.items():
             if "." not in scope:
                 continue
-            datagrams, since_ns = self._heard.get(scope, (line["datagrams"], now_ns))
-            if line["datagrams"] != datagrams:
-                since_ns = now_ns
-            self._heard[scope] = (line["datagrams"], since_ns)
-            is_silent = 0 < self._after_ns <= now_ns - since_ns
-            if is_silent and scope not in self._silent:
-                self._silent.add(scope)
+            counted = line["disconnected"], line["ready"]
+            before = self._counted.get(scope, (0, 0))
+            self._counted[scope] = counted
+            if counted[0] > before[0]:
                 fell.append(scope)
-            elif not is_silent and scope in self._silent:
-                self._silent.remove(scope)
+            if counted[1] > before[1] and counted[0] == counted[1]:
                 spoke.append(scope)
+        sentences = describe_silence(values, self._since_ns, unix_ns)
+        # Between two looks it may have been both: then it is said how it is now.
+        yield from (sentences[scope] for scope in fell if scope in sentences)
         yield from (f"{scope}: speaks again" for scope in spoke)
-        for scope in fell:
-            yield self._describe(scope, now_ns) + _effect(scope, self._silent, values)
 
-    def describe(self, now_ns: int) -> list[str]:
-        """Return how long each silent line has brought nothing."""
-        return [self._describe(scope, now_ns) for scope in sorted(self._silent)]
-
-    def _describe(self, scope: str, now_ns: int) -> str:
-        datagrams, since_ns = self._heard[scope]
-        ever = "" if datagrams else ", and never anything"
-        return f"{scope}: nothing for {(now_ns - since_ns) // 1_000_000_000} s{ever}"
+    def describe(self, values: Counters, unix_ns: int) -> list[str]:
+        """Return a sentence for each line of which the feed has said that it is silent."""
+        sentences = describe_silence(values, self._since_ns, unix_ns)
+        return [
+            sentence
+            for scope, sentence in sorted(sentences.items())
+            if values[scope]["disconnected"]
+        ]
 
 
-def _effect(scope: str, silent: list[str] | set[str], values: Counters) -> str:
+def _describe(scope: str, line: dict[str, int], since_ns: int, unix_ns: int) -> str:
+    heard_ns = line["heard_ns"] or since_ns
+    seconds = max(unix_ns - heard_ns, 0) // 1_000_000_000
+    if line["heard_ns"]:
+        return f"{scope}: nothing for {seconds} s"
+    if line["datagrams"]:
+        return f"{scope}: nothing of this feed for {seconds} s, and never anything"
+    return f"{scope}: nothing for {seconds} s, and never anything"
+
+
+def _effect(scope: str, silent: dict[str, dict[str, int]], values: Counters) -> str:
     # What follows of a channel of which no line speaks.
     channel = scope.partition(".")[0]
     lines = {other for other in values if other.startswith(f"{channel}.")}

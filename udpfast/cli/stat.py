@@ -15,12 +15,12 @@ import click
 from udpfast.cli.bypass import describe_counters, environment_of
 from udpfast.cli.latency import print_latency
 from udpfast.cli.ledger import ledger_sums, print_ledger
-from udpfast.cli.limits import reached_limits
-from udpfast.cli.losses import losses_add_up, print_losses, read_losses
+from udpfast.cli.limits import reached_limits, read_image
+from udpfast.cli.losses import losses_add_up, print_losses, read_counters, read_losses
 from udpfast.cli.options import FiniteRange
-from udpfast.cli.silence import never_spoke
-from udpfast.client.counters import counters
+from udpfast.cli.silence import describe_silence
 from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read_hops
+from udpfast.core.clock import realtime_ns
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
@@ -110,7 +110,7 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 def read_status(name: str) -> dict[str, Any]:
     """Return everything about an instance as plain values."""
     directory = instance_directory(name)
-    values = counters(str(directory))
+    values, started_ns = read_counters(directory)
     ring = _ring(directory)
     environment = environment_of(ring["writer_pid"]) if ring["alive"] else {}
     return {
@@ -121,7 +121,9 @@ def read_status(name: str) -> dict[str, Any]:
             {**asdict(agent), "state": agent.state.name.lower()} for agent in read_roster(directory)
         ],
         "ledger": ledger_sums(values),
+        "silent": [*describe_silence(values, started_ns, realtime_ns()).values()],
         "counters": values,
+        "image": read_image(directory, ring["epoch"]),
         "readers": [
             {
                 **asdict(reader),
@@ -155,12 +157,14 @@ def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
     click.echo(f"bypass {status['bypass']['is']}")
     for name, value in status["bypass"]["environment"].items():
         click.echo(f"  {name}={value}")
-    for sentence in reached_limits(status["counters"]["feed"]).values():
+    for sentence in reached_limits(status["counters"]["feed"], status["image"]).values():
         click.echo(f"FULL: {sentence}")
     for agent in status["agents"]:
         _print_agent(agent)
+    if status["image"] is not None:
+        click.echo(f"image: {status['image']['objects']:,} objects")
     print_ledger(status["counters"], status["ledger"])
-    for sentence in never_spoke(status["counters"]):
+    for sentence in status["silent"]:
         click.echo(sentence)
     for scope, values in status["counters"].items():
         shown = {key: value for key, value in values.items() if value or with_zeros}

@@ -40,6 +40,9 @@ cdef enum:  # LineCounter
     LINE_KERNEL_DROPS             # lost before user space (the socket's drop count, or AF_XDP's)
     LINE_RECEIVE_ERRORS           # receive calls that failed: the line is down, others go on
     LINE_REOPENED                 # sockets opened anew; agents/line_watch writes it, not the loop
+    LINE_DISCONNECTED             # times that inactivity was declared
+    LINE_READY                    # times that it spoke again
+    LINE_HEARD_NS                 # when it was last heard, UNIX time; the loop's timer writes it
     LINE_NO_TIMESTAMP             # came without a kernel or NIC timestamp
     LINE_UNUSED_BITS              # unused control bits were set (accepted)
     LINE_EMPTY_FINAL              # last of several fragments without payload (accepted)
@@ -88,6 +91,7 @@ cdef enum:  # FeedCounter
     FEED_OBJECTS                  # objects known in this session
     FEED_OBJECTS_FULL             # messages of objects beyond the table's size
     FEED_STALE                    # times that an object turned STALE
+    FEED_WAITS_IN_VAIN            # objects that said that no snapshots come: the channel is silent
     FEED_RECOVERED_CHAIN          # times that one recovered by last_seqno, without a snapshot
     FEED_RECOVERED_SNAPSHOT       # times that one became LIVE by a snapshot
     # decoding

@@ -72,6 +72,14 @@ LINE_COUNTERS = (
     CounterInfo(
         "reopened", "count",
         "sockets opened anew because the interface had been removed and came again"),
+    CounterInfo(
+        "disconnected", "count",
+        "times that inactivity was declared; one more than `ready`: it is silent"),
+    CounterInfo("ready", "count", "times that it spoke again"),
+    CounterInfo(
+        "heard_ns", "ns",
+        "when it last brought a datagram of the feed, UNIX time (renewed ten times a second); "
+        "0: never"),
     CounterInfo("no_timestamp", "count", "came without a kernel or NIC timestamp"),
     CounterInfo("unused_bits", "count", "unused control bits were set (accepted)"),
     CounterInfo("empty_final", "count", "last of several fragments without payload (accepted)"),
@@ -136,6 +144,9 @@ FEED_COUNTERS = (
     CounterInfo("objects", "count", "objects known in this session"),
     CounterInfo("objects_full", "count", "messages of objects beyond the table's size"),
     CounterInfo("stale", "count", "times that an object turned STALE"),
+    CounterInfo(
+        "waits_in_vain", "count",
+        "times that an object said that no snapshots come: their channel is silent, or absent"),
     CounterInfo(
         "recovered_chain", "count",
         "times that one recovered by last_seqno, without a snapshot"),

@@ -68,9 +68,9 @@ cdef enum:  # Kind
     KIND_MESSAGE = 2         # payload as published: whole message, undecoded
     KIND_GAP = 3             # Gap: seqnos that will never be delivered; every object is in doubt
     KIND_SESSION = 4         # Session: a new publisher session; forget everything of the old one
-    KIND_STALE = 5           # ObjectState: this object missed an update and waits for a snapshot
+    KIND_STALE = 5           # ObjectState: this object is not sound, and waits for a snapshot
     KIND_RECOVERED = 6       # ObjectState: this object is LIVE (again); its state is sound
-    KIND_CONNECTION = 7      # Connection: a channel fell silent, or spoke again
+    KIND_CONNECTION = 7      # Connection: a channel or a line fell silent, or spoke again
     KIND_DISAGREEMENT = 8    # Disagreement: copies of one fragment came with different bytes
     KIND_RESTART = 9         # Restart: the ring has a new writer; treat as a new session
     KIND_LAPPED = 10         # Lapped: records are missing here; made by who reads a ring
@@ -173,6 +173,12 @@ cdef enum:  # ObjectStatus
     OBJECT_UNKNOWN = 2       # a gap happened; its next update decides between LIVE and STALE
     OBJECT_STALE = 3         # an update was lost: collecting, waiting for a snapshot
 
+cdef enum:  # ObjectWait
+    WAIT_NONE = 0            # for nothing
+    WAIT_SNAPSHOT = 1        # for a snapshot
+    WAIT_SNAPSHOT_SILENT = 2  # for a snapshot, and that channel is silent
+    WAIT_SNAPSHOT_ABSENT = 3  # for a snapshot, and the feed has no line that brings any
+
 cdef packed struct ObjectState:  # 24 bytes
     uint8_t object_type
     uint8_t status           # ObjectStatus
@@ -180,15 +186,22 @@ cdef packed struct ObjectState:  # 24 bytes
     uint32_t applied_seqno   # last incremental seqno contained in the object's state
     uint32_t exchange_id     # interned name, 0 = not known yet
     uint32_t symbol_id
-    uint64_t reserved
+    uint32_t waits           # ObjectWait
+    uint32_t reserved
 
 cdef enum:  # ConnectionStatus  # Roq's ConnectionStatus numbers
     CONNECTION_DISCONNECTED = 1
     CONNECTION_READY = 5
 
+cdef enum:  # ConnectionScope
+    CONNECTION_CHANNEL = 0   # the record's channel: all of its lines together
+    CONNECTION_LINE = 1      # the record's line, one of several of its channel
+    CONNECTION_WRITER = 2    # the ring's writer: READY is another one, whose RESTART follows
+    CONNECTION_FANOUT = 3    # the fan-out, or the way to it: it goes on, and says what was missed
+
 cdef packed struct Connection:  # 16 bytes
     uint32_t status          # ConnectionStatus
-    uint32_t reserved
+    uint32_t scope           # ConnectionScope
     int64_t silent_ns        # how long nothing had arrived
 
 cdef packed struct Disagreement:  # 16 bytes

@@ -18,12 +18,14 @@ __all__ = [
     "SESSION",
     "Channel",
     "ClockReason",
+    "ConnectionScope",
     "ConnectionStatus",
     "Encoding",
     "GapReason",
     "Kind",
     "LappedReason",
     "ObjectStatus",
+    "ObjectWait",
     "RecordFlag",
     "SessionReason",
     "layout_hash",
@@ -99,9 +101,21 @@ class ObjectStatus(enum.IntEnum):
     UNKNOWN = 2
     STALE = 3
 
+class ObjectWait(enum.IntEnum):
+    NONE = 0
+    SNAPSHOT = 1
+    SNAPSHOT_SILENT = 2
+    SNAPSHOT_ABSENT = 3
+
 class ConnectionStatus(enum.IntEnum):
     DISCONNECTED = 1
     READY = 5
+
+class ConnectionScope(enum.IntEnum):
+    CHANNEL = 0
+    LINE = 1
+    WRITER = 2
+    FANOUT = 3
 
 FRAME: np.dtype[np.void]
 RECORD: np.dtype[np.void]

@@ -21,12 +21,14 @@ __all__ = [
     "SESSION",
     "Channel",
     "ClockReason",
+    "ConnectionScope",
     "ConnectionStatus",
     "Encoding",
     "GapReason",
     "Kind",
     "LappedReason",
     "ObjectStatus",
+    "ObjectWait",
     "RecordFlag",
     "SessionReason",
     "layout_hash",
@@ -133,11 +135,29 @@ class ObjectStatus(enum.IntEnum):
     STALE = OBJECT_STALE
 
 
+class ObjectWait(enum.IntEnum):
+    """What an object that is not sound waits for."""
+
+    NONE = WAIT_NONE
+    SNAPSHOT = WAIT_SNAPSHOT
+    SNAPSHOT_SILENT = WAIT_SNAPSHOT_SILENT
+    SNAPSHOT_ABSENT = WAIT_SNAPSHOT_ABSENT
+
+
 class ConnectionStatus(enum.IntEnum):
-    """Whether a channel speaks (PROTOCOL 4, inactivity)."""
+    """Whether what a CONNECTION is about speaks (PROTOCOL 4, inactivity)."""
 
     DISCONNECTED = CONNECTION_DISCONNECTED
     READY = CONNECTION_READY
+
+
+class ConnectionScope(enum.IntEnum):
+    """What a CONNECTION is about."""
+
+    CHANNEL = CONNECTION_CHANNEL
+    LINE = CONNECTION_LINE
+    WRITER = CONNECTION_WRITER
+    FANOUT = CONNECTION_FANOUT
 
 
 #: The 16-byte wire header.
@@ -170,11 +190,11 @@ SESSION = np.dtype([
 #: Payload of `Kind.STALE` and `Kind.RECOVERED`.
 OBJECT_STATE = np.dtype([
     ("object_type", "u1"), ("status", "u1"), ("object_id", "<u2"), ("applied_seqno", "<u4"),
-    ("exchange_id", "<u4"), ("symbol_id", "<u4"), ("reserved", "<u8"),
+    ("exchange_id", "<u4"), ("symbol_id", "<u4"), ("waits", "<u4"), ("reserved", "<u4"),
 ])
 
 #: Payload of `Kind.CONNECTION`.
-CONNECTION = np.dtype([("status", "<u4"), ("reserved", "<u4"), ("silent_ns", "<i8")])
+CONNECTION = np.dtype([("status", "<u4"), ("scope", "<u4"), ("silent_ns", "<i8")])
 
 #: Payload of `Kind.DISAGREEMENT`.
 DISAGREEMENT = np.dtype([

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from udpfast.core.layout import (
     CONTROL_DTYPES,
     RECORD,
+    ConnectionScope,
     ConnectionStatus,
     GapReason,
     Kind,
     LappedReason,
     ObjectStatus,
+    ObjectWait,
     RecordFlag,
     SessionReason,
 )
@@ -58,6 +60,9 @@ _EVENT_WORDS: dict[tuple[str, Kind], dict[int, str]] = {
         ("status", Kind.STALE, ObjectStatus),
         ("status", Kind.RECOVERED, ObjectStatus),
         ("status", Kind.CONNECTION, ConnectionStatus),
+        ("scope", Kind.CONNECTION, ConnectionScope),
+        ("waits", Kind.STALE, ObjectWait),
+        ("waits", Kind.RECOVERED, ObjectWait),
     )
 }
 

@@ -9,6 +9,7 @@ cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
     int64_t heard_ns             # INT64_MIN: never
     int64_t lagged_ns            # it went on, further behind than the window remembers
+    int64_t silent_since_ns      # it is silent, and that was said; INT64_MIN: it is not
     int64_t* counters            # of core/counter's LineCounter
     Candidate candidate
 
@@ -19,8 +20,14 @@ cdef inline void line_reset(Line* line) noexcept nogil:
     line.lagged_ns = INT64_MIN
 
 
+cdef inline int64_t line_spoke_ns(const Line* line) noexcept nogil:
+    # When it brought anything of the numbering at hand, or of a new session.
+    return line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+
+
 cdef inline void line_init(Line* line, int64_t* counters) noexcept nogil:
     line.counters = counters
     line.heard_ns = INT64_MIN
+    line.silent_since_ns = INT64_MIN
     line_reset(line)
     candidate_forget(&line.candidate)

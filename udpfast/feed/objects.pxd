@@ -27,6 +27,9 @@
 # is never ahead and ends no doubt. As a continuation it proves nothing where a number 0 was missed
 # (`zero`): none yet before that, and none yet behind it, are two different states.
 #
+# An object that waits while no snapshots come (their channel is silent, or absent) says so by
+# a STALE with its next update, once for each silence: it may wait for ever.
+#
 # What has no gate is the next message of its object all the same: those behind it name it as the
 # one before. It passes, and extends the chain of an object that is known.
 
@@ -51,12 +54,18 @@ from udpfast.core.counter cimport (
     FEED_STALE,
     FEED_UNGATED,
     FEED_UPDATES_CONTAINED,
+    FEED_WAITS_IN_VAIN,
 )
 from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL,
+    CHANNEL_SNAPSHOT,
+    CONNECTION_CHANNEL,
+    CONNECTION_DISCONNECTED,
+    Connection,
     Frame,
     Gap,
+    KIND_CONNECTION,
     KIND_DISAGREEMENT,
     KIND_GAP,
     KIND_MESSAGE,
@@ -75,6 +84,10 @@ from udpfast.core.layout cimport (
     RECORD_SNAPSHOT,
     RECORD_UNGATED,
     Session,
+    WAIT_NONE,
+    WAIT_SNAPSHOT,
+    WAIT_SNAPSHOT_ABSENT,
+    WAIT_SNAPSHOT_SILENT,
 )
 from udpfast.feed.collect cimport (
     COLLECT_NONE,
@@ -102,6 +115,7 @@ cdef struct ObjectsSettings:
     uint32_t objects_max
     uint32_t collect_messages_max  # kept per object
     uint64_t collect_bytes         # of all objects together
+    bint snapshots                 # the feed has lines that bring them
 
 cdef struct ObjectSlot:
     uint32_t epoch               # of the session; another one: the slot is empty
@@ -118,7 +132,7 @@ cdef struct Object:              # 64 bytes, one cache line
     uint32_t kept                # how many of them
     uint8_t status               # ObjectStatus, or OBJECT_TRUSTED
     uint8_t seen                 # UNKNOWN: a snapshot came since the gap
-    uint16_t reserved
+    uint16_t said                # Objects.silence of which it has told that it waits in vain
     uint32_t believed            # seqno of the snapshot that was believed last
     uint64_t reserved2
 
@@ -140,6 +154,8 @@ cdef struct Objects:
     uint32_t kept                # collected messages of all objects
     uint32_t epoch
     uint32_t generation
+    uint16_t silence             # counts those of the snapshot channel; 0: none yet
+    uint8_t waits                # ObjectWait: what a snapshot is waited for like
     bint joined                  # the session's first incremental message came
     bint behind                  # snapshots may have been taken before `doubt` was published
     bint saw_session_from_first  # no seqno of the session was missed, and none has wrapped
@@ -188,6 +204,9 @@ cdef inline void objects_init(
     place += MESSAGE_SIZE_MAX
     collect_init(&objects.collect, place, settings.collect_bytes)
     objects.collect_messages_max = settings.collect_messages_max
+    objects.waits = WAIT_SNAPSHOT
+    if not settings.snapshots:
+        objects_silence(objects, WAIT_SNAPSHOT_ABSENT)
     keyed_draw(&objects.key)
     objects_clear(objects)
 
@@ -315,6 +334,7 @@ cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexc
 cdef inline void objects_control(Objects* objects, const Message* message) noexcept nogil:
     cdef Gap gap
     cdef Session session
+    cdef Connection connection
     if message.kind == KIND_SESSION:
         memcpy(&session, message.payload, sizeof(Session))
         objects_clear(objects)
@@ -337,6 +357,20 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
         if objects.object != NULL:
             object_refresh(objects, objects.object)
             objects_doubt(objects, objects.object, message)
+    elif message.kind == KIND_CONNECTION and message.channel == CHANNEL_SNAPSHOT:
+        memcpy(&connection, message.payload, sizeof(Connection))
+        if connection.scope != CONNECTION_CHANNEL:
+            return
+        if connection.status == CONNECTION_DISCONNECTED:
+            objects_silence(objects, WAIT_SNAPSHOT_SILENT)
+        else:
+            objects.waits = WAIT_SNAPSHOT
+
+
+cdef inline void objects_silence(Objects* objects, uint8_t waits) noexcept nogil:
+    # From now on no snapshots come. Never 0: no object has told of this silence.
+    objects.waits = waits
+    objects.silence = objects.silence % 0xFFFF + 1
 
 
 cdef inline void objects_doubt(
@@ -498,6 +532,10 @@ cdef inline void objects_collect(
     # next snapshot needs, and a chain with its end missing would pass for complete.
     cdef uint32_t index = COLLECT_NONE
     counter_add(&objects.counters[FEED_COLLECTED], 1)
+    if objects.waits != WAIT_SNAPSHOT and object.said != objects.silence:
+        object.said = objects.silence
+        objects.state_kind = KIND_STALE
+        counter_add(&objects.counters[FEED_WAITS_IN_VAIN], 1)
     if object.kept >= objects.collect_messages_max:
         objects_forget_kept(objects, object, FEED_COLLECT_FULL)
     index = collect_put(&objects.collect, message, seqno)
@@ -556,6 +594,9 @@ cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil
     objects.state.applied_seqno = <uint32_t>object.applied
     objects.state.exchange_id = <uint32_t>(object.tag >> 32)
     objects.state.symbol_id = <uint32_t>object.tag
+    objects.state.waits = WAIT_NONE
+    if objects.state.status == OBJECT_STALE or objects.state.status == OBJECT_WAITING:
+        objects.state.waits = objects.waits
     output[0] = objects.message[0]
     output.payload = <const uint8_t*>&objects.state
     output.size = sizeof(ObjectState)

@@ -33,6 +33,7 @@ class FeedObjects:
         objects_max: int = 65536,
         collect_messages_max: int = 4096,
         collect_bytes: int = ...,
+        snapshots: bool = ...,
     ) -> Self: ...
     def admit(
         self,

@@ -58,6 +58,8 @@ cdef class FeedObjects:
         Updates kept per object while it waits for a snapshot.
     collect_bytes : int
         Memory for kept updates, of all objects together.
+    snapshots : bool
+        Whether the feed has lines that bring snapshots.
     """
 
     cdef Objects objects
@@ -66,7 +68,7 @@ cdef class FeedObjects:
 
     def __cinit__(
             self, *, uint32_t objects_max=65536, uint32_t collect_messages_max=4096,
-            uint64_t collect_bytes=1 << 26):
+            uint64_t collect_bytes=1 << 26, bint snapshots=True):
         cdef ObjectsSettings settings
         if objects_max == 0 or objects_max > 1 << 24:
             raise ValueError(f"objects_max must be 1 to {1 << 24}, was {objects_max}")
@@ -75,6 +77,7 @@ cdef class FeedObjects:
         settings.objects_max = objects_max
         settings.collect_messages_max = collect_messages_max
         settings.collect_bytes = collect_bytes
+        settings.snapshots = snapshots
         memset(self.counter_slots, 0, sizeof(self.counter_slots))
         self.memory = calloc(1, objects_memory_size(&settings) + 64)
         if self.memory == NULL:
@@ -120,6 +123,8 @@ cdef class FeedObjects:
             raise ValueError(f"a gap has {sizeof(Gap)} bytes, found {len(payload)}")
         if kind == KIND_SESSION and len(payload) != sizeof(Session):
             raise ValueError(f"a session has {sizeof(Session)} bytes, found {len(payload)}")
+        if kind == KIND_CONNECTION and len(payload) != sizeof(Connection):
+            raise ValueError(f"a connection has {sizeof(Connection)} bytes, found {len(payload)}")
         if len(payload) > MESSAGE_SIZE_MAX:
             raise ValueError(f"a message has up to {MESSAGE_SIZE_MAX} bytes, found {len(payload)}")
         outputs = []

@@ -9,21 +9,22 @@
 # The common case (this session, next in order, whole) touches one 32-byte slot and copies
 # nothing: the message's payload is the datagram's own memory.
 
-from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
-    CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_EMPTY_FINAL, LINE_UNUSED_BITS,
-    LINE_WINS, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
-    VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
+    CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_DISCONNECTED,
+    LINE_EMPTY_FINAL, LINE_READY, LINE_UNUSED_BITS, LINE_WINS, VERDICT_DELIVERED,
+    VERDICT_DUPLICATE, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED,
+    VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CONNECTION_DISCONNECTED, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED,
-    FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
-    RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
+    CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
+    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE,
+    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_NEUTRAL,
@@ -32,7 +33,7 @@ from udpfast.feed.candidate cimport (
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.feed.line cimport Line
+from udpfast.feed.line cimport Line, line_spoke_ns
 from udpfast.feed.pipeline_session cimport (
     STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_is_foreign, pipeline_is_previous,
     pipeline_is_straggler, pipeline_jump, pipeline_numbered_anew, pipeline_other_session,
@@ -197,7 +198,7 @@ cdef inline bint pipeline_line_goes_on(
 ) noexcept nogil:
     # Whether a datagram from behind carries its own line further in the numbering at hand.
     cdef bint follows
-    cdef int64_t spoke_ns = line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+    cdef int64_t spoke_ns = line_spoke_ns(line)
     if at <= line.highest:
         return False
     follows = candidate_follows(&line.candidate, CLAIM_BEHIND, frame)
@@ -380,11 +381,10 @@ cdef inline void pipeline_say_gap(Pipeline* p, Window* w, Message* m) noexcept n
 # --- time -----------------------------------------------------------------------------------------
 
 cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
-    # Time has passed: take() then declares holes that waited too long, and says which channel
-    # fell silent. A channel that never spoke is declared silent too, once.
+    # Time has passed: take() then declares holes that waited too long, and says which line or
+    # channel fell silent, and which line speaks again.
     cdef Window* w
     cdef int channel
-    cdef int64_t silent_ns
     p.now_ns = now_ns
     pipeline_watch(p, now_ns)
     for channel in range(CHANNEL_COUNT):
@@ -392,14 +392,58 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
         window_judge_due(w, now_ns)
         if w.pending:
             p.busy |= <uint32_t>1 << channel
-        if w.silent or w.lines == 0 or p.inactivity_ns == 0:
-            continue
-        silent_ns = pipeline_silent_ns(p, w, now_ns)
-        if silent_ns >= p.inactivity_ns:
-            w.silent = True
-            w.connected = False
-            counter_add(&w.counters[CHANNEL_DISCONNECTED], 1)
-            pipeline_say_connection(p, w, CONNECTION_DISCONNECTED, silent_ns)
+    if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
+        p.silence_due_ns = INT64_MAX
+        for channel in range(CHANNEL_COUNT):
+            pipeline_note_silence(p, &p.window[channel], now_ns)
+
+
+cdef inline void pipeline_note_silence(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+    # Says what changed, each line's part before the channel's (of one line that one says it all).
+    # Who never spoke is silent too, once.
+    # When a line is heard it says no more than that (it is the hot path): it is looked at here.
+    cdef int64_t silent_ns, due_ns
+    cdef uint32_t i
+    for i in range(w.lines):
+        due_ns = pipeline_note_line(p, w, i, now_ns)
+        if due_ns < p.silence_due_ns:
+            p.silence_due_ns = due_ns
+    if w.silent or w.lines == 0:
+        return
+    silent_ns = pipeline_silent_ns(p, w, now_ns)
+    if silent_ns >= p.inactivity_ns:
+        w.silent = True
+        w.connected = False
+        counter_add(&w.counters[CHANNEL_DISCONNECTED], 1)
+        pipeline_say_connection(p, w, CONNECTION_DISCONNECTED, CONNECTION_CHANNEL, 0, silent_ns)
+    elif now_ns - silent_ns + p.inactivity_ns < p.silence_due_ns:
+        p.silence_due_ns = now_ns - silent_ns + p.inactivity_ns
+
+
+cdef inline int64_t pipeline_note_line(
+    Pipeline* p, Window* w, uint32_t index, int64_t now_ns,
+) noexcept nogil:
+    # Returns when it may have something to say next.
+    cdef Line* line = &w.line[index]
+    cdef int64_t spoke_ns = line_spoke_ns(line)
+    if spoke_ns < p.watch_ns:
+        spoke_ns = p.watch_ns
+    if line.silent_since_ns != INT64_MIN:
+        if spoke_ns <= line.silent_since_ns:
+            return now_ns
+        counter_add(&line.counters[LINE_READY], 1)
+        if w.several:
+            pipeline_say_connection(
+                p, w, CONNECTION_READY, CONNECTION_LINE, index, spoke_ns - line.silent_since_ns)
+        line.silent_since_ns = INT64_MIN
+    if now_ns - spoke_ns >= p.inactivity_ns:
+        line.silent_since_ns = spoke_ns
+        counter_add(&line.counters[LINE_DISCONNECTED], 1)
+        if w.several:
+            pipeline_say_connection(
+                p, w, CONNECTION_DISCONNECTED, CONNECTION_LINE, index, now_ns - spoke_ns)
+        return now_ns
+    return spoke_ns + p.inactivity_ns
 
 
 cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:

@@ -10,8 +10,8 @@ from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
 from udpfast.core.counter cimport CHANNEL_READY, Counters
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_READY, KIND_CONNECTION, LINES_MAX,
-    MESSAGE_SIZE_MAX, Datagram, Frame, Gap,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_READY, KIND_CONNECTION,
+    LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Frame, Gap,
 )
 from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldDatagram
 from udpfast.feed.control cimport Control, ControlQueue, control_push
@@ -50,6 +50,7 @@ cdef struct Pipeline:
     int64_t received_ns          # of the latest datagram: the UNIX time of what the feed says
     int64_t watch_ns             # first call: inactivity counts from there
     int64_t inactivity_ns
+    int64_t silence_due_ns       # no line or channel falls silent, or speaks again, before
     const Datagram* parked       # waits until take() has made room
     Frame parked_frame
     int64_t parked_at
@@ -166,7 +167,8 @@ cdef inline void pipeline_hear(Pipeline* p, Window* w, Line* line, int64_t now_n
         w.silent = False
         counter_add(&w.counters[CHANNEL_READY], 1)
         pipeline_watch(p, now_ns)
-        pipeline_say_connection(p, w, CONNECTION_READY, pipeline_silent_ns(p, w, now_ns))
+        pipeline_say_connection(
+            p, w, CONNECTION_READY, CONNECTION_CHANNEL, 0, pipeline_silent_ns(p, w, now_ns))
     line.heard_ns = now_ns
 
 
@@ -187,15 +189,17 @@ cdef inline int64_t pipeline_silent_ns(Pipeline* p, const Window* w, int64_t now
 
 
 cdef inline void pipeline_say_connection(
-    Pipeline* p, Window* w, uint32_t status, int64_t silent_ns,
+    Pipeline* p, Window* w, uint32_t status, uint32_t scope, uint32_t line, int64_t silent_ns,
 ) noexcept nogil:
     cdef Control* control = control_push(&p.controls)
     if control == NULL:
         return
     control.kind = KIND_CONNECTION
     control.channel = w.channel
+    control.line = <uint8_t>line
     control.received_ns = p.received_ns
     control.session_id = p.book.session_id
     control.size = sizeof(control.payload.connection)
     control.payload.connection.status = status
+    control.payload.connection.scope = scope
     control.payload.connection.silent_ns = silent_ns

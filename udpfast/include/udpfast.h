@@ -87,9 +87,9 @@ enum {
     UDPFAST_KIND_MESSAGE = 2,  /* payload as published: whole message, undecoded */
     UDPFAST_KIND_GAP = 3,  /* Gap: seqnos that will never be delivered; every object is in doubt */
     UDPFAST_KIND_SESSION = 4,  /* Session: a new publisher session; forget everything of the old one */
-    UDPFAST_KIND_STALE = 5,  /* ObjectState: this object missed an update and waits for a snapshot */
+    UDPFAST_KIND_STALE = 5,  /* ObjectState: this object is not sound, and waits for a snapshot */
     UDPFAST_KIND_RECOVERED = 6,  /* ObjectState: this object is LIVE (again); its state is sound */
-    UDPFAST_KIND_CONNECTION = 7,  /* Connection: a channel fell silent, or spoke again */
+    UDPFAST_KIND_CONNECTION = 7,  /* Connection: a channel or a line fell silent, or spoke again */
     UDPFAST_KIND_DISAGREEMENT = 8,  /* Disagreement: copies of one fragment came with different bytes */
     UDPFAST_KIND_RESTART = 9,  /* Restart: the ring has a new writer; treat as a new session */
     UDPFAST_KIND_LAPPED = 10,  /* Lapped: records are missing here; made by who reads a ring */
@@ -192,6 +192,14 @@ enum {
     UDPFAST_OBJECT_STALE = 3,  /* an update was lost: collecting, waiting for a snapshot */
 };
 
+/* ObjectWait */
+enum {
+    UDPFAST_WAIT_NONE = 0,  /* for nothing */
+    UDPFAST_WAIT_SNAPSHOT = 1,  /* for a snapshot */
+    UDPFAST_WAIT_SNAPSHOT_SILENT = 2,  /* for a snapshot, and that channel is silent */
+    UDPFAST_WAIT_SNAPSHOT_ABSENT = 3,  /* for a snapshot, and the feed has no line that brings any */
+};
+
 /* 24 bytes */
 struct udpfast_object_state {
     uint8_t object_type;
@@ -200,7 +208,8 @@ struct udpfast_object_state {
     uint32_t applied_seqno;  /* last incremental seqno contained in the object's state */
     uint32_t exchange_id;  /* interned name, 0 = not known yet */
     uint32_t symbol_id;
-    uint64_t reserved;
+    uint32_t waits;  /* ObjectWait */
+    uint32_t reserved;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_object_state, 24);
 
@@ -210,10 +219,18 @@ enum {
     UDPFAST_CONNECTION_READY = 5,
 };
 
+/* ConnectionScope */
+enum {
+    UDPFAST_CONNECTION_CHANNEL = 0,  /* the record's channel: all of its lines together */
+    UDPFAST_CONNECTION_LINE = 1,  /* the record's line, one of several of its channel */
+    UDPFAST_CONNECTION_WRITER = 2,  /* the ring's writer: READY is another one, whose RESTART follows */
+    UDPFAST_CONNECTION_FANOUT = 3,  /* the fan-out, or the way to it: it goes on, and says what was missed */
+};
+
 /* 16 bytes */
 struct udpfast_connection {
     uint32_t status;  /* ConnectionStatus */
-    uint32_t reserved;
+    uint32_t scope;  /* ConnectionScope */
     int64_t silent_ns;  /* how long nothing had arrived */
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_connection, 16);
@@ -712,9 +729,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0x93395B90F0996700)
+#define UDPFAST_RING_LAYOUT UINT64_C(0xAFB4FAF632BA411C)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0xE84A8F0029C30663)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x93395B90F0996702)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xAFB4FAF632BA411E)
 
 #endif

@@ -22,7 +22,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.keyed cimport Key
-from udpfast.core.layout cimport CHANNEL_COUNT, Connection, Frame, Record, Session
+from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX, Connection, Frame, Record, Session
 from udpfast.market.ladder cimport Ladder
 
 cdef enum:
@@ -61,7 +61,8 @@ cdef struct StateObject:
     uint8_t stale                # the feed holds back what comes, until a snapshot
     uint8_t unkept               # it carries what no value is kept of
     uint8_t changed              # is in the list of changed ones
-    uint8_t reserved[2]
+    uint8_t waits                # ObjectWait, of its last STALE
+    uint8_t reserved
 
 cdef packed struct StateMark:    # what is not of an object; the same bytes in an image
     uint64_t position            # everything below is contained
@@ -75,7 +76,8 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     uint32_t objects             # how many there are
     uint32_t refused             # of this session, for which there was no room
     uint32_t values_refused      # records of values beyond what an object may have, or cut names
-    uint32_t reserved
+    uint8_t silent_lines[CHANNEL_COUNT]  # bit masks: those that said so last
+    uint8_t reserved[2]
     int32_t session_id           # STATE_LOCAL: none seen yet
     uint8_t complete             # the session was seen from its SESSION record on
     uint8_t has_session
@@ -84,6 +86,8 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     Session session
     Record connection_record[CHANNEL_COUNT]
     Connection connection[CHANNEL_COUNT]
+    Record line_record[CHANNEL_COUNT][LINES_MAX]
+    Connection line_connection[CHANNEL_COUNT][LINES_MAX]
 
 cdef struct State:
     StateMark mark

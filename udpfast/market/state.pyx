@@ -8,11 +8,12 @@ from libc.string cimport memcmp, memcpy, memset
 from udpfast.core.check cimport likely
 from udpfast.core.keyed cimport keyed_draw, keyed_word
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS,
-    KIND_EXTERNAL_LATENCY, KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS,
-    KIND_MARKET_STATUS, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA,
-    KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES,
-    ObjectState, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED,
+    CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
+    KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_MARKET_STATUS, KIND_MESSAGE,
+    KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION, KIND_STALE,
+    KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_SIZE,
+    RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.chain cimport chain_applied, chain_sure
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
@@ -345,6 +346,7 @@ cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil:
 cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil:
     cdef uint64_t size = header.length - RECORD_SIZE
     cdef Restart restart
+    cdef Connection connection
     cdef int rc = 0
     if header.kind >= KIND_BOOK:
         rc = state_update(state, header, payload, size)
@@ -363,18 +365,35 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
     elif header.kind == KIND_RESTART and size >= sizeof(Restart):
         state_begin(state, False)
         memset(state.mark.has_connection, 0, CHANNEL_COUNT)
+        memset(state.mark.silent_lines, 0, CHANNEL_COUNT)
         memcpy(&restart, payload, sizeof(Restart))
         state.mark.epoch = restart.epoch
     elif (header.kind == KIND_CONNECTION and size >= sizeof(Connection)
             and header.channel < CHANNEL_COUNT):
-        state.mark.has_connection[header.channel] = True
-        state.mark.connection_record[header.channel] = header[0]
-        memcpy(&state.mark.connection[header.channel], payload, sizeof(Connection))
+        memcpy(&connection, payload, sizeof(Connection))
+        if connection.scope == CONNECTION_CHANNEL:
+            state.mark.has_connection[header.channel] = True
+            state.mark.connection_record[header.channel] = header[0]
+            state.mark.connection[header.channel] = connection
+        elif connection.scope == CONNECTION_LINE and header.line < LINES_MAX:
+            state_note_line(&state.mark, header, &connection)
     if rc < 0:
         return rc  # not contained
     state.mark.position = header.position + ((header.length + 7) & ~7)
     state.mark.index = header.index + 1
     return 0
+
+
+cdef void state_note_line(
+        StateMark* mark, const Record* header, const Connection* said) noexcept nogil:
+    # Of its lines a joiner learns which ones are silent.
+    cdef uint8_t bit = <uint8_t>(1 << header.line)
+    if said.status == CONNECTION_DISCONNECTED:
+        mark.silent_lines[header.channel] |= bit
+    else:
+        mark.silent_lines[header.channel] &= ~bit
+    mark.line_record[header.channel][header.line] = header[0]
+    mark.line_connection[header.channel][header.line] = said[0]
 
 
 cdef StateObject* state_object(
@@ -434,6 +453,7 @@ cdef int state_gate(State* state, const Record* header, const uint8_t* payload) 
     if said.symbol_id:
         object.tag = state_tag(said.exchange_id, said.symbol_id)
     object.stale = header.kind == KIND_STALE
+    object.waits = <uint8_t>said.waits
     if header.kind == KIND_RECOVERED:
         object.sure = state.mark.gaps
         missing = not object.begun or header.frame.last_seqno != object.applied

@@ -30,7 +30,8 @@ cdef packed struct StateEntry:   # 56 bytes; fields as in StateObject
     uint8_t begun
     uint8_t stale
     uint8_t unkept
-    uint8_t reserved[3]
+    uint8_t waits
+    uint8_t reserved[2]
 
 cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint64_t tag

@@ -6,9 +6,9 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, Connection, KIND_BOOK,
-    KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, OBJECT_LIVE, OBJECT_STALE,
-    OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE, RECORD_SNAPSHOT,
-    RECORD_TRUNCATED, Session)
+    KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, LINES_MAX, OBJECT_LIVE,
+    OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
+    RECORD_SNAPSHOT, RECORD_TRUNCATED, Session)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
@@ -18,11 +18,12 @@ from udpfast.market.updates cimport (
     Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 
 from udpfast.core.layout import CONNECTION, RECORD, SESSION, layout_hash
+from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 
-__all__ = ["ENTRY_HASH"]
+__all__ = ["ENTRY_HASH", "read_mark"]
 
-_LAYOUT = 2  # of StateMark, StateEntry and StateEntryValue: counts their changes
+_LAYOUT = 3  # of StateMark, StateEntry and StateEntryValue: counts their changes
 
 #: Of the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
@@ -30,6 +31,25 @@ ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
 if sizeof(StateEntry) != 56 or sizeof(StateEntryValue) != 88:
     raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 56; "
                       f"StateEntryValue {sizeof(StateEntryValue)}, not 88")
+
+
+def read_mark(entry: bytes) -> dict[str, int]:
+    """Return what an image's first entry says of the image as a whole.
+
+    Returns
+    -------
+    dict
+        `epoch` of the ring's writer; `objects` known in this session; `objects_refused` and
+        `values_refused`: those not kept; `lapped`: records that its keeper missed, ever.
+    """
+    cdef StateMark mark
+    if len(entry) != sizeof(mark):
+        raise FormatError(f"an image's first entry has {sizeof(mark)} bytes, found {len(entry)}")
+    memcpy(&mark, <const char*>entry, sizeof(mark))
+    return {
+        "epoch": mark.epoch, "objects": mark.objects, "objects_refused": mark.refused,
+        "values_refused": mark.values_refused, "lapped": mark.lapped,
+    }
 
 
 cdef uint64_t padded(uint64_t size) noexcept nogil:
@@ -102,6 +122,7 @@ cdef void entry_write(
     entry.session_id = of.session_id
     entry.begun = of.begun
     entry.stale = of.stale
+    entry.waits = of.waits
     entry.unkept = of.unkept or bare
     out += sizeof(StateEntry)
     while index:
@@ -142,6 +163,7 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
     object.session_id = head.session_id
     object.begun = head.begun
     object.stale = head.stale
+    object.waits = head.waits
     object.unkept = head.unkept
     state_changed(state, object)
     for _value in range(head.values):
@@ -293,7 +315,7 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
     # said only if it was seen: who joins without it must not take silence for knowledge.
     cdef const StateMark* mark = &state.mark
     cdef Record* record
-    cdef uint32_t i
+    cdef uint32_t i, line
     cdef int rc = 0, gated
     if mark.has_session and mark.complete:
         record = output_claim(output, &mark.session_record, sizeof(Session))
@@ -306,6 +328,13 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
             if record == NULL:
                 return -ENOMEM
             memcpy(<uint8_t*>record + RECORD_SIZE, &mark.connection[i], sizeof(Connection))
+        for line in range(<uint32_t>LINES_MAX):
+            if mark.silent_lines[i] >> line & 1:
+                record = output_claim(output, &mark.line_record[i][line], sizeof(Connection))
+                if record == NULL:
+                    return -ENOMEM
+                memcpy(<uint8_t*>record + RECORD_SIZE, &mark.line_connection[i][line],
+                       sizeof(Connection))
     # One object may be both: what its gate says shall be the last word on it.
     for gated in range(2):
         for i in range(mark.objects):
@@ -391,6 +420,8 @@ cdef int output_state(
     said.applied_seqno = object.applied
     said.exchange_id = <uint32_t>(object.tag >> 32)
     said.symbol_id = <uint32_t>object.tag
+    if object.stale and (status == OBJECT_STALE or status == OBJECT_WAITING):
+        said.waits = object.waits
     memcpy(<uint8_t*>record + RECORD_SIZE, &said, sizeof(said))
     return 0
 
