@@ -43,6 +43,7 @@ cdef class Books:
     cdef _unbind(self, Track* track)
     cdef _claim(self, uint32_t index, object name)
     cdef _release(self, uint32_t index)
+    cdef _lapped(self)
     cdef _missed(self)
     cdef _begin_session(self, int32_t session, bint complete)
     cdef _note_writer(self, const Record* header, const uint8_t* payload)

@@ -7,14 +7,13 @@ from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
-from udpfast.client.source cimport CHANNEL_NEITHER
 from udpfast.client.track cimport (
     TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
     track_sound, track_stale, tracks_add, tracks_clear, tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.keyed cimport keyed_draw
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, CONNECTION_DISCONNECTED, Connection, KIND_BOOK, KIND_CONNECTION,
-    KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
+    CHANNEL_INCREMENTAL, CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection,
+    KIND_BOOK, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
     KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
     RECORD_UNGATED)
 from udpfast.market.book cimport (
@@ -111,7 +110,7 @@ cdef class Books:
         batch.check()
         books = self._of(batch.names)
         if batch.lapped:
-            books._missed()
+            books._lapped()
         failure = books._accept_run(
             batch.memory, batch.first, batch.first + batch.count, batch.names, &applied)
         if failure is not None:
@@ -265,10 +264,12 @@ cdef class Books:
             tracks_gap(&self._tracks)
             self._mark_all()
         elif kind == KIND_SESSION or kind == KIND_RESTART:
+            if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
+                self._orphaned = False
             self._begin_session(-1, kind == KIND_SESSION)
         elif kind == KIND_LAPPED:
-            self._missed()
-        elif kind == KIND_CONNECTION and header.channel == CHANNEL_NEITHER:
+            self._lapped()
+        elif kind == KIND_CONNECTION:
             self._note_writer(header, payload)
         return None
 
@@ -413,13 +414,17 @@ cdef class Books:
                 self._holders.add(name)
             self._mark(tracks + other)
 
+    cdef _lapped(self):
+        # Another writer's RESTART may be among what was missed: snapshots have to come anyway.
+        self._orphaned = False
+        self._missed()
+
     cdef _missed(self):
         tracks_lapped(&self._tracks)
         self._mark_all()
 
     cdef _begin_session(self, int32_t session, bint complete):
         cdef OrderBook book
-        self._orphaned = False  # somebody says so
         tracks_clear(&self._tracks, complete)
         self._session = session
         self._contested = 0
@@ -433,10 +438,19 @@ cdef class Books:
             book.book.stale = True
 
     cdef _note_writer(self, const Record* header, const uint8_t* payload):
-        # While its writer is dead, or not heard, no book is known to be what it is by now.
-        if header.length >= <int64_t> (RECORD_SIZE + sizeof(Connection)):
-            self._orphaned = (<const Connection*> payload).status == CONNECTION_DISCONNECTED
-            self._mark_all()
+        # While its writer is dead, or not heard, no book is known to be what it is by now. Another
+        # writer knows nothing of them: its RESTART, which empties them, ends the doubt.
+        cdef Connection said
+        if header.length < <int64_t> (RECORD_SIZE + sizeof(Connection)):
+            return
+        memcpy(&said, payload, sizeof(said))
+        if said.scope != CONNECTION_WRITER and said.scope != CONNECTION_FANOUT:
+            return
+        if said.status == CONNECTION_DISCONNECTED:
+            self._orphaned = True
+        elif said.scope == CONNECTION_FANOUT:
+            self._orphaned = False
+        self._mark_all()
 
     cdef _mark(self, Track* track):
         if track.book >= 0:

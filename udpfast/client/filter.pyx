@@ -10,7 +10,7 @@ from udpfast.core.layout cimport (
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, shown
 
 __all__ = ["Filter", "NameFilter"]
 
@@ -80,7 +80,7 @@ cdef class Filter:
             if kind not in list(Kind) or kind == Kind.PAD:
                 named = isinstance(kind, str) and kind.upper() in Kind.__members__
                 hint = f": is Kind.{kind.upper()} meant?" if named else ""
-                raise ConfigError(f"kinds must be members of Kind, was {kind!r}{hint}")
+                raise ConfigError(f"kinds must be members of Kind, was {shown(kind)}{hint}")
             self._kinds[<int> int(kind)] = True
         for kind in range(KIND_GAP, KIND_LAPPED + 1):
             self._kinds[<int> kind] = True

@@ -15,12 +15,13 @@ from udpfast.shm.readers cimport reader_time, reader_time_all
 
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, shown
 
 __all__ = ["Reader"]
 
 cdef enum:
     SLICE_NS = 20_000_000        # a wait looks at signals this often: no one feels 20 ms
+    BUFFER_BYTES_MAX = 1 << 30   # some thousands of the largest records
     SAMPLE = 16                  # an iteration times the first record of so many: the clock is dear
 
 
@@ -95,7 +96,10 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             buffer_bytes=None, timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
             image=False):
         if not 1 <= batch <= 1 << 20:
-            raise ConfigError(f"batch must be 1 to {1 << 20} records, was {batch}")
+            raise ConfigError(f"batch must be 1 to {1 << 20} records, was {shown(batch)}")
+        if buffer_bytes is not None and not 0 <= buffer_bytes <= BUFFER_BYTES_MAX:
+            raise ConfigError(f"buffer_bytes must be 0 to {BUFFER_BYTES_MAX}, or None, was "
+                              f"{shown(buffer_bytes)}")
         if kinds is not None or exchanges is not None or symbols is not None:
             self._filter = Filter(kinds=kinds, exchanges=exchanges, symbols=symbols)
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
@@ -202,7 +206,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """
         cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
         if most < 1:
-            raise ValueError(f"limit must be 1 or more records, was {limit}")
+            raise ValueError(f"limit must be 1 or more records, was {shown(limit)}")
         self._check_open()
         batch = self.next_batch(most, reader_deadline(timeout))
         if batch is None:
@@ -477,7 +481,7 @@ cdef int64_t reader_deadline(timeout) except -1:
     if timeout is None or timeout == float("inf"):
         return READER_FOREVER
     if not timeout >= 0:
-        raise ValueError(f"timeout must be 0 or more seconds, or None, was {timeout}")
+        raise ValueError(f"timeout must be 0 or more seconds, or None, was {shown(timeout)}")
     if timeout >= READER_FOREVER // 2_000_000_000:  # with the clock it fits 64 bits
         return READER_FOREVER
     return clock_monotonic_ns() + <int64_t>int(timeout * 1e9)

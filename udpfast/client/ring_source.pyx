@@ -13,8 +13,8 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
-    CONNECTION_DISCONNECTED, CONNECTION_READY, Connection, KIND_CONNECTION, LAPPED_READER,
-    LAPPED_UNKNOWN, RECORD_SIZE, Record)
+    CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
+    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record)
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport REGION_PAGE
@@ -78,6 +78,8 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.join_left = 0 if join is None else join.left
+        if self.join_left and not self.writer_alive():
+            self.turned = CONNECTION_DISCONNECTED  # an image as old as its writer's death
 
     @property
     def log(self) -> bytes:
@@ -89,6 +91,10 @@ cdef class RingSource(Source):
         cdef uint64_t turns = 0
         cdef bint look = True
         cdef int64_t count
+        self.from_image = False
+        if unlikely(self.turned != 0):
+            with gil:
+                return self._hand_out_connection()
         self.from_image = self.join_left > 0
         if unlikely(self.from_image):
             count = self.join.take(
@@ -97,7 +103,7 @@ cdef class RingSource(Source):
             self.join_taken += count
             self.missed = 0
             return count
-        if unlikely(self.turned != 0 or self.dead and ring_ready(ring)):
+        if unlikely(self.dead and ring_ready(ring)):
             with gil:
                 return self._hand_out_connection()
         ring.waiting = False  # not yet: a poll returns what is there
@@ -153,6 +159,7 @@ cdef class RingSource(Source):
         memset(&said, 0, sizeof(said))
         memset(header, 0, RECORD_SIZE)
         said.status = self.turned if self.turned else CONNECTION_READY
+        said.scope = CONNECTION_WRITER
         said.silent_ns = now_ns - self._last_ns()
         self.dead = said.status == CONNECTION_DISCONNECTED
         self.turned = 0
@@ -190,8 +197,10 @@ cdef class RingSource(Source):
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
             return
         self.looked_ns = now_ns
-        if self.dead == self.writer_alive():
-            self.turned = CONNECTION_READY if self.dead else CONNECTION_DISCONNECTED
+        if self.writer_alive():
+            self.turned = CONNECTION_READY if self.dead else 0
+        elif not self.dead and not ring_ready(&self.cursor.reader):  # what it left comes first
+            self.turned = CONNECTION_DISCONNECTED
 
     cdef bint writer_alive(self):
         # One that closed the ring said all it had to say.

@@ -14,8 +14,8 @@ from udpfast.core.layout cimport Record
 from udpfast.shm.readers cimport ReaderEntry
 
 cdef enum:
-    # Of a CONNECTION that is about who writes for this reader (the feed's process, the fan-out),
-    # not about what the feed hears.
+    # Of a CONNECTION that is about who writes for this reader (ConnectionScope WRITER, FANOUT), not
+    # about what the feed hears.
     CHANNEL_NEITHER = 255
 
 cdef class Source:

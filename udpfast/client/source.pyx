@@ -4,7 +4,7 @@ from importlib import import_module
 
 from libc.errno cimport EPIPE
 
-from udpfast.errors import ConfigError, RingClosedError
+from udpfast.errors import ConfigError, RingClosedError, shown
 
 __all__ = ["Source", "open_source"]
 
@@ -117,7 +117,7 @@ def open_source(
     """
     if isinstance(address, (list, tuple)):
         if image:
-            raise ConfigError(f"image must be False for several addresses, was {image!r}")
+            raise ConfigError(f"image must be False for several addresses, was {shown(image)}")
         composite = import_module("udpfast.client.composite_source")
         return composite.open_sources(
             address,
@@ -128,7 +128,7 @@ def open_source(
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
         hint = "" if colon or not prefix else f"; is 'ring:{prefix}' meant?"
-        raise ConfigError(f"address must be {forms}, was {address!r}{hint}")
+        raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix == "journal":
         start = "begin" if start is None else start
@@ -136,10 +136,10 @@ def open_source(
     else:
         start = "tail" if start is None or image else start
         if prefix == "zmq" and start not in ("tail", "begin", "oldest"):
-            raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {start!r}")
+            raise ConfigError(f"start must be 'tail', 'begin' or 'oldest', was {shown(start)}")
         if end is not None:
             raise ConfigError("end must be None unless the address is 'journal:...', was "
-                              f"{end!r}")
+                              f"{shown(end)}")
     module = import_module(_SOURCES[prefix][0])
     return module.open_source(
         target, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout, name=name,

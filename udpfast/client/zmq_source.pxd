@@ -25,6 +25,7 @@ cdef class ZmqSource(Source):
     cdef bint ended
     cdef Silence silence
     cdef uint32_t turned         # ConnectionStatus to be said; 0: none
+    cdef uint32_t turned_scope   # ConnectionScope of it
     cdef int64_t silent_ns       # to be said with it
     cdef uint64_t behind         # position behind the last record handed out
     cdef uint64_t room
@@ -52,7 +53,7 @@ cdef class ZmqSource(Source):
     cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)
     cdef bint _take(self, bytes message) except -1
-    cdef _note_heard(self)
+    cdef _note_heard(self, bint restarted)
     cdef _account(self)
     cdef _take_names(self, bytes body)
     cdef _ask_names(self)

@@ -16,8 +16,8 @@ from udpfast.client.zmq_silence cimport Silence
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
-    CONNECTION_DISCONNECTED, CONNECTION_READY, Connection, KIND_CONNECTION, KIND_LAPPED, Lapped,
-    RECORD_SIZE, RECORD_SNAPSHOT, Record)
+    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, CONNECTION_WRITER, Connection,
+    KIND_CONNECTION, KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record)
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -34,7 +34,7 @@ from udpfast.client.record import NameCache
 from udpfast.client.zmq_silence import Silence
 from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
-from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError
+from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError, shown
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import TOPIC_SIZE_MAX, unpack_names
 from udpfast.shm.instance import instance_directory
@@ -174,6 +174,7 @@ cdef class ZmqSource(Source):
                 if not self.silence.judge(now_ns):
                     return 0
                 self.turned = CONNECTION_DISCONNECTED
+                self.turned_scope = CONNECTION_FANOUT
                 self.silent_ns = self.silence.since(now_ns)
 
     cdef bint _receive(self, int64_t until_ns) except -1:
@@ -230,6 +231,7 @@ cdef class ZmqSource(Source):
         cdef Connection said
         memset(&said, 0, sizeof(said))
         said.status = self.turned
+        said.scope = self.turned_scope
         said.silent_ns = self.silent_ns
         self.turned = 0
         return self._hand_out_own(KIND_CONNECTION, &said, sizeof(said))
@@ -269,6 +271,7 @@ cdef class ZmqSource(Source):
         cdef size_t size = len(message)
         cdef size_t topic_size = len(self.topic)
         cdef size_t body_at
+        cdef bint restarted = False
         cdef Envelope* envelope = &self.envelope
         if self.asked is not None and message.startswith(self.asked):
             topic_size = len(self.asked)
@@ -287,6 +290,7 @@ cdef class ZmqSource(Source):
             if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
                 raise RingClosedError(f"{self._where()}: another ring took its place: open a new "
                                       "reader")
+            restarted = self.ring and envelope.epoch != self.epoch
             self.ring = envelope.ring
             self.epoch = envelope.epoch
         body_at = topic_size + 1 + ENVELOPE_SIZE
@@ -314,14 +318,17 @@ cdef class ZmqSource(Source):
                               f"{ENVELOPE_REFUSED}, found {envelope.type}")
         if self.table != envelope.table or envelope.names > <uint32_t>len(self.name_list):
             self._ask_names()
-        self._note_heard()
+        if envelope.ring or not self.silence.silent:  # one without a ring does not end a silence
+            self._note_heard(restarted)
         return True
 
-    cdef _note_heard(self):
+    cdef _note_heard(self, bint restarted):
+        # After a silence: the same writer, or another one, whose RESTART follows or was missed?
         cdef int64_t now_ns = clock_monotonic_ns()
         cdef int64_t silent_ns = self.silence.since(now_ns)
         if self.silence.hear(now_ns, <int64_t>self.envelope.heartbeat_ms * 1_000_000):
             self.turned = CONNECTION_READY
+            self.turned_scope = CONNECTION_WRITER if restarted else CONNECTION_FANOUT
             self.silent_ns = silent_ns
 
     cdef _account(self):
@@ -436,7 +443,7 @@ def open_source(
         As `Reader` has them. A fan-out keeps no history: `start` must be "tail".
     """
     if start != "tail":
-        raise ConfigError(f"start of zmq:{target} must be 'tail', was {start!r}")
+        raise ConfigError(f"start of zmq:{target} must be 'tail', was {shown(start)}")
     endpoint, _, topic = target.partition("#")
     endpoint, _, query = endpoint.partition("?")
     if "://" not in endpoint:

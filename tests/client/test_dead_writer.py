@@ -1,0 +1,201 @@
+"""What was known when the writer died is in doubt until the next one has said what is true."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.agents.fanout import Turned
+from tests.agents.test_image_keeper import keep
+from tests.client.instance import Instance
+from tests.waiting import wait_until
+from udpfast import Batch, Books, Kind, Latest, Reader
+from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus
+
+BTC = ("binance-usdm", "BTCUSDT")
+
+
+def live(instance: Instance) -> None:
+    """A session with one book that is sound."""
+    session = np.array((0, 1, 1, 0, 1, 0, 0), SESSION).tobytes()
+    instance.append(Kind.SESSION, session, session_id=1)
+    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session_id=1)
+    instance.book([(10, 1)], [(11, 1)], snapshot=True, channel=1, last_seqno=50)
+    instance.ring.flush()
+
+
+def die(instance: Instance) -> None:
+    """Leave ring and names as a killed process leaves them."""
+    instance.names_region.close()
+    instance.ring.region.close()
+
+
+Step = Callable[[], list[Kind]]
+
+
+def read_until(step: Step, holds: Callable[[list[Kind]], bool]) -> list[Kind]:
+    """Read until what was read satisfies a condition; return it."""
+    found: list[Kind] = []
+
+    def look() -> bool:
+        found.extend(step())
+        return holds(found)
+
+    wait_until(look)
+    return found
+
+
+def kinds_of(batch: Batch) -> list[Kind]:
+    return [Kind(kind) for kind in batch.headers["kind"]]
+
+
+def by_batch(reader: Reader) -> tuple[Books, Step]:
+    books = Books(reader)
+    return books, lambda: kinds_of(books.poll(timeout=0.05))
+
+
+def by_record(reader: Reader) -> tuple[Books, Step]:
+    books = Books()
+
+    def step() -> list[Kind]:
+        if not reader.wait(0.05):
+            return []
+        record = next(reader)
+        books.apply(record)
+        return [record.kind]
+
+    return books, step
+
+
+def by_event_loop(reader: Reader) -> tuple[Books, Step]:
+    books = Books()
+
+    def step() -> list[Kind]:
+        if not asyncio.run(reader.arrival(0.05)):
+            return []
+        batch = reader.poll(timeout=0)
+        books.apply_batch(batch)
+        return kinds_of(batch)
+
+    return books, step
+
+
+def by_latest(reader: Reader) -> tuple[Books, Step]:
+    latest = Latest(reader)
+    return latest.books, lambda: [record.kind for record in latest.poll(timeout=0.05)]
+
+
+FACES = [by_batch, by_record, by_event_loop, by_latest]
+
+
+@pytest.fixture
+def instance(tmp_path: Path) -> Iterator[Instance]:
+    instance = Instance(tmp_path / "feed")
+    yield instance
+    instance.close()
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("capacity", [1 << 20, 1 << 21], ids=["same file", "another file"])
+def test_book_of_a_dead_writer_is_in_doubt_until_restart(
+    instance: Instance, face: Callable[[Reader], tuple[Books, Step]], capacity: int
+) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = face(reader)
+        read_until(step, lambda _: BTC in books and not books[BTC].stale)
+        die(instance)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        assert books[BTC].stale
+        other = Instance(instance.directory, capacity)  # another writer: it has said nothing yet
+        try:
+            found = read_until(step, lambda _: reader.alive)
+            for _ in range(10):
+                found += step()
+                assert books[BTC].stale, found
+            other.ring.announce_restart(1)
+            other.ring.flush()
+            found += read_until(step, lambda more: Kind.RESTART in more)
+            assert found.index(Kind.CONNECTION) < found.index(Kind.RESTART)
+            assert books[BTC].stale
+            live(other)
+            read_until(step, lambda _: not books[BTC].stale)
+        finally:
+            other.close()
+
+
+def test_connection_says_whom_it_is_about(instance: Instance) -> None:
+    live(instance)
+    with Reader(instance.address) as reader:
+        die(instance)
+        said = next(reader)
+        assert (said.channel, said.data["scope"]) == (255, ConnectionScope.WRITER)
+
+
+def test_image_of_a_dead_writer_begins_with_its_death(instance: Instance) -> None:
+    live(instance)
+    keep(instance).on_stop()
+    die(instance)
+    with pytest.warns(RuntimeWarning, match="is dead"):
+        reader = Reader(instance.address, image=True)
+    with reader:
+        books = Books(reader)
+        assert kinds_of(books.poll(timeout=0)) == [Kind.CONNECTION]
+        while reader.joining:
+            books.poll(timeout=0)
+            assert not [book for book in books.values() if not book.stale]
+        assert books[BTC].stale and books[BTC].best()[0] == 10
+        assert len(reader.poll(timeout=0.3)) == 0  # said once
+
+
+@pytest.mark.parametrize("next_writer", ["the same", "another"])
+def test_silent_fanout_of_another_writer_leaves_the_book_in_doubt(
+    instance: Instance, next_writer: str
+) -> None:
+    live(instance)
+    with Turned(instance) as turned, turned.open("?silent_ms=1") as reader:
+        books, step = by_batch(reader)
+        live(instance)
+        turned.turn()
+        read_until(step, lambda found: Kind.CONNECTION in found and BTC in books)
+        assert books[BTC].stale
+        other = instance
+        if next_writer == "another":
+            die(instance)
+            other = Instance(instance.directory)
+            other.ring.announce_restart(1)
+        other.top(1, 2)
+        other.ring.flush()
+        turned.turn()
+        ready = next(reader)
+        books.apply(ready)
+        assert (ready.kind, ready.data["status"]) == (Kind.CONNECTION, ConnectionStatus.READY)
+        same = next_writer == "the same"
+        scope = ConnectionScope.FANOUT if same else ConnectionScope.WRITER
+        assert ready.data["scope"] == scope
+        assert books[BTC].stale is not same
+        books.apply_batch(reader.poll(timeout=1))
+        assert books[BTC].stale is not same
+        if not same:
+            other.close()
+
+
+def test_reader_that_missed_the_restart_is_not_in_doubt_for_ever(instance: Instance) -> None:
+    live(instance)
+    with Reader(instance.address, start="oldest") as reader:
+        books, step = by_batch(reader)
+        read_until(step, lambda _: BTC in books)
+        die(instance)
+        read_until(step, lambda found: Kind.CONNECTION in found)
+        other = Instance(instance.directory)
+        other.ring.announce_restart(1)
+        while other.ring.position < 2 << 20:
+            other.append(Kind.MESSAGE, bytes(1000))
+        other.ring.flush()
+        read_until(step, lambda _: reader.lapped > 0)
+        assert books[BTC].stale
+        live(other)
+        read_until(step, lambda _: not books[BTC].stale)
+        other.close()
