@@ -131,3 +131,26 @@ def test_journal_that_went_on_with_another_ring_is_not_this_one_s(instance, tmp_
     with pytest.raises(ConfigError, match="no journal has its records"):
         Reader(instance.address, start=START_NS)
     other.close()
+
+
+def test_ring_from_a_time_follows_it_into_a_file_with_larger_records(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with Reader(instance.address, start=START_NS, batch=4, buffer_bytes=1) as reader:
+        assert numbers(reader, 10) == list(range(10))
+        publish(instance, 10, 1)
+        assert numbers(reader, 1) == [10]  # it went over to the ring
+        instance.names_region.close()
+        instance.ring.region.close()
+        other = Instance(instance.directory, 1 << 22)
+        large = b"%08d" % 11 + bytes(range(256)) * (other.ring.payload_max // 256 - 1)
+        assert len(large) > instance.ring.payload_max
+        other.ring.append(Kind.MESSAGE, large, published_ns=START_NS + 11)
+        publish(other, 12, 10)
+        found = []
+        while len(found) < 11:
+            found += [record for record in [next(reader)] if record.channel != 255]
+        assert bytes(found[0].payload) == large
+        assert [int(bytes(each.payload)[:8]) for each in found] == list(range(11, 22))
+        other.close()
+    recorder.on_stop()

@@ -19,6 +19,7 @@ cdef class HistorySource(Source):
     cdef object state                # JournalState: how far the journal is read
     cdef object failure
     cdef int64_t look(self, int64_t limit) noexcept
+    cdef void _use_live(self) noexcept
     cdef bint _go_over(self) except *
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil
     cdef uint64_t _as_of_ring(self)

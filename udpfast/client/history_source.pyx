@@ -15,6 +15,7 @@ from libc.string cimport memmove
 from udpfast.client.journal_source cimport JournalSource
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
+from udpfast.core.check cimport unlikely
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.shm.cursor cimport RingCursor
@@ -86,6 +87,9 @@ cdef class HistorySource(Source):
         self.missed = self.missed_between
         while True:
             count = self.live.wait(limit, until_ns, idle)
+            if unlikely(self.payloads != self.live.payloads):  # of another file, with larger ones
+                with gil:
+                    self._use_live()
             left = self._leave_out(count)
             self.missed += self.live.missed
             if left != 0 or count <= 0:
@@ -108,6 +112,10 @@ cdef class HistorySource(Source):
         except BaseException as failure:
             self.failure = failure
             return -EBADMSG
+
+    cdef void _use_live(self) noexcept:
+        self.use_arrays(
+            self.live.headers_array, self.live.offsets_array, self.live.payloads_array)
 
     cdef bint _go_over(self) except *:
         # The journal was read up to where it was when that was looked at last. The ring comes next
