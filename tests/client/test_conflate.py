@@ -89,8 +89,8 @@ def test_books_are_those_of_every_record(instance: Instance) -> None:
         Reader(instance.address, start="begin") as every,
     ):
         latest = Latest(reader)
-        for symbol in ("BTC", "ETH"):
-            instance.book([(1.0, 1.0)], [(2.0, 1.0)], symbol, snapshot=True, object_id=len(symbol))
+        for symbol, object_id in (("BTC", 7), ("ETH", 8)):
+            instance.book([(1.0, 1.0)], [(2.0, 1.0)], symbol, snapshot=True, object_id=object_id)
         for _ in range(50):
             for _ in range(chance.randrange(40)):
                 instance.book([(chance.randrange(9) / 4, float(chance.randrange(3)))], [], "BTC")
@@ -100,6 +100,19 @@ def test_books_are_those_of_every_record(instance: Instance) -> None:
             books.apply_batch(every.poll(timeout=0))
             for key in books:
                 assert latest.books[key].best() == books[key].best(), f"seed {seed}"
+
+
+def test_books_of_two_objects_of_one_name_are_handed_out_both(instance: Instance) -> None:
+    with Reader(instance.address, start="begin") as reader:
+        latest = Latest(reader)
+        for quantity in (1.0, 2.0):
+            for object_id in (7, 8):
+                instance.book([(object_id, quantity)], [], snapshot=True, object_id=object_id)
+        instance.ring.flush()
+        found = latest.poll(timeout=0)
+        assert [(one.object_id, one.bids["quantity"][0]) for one in found] == [(7, 2.0), (8, 2.0)]
+        assert latest.superseded == 2
+        assert latest.books["binance-usdm", "BTCUSDT"].stale
 
 
 def test_records_before_a_failure_are_handed_out_first(instance: Instance) -> None:

@@ -16,7 +16,7 @@ from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.client.books import Books
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, RingClosedError, UdpfastError
+from udpfast.errors import ConfigError, RingClosedError, UdpfastError, shown
 
 __all__ = ["Latest"]
 
@@ -35,7 +35,7 @@ cdef class Latest:
     A BOOK is a change to a book: all of them are applied to `books`, and the newest stands for a
     book that changed. Doubts (GAP, STALE, LAPPED, ...) and the kinds in `keep` are all handed
     out, in their place in the order, and so are updates that name no exchange or no symbol. Two
-    objects of one symbol are two objects, but for the book, of which a name has one.
+    objects of one symbol are two objects.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ cdef class Latest:
         memset(self._kept, 0, sizeof(self._kept))
         for kind in keep:
             if kind not in list(Kind) or kind < KIND_BOOK:
-                raise ConfigError(f"keep must name kinds of updates, was {kind!r}")
+                raise ConfigError(f"keep must name kinds of updates, was {shown(kind)}")
             self._kept[<int> int(kind)] = True
         self._found = []
         self._pending = []
@@ -184,7 +184,7 @@ cdef class Latest:
         # Index of the object whose newest record this is so far; -1: it is not conflated.
         cdef uint64_t tag
         cdef uint32_t place, kind = header.kind | source << 16
-        cdef uint32_t number = 0  # of a BOOK: it stands for what `books` has of its name
+        cdef uint32_t number
         cdef LatestObject* item
         if header.kind == KIND_RESTART:  # the first of its run
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
@@ -198,8 +198,7 @@ cdef class Latest:
                | (<const UpdateHeader*> payload).symbol_id)
         if tag >> 32 == 0 or <uint32_t> tag == 0:
             return -1
-        if header.kind != KIND_BOOK:
-            number = <uint32_t> header.frame.object_type << 16 | header.frame.object_id
+        number = <uint32_t> header.frame.object_type << 16 | header.frame.object_id
         place = _place(&self._key, tag, kind, number)
         while True:
             place &= self._slots_mask
