@@ -1,6 +1,7 @@
 """AF_XDP over a veth pair: what it takes, what it counts, what it leaves alone, and its end."""
 
 import json
+import os
 import random
 import socket
 import subprocess
@@ -267,6 +268,24 @@ def test_forgotten_close_leaves_the_interface_all_the_same(link: Wire) -> None:
     del receiver
     wait_until(lambda: not attached_program(link))
     opened(link, UNICAST).close()
+
+
+def test_queue_is_free_when_only_a_forked_child_is_left(link: Wire) -> None:
+    receiver = opened(link, UNICAST)
+    wait, go = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(go)
+        os.read(wait, 1)
+        os._exit(0)
+    try:
+        receiver.close()
+        wait_until(lambda: not attached_program(link))
+        opened(link, UNICAST).close()
+    finally:
+        os.close(go)
+        os.close(wait)
+        os.waitpid(child, 0)
 
 
 def test_loopback_is_received_generically(link: Wire) -> None:

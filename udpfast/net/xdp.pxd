@@ -18,6 +18,7 @@ cdef struct XdpSlot:             # one queue, its memory, and the batch that the
     XdpMapping fill
 
 cdef class XdpReceiver:
+    cdef object __weakref__
     cdef XdpPorts* ports
     cdef int64_t* own            # counters until count_into gives others
     cdef XdpSlot* slots

@@ -11,6 +11,7 @@ import os
 import socket
 import struct
 import time
+import weakref
 
 cimport cython
 
@@ -156,6 +157,7 @@ cdef class XdpReceiver:
             raise ConfigError(f"an interface carries 1..{XDP_PORTS_MAX} lines, were {len(lines)}")
         self._options = XdpOptions() if options is None else options
         self._sockets, self._members, self._descriptors, self._noted = [], [], [], []
+        _RECEIVERS.add(self)
         self.fallbacks = ()
         interface = find_interface(lines[0].line)
         self.address = f"{interface.name} (AF_XDP)"
@@ -471,6 +473,19 @@ cdef class XdpReceiver:
             {LINE_COUNTERS[k].name: self.ports.items[n].counters[k]
              for k in range(LINE_COUNTER_COUNT)}
             for n in range(<int>self.ports.count)]
+
+
+# A forked child has their descriptors and mappings, too, and would hold interface, queues and ports
+# when this process is gone.
+_RECEIVERS = weakref.WeakSet()
+
+
+def _close_in_child():
+    for receiver in list(_RECEIVERS):
+        receiver.close()
+
+
+os.register_at_fork(after_in_child=_close_in_child)
 
 
 cdef void unmap(XdpMapping* mapping) noexcept:
