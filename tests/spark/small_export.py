@@ -118,13 +118,19 @@ class SmallExport:
             side = self._chance.choice(("Bid", "Ask"))
             away = self._chance.randrange(1, 12) / 2
             gone = not snapshot and self._chance.random() < 0.3
+            quantity = 0.0 if gone else float(self._chance.randrange(1, 20))
+            price: float | None = middle + (away if side == "Ask" else -away)
+            if row and self._chance.random() < 0.15:  # odd numbers; None: none
+                price, quantity = self._chance.choice(
+                    ((None, quantity), (price, None), (price, -quantity), (price, -0.0))
+                )
             self.rows["levels"].append(
                 record
                 | {
                     "row": row,
                     "side": side,
-                    "price": middle + (away if side == "Ask" else -away),
-                    "quantity": 0.0 if gone else float(self._chance.randrange(1, 20)),
+                    "price": price,
+                    "quantity": quantity,
                 }
             )
 

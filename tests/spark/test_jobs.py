@@ -197,8 +197,9 @@ def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> d
             if message["snapshot"]:
                 levels.clear()
             for level in rows[message["position"]]:
-                levels[level["side"], level["price"]] = level["quantity"]
-    return {key: quantity for key, quantity in levels.items() if quantity > 0}
+                if level["price"] is not None and level["quantity"] is not None:
+                    levels[level["side"], level["price"]] = level["quantity"]
+    return {key: quantity for key, quantity in levels.items() if quantity != 0}
 
 
 @pytest.mark.parametrize("events", [None, 50, 200])

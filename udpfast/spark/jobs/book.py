@@ -50,9 +50,11 @@ def reduce_book(bronze: Bronze, parameters: Parameters) -> DataFrame:
     changes = silver.changes(bronze)
     if parameters.at_ns is not None:
         changes = changes.where(F.col("received_ns") <= parameters.at_ns)
+    # A level that is no number is refused, as by every book; one below 0 is a number.
+    at = F.when(F.col("price").isNotNull() & F.col("quantity").isNotNull(), F.col("at"))
     return changes.groupBy(*KEYS, "side", "price").agg(
-        F.max_by("quantity", "at").alias("quantity"),
-        F.max("at").alias("at"),
+        F.max_by("quantity", at).alias("quantity"),
+        F.max(at).alias("at"),
         F.max("reset").alias("reset"),
         F.max("received_ns").alias("received_ns"),
     )
@@ -65,7 +67,7 @@ def standing(last: DataFrame) -> DataFrame:
         last.withColumn("reset", newest)
         .where(
             F.col("price").isNotNull()
-            & (F.col("quantity") > 0)
+            & (F.col("quantity") != 0)
             & (F.col("at") >= F.coalesce("reset", F.lit(0)))
         )
         .drop("reset")
