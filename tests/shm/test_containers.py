@@ -100,6 +100,20 @@ def test_writer_in_another_pid_namespace_is_seen_alive_until_it_dies(tmp_path: P
     cursor.close()
 
 
+def test_reader_that_may_not_open_the_ring_any_more_sees_its_writer_die(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, _: int) -> int:
+        raise PermissionError(errno.EACCES, "its group was changed", str(path))
+
+    with holding(WRITE, tmp_path):
+        cursor = RingCursor.attach(tmp_path)
+        monkeypatch.setattr("udpfast.shm.region.open_existing", refused)
+        assert cursor.region.writer_alive()
+    assert not cursor.region.writer_alive()
+    cursor.close()
+
+
 def test_processes_outside_are_seen_alive_from_another_pid_namespace(tmp_path: Path) -> None:
     with Ring.create(tmp_path, 4096), ReaderRegistration.create(tmp_path, "outside"):
         answer, _ = contained(LOOK, tmp_path).communicate()

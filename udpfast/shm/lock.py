@@ -23,6 +23,7 @@ from udpfast.errors import RegionError, WriterExistsError
 from udpfast.shm.trust import describe_owners, trusted_owners
 
 __all__ = [
+    "ReplacedError",
     "adapt_mode",
     "check_file",
     "hold_proof",
@@ -43,6 +44,13 @@ _PID_OFFSET = 40  # RegionHeader.writer_pid, writer_start
 _OWNER = struct.Struct("<QQ")
 _OTHERS = 0o077
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock: type, whence, start, length, pid
+
+
+class ReplacedError(WriterExistsError):
+    """A file was replaced between its opening and its locking: what was locked is nobody's.
+
+    Whoever replaced it may live or not: look again.
+    """
 
 
 def open_existing(path: Path, flags: int) -> int:
@@ -226,7 +234,7 @@ def _check_named(fd: int, path: Path) -> None:
     except FileNotFoundError:
         named = None
     if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
-        raise WriterExistsError(f"{path}: another process replaced it just now")
+        raise ReplacedError(f"{path}: another process replaced it just now")
 
 
 def _exists(path: Path, fd: int) -> WriterExistsError:

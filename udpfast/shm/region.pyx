@@ -5,7 +5,7 @@ long as it lives; the kernel drops the lock when it dies, however it dies. Reade
 
 What takes the place of a dead writer's file is made beside it, as `.<name>.next`, and renamed over
 it by `mark_ready`. So a start that fails, or is killed, leaves what was there as it was, and nobody
-ever finds a file that is half made. Two writers that start at once meet at the lock of that file.
+ever finds a file that is half made. Of writers that start at once exactly one comes by.
 """
 
 import contextlib
@@ -24,14 +24,17 @@ from udpfast.shm.mapping cimport map_file
 
 from udpfast.errors import NotReadyError, RegionError
 from udpfast.shm.lock import (
-    adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below, open_existing,
-    open_guard, process_alive, process_namespace, process_start, release_proof, same_namespace,
-    set_mode,
+    ReplacedError, adapt_mode, check_file, hold_proof, lock_existing, lock_file, mode_below,
+    open_existing, open_guard, process_alive, process_namespace, process_start, release_proof,
+    same_namespace, set_mode,
 )
 
 __all__ = ["Region"]
 
 cdef bytes _MAGIC = b"UDPFAST\0"
+
+cdef enum:
+    LOOKS_MAX = 100              # each but the last saw another start put its file there
 
 if sizeof(RegionHeader) != REGION_HEADER_SIZE:
     raise ImportError(f"RegionHeader has {sizeof(RegionHeader)} bytes, not {REGION_HEADER_SIZE}")
@@ -136,12 +139,20 @@ cdef class Region:
         OSError
             There is no such file, or it cannot be opened.
         """
+        cdef Region region
         path = Path(path)
         fd = open_existing(path, os.O_RDWR if writable else os.O_RDONLY)
         try:
-            return _map_checked(fd, path, kind, layout_hash, writable, populate)
+            region = _map_checked(fd, path, kind, layout_hash, writable, populate)
+            if not writable and not same_namespace(
+                    (<const RegionHeader*>region.pointer).writer_namespace):
+                # Its lock alone tells whether the writer lives: it must stay in sight, whatever
+                # becomes of our rights and of the path.
+                region._fd, fd = fd, -1
+            return region
         finally:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
 
     @staticmethod
     def reopen_for_write(path, kind, layout_hash, claim=True):
@@ -164,11 +175,8 @@ cdef class Region:
         """
         cdef Region region
         path = Path(path)
-        fd = open_existing(path, os.O_RDWR)
-        guard = -1
+        fd, guard = _insist(_lock_there, path)
         try:
-            check_file(fd, path)
-            guard = lock_existing(fd, path)
             hold_proof(fd)
             region = _map_checked(fd, path, kind, layout_hash, True)
         except BaseException:
@@ -265,13 +273,14 @@ cdef class Region:
         True, too, where nobody can tell: it is out of sight, and its lock cannot be looked at.
         """
         cdef RegionHeader* header = <RegionHeader*>_open_pointer(self)
-        # The descriptor was closed when it was attached: the lock is looked for where it was. Who
-        # may not open it any more, or has no descriptor free, and has the writer's pid in sight,
+        # Where the writer's pid is in sight the descriptor was closed when it was attached: the
+        # lock is looked for where it was. Who may not open it any more, or has no descriptor free,
         # does without.
+        kept = self._fd if not self.writable else -1
         fd = -1
         try:
             if not self.replaced():
-                fd = open_existing(self.path, os.O_RDONLY)
+                fd = kept if kept >= 0 else open_existing(self.path, os.O_RDONLY)
         except FileNotFoundError:
             pass
         except (OSError, RegionError):
@@ -282,7 +291,7 @@ cdef class Region:
                 header.writer_pid, header.writer_start, header.writer_namespace, fd,
                 (<uint64_t*>header.reserved)[0] != 0)
         finally:
-            if fd >= 0:
+            if fd >= 0 and fd != kept:
                 os.close(fd)
 
     def replaced(self):
@@ -361,19 +370,8 @@ def _kind_bytes(kind):
 cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep):
     cdef Region region
     aside = path.with_name(f".{path.name}.next")
-    fd = old = guard = -1
-    locked = False
+    fd, old, guard = _insist(_lock_aside, path, aside)
     try:
-        # First the lock at which starts meet, then the one by which a writer lives.
-        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        check_file(fd, aside)
-        lock_file(fd, aside)
-        locked = True
-        with contextlib.suppress(FileNotFoundError):
-            old = open_existing(path, os.O_RDWR)
-        if old >= 0:
-            check_file(old, path)
-            guard = lock_existing(old, path)
         if not keep:
             path.unlink(missing_ok=True)
         hold_proof(fd)
@@ -381,8 +379,7 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep)
         _reserve(fd, aside, size_bytes)
         region = _map(fd, path, size_bytes, True)
     except BaseException:
-        if locked:
-            _remove_own(aside, fd)
+        _remove_own(aside, fd)
         _close_all(fd, guard)
         _close_all(old, -1)
         raise
@@ -392,6 +389,48 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep)
     region._mode = mode
     _write_header(region, name, layout_hash)
     return region
+
+
+def _lock_there(path):
+    # The file that is there, locked: its descriptor, and its guard's.
+    fd = open_existing(path, os.O_RDWR)
+    try:
+        check_file(fd, path)
+        return fd, lock_existing(fd, path)
+    except BaseException:
+        os.close(fd)
+        raise
+
+
+def _lock_aside(path, aside):
+    # First the lock at which starts meet, then the one by which a writer lives, and which a start
+    # that goes on in the file that is there takes alone.
+    fd = old = guard = -1
+    locked = False
+    try:
+        fd = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        check_file(fd, aside)
+        lock_file(fd, aside)
+        locked = True
+        with contextlib.suppress(FileNotFoundError):
+            old, guard = _lock_there(path)
+        return fd, old, guard
+    except BaseException:
+        if locked:
+            _remove_own(aside, fd)
+        _close_all(fd, guard)
+        _close_all(old, -1)
+        raise
+
+
+def _insist(lock, *arguments):
+    # Who replaces a file while it is being locked may be gone as well: it is looked at again.
+    for _ in range(LOOKS_MAX):
+        try:
+            return lock(*arguments)
+        except ReplacedError as error:
+            failure = error
+    raise failure
 
 
 cdef _switch(Region region):

@@ -233,17 +233,16 @@ cdef Ring _take_over(path, capacity_bytes, layout):
     cdef Region region
     cdef Ring ring
     try:
-        # Looked at first: who locked it in vain could refuse a start that replaces it, and then be
-        # refused itself.
+        # Looked at first, to the end: who locked it in vain could refuse a start that replaces it,
+        # and then be refused itself. Of two starts at one time exactly one comes by.
         with Region.attach(path, RING_KIND, layout, populate=False) as region:
-            if region.size_bytes != RING_DATA + capacity_bytes or (
-                    (<RingHeader*>region.pointer).state != RING_OPEN):
+            if region.size_bytes != RING_DATA + capacity_bytes or not _stands(region):
                 return None
         region = Region.reopen_for_write(path, RING_KIND, layout, claim=False)
     except (FileNotFoundError, RegionError):
         return None  # a symbolic link or another user's file is refused again, by Region.create
     ring = _new_ring(region)
-    if ring.writer.header.state == RING_OPEN and _stand_behind(ring, region):
+    if _stands(region) and _stand_behind(ring, region):
         # The dead writer may have touched all that its intent says: it must not shrink.
         ring.writer.intent = ring.writer.header.intent
         ring.restarted = True
@@ -279,6 +278,18 @@ cdef Ring _succeed(path, capacity_bytes, layout):
     header.born_ns = clock_realtime_ns()
     header.state = RING_OPEN
     return ring
+
+
+cdef bint _stands(Region region):
+    # Whether its writer left it open, and all that it holds can be read.
+    cdef RingReader reader
+    cdef uint64_t latest = 0
+    size = region.size_bytes - RING_DATA
+    if (<const RingHeader*>region.pointer).state != RING_OPEN or (
+            size < RING_CAPACITY_MIN or size & (size - 1)):
+        return False
+    ring_reader_init(&reader, region.pointer, region.size_bytes)
+    return ring_walk(&reader, True, &latest)
 
 
 cdef bint _stand_behind(Ring ring, Region region):
