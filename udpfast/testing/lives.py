@@ -4,10 +4,13 @@
 
 Each life is a process that starts as a feed does, with settings of its own, writes records and
 names, and ends: cleanly, by kill -9, or at the n-th call to the system that its start makes (which
-then fails, or is its last). A reader and a recorder look on, in time or late. What must hold:
+then fails, or is its last). Some start at once, call by call in an order that is drawn; some leave
+a forked child behind. A reader, a forked child of it, a recorder and a fan-out with a reader of its
+own look on, in time or late. What must hold:
 
 - a start that fails, or is killed, leaves ring, names and permissions as they were before or as
   they are after: never neither;
+- of starts at one time exactly one comes by;
 - what a reader was given and what it was told to have missed is all that was written, in order;
 - so is what the journal holds.
 """
@@ -15,7 +18,6 @@ then fails, or is its last). A reader and a recorder look on, in time or late. W
 from __future__ import annotations
 
 import argparse
-import errno
 import os
 import random
 import signal
@@ -24,133 +26,29 @@ import sys
 import tempfile
 import traceback
 import warnings
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.agents.engine import Engine
 from udpfast.agents.recorder import Recorder
 from udpfast.agents.ring_names import RingNames
+from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.client.reader import Reader
-from udpfast.config import RecordConfig, parse_feed
-from udpfast.core import oserr
+from udpfast.config import RecordConfig, ZmqConfig
+from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.errors import RingClosedError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
-from udpfast.shm.instance import admit_group, instance_directory
+from udpfast.shm.instance import instance_directory
 from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.region import Region
+from udpfast.testing.life import Life, draw_life, race, run
 
 __all__ = ["main", "run_seed"]
 
-_PAGE = 4096
-#: Calls that a start makes; each may be the last one, or fail.
-_CALLS = ("open", "posix_fallocate", "fchmod", "ftruncate", "fchown", "close", "lstat", "pread")
 _SECONDS = 0.05
-
-
-@dataclass(frozen=True)
-class Life:
-    """What one process does.
-
-    Attributes
-    ----------
-    capacity, names : int
-        Of ring and table.
-    records, interned : int
-        So many it writes.
-    ends : str
-        "closed", "killed", "failed" or "cut": within its start, at call number `call`.
-    group : str
-        Who may read.
-    """
-
-    capacity: int
-    names: int
-    records: int
-    interned: int
-    ends: str
-    call: int
-    group: str
-
-
-def draw_life(rng: random.Random) -> Life:
-    """Return what the next process does."""
-    return Life(
-        capacity=1 << rng.choice((22, 22, 23)),
-        names=rng.choice((1024, 1024, 4096)),
-        records=rng.choice((0, 1, 10, 100, 3000)),
-        interned=rng.choice((0, 1, 3)),
-        ends=rng.choice(("closed", "killed", "killed", "failed", "cut", "cut")),
-        call=rng.randrange(1, 120),
-        group=rng.choice(("", "", str(os.getegid()))),
-    )
-
-
-def _live(directory: Path, life: Life, first: int) -> None:
-    # In a process of its own; does not return.
-    calls = 0
-
-    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def counting(*arguments: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == life.call and life.ends == "cut":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if calls >= life.call and life.ends == "failed" and name in ("open", "posix_fallocate"):
-                oserr.check(-errno.ENOSPC, name, str(arguments[0]))
-            return call(*arguments, **options)
-
-        return counting
-
-    for name in _CALLS:
-        setattr(os, name, counted(name, getattr(os, name)))
-    rename = Path.rename
-    Path.rename = counted("rename", rename)  # type: ignore[method-assign]
-    config = parse_feed(
-        {
-            "name": "feed",
-            "ring": {"capacity_bytes": life.capacity, "names": life.names},
-            "window": {"size": 64, "slab_cells": 2048},
-            "objects": {"max": 64, "collect_bytes": 1 << 16, "collect_messages": 16},
-            "incremental": {"lines": [{"name": "A", "address": "127.0.0.1:39041"}]},
-        }
-    )
-    engine = Engine(config, directory, publish=False)
-    if life.ends == "failed":  # its lines could not be opened
-        engine.close()
-        os._exit(0)
-    admit_group(directory, life.group)
-    engine.publish()
-    engine.announce_restart(1)
-    table = NameTable(
-        Region.attach(directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH, writable=True).view()[
-            _PAGE:
-        ]
-    )
-    for _ in range(life.interned):
-        table.intern(f"S{len(table)}")
-    for number in range(life.records):
-        engine.ring_face.append(Kind.MESSAGE, (first + number).to_bytes(8, "little") * 40)
-    if life.ends == "closed":
-        engine.close()
-        os._exit(0)
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def _run(directory: Path, life: Life, first: int) -> None:
-    child = os.fork()
-    if child == 0:
-        try:
-            _live(directory, life, first)
-        except BaseException:
-            if life.ends != "failed":
-                traceback.print_exc()
-            os._exit(1)
-    os.waitpid(child, 0)
 
 
 def _modes(directory: Path) -> dict[str, int]:
@@ -213,14 +111,25 @@ class _Witness:
         while empty < rounds:
             try:
                 batch = self._reader.poll(timeout=_SECONDS)
-            except Exception as end:
-                # Its writer closed the ring: all of it was told.
-                if type(end).__name__ != "RingClosedError":
-                    raise
+            except RingClosedError:  # by its writer: all of it was told
                 self._check_end()
                 return
             empty = 0 if len(batch) or batch.lapped else empty + 1
             self._take(batch)
+
+    def look_forked(self) -> None:
+        """Have a forked child read on from here, on its own."""
+        if self._reader is None:
+            return
+        child = os.fork()
+        if child == 0:
+            try:
+                self.look(1)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, "forked reader: failed, see above"
 
     def _take(self, batch: Any) -> None:
         own = batch.headers["channel"] == 255
@@ -250,6 +159,69 @@ class _Witness:
             raise AssertionError("reader: expected the end of the log")
         if self._kinds is None:
             assert self._at in (0, index), f"reader: got {self._at} of {index} records"
+
+
+class _Fanned:
+    """A fan-out that turns when it is told to, and a reader of it."""
+
+    def __init__(self, directory: Path, scratch: Path) -> None:
+        self._directory = directory
+        self._config = ZmqConfig(addresses=(f"ipc://{scratch}/zmq",), heartbeat_ms=60_000)
+        self._fanout: ZmqFanout | None = None
+        self._reader: Reader | None = None
+        self._at = 0
+        self._turns = 0
+
+    def look(self) -> None:
+        """Send what is there, and read it."""
+        if self._fanout is None:
+            if _Ring.look(self._directory).closed:
+                return  # it waits for the next one
+            self._fanout = ZmqFanout(self._config, self._directory)
+            self._fanout.on_start()
+            self._open(self._fanout)
+        assert self._reader is not None
+        idle = 0
+        while idle < 5:
+            self._turns += 1
+            done = self._fanout.work(monotonic_ns() + self._turns * 60_000_000)
+            idle = 0 if done > 0 else idle + 1
+        empty = 0
+        try:
+            while empty < 3:
+                batch = self._reader.poll(timeout=_SECONDS)
+                empty = 0 if len(batch) or batch.lapped else empty + 1
+                self._take(batch)
+        except RingClosedError:
+            self.close()
+
+    def _open(self, fanout: ZmqFanout) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            opened = pool.submit(Reader, f"zmq:{self._config.addresses[0]}")
+            while not opened.done():
+                fanout.work(monotonic_ns())
+            self._reader = opened.result()
+        self._at = self._reader.index
+
+    def _take(self, batch: Any) -> None:
+        self._at += batch.lapped
+        for index in batch.headers["index"][batch.headers["channel"] != 255].tolist():
+            assert index == self._at, f"fan-out: expected record {self._at}, found {index}"
+            self._at += 1
+
+    def finish(self, index: int) -> None:
+        """Read to the end of a log that was closed behind this index."""
+        self.look()
+        assert self._reader is None or self._at == index, f"fan-out: {self._at} of {index} records"
+        self.close()
+
+    def close(self) -> None:
+        """End both."""
+        if self._reader is not None:
+            self._reader.close()
+        if self._fanout is not None:
+            self._fanout.on_stop()
+        self._reader = self._fanout = None
 
 
 class _Kept:
@@ -325,26 +297,56 @@ def run_seed(seed: int) -> int:
         directory = instance_directory("feed", create=True)
         witness = _Witness(directory, rng.random() < 0.3)
         kept = _Kept(directory, Path(scratch) / "journal")
+        fanned = _Fanned(directory, Path(scratch))
         lives = [draw_life(rng) for _ in range(rng.randrange(3, 9))]
-        lives.append(Life(1 << 22, 4096, 10, 0, "closed", 0, ""))
-        for life in lives:
-            _check_life(directory, life)
-            if rng.random() < 0.5:
-                witness.look(rng.choice((1, 6)))
-            if rng.random() < 0.5:
-                kept.look()
-            if rng.random() < 0.3:
-                kept.stop()
-        end = _Ring.look(directory)
-        witness.finish(end.index)
-        kept.finish(end.index)
-        return len(lives)
+        last = Life(1 << 22, 4096, 10, 0, "closed", 0, "")
+        children: list[int] = []
+        try:
+            for life in lives:
+                if rng.random() < 0.25:
+                    _check_race(directory, [draw_life(rng) for _ in range(rng.choice((2, 3)))], rng)
+                else:
+                    _check_life(directory, life, children)
+                if rng.random() < 0.2:
+                    witness.look_forked()
+                if rng.random() < 0.5:
+                    witness.look(rng.choice((1, 6)))
+                if rng.random() < 0.4:
+                    fanned.look()
+                if rng.random() < 0.5:
+                    kept.look()
+                if rng.random() < 0.3:
+                    kept.stop()
+            _check_life(directory, last, children)  # which closes the log
+            end = _Ring.look(directory)
+            witness.finish(end.index)
+            fanned.finish(end.index)
+            kept.finish(end.index)
+        finally:
+            fanned.close()
+            for child in children:
+                os.kill(child, signal.SIGKILL)
+        return len(lives) + 1
 
 
-def _check_life(directory: Path, life: Life) -> None:
+def _check_race(directory: Path, lives: list[Life], rng: random.Random) -> None:
+    before, names = _Ring.look(directory), _names(directory)
+    won = race(directory, lives, rng)
+    assert len(won) == 1, f"{lives}: {len(won)} of them came by"
+    after = _Ring.look(directory)
+    first = before.index + (bool(before.log) and not before.closed)
+    assert not before.log or after.log == before.log, f"{lives}: another log"
+    assert (after.index, after.closed) == (first, False), f"{lives}: {before} became {after}"
+    assert after.epoch == before.epoch + 1, f"{lives}: {before} became {after}"
+    assert _names(directory)[: len(names)] == names, f"{lives}: names {names}"
+    wanted = 0o640 if won[0].group else 0o600
+    assert _modes(directory)["ring"] == wanted, f"{lives}: {_modes(directory)}"
+
+
+def _check_life(directory: Path, life: Life, children: list[int]) -> None:
     before, names, modes = _Ring.look(directory), _names(directory), _modes(directory)
     first = before.index + (bool(before.log) and not before.closed)  # behind its RESTART
-    _run(directory, life, first)
+    run(directory, life, first, children)
     after = _Ring.look(directory)
     assert not before.log or after.log == before.log, f"{life}: another log"
     found = _names(directory)
