@@ -10,7 +10,14 @@ import struct
 from typing import Any
 
 from udpfast.core.counter import VERDICTS
-from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag, SessionReason
+from udpfast.core.layout import (
+    Channel,
+    ConnectionScope,
+    Kind,
+    ObjectStatus,
+    RecordFlag,
+    SessionReason,
+)
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.testing.network import Arrival
@@ -20,6 +27,7 @@ __all__ = ["Follower", "Wrong"]
 
 _GAP = struct.Struct("<IIIIq")
 _SESSION = struct.Struct("<HHIIIII")
+_CONNECTION = struct.Struct("<II")
 _WRAP = 1 << 32
 
 
@@ -204,7 +212,9 @@ class Follower:
             self.state.clear()
             self.applied.clear()
         elif message.kind == Kind.CONNECTION:
-            self.connections.append((channel, int.from_bytes(message.payload[:4], "little")))
+            status, scope = _CONNECTION.unpack_from(message.payload)
+            if scope == ConnectionScope.CHANNEL:
+                self.connections.append((channel, status))
         elif message.kind == Kind.DISAGREEMENT:
             self.disagreements += 1
 
