@@ -36,6 +36,8 @@ _CALLS = (
     *("unlink",),
 )
 _LOCKS = ("flock", "fcntl")
+#: A child that nobody killed ends by itself.
+_ORPHAN_S = 600
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def _live(directory: Path, life: Life, first: int, tell: int) -> None:
     for number in range(life.records):
         engine.ring_face.append(Kind.MESSAGE, (first + number).to_bytes(8, "little") * 40)
     if life.forks:
-        os.write(tell, _forked().to_bytes(4, "little"))
+        os.write(tell, _forked(tell).to_bytes(4, "little"))
     if life.ends == "closed":
         engine.close()
         os._exit(0)
@@ -184,10 +186,12 @@ def _take_over(engine: Engine, directory: Path, life: Life) -> None:
         table.intern(f"S{len(table)}")
 
 
-def _forked() -> int:
+def _forked(tell: int) -> int:
     # A process that has all that this one has, and does nothing with it.
     child = os.fork()
     if child == 0:
+        os.closerange(tell, tell + 1)
+        signal.alarm(_ORPHAN_S)
         signal.pause()
         os._exit(0)
     return child
