@@ -32,5 +32,5 @@ cdef inline void keyed_draw(Key* key) noexcept nogil:
 
 
 cdef inline uint64_t keyed_word(const Key* key, uint64_t word) noexcept nogil:
-    # The hash of one word. After one fold numbers in steps lie in steps, which some factors pile up.
+    # The hash of one word. After one fold numbers in steps lie in steps: some factors pile them up.
     return keyed_fold(keyed_fold(word ^ key.mask, key.factor) ^ key.mask, key.factor)
