@@ -1,14 +1,18 @@
 """The fan-out as a plain SUB socket sees it: real sockets, messages taken apart."""
 
 import socket
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
 
-from tests.agents.fanout import Subscriber, caught_up, running
+from tests.agents.fanout import Subscriber, Turned, caught_up, running
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.agents.ring_names import RingNames
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.agents.zmq_sockets import Outlets
 from udpfast.config import ZmqConfig
@@ -148,6 +152,44 @@ def test_an_answer_goes_to_one_subscriber_only(instance: Instance) -> None:
         with Subscriber(fanout.addresses[0], b"") as two:
             two.until(EnvelopeType.BEGIN)
         assert not any(message.answer for message in one.until(EnvelopeType.ALIVE))
+
+
+def test_subscriber_is_served_whoever_leaves_while_it_is_answered(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The library forgets whose request it handed out when it hears that a connection has gone."""
+    bound: list[Outlets] = []
+
+    def bind(*arguments: Any) -> Outlets:
+        bound.append(Outlets(*arguments))
+        return bound[-1]
+
+    monkeypatch.setattr("udpfast.agents.zmq_fanout.Outlets", bind)
+    with Turned(instance, addresses=("ipc",)) as turned:
+        fanout = turned.fanout
+        leaving = Subscriber(fanout.addresses[0], b"")
+        turn_until(fanout, lambda: fanout.statistics()["subscribers"] == 1)
+        learn = RingNames.learn
+
+        def leave(names: RingNames, now_ns: int) -> bool:
+            leaving.close()
+            time.sleep(0.1)
+            bound[0].sockets[0].getsockopt(zmq.EVENTS)  # it hears of it, and says goodbye
+            time.sleep(0.1)  # the last word of the one that leaves is there at the next call
+            return learn(names, now_ns)
+
+        with Subscriber(fanout.addresses[0], b"") as staying:
+            monkeypatch.setattr(RingNames, "learn", leave)
+            turn_until(fanout, lambda: fanout.statistics()["requests"] == 2)
+            monkeypatch.setattr(RingNames, "learn", learn)
+            instance.top(1, 2)
+            turn_until(fanout, lambda: fanout.statistics()["records"] == 1)
+            staying.until(EnvelopeType.RECORDS)
+
+
+def turn_until(fanout: ZmqFanout, done: Callable[[], bool]) -> None:
+    """Let the fan-out take turns until something is true."""
+    wait_until(lambda: fanout.work(time.monotonic_ns()) < 0 or done())
 
 
 def test_batch_records_of_one_sends_each_alone(instance: Instance) -> None:

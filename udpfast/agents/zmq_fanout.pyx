@@ -269,12 +269,9 @@ cdef class ZmqFanout(Agent):
             self.refused += 1
             refusal = str(error).encode()
             stream = new_stream(socket, text)
+        # All at once: what is sent in between may tell the library that another connection has gone,
+        # and then it no longer knows whose subscriptions these are.
         socket.setsockopt(zmq.SUBSCRIBE, answer)
-        if refusal is None:
-            self._answer(stream)
-        else:
-            self.outbox.send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, refusal, 0)
-        socket.setsockopt(zmq.UNSUBSCRIBE, answer)
         if refusal is None and not text.startswith(NAMES_REQUEST):
             socket.setsockopt(zmq.SUBSCRIBE, text + bytes([TOPIC_STREAM]))
             if not self._take_marker(stream, connection):  # once more counts as once
@@ -283,6 +280,13 @@ cdef class ZmqFanout(Agent):
             # Nothing that is sent begins like this: the library keeps it for us, and no more.
             stream.markers[connection] = b"\xff%d" % self.markers
             socket.setsockopt(zmq.SUBSCRIBE, stream.markers[connection])
+        if refusal is None:
+            self._answer(stream)
+        else:
+            self.outbox.send_body(stream, TOPIC_ANSWER, ENVELOPE_REFUSED, refusal, 0)
+        # In vain where the library no longer knows: then the answers to others come here too, and
+        # say what is known.
+        socket.setsockopt(zmq.UNSUBSCRIBE, answer)
 
     cdef _answer(self, Stream stream):
         if stream.text.startswith(NAMES_REQUEST):
