@@ -69,7 +69,7 @@ import udpfast
 from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_state import journal_state
 
 instance, directory, what, core = sys.argv[1:]
 if what == "a spinning reader":

@@ -18,8 +18,8 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.export.segments import journal_head, journal_parts
-from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
 from udpfast.shm.segment import list_segments

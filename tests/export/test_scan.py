@@ -25,7 +25,8 @@ from udpfast.export.scan import Condition, Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.journal import Journal
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.segment import list_segments, segment_path
 
 

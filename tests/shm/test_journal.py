@@ -11,8 +11,9 @@ import pytest
 from udpfast.core.crc32c import crc32c
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError, WriterExistsError
-from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.segment import SEGMENT_ENTRY, Segment, list_segments, segment_path
 
 SEGMENT = 1 << 18

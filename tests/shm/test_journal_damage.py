@@ -4,9 +4,10 @@ import pytest
 
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError
-from udpfast.shm.journal import Journal, journal_identity
+from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_map import journal_map
+from udpfast.shm.journal_state import journal_identity
 from udpfast.shm.segment import list_segments, segment_path
 from udpfast.testing.journal_corners import check_clocks, check_corners, check_live_copies
 from udpfast.testing.journalcheck import (
@@ -37,6 +38,19 @@ def test_journal_that_lost_pages_is_valid_up_to_what_was_synced(tmp_path):
 )
 def test_journal_whatever_became_of_its_files_adds_up(tmp_path, check, count):
     assert check(tmp_path / "work", count, 1) == count
+
+
+def test_journal_taken_up_again_without_what_came_then_does_not_end_there(tmp_path):
+    directory = tmp_path / "journal"
+    for number in (1, 2):  # each its writer, and its segment
+        with Journal.open(directory) as journal:
+            journal.append(Kind.MESSAGE, b"of writer %d" % number)
+    segment_path(directory, 2).unlink()
+    (directory / "journal").unlink()
+    with JournalCursor.attach(directory, follow=False) as cursor:
+        assert cursor.poll() == 1
+        with pytest.raises(RegionError, match="nobody can say whether that was all"):
+            cursor.poll()
 
 
 def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):

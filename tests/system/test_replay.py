@@ -22,7 +22,8 @@ from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.journal import Journal
+from udpfast.shm.journal_state import journal_state
 
 pytestmark = pytest.mark.system
 

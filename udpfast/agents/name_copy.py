@@ -15,7 +15,7 @@ from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.region import Region
 
-__all__ = ["NameCopy", "names_path"]
+__all__ = ["NameCopy", "journal_names", "names_path"]
 
 _PAGE = 4096
 _FILE = re.compile(r"([0-9]{8,19})\.names")
@@ -24,6 +24,27 @@ _FILE = re.compile(r"([0-9]{8,19})\.names")
 def names_path(directory: Path, number: int) -> Path:
     """Return the path of a journal's file of names."""
     return directory / f"{number:08}.names"
+
+
+def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> NameTable:
+    """Return a journal's file of names, as its segments refer to it.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    FormatError
+        It is torn, or of another journal.
+    """
+    path = names_path(Path(directory), number)
+    region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+    table = NameTable(region.view()[_PAGE:])
+    if mark and table.mark != mark:
+        raise FormatError(
+            f"{path}: expected names with mark {mark:08x}, as the segments have it, found "
+            f"{table.mark:08x}: they are another journal's, or damaged"
+        )
+    return table
 
 
 class NameCopy:
@@ -40,6 +61,8 @@ class NameCopy:
     ----------
     number : int
         Of the file of names; 0: the instance has none.
+    mark : int
+        By which that file is told from others of this number: segments name both.
     source : NameTable or None
         The instance's own.
     copied : int
@@ -48,6 +71,7 @@ class NameCopy:
 
     def __init__(self, instance: Path, directory: Path) -> None:
         self.number = 0
+        self.mark = 0
         self.copied = 0
         self.source: NameTable | None = None
         self._instance = instance
@@ -75,6 +99,7 @@ class NameCopy:
         if not self.number or not self._continue_target(self.source):
             self.number += 1
             self._create_target(self.source.capacity)
+        self.mark = self._target.mark
         self.copy()
         return True
 

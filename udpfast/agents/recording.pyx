@@ -354,7 +354,8 @@ cdef class Recording:
             try:
                 return self.journal.roll(
                     now_ns, 0 if self._names is None else self._names.number,
-                    clock_realtime_ns(), source_index - self._lapped - self._dropped)
+                    clock_realtime_ns(), source_index - self._lapped - self._dropped,
+                    0 if self._names is None else self._names.mark)
             except BaseException as failure:
                 self.failure = failure
                 return False

@@ -21,9 +21,9 @@ from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
-from udpfast.shm.journal import journal_state
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_span import Place
+from udpfast.shm.journal_state import journal_state
 
 __all__ = [
     "STEP_NS",

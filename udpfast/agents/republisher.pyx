@@ -13,7 +13,7 @@ from udpfast.shm.journal_cursor cimport JournalCursor
 from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
 
-from udpfast.agents.name_copy import names_path
+from udpfast.agents.name_copy import journal_names, names_path
 from udpfast.errors import FormatError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
@@ -130,12 +130,14 @@ cdef class Republisher:
             self._begin_names(cursor, number)
         if self._source is not None:
             for each in range(len(self._target) + 1, len(self._source) + 1):
-                self._target.intern(self._source.bytes(each) or b"")
+                name = self._source.bytes(each)
+                if name is None:  # another one at its id would be a wrong name
+                    raise FormatError(f"{names_path(cursor.directory, number)}: expected name "
+                                      f"{each} with its hash, found other bytes")
+                self._target.intern(name)
 
     def _begin_names(self, JournalCursor cursor, number):
-        region = Region.attach(
-            names_path(cursor.directory, number), NAMES_REGION_KIND, PAYLOAD_HASH)
-        self._source = NameTable(region.view()[NAMES_AT:])
+        self._source = journal_names(cursor.directory, number, cursor.names_mark)
         again = self._names_region is not None
         if again:
             self._names_region.close()

@@ -29,8 +29,8 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.shm.journal import is_raw
 from udpfast.shm.journal_span import Span, check_part, journal_span
+from udpfast.shm.journal_state import is_raw
 
 __all__ = ["replay"]
 

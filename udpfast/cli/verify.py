@@ -13,7 +13,8 @@ import click
 from udpfast.cli.journal import find_journal
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import JOURNAL_LAYOUT, Journal, journal_state
+from udpfast.shm.journal import Journal
+from udpfast.shm.journal_state import JOURNAL_LAYOUT, journal_state
 from udpfast.shm.segment import Segment, list_segments, segment_path
 from udpfast.shm.verify import SegmentCheck, verify_segments
 

@@ -25,7 +25,7 @@ from udpfast.client.journal_source import JournalSource
 from udpfast.errors import ConfigError, FormatError, UdpfastError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 
 __all__ = ["HistorySource", "open_history"]

@@ -14,12 +14,13 @@ from udpfast.shm.journal_cursor cimport JournalCursor
 
 import contextlib
 import datetime
+import warnings
 
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal import is_raw, journal_state
+from udpfast.shm.journal_state import is_raw, journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.shm.journal_span import check_part
 from udpfast.shm.region import Region
@@ -113,12 +114,19 @@ cdef class JournalSource(Source):
         self.names = NameCache()
         if number == 0:
             return
+        path = self.directory / f"{number:08}.names"
         try:
-            region = Region.attach(
-                self.directory / f"{number:08}.names", NAMES_REGION_KIND, PAYLOAD_HASH)
-            self.names = NameCache(NameTable(region.view()[NAMES_AT:]))
-        except (FileNotFoundError, ValueError):
-            return  # removed, or torn by a power cut: the records are what they are
+            region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
+            table = NameTable(region.view()[NAMES_AT:])
+            if self.cursor.names_mark not in (0, table.mark):
+                raise FormatError(f"{path}: expected names with mark {self.cursor.names_mark:08x}, "
+                                  f"as the segments have it, found {table.mark:08x}")
+        except (FileNotFoundError, FormatError) as problem:
+            # Removed, torn by a power cut, or another journal's: the records are what they are.
+            warnings.warn(f"{self.directory}: nobody knows the instruments in segment "
+                          f"{self.cursor.number}: {problem}", stacklevel=2)
+            return
+        self.names = NameCache(table)
 
     cdef bint names_missing(self):
         return <int64_t>self.cursor.names != self.names_number

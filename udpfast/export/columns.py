@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import pairwise
@@ -91,6 +91,12 @@ class Names:
             for name_id in range(len(self._words), len(self._table) + 1):
                 self._words.append(self._table[name_id])
         return self._words
+
+    def has(self, ids: Iterable[Values]) -> bool:
+        """Return whether it knows the names of all ids, but for 0."""
+        nobody = np.array([word is None for word in self.words()] + [True])
+        nobody[0] = False
+        return not any(nobody[np.minimum(each, len(nobody) - 1)].any() for each in ids)
 
     def known(self, wanted: Sequence[str]) -> Values:
         """Return, by id (and one more, for all ids beyond), whether its name is wanted."""

@@ -6,16 +6,14 @@ import os
 from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from udpfast.agents.name_copy import journal_names
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
 from udpfast.export.columns import Names
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import JournalState, journal_identity, journal_state
 from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.region import Region
+from udpfast.shm.journal_state import JournalState, journal_identity, journal_state
 from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_path
 
 __all__ = [
@@ -28,7 +26,6 @@ __all__ = [
     "journal_begin",
     "journal_first",
     "journal_head",
-    "journal_names",
     "journal_parts",
     "journal_place",
     "last_record",
@@ -39,7 +36,6 @@ __all__ = [
 #: hold anyway; larger ones gain nothing.
 BLOCK_RECORDS = 1 << 16
 
-_NAMES_AT = 4096  # of the table in its region
 _POSITION_MAX = (1 << 63) - 1
 
 
@@ -272,16 +268,15 @@ def _look_through(
     return end, end_index, first_ns, last_ns
 
 
-def journal_names(directory: str | os.PathLike[str], number: int) -> Names | None:
-    """Return what name ids mean in records that go by a file of names; None: it is gone or torn."""
+def _names(directory: str | os.PathLike[str], number: int, mark: int) -> Names:
+    # What name ids mean in records that go by a file of names; nothing if that is gone, torn or
+    # another journal's.
     if not number:
         return Names()
-    path = Path(directory) / f"{number:08}.names"
     try:
-        region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-        return Names(NameTable(region.view()[_NAMES_AT:]))
-    except (FileNotFoundError, ValueError, FormatError):
-        return None
+        return Names(journal_names(directory, number, mark))
+    except (FileNotFoundError, FormatError):
+        return Names()
 
 
 class Blocks:
@@ -302,7 +297,7 @@ class Blocks:
     records : int
         That came.
     nameless : bool
-        Some of them go by a file of names that is gone or torn: nobody knows their instruments.
+        Some of them go by names that are gone or damaged: nobody knows their instruments.
     """
 
     def __init__(
@@ -343,11 +338,12 @@ class Blocks:
             while count := cursor.poll():
                 if cursor.names != number:
                     number = cursor.names
-                    found = journal_names(self._directory, number)
-                    names = found or Names()
-                    self.nameless |= found is None
+                    names = _names(self._directory, number, cursor.names_mark)
                 self.records += count
-                yield Block(cursor.headers, cursor.offsets, cursor.payloads, count), names
+                block = Block(cursor.headers, cursor.offsets, cursor.payloads, count)
+                if number and self._hash:
+                    self.nameless |= not names.has(block.ids())
+                yield block, names
 
 
 def last_record(block: Block, part: Part) -> tuple[int, int] | None:

@@ -5,6 +5,8 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport uintptr_t
 
 from udpfast.core.atomics cimport store_release
+from udpfast.core.crc32c cimport CRC32C_BEGIN, crc32c_words
+from udpfast.core.keyed cimport Key
 
 from udpfast.errors import FormatError
 
@@ -99,8 +101,15 @@ cdef class NameTable:
         """The number of names that fit."""
         return self.names.capacity
 
+    @property
+    def mark(self) -> int:
+        """By which this table is told from others, never 0: a checksum of what its hashes go by."""
+        cdef Key* key = &self.names.header.key
+        return <uint32_t> ~crc32c_words(
+            CRC32C_BEGIN, <const uint8_t*> key, sizeof(Key)) or 1
+
     def bytes(self, name_id: int):
-        """Return a name's bytes; None for 0.
+        """Return a name's bytes; None for 0, and for one that is damaged: its hash tells.
 
         Raises
         ------
@@ -114,10 +123,14 @@ cdef class NameTable:
         text = names_get(&self.names, name_id, &size)
         if text == NULL:
             raise IndexError(f"name ids are 1 to {len(self)}, was {name_id}")
+        if (self.names.entries[name_id].size != size
+                or self.names.entries[name_id].hash != name_hash(
+                    &self.names.header.key, text, size)):
+            return None
         return PyBytes_FromStringAndSize(<const char*> text, size)
 
     def __getitem__(self, name_id: int):
-        """Return a name as text (bytes that are no UTF-8 are replaced); None for 0."""
+        """Return a name as text (bytes that are no UTF-8 are replaced); None as `bytes` does."""
         text = self.bytes(name_id)
         return None if text is None else text.decode("utf-8", "replace")
 

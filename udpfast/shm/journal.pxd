@@ -12,12 +12,10 @@
 # populate) and behind it (sync, seal). What the writer cannot go on without, the next segment, it
 # asks for (roll), and does without if it is not there yet.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from libc.string cimport memcpy
-
-from udpfast.core.atomics cimport fence_release, store_relaxed, store_release
-from udpfast.shm.marks cimport JournalHeader, KeptMark, WrittenMark
+from udpfast.core.atomics cimport store_relaxed, store_release
+from udpfast.shm.marks cimport JournalHeader, KeptMark, WrittenMark, mark_store
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport Segment, SegmentWriter, checksum_of
 
@@ -62,9 +60,7 @@ cdef inline void journal_flush(Journal journal, int64_t unix_ns) noexcept nogil:
     store_release(&mark.position, journal.writer.position)
     mark.turn += 1
     mark.checksum = checksum_of(mark, sizeof(WrittenMark))
-    # Orders the records before the mark; read by mark_newest in any process.
-    fence_release()
-    memcpy(&journal.header.written[mark.turn & 1], mark, sizeof(WrittenMark))
+    mark_store(<uint8_t*>journal.header.written, mark, sizeof(WrittenMark))
 
 
 cdef inline void journal_note_resume(
@@ -81,8 +77,4 @@ cdef inline void journal_keep(Journal journal) noexcept nogil:
     cdef KeptMark* mark = &journal.kept
     mark.turn += 1
     mark.checksum = checksum_of(mark, sizeof(KeptMark))
-    fence_release()
-    memcpy(&journal.header.kept[mark.turn & 1], mark, sizeof(KeptMark))
-
-
-cdef bytes header_identity(const JournalHeader* header, path)
+    mark_store(<uint8_t*>journal.header.kept, mark, sizeof(KeptMark))

@@ -6,60 +6,18 @@ from typing import Self
 
 from typing_extensions import Buffer
 
+from udpfast.shm.journal_state import JournalState
 from udpfast.shm.recovery import Recovery
 from udpfast.shm.region import Region
 from udpfast.shm.segment import SegmentInfo
 
-__all__ = [
-    "JOURNAL_KIND",
-    "JOURNAL_LAYOUT",
-    "Journal",
-    "JournalState",
-    "Resume",
-    "is_raw",
-    "journal_identity",
-    "journal_state",
-]
-
-JOURNAL_KIND: str
-JOURNAL_LAYOUT: int
-
-@dataclass(frozen=True, slots=True)
-class JournalState:
-    identity: bytes
-    alive: bool
-    closed: bool
-    epoch: int
-    position: int
-    index: int
-    written_ns: int
-    synced_position: int
-    synced_index: int
-    synced_ns: int
-    syncs: int
-    sync_errors: int
-    sync_longest_ns: int
-    lapped: int
-    dropped: int
-    removed: int
-    oldest_position: int
-    oldest_index: int
-    cut_bytes: int
-    source: bytes
-    source_position: int
-    source_index: int
-    resume_position: int
-    resume_index: int
+__all__ = ["Journal", "Resume"]
 
 @dataclass(frozen=True, slots=True)
 class Resume:
     position: int
     source_index: int
     source_position: int | None
-
-def journal_state(directory: str | os.PathLike[str]) -> JournalState: ...
-def is_raw(directory: str | os.PathLike[str]) -> bool: ...
-def journal_identity(directory: str | os.PathLike[str]) -> bytes: ...
 
 class Journal:
     @property
@@ -82,7 +40,12 @@ class Journal:
         durable: bool = True,
     ) -> Journal: ...
     def roll(
-        self, now_ns: int, names: int = 0, unix_ns: int = 0, source_index: int = 0
+        self,
+        now_ns: int,
+        names: int = 0,
+        unix_ns: int = 0,
+        source_index: int = 0,
+        names_mark: int = 0,
     ) -> bool: ...
     def append(
         self,

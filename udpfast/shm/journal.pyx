@@ -3,7 +3,6 @@
 import os
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
@@ -12,11 +11,11 @@ from udpfast.core.atomics cimport load_acquire, load_relaxed, store_release
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.core.oserr cimport check
+from udpfast.shm.journal_header cimport take_header
+from udpfast.shm.journal_state cimport region_state
 from udpfast.shm.marks cimport (
-    IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_HEADER, JOURNAL_OPEN, JOURNAL_SIZE, JournalHeader,
-    KeptMark, WrittenMark, marks_kept, marks_written)
+    JOURNAL_CLOSED, JOURNAL_HEADER, JOURNAL_OPEN, JournalHeader, WrittenMark)
 from udpfast.shm.recovery cimport recover
-from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport (
     IDENTITY_SIZE,
     SEAL_DURABLE,
@@ -28,108 +27,17 @@ from udpfast.shm.segment cimport (
     Segment,
     SegmentHeader,
     SegmentWriter,
-    checksum_of,
     segment_append,
     segment_end,
 )
 
-from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
 from udpfast.errors import RegionError
 from udpfast.shm.instance import journal_directory
+from udpfast.shm.journal_state import JOURNAL_LAYOUT, JournalState
 from udpfast.shm.segment import Segment as SegmentFace
-from udpfast.shm.segment import (
-    aside_path, list_segments, segment_file_bytes, segment_path, segments_identities,
-    segments_identity, set_aside)
+from udpfast.shm.segment import list_segments, segment_file_bytes, segment_path, set_aside
 
-__all__ = [
-    "JOURNAL_KIND",
-    "JOURNAL_LAYOUT",
-    "Journal",
-    "JournalState",
-    "Resume",
-    "is_raw",
-    "journal_identity",
-    "journal_state",
-]
-
-#: Kind and layout hash of a journal's region; with a hash of the payloads, that of its segments.
-JOURNAL_KIND = "JRNL"
-JOURNAL_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values())
-
-for _what, _size, _expected in (
-    ("WrittenMark", sizeof(WrittenMark), 128),
-    ("KeptMark", sizeof(KeptMark), 104),
-    ("JournalHeader", sizeof(JournalHeader), 592),
-):
-    if _size != _expected:
-        raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
-
-
-@dataclass(frozen=True, slots=True)
-class JournalState:
-    """What a journal's writer said last.
-
-    Attributes
-    ----------
-    identity : bytes
-        Of the journal: 16 random bytes, made once.
-    alive : bool
-        The writer's process runs, and has not closed the journal.
-    closed : bool
-        The writer closed it: it is complete.
-    epoch : int
-        How many writers there have been.
-    position, index : int
-        Behind the last record.
-    written_ns : int
-        When that was, UNIX ns.
-    synced_position, synced_index : int
-        The disk has all records below. What is beyond may be lost with the power, not with the
-        process.
-    synced_ns : int
-        When that was known, UNIX ns; 0: nothing was synced yet, or its writer never does.
-    syncs, sync_errors, sync_longest_ns : int
-        Calls that brought that about, those that failed, and the longest, in ns.
-    lapped, dropped : int
-        Records that were overwritten before they were read, and that the disk did not take.
-    removed : int
-        Segments removed to make room.
-    oldest_position, oldest_index : int
-        Of the first record that was not removed.
-    cut_bytes : int
-        That the last recovery cut off.
-    source : bytes
-        Of the ring that it records: its identity; zeros: not known.
-    source_position, source_index : int
-        Of that ring's record that the journal goes on with ...
-    resume_position, resume_index : int
-        ... at this place.
-    """
-
-    identity: bytes
-    alive: bool
-    closed: bool
-    epoch: int
-    position: int
-    index: int
-    written_ns: int
-    synced_position: int
-    synced_index: int
-    synced_ns: int
-    syncs: int
-    sync_errors: int
-    sync_longest_ns: int
-    lapped: int
-    dropped: int
-    removed: int
-    oldest_position: int
-    oldest_index: int
-    cut_bytes: int
-    source: bytes
-    source_position: int
-    source_index: int
-    resume_position: int
-    resume_index: int
+__all__ = ["Journal", "Resume"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,64 +57,6 @@ class Resume:
     position: int
     source_index: int
     source_position: int | None
-
-
-def journal_state(directory) -> JournalState:
-    """Return what the writer of a journal said last.
-
-    Raises
-    ------
-    RegionError, FileNotFoundError
-        There is no file `journal`, or the power failed while it was made: the segments may be
-        fine all the same.
-    """
-    cdef Region region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
-    with region:
-        return _state(region)
-
-
-def journal_identity(directory) -> bytes:
-    """Return the 16 bytes by which a journal is told from every other, whatever it is called.
-
-    The file `journal` has them; if that is lost or damaged, most of the segments do.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no journal.
-    RegionError
-        Nothing of it can be read.
-    """
-    cdef Region region
-    try:
-        region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
-    except (FileNotFoundError, RegionError):
-        identity = segments_identity(directory)
-        if identity is None:
-            raise
-        return identity
-    with region:
-        return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
-
-
-def is_raw(directory) -> bool:
-    """Return whether a journal is a raw capture: its records have no payload layouts of their own.
-
-    Its first segment that can be read says so; False if there is none.
-    """
-    for number in list_segments(directory):
-        try:
-            segment = SegmentFace.open(segment_path(directory, number))
-        except (FileNotFoundError, RegionError):
-            continue
-        return segment.layout_hash == JOURNAL_LAYOUT
-    return False
-
-
-cdef bytes header_identity(const JournalHeader* header, path):
-    if header.checksum != checksum_of(header, IDENTITY_BLOCK):
-        raise RegionError(f"{path}: expected an identity with its checksum, found other bytes")
-    return header.identity[:IDENTITY_SIZE]
 
 
 cdef class Journal:
@@ -265,67 +115,16 @@ cdef class Journal:
         journal._durable = durable
         journal._lock = threading.Lock()
         journal._ending = []
-        journal._open_region()
+        journal._notes = []
+        journal.region = take_header(
+            journal.directory, &journal.written, &journal.kept, &journal.made, journal._notes)
+        journal.header = <JournalHeader*>(journal.region.pointer + JOURNAL_HEADER)
         try:
             journal._recover()
         except BaseException:
             journal.region.close()
             raise
         return journal
-
-    def _open_region(self):
-        path = self.directory / "journal"
-        self._notes = []
-        try:
-            self.region = Region.reopen_for_write(path, JOURNAL_KIND, JOURNAL_LAYOUT)
-            self.header = <JournalHeader*>(self.region.pointer + JOURNAL_HEADER)
-            self._check_header(path)
-            return
-        except FileNotFoundError:
-            pass
-        except RegionError as problem:  # torn by a power cut, damaged, or another journal's
-            if self.region is not None:
-                self.region.close()
-            self._notes.append(f"{problem}: set aside as {aside_path(path).name}")
-        self._make_region(path)
-
-    def _make_region(self, path):
-        # Of a new journal, or of one whose segments are left.
-        self.region = Region.create(
-            path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
-        self.made = True
-        self.header = <JournalHeader*>(self.region.pointer + JOURNAL_HEADER)
-        memset(&self.written, 0, sizeof(self.written))
-        memset(&self.kept, 0, sizeof(self.kept))
-        identity = segments_identity(self.directory)
-        if identity is None:
-            if segments_identities(self.directory):
-                raise RegionError(f"{self.directory}: expected segments of one journal, found "
-                                  "those of several, and no file `journal` that says which it is")
-            identity = os.urandom(IDENTITY_SIZE)
-        memcpy(self.header.identity, <const char*>identity, IDENTITY_SIZE)
-        self.header.made_ns = clock_realtime_ns()
-        self.header.checksum = checksum_of(self.header, IDENTITY_BLOCK)
-        for number in list_segments(self.directory):
-            try:
-                info = SegmentFace.open(segment_path(self.directory, number)).info()
-            except (FileNotFoundError, RegionError):
-                continue
-            if info.identity == identity:
-                self.written.epoch = max(self.written.epoch, info.epoch)
-                self.kept.oldest_position = max(self.kept.oldest_position, info.oldest_position)
-                self.kept.oldest_index = max(self.kept.oldest_index, info.oldest_index)
-
-    def _check_header(self, path):
-        # What the file says of the journal must be whole, and of this journal.
-        identity = header_identity(self.header, path)
-        if not marks_written(self.header, &self.written) or not marks_kept(
-                self.header, &self.kept):
-            raise RegionError(f"{path}: expected marks with their checksum, found other bytes")
-        others = segments_identities(self.directory)
-        if others and identity not in others:
-            raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, "
-                              f"as its segments have it, found {identity.hex()}")
 
     def _recover(self):
         found = []
@@ -354,7 +153,7 @@ cdef class Journal:
     # --- the writer's thread --------------------------------------------------------------------
 
     def roll(self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0,
-             uint64_t source_index=0) -> bool:
+             uint64_t source_index=0, uint32_t names_mark=0) -> bool:
         """Go on with the next segment, if the keeper has it ready.
 
         Parameters
@@ -367,6 +166,8 @@ cdef class Journal:
             For its header.
         source_index : int
             Which record of its source its first one is, or says is missing.
+        names_mark : int
+            By which that file of names is told from others; 0: not said.
         """
         cdef SegmentHeader header
         cdef Segment segment
@@ -380,6 +181,7 @@ cdef class Journal:
             self._number += 1
             memset(&header, 0, sizeof(header))
             header.names = <uint32_t>names
+            header.names_mark = names_mark
             header.layout_hash = self._layout_hash
             header.number = self._number
             header.position = self.writer.position
@@ -708,7 +510,7 @@ cdef class Journal:
     def state(self) -> JournalState:
         """Return how far it is, as tools see it."""
         self._check_open()
-        return _state(self.region)
+        return region_state(self.region)
 
     def close(self, int64_t unix_ns=0):
         """End it: sync, seal, and say that nothing more will come. Both threads have ended.
@@ -727,12 +529,9 @@ cdef class Journal:
                 self._end_active()
             self._closing = True
             self.sync(unix_ns)
-            # The last record and its seal come before the end; read by journal cursors. Both
-            # places say so: a page that is damaged later takes one at most.
+            # The last record and its seal come before the end; read by journal cursors.
             self.written.state = JOURNAL_CLOSED
-            for _ in range(2):
-                journal_flush(self, unix_ns)
-                journal_keep(self)
+            journal_flush(self, unix_ns)
         finally:
             if self._next is not None:
                 self._next.path.unlink(missing_ok=True)
@@ -757,24 +556,3 @@ def _sync_file(path):
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-cdef _state(Region region):
-    cdef JournalHeader* header = <JournalHeader*>(region.pointer + JOURNAL_HEADER)
-    cdef WrittenMark written
-    cdef KeptMark kept
-    identity = header_identity(header, region.path)
-    if not marks_kept(header, &kept) or not marks_written(header, &written):
-        raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
-    closed = written.state == JOURNAL_CLOSED
-    return JournalState(
-        identity=identity, alive=not closed and region.writer_alive(), closed=closed,
-        epoch=written.epoch, position=written.position, index=written.index,
-        written_ns=written.written_ns, synced_position=kept.synced_position,
-        synced_index=kept.synced_index, synced_ns=kept.synced_ns, syncs=kept.syncs,
-        sync_errors=kept.sync_errors, sync_longest_ns=kept.sync_longest_ns,
-        lapped=written.lapped, dropped=written.dropped, removed=kept.removed,
-        oldest_position=kept.oldest_position, oldest_index=kept.oldest_index,
-        cut_bytes=written.cut_bytes, source=written.source[:IDENTITY_SIZE],
-        source_position=written.source_position, source_index=written.source_index,
-        resume_position=written.resume_position, resume_index=written.resume_index)

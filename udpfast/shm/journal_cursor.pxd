@@ -26,7 +26,7 @@ cdef class JournalCursor:
     cdef readonly uint64_t missed_total
     cdef readonly bint ended         # nothing more will come, or not below `end`
     cdef readonly object directory
-    cdef readonly object identity    # of the journal, bytes; None: nobody knows
+    cdef readonly bytes identity     # of the journal; None: nobody knows
     cdef readonly object headers     # RECORD, uint64, uint8: as a RingCursor's
     cdef readonly object offsets
     cdef readonly object payloads
@@ -56,5 +56,6 @@ cdef class JournalCursor:
     cdef bint _step_over(self, bint known, const WrittenMark* mark) except *
     cdef _miss_until(self, uint64_t position, uint64_t index)
     cdef bint _is_complete(self) except *
+    cdef _check_identity(self)
     cdef bint _written(self, WrittenMark* mark) noexcept
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil

@@ -5,12 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.shm.journal cimport header_identity
+from udpfast.shm.journal_state cimport header_identity
 from udpfast.shm.marks cimport (
     JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark, marks_kept,
     marks_written)
@@ -20,7 +20,7 @@ from udpfast.shm.segment cimport (
 
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError
-from udpfast.shm.journal import JOURNAL_KIND, JOURNAL_LAYOUT
+from udpfast.shm.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT
 from udpfast.shm.segment import list_segments, segment_path, segments_identity
 
 __all__ = ["JournalCursor"]
@@ -151,6 +151,11 @@ cdef class JournalCursor:
         return 0 if self.segment is None else self.segment.header.names
 
     @property
+    def names_mark(self) -> int:
+        """By which that file is told from others of this number; 0: nobody said."""
+        return 0 if self.segment is None else self.segment.header.names_mark
+
+    @property
     def number(self) -> int:
         """Of the segment that it reads; 0: of none yet."""
         return 0 if self.segment is None else self.segment.header.number
@@ -199,10 +204,20 @@ cdef class JournalCursor:
             self._doubt = str(problem)
         else:
             self._doubt = ""
-            if self.identity is not None and self.identity != identity:
-                raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, "
-                                  f"found {identity.hex()}: it was begun anew")
-            self.identity = identity
+            if self.identity is None:
+                self.identity = identity
+            self._check_identity()
+
+    cdef _check_identity(self):
+        # Another journal may have its place, or a copy become a journal of its own.
+        cdef JournalHeader* header
+        if self._region is None or self._region.pointer == NULL:
+            return
+        header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
+        if memcmp(header.identity, <const char*>self.identity, IDENTITY_SIZE) != 0:
+            raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, found "
+                              f"{header.identity[:IDENTITY_SIZE].hex()}: it was begun anew, or a "
+                              "copy is recorded on")
 
     def _identify(self, numbers):
         # Where the file `journal` does not say which journal this is, most of the segments do. If
@@ -372,6 +387,7 @@ cdef class JournalCursor:
         if self.position >= self._end_position:
             self.ended = True
             return False
+        self._check_identity()
         known = self._written(&mark)  # before the files: what it speaks of is in them
         if known and mark.position <= self.position:
             known = False

@@ -2,7 +2,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from udpfast.shm.journal import JournalState
+from udpfast.shm.journal_state import JournalState
 
 __all__ = ["JournalMap", "JournalPart", "journal_map"]
 

@@ -8,7 +8,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, uint64_t
 from udpfast.shm.segment cimport Segment, Survey
 
 from udpfast.errors import RegionError
-from udpfast.shm.journal import JournalState, journal_state
+from udpfast.shm.journal_state import JournalState, journal_state
 from udpfast.shm.segment import list_segments, segment_path, segments_identity
 
 __all__ = ["JournalMap", "JournalPart", "journal_map"]

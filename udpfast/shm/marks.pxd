@@ -3,11 +3,11 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.core.atomics cimport fence_acquire
+from udpfast.core.atomics cimport fence_acquire, fence_release
 from udpfast.shm.segment cimport checksum_of
 
 cdef enum:
-    IDENTITY_BLOCK = 32          # bytes of JournalHeader up to its checksum
+    IDENTITY_BLOCK = 64          # bytes of JournalHeader up to its checksum
     MARK_WORDS = 16              # of the larger kind
     MARK_ATTEMPTS = 64           # a writer that is this often at both places is no writer
     JOURNAL_HEADER = 4096        # offset of JournalHeader in the region: a page of its own
@@ -17,9 +17,9 @@ cdef enum:  # JournalState
     JOURNAL_OPEN = 1
     JOURNAL_CLOSED = 2           # by its writer: complete
 
-# What either thread says of the journal is a mark: written in turns into one of two places, with a
-# checksum, so that one of the two is always whole, whenever its writer is killed and whatever
-# becomes of a page of it.
+# What either thread says of the journal is a mark: written to two places, one after the other, with
+# a checksum. So one of the two is always whole, whenever its writer is killed; and where one of them
+# is damaged later, the other one says the same.
 
 cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
     uint64_t turn                # grows; the larger one counts
@@ -58,12 +58,24 @@ cdef struct KeptMark:            # 104 bytes: the keeper's thread
 
 cdef struct JournalHeader:
     uint8_t identity[16]         # random, made with the journal: what offsets and exports refer to
+    uint8_t former[16]           # that some of its segments have still (journal_place); or zeros
     int64_t made_ns              # UNIX ns
+    uint64_t inode               # of this very file, and when that was born: a copy has others
+    int64_t born_ns              # UNIX ns; 0: the file system does not say
     uint32_t reserved
     uint32_t checksum
-    uint8_t pad[96]
+    uint8_t pad[64]
     WrittenMark written[2]
     KeptMark kept[2]
+
+
+cdef inline void mark_store(uint8_t* places, const void* mark, uint64_t size) noexcept nogil:
+    # Before either place: what the mark speaks of. Between the two: the first is whole before the
+    # second is not. Read by mark_newest in any process.
+    cdef int place
+    for place in range(2):
+        fence_release()
+        memcpy(places + place * size, mark, size)
 
 
 cdef inline bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil:
@@ -76,7 +88,7 @@ cdef inline bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcep
 
 
 cdef inline bint mark_newest(const uint8_t* places, uint64_t size, uint8_t* mark) noexcept nogil:
-    # Of two marks the later one that is whole: each begins with its turn, ends with its checksum.
+    # The later one of two marks that are whole: each begins with its turn, ends with its checksum.
     cdef uint64_t[MARK_WORDS] copy
     cdef int _attempt
     cdef int place
@@ -90,6 +102,6 @@ cdef inline bint mark_newest(const uint8_t* places, uint64_t size, uint8_t* mark
                 found = True
         if found:
             break
-    # Orders the mark before the records that it says are there; written by journal_flush.
+    # Orders the mark before the records that it says are there; written by mark_store.
     fence_acquire()
     return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from libc.stdint cimport uint64_t
 
 from udpfast.shm.segment cimport (
-    IDENTITY_SIZE, SEAL_DURABLE, Segment, SegmentWriter, Survey)
+    IDENTITY_SIZE, SEAL_DURABLE, SEAL_LAST, Segment, SegmentWriter, Survey)
 
 from udpfast.core.oserr cimport check
 from udpfast.errors import RegionError
@@ -66,6 +66,9 @@ cdef Segment recover(
     for at, segment in enumerate(tail):
         if segment.sealed():
             w.position, w.index = segment.seal.position, segment.seal.index
+            if segment.seal.flags & SEAL_LAST:
+                segment.seal_as_earlier()
+                check(segment.sync(), "sync", str(segment.path))
             continue
         last = at + 1 == len(tail)
         if last:

@@ -43,7 +43,7 @@ cdef enum:
 
 cdef enum:  # SealFlag
     SEAL_DURABLE = 1             # the disk had all of it before the seal was written
-    SEAL_LAST = 2                # the writer closed the journal behind it
+    SEAL_LAST = 2                # the writer closed the journal behind it, and none took it up again
 
 cdef packed struct SegmentHeader:  # 192 bytes
     char magic[8]                # "UDPFSEG\0"
@@ -61,7 +61,7 @@ cdef packed struct SegmentHeader:  # 192 bytes
     uint8_t source[16]           # of the ring that its first record comes from; zeros: none is said
     uint64_t source_index        # in that ring: whoever records on counts from here
     char name[64]                # of the instance, UTF-8, filled up with zeros
-    uint32_t reserved
+    uint32_t names_mark          # of that file of names: which one it must be; 0: not said
     uint32_t checksum            # CRC32C of all before it
 
 cdef packed struct SegmentSeal:  # 80 bytes
@@ -272,6 +272,7 @@ cdef class Segment:
     cdef void write_seal(
         self, const SegmentWriter* w, int64_t now_ns, uint64_t flags, uint64_t oldest_position,
         uint64_t oldest_index) noexcept nogil
+    cdef void seal_as_earlier(self) noexcept nogil
     cdef void release_rest(self, uint64_t used) noexcept nogil
     cdef int sync(self) noexcept nogil
     cdef int populate(self, uint64_t until) noexcept nogil

@@ -38,6 +38,7 @@ class SegmentInfo:
     oldest_position: int
     oldest_index: int
     names: int
+    names_mark: int
     opened_ns: int
     epoch: int
     name: str

@@ -84,11 +84,13 @@ class SegmentInfo:
     durable : bool
         The disk had all of it when it was sealed.
     last : bool
-        It was sealed when the writer closed the journal.
+        It was sealed when the writer closed the journal, and no writer took that up again.
     oldest_position, oldest_index : int
         Of the first record that the journal still had when it was sealed; 0 if it is not.
     names : int
         Number of the file of names that its records go by; 0: none.
+    names_mark : int
+        By which that file is told from others of this number; 0: not said.
     opened_ns : int
         UNIX ns.
     epoch : int
@@ -117,6 +119,7 @@ class SegmentInfo:
     oldest_position: int
     oldest_index: int
     names: int
+    names_mark: int
     opened_ns: int
     epoch: int
     name: str
@@ -315,7 +318,7 @@ cdef class Segment:
             last=sealed and seal.flags & SEAL_LAST != 0,
             oldest_position=seal.oldest_position if sealed else 0,
             oldest_index=seal.oldest_index if sealed else 0, names=header.names,
-            opened_ns=header.opened_ns, epoch=header.epoch,
+            names_mark=header.names_mark, opened_ns=header.opened_ns, epoch=header.epoch,
             name=header.name[:SEGMENT_NAME_SIZE].rstrip(b"\0").decode(errors="replace"),
             capacity_bytes=header.capacity, source=header.source[:IDENTITY_SIZE],
             source_index=header.source_index)
@@ -459,6 +462,14 @@ cdef class Segment:
         seal.number = self.header.number
         seal.oldest_position = oldest_position
         seal.oldest_index = oldest_index
+        seal.checksum = checksum_of(&seal, sizeof(seal))
+        memcpy(self.seal, &seal, sizeof(seal))
+
+    cdef void seal_as_earlier(self) noexcept nogil:
+        # The journal goes on behind it: its seal must not say any more that it is the last.
+        cdef SegmentSeal seal
+        memcpy(&seal, self.seal, sizeof(seal))
+        seal.flags &= ~<uint64_t>SEAL_LAST
         seal.checksum = checksum_of(&seal, sizeof(seal))
         memcpy(self.seal, &seal, sizeof(seal))
 

@@ -8,7 +8,7 @@ from libc.stdint cimport uint64_t
 from udpfast.shm.segment cimport Segment, Survey
 
 from udpfast.errors import RegionError
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.segment import SegmentInfo, list_segments, segment_path, segments_identity
 
 __all__ = ["SegmentCheck", "verify_segments"]

@@ -24,8 +24,9 @@ from pathlib import Path
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import RegionError
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import Journal, journal_state
+from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.ring import Ring
 from udpfast.shm.segment import list_segments, segment_path
 from udpfast.testing.journal_corners import check_clocks, check_corners, check_live_copies

@@ -29,7 +29,7 @@ from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import journal_state
+from udpfast.shm.journal_state import journal_state
 from udpfast.shm.ring import Ring
 
 __all__ = ["main"]

@@ -1,0 +1,115 @@
+"""Files of names that are not those by which a journal's records go: never a wrong name."""
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+from tests.agents.test_recorder import drive, recorder_of
+from tests.client.instance import Instance
+from udpfast.agents.republisher import Republisher
+from udpfast.cli.main import cli
+from udpfast.client.reader import Reader
+from udpfast.errors import FormatError
+from udpfast.export.scan import Scan
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal_cursor import JournalCursor
+
+SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
+
+
+@pytest.fixture
+def journal(tmp_path):
+    """Return a journal of three symbols, beside one of others in their place."""
+    for directory, symbols in ((tmp_path / "a", SYMBOLS), (tmp_path / "b", SYMBOLS[::-1])):
+        directory.mkdir()
+        instance = Instance(directory / "feed", 1 << 22)
+        for symbol in symbols:
+            instance.top(1, 2, symbol=symbol)
+        recorder = recorder_of(instance, directory)
+        drive(recorder)
+        recorder.on_stop()
+        instance.close()
+    return tmp_path / "a" / "journal"
+
+
+def foreign(path, other):
+    """Put another journal's names in their place."""
+    shutil.copy(other, path)
+
+
+def flipped(path, _other):
+    """Damage one name."""
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"ETHUSDT", b"ETHUSDC"))
+
+
+def cut(path, _other):
+    """Cut the file."""
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def zeroed(path, _other):
+    """Lose the page that tells which table it is."""
+    content = bytearray(path.read_bytes())
+    content[4096 + 32 : 4096 + 48] = bytes(16)
+    path.write_bytes(content)
+
+
+DAMAGES = [
+    (foreign, {None}),
+    (flipped, {"BTCUSDT", None, "SOLUSDT"}),
+    (cut, {None}),
+    (zeroed, {None}),
+]
+
+
+def damage(journal, how):
+    """Damage the journal's names."""
+    (path,) = journal.glob("*.names")
+    how(path, next((journal.parents[1] / "b" / "journal").glob("*.names")))
+
+
+@pytest.mark.filterwarnings("ignore:.*nobody knows the instruments")
+@pytest.mark.parametrize(("how", "known"), DAMAGES)
+def test_reader_of_damaged_names_has_none_that_is_wrong(journal, how, known):
+    damage(journal, how)
+    with Reader(f"journal:{journal}") as reader:
+        found = [record.symbol for record in reader]
+    assert len(found) == 3 and set(found) == known
+    assert all(symbol in (None, own) for symbol, own in zip(found, SYMBOLS, strict=True))
+
+
+@pytest.mark.parametrize("how", [foreign, cut, zeroed])
+def test_reader_without_its_names_says_so(journal, how):
+    damage(journal, how)
+    with (
+        pytest.warns(UserWarning, match="nobody knows the instruments in segment 1"),
+        Reader(f"journal:{journal}") as reader,
+    ):
+        list(reader)
+
+
+@pytest.mark.parametrize("how", [how for how, _ in DAMAGES])
+def test_export_and_scan_of_damaged_names_say_so(journal, tmp_path, how):
+    damage(journal, how)
+    command = ["export", str(journal), str(tmp_path / "root"), "--table", "tops", "--json"]
+    found = CliRunner().invoke(cli, command)
+    assert json.loads(found.stdout)["nameless"] == 3
+    scan = Scan(str(journal), "tops")
+    with pytest.raises(FormatError, match="nobody knows their instruments"):
+        list(scan.batches(scan.pieces()[0]))
+
+
+@pytest.mark.parametrize("how", [how for how, _ in DAMAGES])
+def test_replay_into_a_ring_refuses_damaged_names(journal, tmp_path, how):
+    damage(journal, how)
+    (tmp_path / "again").mkdir(mode=0o700)
+    republisher = Republisher(tmp_path / "again", 1 << 20)
+    with (
+        JournalCursor.attach(journal, follow=False, payload_hash=PAYLOAD_HASH) as cursor,
+        pytest.raises(FormatError),
+    ):
+        republisher.take(cursor, 0, cursor.poll())
+    republisher.close()
