@@ -674,7 +674,7 @@ enum {
 /* SealFlag */
 enum {
     UDPFAST_SEAL_DURABLE = 1,  /* the disk had all of it before the seal was written */
-    UDPFAST_SEAL_LAST = 2,  /* the writer closed the journal behind it */
+    UDPFAST_SEAL_LAST = 2,  /* the writer closed the journal behind it; none took it up since */
 };
 
 /* 192 bytes */
@@ -694,7 +694,7 @@ struct udpfast_segment_header {
     uint8_t source[16];  /* of the ring that its first record comes from; zeros: none is said */
     uint64_t source_index;  /* in that ring: whoever records on counts from here */
     char name[64];  /* of the instance, UTF-8, filled up with zeros */
-    uint32_t reserved;
+    uint32_t names_mark;  /* of that file of names: which one it must be; 0: not said */
     uint32_t checksum;  /* CRC32C of all before it */
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_segment_header, 192);

@@ -29,6 +29,8 @@ from udpfast.shm.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT
 from udpfast.shm.segment import (
     aside_path, list_segments, segment_path, segments_identities, segments_identity)
 
+__all__ = []
+
 cdef extern from "<fcntl.h>" nogil:
     enum:
         AT_EMPTY_PATH

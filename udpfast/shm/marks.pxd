@@ -18,8 +18,8 @@ cdef enum:  # JournalState
     JOURNAL_CLOSED = 2           # by its writer: complete
 
 # What either thread says of the journal is a mark: written to two places, one after the other, with
-# a checksum. So one of the two is always whole, whenever its writer is killed; and where one of them
-# is damaged later, the other one says the same.
+# a checksum. So one of the two is always whole, whenever its writer is killed; and where one of
+# them is damaged later, the other one says the same.
 
 cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
     uint64_t turn                # grows; the larger one counts

@@ -43,7 +43,7 @@ cdef enum:
 
 cdef enum:  # SealFlag
     SEAL_DURABLE = 1             # the disk had all of it before the seal was written
-    SEAL_LAST = 2                # the writer closed the journal behind it, and none took it up again
+    SEAL_LAST = 2                # the writer closed the journal behind it; none took it up since
 
 cdef packed struct SegmentHeader:  # 192 bytes
     char magic[8]                # "UDPFSEG\0"

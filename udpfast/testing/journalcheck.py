@@ -1,7 +1,8 @@
 """Journals under fire: killed writers, cut files, flipped bits, page writes that never came.
 
 Usage: python -m udpfast.testing.journalcheck [--corners 10000] [--clocks 1000] [--copies 1000]
-       [--kills 200] [--flips 10000] [--images 1000] [--cuts 2048] [--seed 1]
+       [--sources 2000] [--follows 500] [--kills 200] [--flips 10000] [--images 1000] [--cuts 2048]
+       [--seed 1]
 
 Cuts are made at every 512 bytes of the last MiB. A failure names the seed and the case.
 """
@@ -30,6 +31,7 @@ from udpfast.shm.journal_state import journal_state
 from udpfast.shm.ring import Ring
 from udpfast.shm.segment import list_segments, segment_path
 from udpfast.testing.journal_corners import check_clocks, check_corners, check_live_copies
+from udpfast.testing.journal_exports import check_follows, check_sources
 
 __all__ = ["check_bit_flips", "check_cuts", "check_dropped_pages", "check_kills"]
 
@@ -47,6 +49,8 @@ COUNTS = {
     "corners": 10_000,
     "clocks": 1_000,
     "copies": 1_000,
+    "sources": 2_000,
+    "follows": 500,
     "cuts": _MEBIBYTE // _SECTOR,
     "flips": 10_000,
     "images": 1_000,
@@ -56,6 +60,8 @@ WORDS = {
     "corners": "journals with damaged, lost and foreign files",
     "clocks": "journals whose clock was set",
     "copies": "copies of journals that are written, and journals begun anew",
+    "sources": "damaged journals as Spark reads them, batch and stream",
+    "follows": "exports of damaged journals that were followed and killed",
     "cuts": "cuts at every 512 bytes of the last MiB",
     "flips": "bit flips",
     "images": "power cuts with lost page writes",
@@ -366,6 +372,8 @@ def main() -> None:
         ("corners", check_corners),
         ("clocks", check_clocks),
         ("copies", check_live_copies),
+        ("sources", check_sources),
+        ("follows", check_follows),
         ("cuts", check_cuts),
         ("flips", check_bit_flips),
         ("images", check_dropped_pages),

@@ -132,14 +132,18 @@ class Journals:
     def __getitem__(self, each: int) -> Written:
         """Return one of them."""
         if each not in self._made:
-            draw = random.Random(each)
-            end = ("closed", "killed", "again")[each % 3]
-            ends = sorted(draw.sample(range(1, 1500), 1 + each % 6))
-            directory = self._work / f"journal-{each}"
-            removed = draw.choice((0, 1, 2)) if len(ends) > 3 and end != "killed" else 0
-            _write(directory, ends, end, removed, durable=each % 4 != 3)
-            self._made[each] = Written(directory, journal_state(directory).oldest_index, ends[-1])
+            self._made[each] = self.write(each, self._work / f"journal-{each}")
         return self._made[each]
+
+    @staticmethod
+    def write(each: int, directory: Path) -> Written:
+        """Write one of them there: no copy, which the next writer makes a journal of its own."""
+        draw = random.Random(each)
+        end = ("closed", "killed", "again")[each % 3]
+        ends = sorted(draw.sample(range(1, 1500), 1 + each % 6))
+        removed = draw.choice((0, 1, 2)) if len(ends) > 3 and end != "killed" else 0
+        _write(directory, ends, end, removed, durable=each % 4 != 3)
+        return Written(directory, journal_state(directory).oldest_index, ends[-1])
 
 
 def _flip(path: Path, at: int, draw: random.Random) -> None:
