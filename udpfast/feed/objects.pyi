@@ -33,7 +33,7 @@ class FeedObjects:
         objects_max: int = 65536,
         collect_messages_max: int = 4096,
         collect_bytes: int = ...,
-        snapshots: bool = ...,
+        snapshots: int = ...,  # truth: callers pass all of these by one mapping
     ) -> Self: ...
     def admit(
         self,
