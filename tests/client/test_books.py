@@ -9,7 +9,7 @@ import pytest
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
-from udpfast.core.layout import GAP, OBJECT_STATE, SESSION
+from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
 from udpfast.errors import FormatError
 from udpfast.market.updates import BOOK
 
@@ -52,8 +52,10 @@ class Feed:
         self.instance.append(Kind.SESSION, payload.tobytes(), session_id=session_id)
         self.apply()
 
-    def gap(self, channel: int = 0) -> None:
-        self.instance.append(Kind.GAP, np.zeros((), GAP).tobytes(), session_id=1, channel=channel)
+    def gap(self, channel: int = 0, reason: int = 0) -> None:
+        payload = np.zeros((), GAP)
+        payload["reason"] = reason
+        self.instance.append(Kind.GAP, payload.tobytes(), session_id=1, channel=channel)
         self.apply()
 
     def state(self, kind: Kind, last_seqno: int, object_id: int = 7, object_type: int = 3) -> None:
@@ -136,6 +138,16 @@ def test_gap_of_the_snapshot_channel_says_nothing_about_books(feed: Feed) -> Non
     book = feed.begin()
     feed.gap(channel=SNAPSHOT_CHANNEL)
     assert not book.stale
+
+
+def test_snapshots_numbered_anew_make_all_stale(feed: Feed) -> None:
+    book = feed.begin()
+    feed.gap(channel=SNAPSHOT_CHANNEL, reason=GapReason.ANEW)
+    assert book.stale
+    feed.state(Kind.RECOVERED, last_seqno=14)
+    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    assert not book.stale
+    assert bid(book) == 200.0
 
 
 def test_recovered_by_a_newer_snapshot_waits_for_it(feed: Feed) -> None:

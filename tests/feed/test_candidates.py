@@ -193,6 +193,63 @@ def test_snapshot_window_that_went_astray_follows_the_feed_again() -> None:
     assert driver.channel(1)["session_restarts"] == 1
 
 
+@pytest.mark.parametrize("lines", [1, 3])
+@pytest.mark.parametrize("forged", [31, 45])
+def test_forged_run_that_fits_exactly_is_no_restart(lines: int, forged: int) -> None:
+    driver = Driver(lines_incremental=lines)
+    for seqno in range(1, 400):
+        driver.now_ns += 100_000
+        for line in range(lines):
+            driver.send(datagram(seqno, b"live %d" % seqno), line, at_ns=driver.now_ns)
+        driver.send(datagram(seqno, b"snapshot"), channel=1, at_ns=driver.now_ns)
+        if seqno == 200:
+            for number in range(forged):
+                driver.send(datagram(197 + number, b"forged"), lines - 1, at_ns=driver.now_ns)
+    driver.finish()
+    assert {reason for _, _, reason, _ in driver.sessions()[1:]} <= {SessionReason.RESUMED}
+    live = {m.payload for m in driver.messages()}
+    assert len([n for n in range(1, 400) if b"live %d" % n not in live]) <= forged
+    assert driver.seqnos(1) == list(range(1, 400))  # the snapshot channel did not begin anew
+
+
+def test_copy_of_an_old_heartbeat_does_not_hide_a_restart_of_heartbeats() -> None:
+    driver = Driver(lines_incremental=1)
+    for seqno in range(1, 2_000):
+        driver.send(heartbeat(seqno))
+    driver.send(heartbeat(1_990))
+    driver.now_ns += SECOND
+    for seqno in range(1, 129):
+        driver.send(heartbeat(seqno))
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    assert (session(driver, 1)["first_seqno"], session(driver, 1)["unseen"]) == (1, 0)
+
+
+@pytest.mark.parametrize("claim", [{"seqno": 1 << 20}, {"session_id": 0x777}])
+def test_single_forged_datagrams_do_not_make_a_run_forgotten(claim: dict[str, int]) -> None:
+    driver = Driver(lines_incremental=1)
+    numbered(driver, range(1, 300), b"live", (0,), 10_000)
+    driver.send(datagram(3_000, b"forged"), at_ns=driver.now_ns)
+    driver.expire(driver.now_ns + 5 * MS)
+    for seqno in range(300, 900):
+        numbered(driver, range(seqno, seqno + 1), b"live", (0,), 10_000)
+        if seqno % 24 == 0:
+            driver.send(datagram(**{"seqno": seqno, **claim}), at_ns=driver.now_ns)
+    driver.finish()
+    live = {m.payload for m in driver.messages()}
+    assert len([n for n in range(1, 900) if b"live %d" % n not in live]) == 0
+
+
+def test_restart_of_a_numbering_with_losses_is_no_resumption() -> None:
+    driver = Driver(lines_incremental=1)
+    kept = (seqno for seqno in range(1, 119) if seqno not in (29, 68))
+    for seqno in kept:
+        driver.send(datagram(seqno, b"old"), at_ns=seqno * SECOND)
+    driver.now_ns = 140 * SECOND
+    numbered(driver, range(1, 60), b"new", (0,), SECOND)
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    assert session(driver, 1)["first_seqno"] == 1
+
+
 @pytest.mark.parametrize("what", ["reorder", "copies"])
 def test_restart_over_a_bad_line_is_seen_in_time(what: str) -> None:
     for seed in range(5):

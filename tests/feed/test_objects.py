@@ -13,10 +13,12 @@ from udpfast.core.layout import (
     Channel,
     ConnectionScope,
     ConnectionStatus,
+    GapReason,
     Kind,
     ObjectStatus,
     ObjectWait,
     RecordFlag,
+    SessionReason,
 )
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 
@@ -88,8 +90,12 @@ class Feed:
         )
         assert said(outputs) == ["CONNECTION"]
 
-    def session(self, first_seqno: int) -> list[str]:
-        payload = session_bytes(first_seqno)
+    def snapshots_anew(self) -> list[str]:
+        payload = gap_bytes(100, 50, GapReason.ANEW)
+        return said(self.objects.admit(kind=Kind.GAP, channel=Channel.SNAPSHOT, payload=payload))
+
+    def session(self, first_seqno: int, reason: int = 1, unseen: int = 0) -> list[str]:
+        payload = session_bytes(first_seqno, reason, unseen)
         return said(self.objects.admit(kind=Kind.SESSION, payload=payload))
 
     def status(self, key: tuple[int, int] = KEY) -> ObjectStatus | None:
@@ -105,13 +111,13 @@ class Feed:
         return self.objects.counters()[name]
 
 
-def session_bytes(first_seqno: int) -> bytes:
-    return np.array((0, 1, 1, 0, first_seqno, 0, 0), SESSION).tobytes()
+def session_bytes(first_seqno: int, reason: int = 1, unseen: int = 0) -> bytes:
+    return np.array((0, 1, reason, 0, first_seqno, unseen, 0), SESSION).tobytes()
 
 
-def gap_bytes(first: int, last: int) -> bytes:
+def gap_bytes(first: int, last: int, reason: int = 2) -> bytes:
     first, last = first % WRAP, last % WRAP
-    return np.array((first, last, (last - first + 1) % WRAP, 2, 0), GAP).tobytes()
+    return np.array((first, last, (last - first + 1) % WRAP, reason, 0), GAP).tobytes()
 
 
 def said(outputs: list[ObjectOutput]) -> list[str]:
@@ -228,6 +234,35 @@ def test_gap_of_snapshot_channel_leaves_objects_alone(feed: Feed) -> None:
     live(feed, 200)
     assert feed.gap(203, 205, channel=Channel.SNAPSHOT) == ["GAP"]
     assert feed.status() == ObjectStatus.LIVE
+
+
+def test_snapshots_numbered_anew_put_what_they_began_in_doubt(feed: Feed) -> None:
+    feed.session(150)
+    feed.update(200, 150)
+    assert feed.snapshot(200) == ["RECOVERED 200", "snapshot 200"]
+    assert feed.update(201, 200) == ["update 201"]
+    assert feed.snapshots_anew() == ["GAP"]
+    assert feed.status() == ObjectStatus.STALE
+    assert feed.update(202, 201) == ["STALE 0"]
+    assert feed.snapshot(201) == []
+    assert feed.snapshot(202)[-2:] == ["RECOVERED 202", "snapshot 202"]
+    assert feed.update(203, 202) == ["update 203"]
+
+
+def test_snapshots_numbered_anew_leave_a_chain_that_never_needed_one(feed: Feed) -> None:
+    feed.session(1)
+    feed.update(1, 0)
+    feed.snapshots_anew()
+    assert feed.update(2, 1) == ["RECOVERED 2", "update 2"]
+
+
+@pytest.mark.parametrize(("reason", "unseen"), [(SessionReason.RESUMED, 0), (1, 3)])
+def test_session_that_was_not_seen_from_its_first_number_waits_for_a_snapshot(
+    feed: Feed, reason: int, unseen: int
+) -> None:
+    feed.session(1, reason, unseen)
+    assert feed.update(1, 0) == []
+    assert feed.status() == ObjectStatus.WAITING
 
 
 def test_unknown_object_takes_a_snapshot_from_behind_the_gap(feed: Feed) -> None:

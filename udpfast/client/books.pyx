@@ -18,6 +18,7 @@ from udpfast.core.layout cimport (
     RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
+from udpfast.market.chain cimport chain_doubted
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.errors import FormatError
@@ -260,9 +261,10 @@ cdef class Books:
             else:
                 track_recovered(track, header)
             self._mark(track)
-        elif kind == KIND_GAP and header.channel == CHANNEL_INCREMENTAL:
-            tracks_gap(&self._tracks)
-            self._mark_all()
+        elif kind == KIND_GAP:
+            if chain_doubted(header, payload):
+                tracks_gap(&self._tracks)
+                self._mark_all()
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
                 self._orphaned = False

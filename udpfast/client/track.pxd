@@ -148,7 +148,7 @@ cdef inline void tracks_clear(Tracks* tracks, bint complete) noexcept nogil:
 
 
 cdef inline void tracks_gap(Tracks* tracks) noexcept nogil:
-    # An incremental message was lost: it may have been of any object.
+    # A message was lost that may have been of any object.
     cdef uint32_t index
     for index in range(tracks.count):
         tracks.tracks[index].doubted = TRACK_DOUBTED

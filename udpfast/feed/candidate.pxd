@@ -1,5 +1,6 @@
 # What a line brings that does not continue the numbering at hand, and may be another one: a run of
-# datagrams, held beside until it has proven itself or the numbering at hand goes on. One per line.
+# datagrams, held beside until it has proven itself or the numbering at hand goes on. Two per line:
+# one of this session, one of others, so that neither makes the other's forgotten.
 #
 #   claim    what it says                            believed when
 #   NEW_ID   a session never heard of                it comes a few times in a row on its line
@@ -14,7 +15,7 @@
 # but not what it holds: a run that is believed in the end loses nothing.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, Datagram, Frame
 
@@ -56,6 +57,7 @@ cdef struct Candidate:
     uint8_t fragment             # of the furthest datagram
     uint16_t session_id
     uint32_t first               # earliest seqno of the run, held or not
+    uint32_t first_fresh         # behind what we know byte for byte
     uint32_t furthest
     uint32_t strays              # in a row that did not belong to it
     uint32_t same                # EVIDENCE_SAME, of the whole run
@@ -113,26 +115,35 @@ cdef inline bint candidate_is_same(
     )
 
 
+cdef inline uint32_t candidate_first(const Candidate* c) noexcept nogil:
+    # The earliest seqno that came: of a run that was broken by a straggler, too.
+    if c.broken and 0 < <int32_t>(c.first - c.broken_first) <= CANDIDATE_BACK_MAX:
+        return c.broken_first
+    return c.first
+
+
 cdef inline bint candidate_note(
     Candidate* c, uint8_t claim, const Frame* frame, int evidence, int64_t now_ns,
 ) noexcept nogil:
-    # Count a datagram in, or begin a run with it. False: it changes nothing and need not be held.
+    # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
     cdef int32_t step
     cdef uint32_t begun
+    cdef bint broken
     if not candidate_follows(c, claim, frame):
-        if claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
-            if evidence != EVIDENCE_NEW and evidence != EVIDENCE_OTHER:
+        if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
+            if evidence == EVIDENCE_SAME or evidence == EVIDENCE_NONE:
                 return False             # of the numbering at hand, for all we know
+            if evidence == EVIDENCE_NEUTRAL and c.fresh:
+                return False
             if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
                 c.strays += 1
                 return False
-            begun = c.first
-            candidate_forget(c)
-            c.broken = True
-            c.broken_first = begun
-        else:
-            candidate_forget(c)
+        begun = candidate_first(c)
+        broken = c.claim == claim and c.session_id == frame.session_id
+        candidate_forget(c)
+        c.broken = broken
+        c.broken_first = begun
         c.claim = claim
         c.session_id = frame.session_id
         c.first = frame.seqno
@@ -142,8 +153,10 @@ cdef inline bint candidate_note(
         c.total = 0
         c.fresh = 0
     elif frame.seqno == c.furthest and frame.fragment == c.fragment:
-        return False                     # a copy
+        return True                      # a copy, or other bytes
     c.strays = 0
+    if c.same >= c.total and candidate_first(c) == c.first:
+        c.first_fresh = frame.seqno
     c.same += evidence == EVIDENCE_SAME
     c.other += evidence == EVIDENCE_OTHER
     step = <int32_t>(frame.seqno - c.furthest)
@@ -165,15 +178,14 @@ cdef inline bint candidate_note(
     return True
 
 
-cdef inline uint32_t candidate_first(const Candidate* c) noexcept nogil:
-    # The earliest seqno that came: of a run that was broken by a straggler, too.
-    if c.broken and 0 < <int32_t>(c.first - c.broken_first) <= CANDIDATE_BACK_MAX:
-        return c.broken_first
-    return c.first
-
-
 cdef inline void candidate_hold(Candidate* c, const Datagram* d) noexcept nogil:
-    cdef HeldDatagram* held = &c.held[c.held_total % c.held_capacity]
+    # Of copies that follow each other the first is enough.
+    cdef HeldDatagram* held
+    if c.held_total:
+        held = &c.held[(c.held_total - 1) % c.held_capacity]
+        if held.size == d.size and memcmp(held.data, d.data, d.size) == 0:
+            return
+    held = &c.held[c.held_total % c.held_capacity]
     held.received_ns = d.received_ns
     held.size = d.size
     held.flags = d.flags

@@ -7,8 +7,8 @@ from libc.string cimport memset
 from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
 
 cdef enum:
-    # The caller takes after every accept. The most that one accept can bring is an adoption whose
-    # held datagrams all disagree; beyond 64 they are only counted.
+    # The caller takes after every accept, which brings a handful: a disagreement about what waits
+    # is kept with it, and comes with its message.
     CONTROLS_MAX = 64
 
 cdef union ControlPayload:

@@ -1,9 +1,9 @@
 # One line of one channel: how far it came, when it was last heard, and what it brings that may
 # belong to another numbering than the one at hand.
 
-from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t
 
-from udpfast.feed.candidate cimport Candidate, candidate_forget
+from udpfast.feed.candidate cimport CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, candidate_forget
 
 cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
@@ -11,7 +11,8 @@ cdef struct Line:
     int64_t lagged_ns            # it went on, further behind than the window remembers
     int64_t silent_since_ns      # it is silent, and that was said; INT64_MIN: it is not
     int64_t* counters            # of core/counter's LineCounter
-    Candidate candidate
+    Candidate candidate          # of this session: AHEAD, BEHIND
+    Candidate foreign            # of another one: NEW_ID, OLD_ID
 
 
 cdef inline void line_reset(Line* line) noexcept nogil:
@@ -31,3 +32,11 @@ cdef inline void line_init(Line* line, int64_t* counters) noexcept nogil:
     line.silent_since_ns = INT64_MIN
     line_reset(line)
     candidate_forget(&line.candidate)
+    candidate_forget(&line.foreign)
+
+
+cdef inline Candidate* line_claims(Line* line, uint8_t claim) noexcept nogil:
+    # The candidate that makes this claim, if any does.
+    if claim == CLAIM_NEW_ID or claim == CLAIM_OLD_ID:
+        return &line.foreign
+    return &line.candidate

@@ -64,6 +64,7 @@ from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED,
     Connection,
     Frame,
+    GAP_ANEW,
     Gap,
     KIND_CONNECTION,
     KIND_DISAGREEMENT,
@@ -83,6 +84,7 @@ from udpfast.core.layout cimport (
     RECORD_RELEASED,
     RECORD_SNAPSHOT,
     RECORD_UNGATED,
+    SESSION_RESUMED,
     Session,
     WAIT_NONE,
     WAIT_SNAPSHOT,
@@ -134,7 +136,8 @@ cdef struct Object:              # 64 bytes, one cache line
     uint8_t seen                 # UNKNOWN: a snapshot came since the gap
     uint16_t said                # Objects.silence of which it has told that it waits in vain
     uint32_t believed            # seqno of the snapshot that was believed last
-    uint64_t reserved2
+    uint32_t snapshots           # 1: its state began with one of the snapshot channel
+    uint32_t reserved
 
 cdef struct Objects:
     ObjectSlot* slots
@@ -154,6 +157,7 @@ cdef struct Objects:
     uint32_t kept                # collected messages of all objects
     uint32_t epoch
     uint32_t generation
+    uint32_t refuted             # the one that found the snapshots of before not to be the feed's
     uint16_t silence             # counts those of the snapshot channel; 0: none yet
     uint8_t waits                # ObjectWait: what a snapshot is waited for like
     bint joined                  # the session's first incremental message came
@@ -324,6 +328,8 @@ cdef inline void objects_reject(Objects* objects, const Message* output) noexcep
 cdef inline uint8_t objects_status(Objects* objects, const Object* object) noexcept nogil:
     # ObjectStatus, as of now.
     cdef bint sound = object.status == OBJECT_LIVE or object.status == OBJECT_TRUSTED
+    if object_is_refuted(objects, object):
+        return OBJECT_STALE
     if sound:
         return OBJECT_LIVE if object.generation == objects.generation else OBJECT_UNKNOWN
     return object.status
@@ -343,8 +349,17 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
         objects.position = (<uint64_t>1 << 32) + session.first_seqno
         # last_seqno 0 says "none yet", so publishers number from 1. One that began with 0 and was
         # seen from there on is as good; if its message 0 is lost, nothing on the wire can tell.
-        objects.saw_session_from_first = session.first_seqno <= 1
-    elif message.kind == KIND_GAP and message.channel == CHANNEL_INCREMENTAL:
+        objects.saw_session_from_first = (
+            session.first_seqno <= 1 and session.unseen == 0
+            and session.reason != SESSION_RESUMED)
+    elif message.kind == KIND_GAP and message.channel != CHANNEL_INCREMENTAL:
+        memcpy(&gap, message.payload, sizeof(Gap))
+        if gap.reason == GAP_ANEW:
+            objects.doubt = objects.position
+            objects.behind = True
+            objects.generation += 1
+            objects.refuted = objects.generation
+    elif message.kind == KIND_GAP:
         memcpy(&gap, message.payload, sizeof(Gap))
         objects.doubt = position_advance(objects, gap.last)
         if <uint32_t>objects.doubt < gap.count:
@@ -381,9 +396,15 @@ cdef inline void objects_doubt(
         return
     objects.doubt = objects.position
     objects.behind = True
+    objects_forget_state(objects, object)
+
+
+cdef inline void objects_forget_state(Objects* objects, Object* object) noexcept nogil:
+    # What is known of it may be somebody else's invention: it waits for a snapshot.
     objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
     object.applied = 0
     object.seen = 0
+    object.snapshots = 0
     if object.status != OBJECT_STALE:
         objects_stale(objects, object)
 
@@ -396,6 +417,7 @@ cdef inline void objects_update(
         return
     if message.flags & RECORD_SNAPSHOT:
         objects_forget_kept(objects, object, FEED_COLLECT_DROPPED)
+        object.snapshots = 0
         if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
             objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
     elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
@@ -507,6 +529,7 @@ cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogi
         objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
     object.status = status
     object.seen = 1
+    object.snapshots = 1
     object.believed = objects.message.frame.seqno
 
 
@@ -648,10 +671,17 @@ cdef inline bint object_continues(
         last_seqno != 0 or object.applied >= objects.zero)
 
 
+cdef inline bint object_is_refuted(const Objects* objects, const Object* object) noexcept nogil:
+    # Its state began with a snapshot of a numbering that was not the feed's.
+    return object.snapshots and <int32_t>(objects.refuted - object.generation) > 0
+
+
 cdef inline void object_refresh(Objects* objects, Object* object) noexcept nogil:
     # A gap since the object was last looked at puts it in doubt.
     if likely(object.generation == objects.generation):
         return
+    if object_is_refuted(objects, object):
+        objects_forget_state(objects, object)
     object.status = objects_status(objects, object)
     object.generation = objects.generation
     object.seen = 0

@@ -134,8 +134,8 @@ cdef inline int pipeline_place(
     p.busy |= <uint32_t>1 << w.channel
     if unlikely(frame.fragment_max and d.size == FRAME_SIZE):
         counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
-    if line.candidate.claim == CLAIM_NEW_ID:
-        candidate_refute(&line.candidate)    # the session at hand speaks on this line
+    if line.foreign.claim == CLAIM_NEW_ID:
+        candidate_refute(&line.foreign)      # the session at hand speaks on this line
     if unlikely(not w.started):
         if pipeline_is_straggler(p, w, frame, now_ns):
             return VERDICT_SESSION_RETIRED
@@ -344,7 +344,7 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     # the latest when the parked one is next: that one needs no cell.
     cdef const Datagram* d = p.parked
     p.parked = NULL
-    pipeline_deliver_believed(p, w, p.now_ns)
+    pipeline_deliver_believed(p, w, False, p.now_ns)
     if p.parked_at < w.next:
         return                           # on_gap = latest_run gave it up with the rest
     invariant(p.parked_at < w.next + w.size)

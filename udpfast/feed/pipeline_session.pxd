@@ -23,14 +23,15 @@ from udpfast.feed.candidate cimport (
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.frame cimport frame_read
-from udpfast.feed.line cimport Line
+from udpfast.feed.line cimport Line, line_claims
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_hear
 from udpfast.feed.session cimport (
     RetiredSession, session_begin, session_goes_on, session_retired,
 )
 from udpfast.feed.window cimport (
-    WINDOW_FOREIGN, Window, window_furthest, window_is_doubtful, window_is_quiet,
-    window_left_at, window_start, window_unwrap,
+    WINDOW_FOREIGN, WINDOW_START, Window, window_dispute, window_early, window_furthest,
+    window_is_delivered, window_is_doubtful, window_is_quiet, window_left_at, window_slot,
+    window_start, window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 
@@ -45,9 +46,9 @@ cdef enum:
     # Nothing is under way for longer than this: neither a straggler nor a slower line.
     STRAGGLER_MAX_NS = 1000000000
     # Publishers number from 1. What lies further ahead than this and begins so near to 0 did not
-    # lose a million messages to arrive just there.
+    # lose thousands of messages to arrive just there.
     ANEW_SEQNO_MAX = 64
-    ANEW_AHEAD_MIN = 1048576
+    ANEW_AHEAD_MIN = 8192
 
 
 # --- another session ----------------------------------------------------------------------------
@@ -57,7 +58,7 @@ cdef inline int pipeline_other_session(
 ) noexcept nogil:
     # The verdict; DELIVERED: it belongs to the session at hand now, to be placed like any other.
     # The very first session is believed at once: there is nothing that it could disturb.
-    cdef Candidate* c = &line.candidate
+    cdef Candidate* c = &line.foreign
     cdef const RetiredSession* retired
     cdef uint32_t needed
     cdef bint goes_on = False
@@ -172,20 +173,24 @@ cdef inline void pipeline_numbered_anew(
     # A datagram that does not continue the numbering at hand, nor lies ahead of it: a replay, or
     # numbers that began anew?
     cdef Candidate* c = &line.candidate
-    cdef bint resumes, previous
+    cdef uint32_t reason = SESSION_SAME_ID
+    cdef uint32_t needed = p.restart_datagrams
     cdef bint proven = False
     w.contested = True
     if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
         return
     candidate_hold(c, d)
-    previous = pipeline_resumes(w, c.first, now_ns)
-    resumes = previous
-    if pipeline_fills_gap(w, c):
-        resumes = True
+    if pipeline_fills_gap(w, window_unwrap(w, c.first)):
+        reason = SESSION_RESUMED
         proven = c.total >= RESUME_AT_ONCE and not candidate_is_replay(c)
-    if not proven and not (window_is_quiet(w, now_ns) and pipeline_is_proven(
-        w, c, RESUME_DATAGRAMS if previous else p.restart_datagrams, now_ns,
-    )):
+    if pipeline_resumes(w, c.first, now_ns):
+        reason = SESSION_RESUMED
+        needed = RESUME_DATAGRAMS
+    elif pipeline_was_here(w, window_unwrap(w, pipeline_run_begins(w, c))):
+        reason = SESSION_RESUMED
+    if not proven and not (
+        window_is_quiet(w, now_ns) and pipeline_is_proven(w, c, needed, now_ns)
+    ):
         return
     if w.channel == CHANNEL_SNAPSHOT:
         # A publisher that began anew says so on the incremental channel. If that one goes on
@@ -194,19 +199,38 @@ cdef inline void pipeline_numbered_anew(
             pipeline_rebase(p, w, c, now_ns)
             pipeline_hear(p, w, line, now_ns)
         return
-    pipeline_adopt(
-        p, w, c, frame.seqno, SESSION_RESUMED if resumes else SESSION_SAME_ID,
-        c.first, now_ns)
+    pipeline_adopt(p, w, c, frame.seqno, reason, c.first, now_ns)
     pipeline_hear(p, w, line, now_ns)
 
 
-cdef inline bint pipeline_fills_gap(const Window* w, const Candidate* c) noexcept nogil:
+cdef inline uint32_t pipeline_run_begins(const Window* w, const Candidate* c) noexcept nogil:
+    # Where a run leaves what we know, on all lines that bring it.
+    cdef const Candidate* other
+    cdef uint32_t first = c.first_fresh
+    cdef uint32_t i
+    for i in range(w.lines):
+        other = &w.line[i].candidate
+        if candidate_is_same(c, other) and <int32_t>(other.first_fresh - first) < 0:
+            first = other.first_fresh
+    return first
+
+
+cdef inline bint pipeline_fills_gap(Window* w, int64_t first) noexcept nogil:
     # A run goes on where a gap began, and behind the gap came little: that was not the feed.
-    cdef int64_t first
-    if not window_is_doubtful(w):
+    return (
+        window_is_doubtful(w) and w.fork_from <= first < w.resumed_at
+        and not window_is_delivered(w, first)
+    )
+
+
+cdef inline bint pipeline_was_here(const Window* w, int64_t first) noexcept nogil:
+    # A run goes on from where the numbering at hand was a moment ago, or before it jumped: what
+    # was accepted since was not the feed's. A publisher that began anew starts further back.
+    if first <= w.base:
         return False
-    first = window_unwrap(w, c.first)
-    return w.fork_from <= first < w.resumed_at
+    if window_is_doubtful(w):
+        return w.fork_from - WINDOW_START <= first < w.resumed_at
+    return w.next - WINDOW_START <= first < w.next
 
 
 cdef inline bint pipeline_is_proven(
@@ -240,8 +264,9 @@ cdef inline uint32_t pipeline_gather(
     cdef Candidate* other
     cdef uint32_t first = seqno
     cdef uint32_t line, i
+    cdef uint8_t claim = c.claim
     for line in range(w.lines):
-        other = &w.line[line].candidate
+        other = line_claims(&w.line[line], claim)
         if not candidate_is_same(c, other):
             candidate_forget(other)
             continue
@@ -253,8 +278,9 @@ cdef inline uint32_t pipeline_gather(
             if <int32_t>(frame.seqno - first) < 0:
                 first = frame.seqno
     for line in range(w.lines):
-        if w.line[line].candidate.claim != CLAIM_NONE:
-            w.line[line].candidate.claim = CLAIM_BELIEVED
+        other = line_claims(&w.line[line], claim)
+        if other.claim != CLAIM_NONE:
+            other.claim = CLAIM_BELIEVED
     return first
 
 
@@ -265,11 +291,9 @@ cdef inline void pipeline_adopt(
     # The incremental channel follows this numbering from now on: another session, for all.
     cdef uint16_t session_id = c.session_id
     cdef uint32_t first = pipeline_gather(p, w, c, seqno, &unseen_from)
-    cdef uint32_t i
-    for i in range(p.window[CHANNEL_SNAPSHOT].lines):
-        candidate_forget(&p.window[CHANNEL_SNAPSHOT].line[i].candidate)
+    cdef bint disputed = reason == SESSION_RESUMED and session_id == p.book.session_id
     pipeline_begin(p, session_id, reason, first, first - unseen_from, now_ns)
-    pipeline_deliver_believed(p, w, now_ns)
+    pipeline_deliver_believed(p, w, disputed, now_ns)
 
 
 cdef inline void pipeline_rebase(
@@ -298,7 +322,7 @@ cdef inline void pipeline_rebase(
     counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
     window_reset(w)
     window_start(w, first, now_ns)
-    pipeline_deliver_believed(p, w, now_ns)
+    pipeline_deliver_believed(p, w, False, now_ns)
 
 
 cdef inline void pipeline_begin(
@@ -309,20 +333,26 @@ cdef inline void pipeline_begin(
     cdef Control* control
     cdef Window* w
     cdef int channel
+    cdef uint32_t i
     cdef uint32_t left_at = window_left_at(&p.window[CHANNEL_INCREMENTAL])
     cdef bint same_id = p.book.begun and p.book.session_id == session_id
     cdef uint32_t discarded = 0
     for channel in range(CHANNEL_COUNT):
         w = &p.window[channel]
+        if channel == CHANNEL_SNAPSHOT and same_id and reason == SESSION_RESUMED:
+            continue                     # it goes on
         discarded += w.pending
         counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
         w.previous_next = <uint32_t>w.next
         w.previous_until_ns = INT64_MIN
-        if reason == SESSION_RESUMED and channel == CHANNEL_SNAPSHOT:
-            pass                         # it did not begin anew
-        elif same_id and w.started:
+        if same_id and w.started:
             w.previous_until_ns = now_ns + p.book.grace_ns
         window_reset(w)
+        for i in range(w.lines):
+            if w.line[i].candidate.claim != CLAIM_BELIEVED:
+                candidate_forget(&w.line[i].candidate)
+            if w.line[i].foreign.claim != CLAIM_BELIEVED:
+                candidate_forget(&w.line[i].foreign)
     control = control_push(&p.controls)
     if control != NULL:
         control.kind = KIND_SESSION
@@ -346,30 +376,50 @@ cdef inline void pipeline_begin(
     p.busy = 3
 
 
-cdef inline void pipeline_deliver_believed(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
-    # What was held of a numbering that is believed now. It has had its verdicts; what does not fit
-    # is missing like anything lost, and becomes a gap.
-    cdef uint32_t line, i
-    cdef Candidate* c
+cdef inline void pipeline_deliver_believed(
+    Pipeline* p, Window* w, bint disputed, int64_t now_ns,
+) noexcept nogil:
+    # What was held of a numbering that is believed now.
+    cdef Line* line
+    cdef uint32_t i
+    for i in range(w.lines):
+        line = &w.line[i]
+        if line.foreign.claim == CLAIM_BELIEVED:
+            pipeline_deliver_held(p, w, i, &line.foreign, disputed, now_ns)
+            candidate_forget(&line.foreign)
+        elif line.candidate.claim == CLAIM_BELIEVED:
+            pipeline_deliver_held(p, w, i, &line.candidate, disputed, now_ns)
+        candidate_forget(&line.candidate)
+
+
+cdef inline void pipeline_deliver_held(
+    Pipeline* p, Window* w, uint32_t line, Candidate* c, bint disputed, int64_t now_ns,
+) noexcept nogil:
+    # It has had its verdicts; what does not fit is missing like anything lost, and becomes a gap.
+    # `disputed`: of a numbering that goes on, other bytes may have been delivered already, and
+    # nobody can tell which are right.
     cdef HeldDatagram* held
     cdef Datagram d
     cdef Frame frame
     cdef int64_t at
-    for line in range(w.lines):
-        c = &w.line[line].candidate
-        if c.claim == CLAIM_BELIEVED:
-            for i in range(candidate_held_count(c)):
-                held = candidate_held(c, i)
-                d.data = held.data
-                d.size = held.size
-                d.flags = held.flags
-                d.received_ns = held.received_ns
-                d.channel = w.channel
-                d.line = <uint8_t>line
-                frame_read(&p.reader, d.data, d.size, d.flags, &frame)
-                at = window_unwrap(w, frame.seqno)
-                if at >= w.next and at < w.next + w.size:
-                    if at > w.line[line].highest:
-                        w.line[line].highest = at
-                    window_hold(w, &d, &frame, at, pipeline_hash(w, &d), now_ns)
-        candidate_forget(c)
+    cdef uint32_t hash, i
+    cdef bint other
+    for i in range(candidate_held_count(c)):
+        held = candidate_held(c, i)
+        d.data = held.data
+        d.size = held.size
+        d.flags = held.flags
+        d.received_ns = held.received_ns
+        d.channel = w.channel
+        d.line = <uint8_t>line
+        frame_read(&p.reader, d.data, d.size, d.flags, &frame)
+        at = window_unwrap(w, frame.seqno)
+        if at < w.next or at >= w.next + w.size:
+            continue
+        if at > w.line[line].highest:
+            w.line[line].highest = at
+        hash = pipeline_hash(w, &d)
+        other = disputed and window_was_other(w, &frame, at, hash)
+        window_hold(w, &d, &frame, at, hash, now_ns)
+        if other and window_slot(w, at).key == at:
+            window_dispute(window_early(w, at), &d, &frame, hash)

@@ -107,6 +107,9 @@ cdef inline size_t pipeline_carve(
             w.line[i].candidate.held = <HeldDatagram*>carve(
                 memory, &used, held * sizeof(HeldDatagram))
             w.line[i].candidate.held_capacity = held
+            w.line[i].foreign.held = <HeldDatagram*>carve(
+                memory, &used, held * sizeof(HeldDatagram))
+            w.line[i].foreign.held_capacity = held
     return used
 
 

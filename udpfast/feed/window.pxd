@@ -72,6 +72,7 @@ cdef struct Early:               # 48 bytes; only for what waits: seqnos [next, 
     uint8_t other_line           # + 1: brought other bytes for one of its fragments; 0: none did
     uint8_t other_fragment
     uint32_t other_hash
+    uint32_t other_object        # frame_object() of the other bytes
     bint frontier                # it was the furthest seqno when it came
 
 cdef struct Fragment:            # 16 bytes
@@ -230,9 +231,13 @@ cdef inline bint window_is_quiet(const Window* w, int64_t now_ns) noexcept nogil
 
 
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
-    # Behind a gap so recent that the little which followed it may not be of the feed. What counts
-    # is what came, not how far ahead of the next hole it lies.
-    return w.resumed_at > w.base and w.next - w.resumed_at + w.pending < WINDOW_START
+    # Behind gaps so recent that the little which followed them may not be of the feed. What counts
+    # is what came, not how far ahead of the next hole it lies. Small ones are common loss; if they
+    # were forged, the feed passes them before anybody could tell.
+    return (
+        w.next - w.resumed_at + w.pending < WINDOW_START
+        and w.resumed_at - w.fork_from - w.fork_came >= WINDOW_START
+    )
 
 
 cdef inline uint32_t window_left_at(const Window* w) noexcept nogil:
@@ -314,14 +319,16 @@ cdef inline void window_go_on(Window* w, Line* line, int64_t now_ns) noexcept no
 cdef inline void window_refute(Window* w, Line* line) noexcept nogil:
     # What lines hold of another numbering has yet to prove itself. A session never heard of, and
     # a jump, are the business of their own line.
-    cdef Candidate* c
+    cdef Line* other
     cdef uint32_t i
     w.contested = False
     for i in range(w.lines):
-        c = &w.line[i].candidate
-        if c == &line.candidate or c.claim == CLAIM_BEHIND or c.claim == CLAIM_OLD_ID:
-            candidate_refute(c)
-        elif c.count:
+        other = &w.line[i]
+        if other == line or other.candidate.claim == CLAIM_BEHIND:
+            candidate_refute(&other.candidate)
+        if other == line or other.foreign.claim == CLAIM_OLD_ID:
+            candidate_refute(&other.foreign)
+        if other.candidate.count or other.foreign.count:
             w.contested = True
 
 
@@ -335,31 +342,66 @@ cdef inline int64_t window_passed(const Window* w, int64_t now_ns) noexcept nogi
     return passed if passed != INT64_MAX else w.next
 
 
+cdef inline bint window_is_delivered(Window* w, int64_t at) noexcept nogil:
+    cdef const Slot* slot = window_slot(w, at)
+    return slot.key == at and slot.state == SLOT_DELIVERED
+
+
+cdef inline bint window_was_other(
+    Window* w, const Frame* frame, int64_t at, uint32_t hash,
+) noexcept nogil:
+    # Whether the numbering before this one delivered other bytes for a seqno, for all we know.
+    cdef const Slot* slot = window_slot(w, at)
+    return (
+        slot.key < w.base and <uint32_t>slot.key == <uint32_t>at and slot.state == SLOT_DELIVERED
+        and (frame.fragment_max or slot.fragment_max or slot.hash != hash)
+    )
+
+
+cdef inline void window_dispute(
+    Early* early, const Datagram* d, const Frame* frame, uint32_t hash_other,
+) noexcept nogil:
+    # To be said behind the message that waits.
+    early.other_hash = hash_other
+    early.other_object = frame_object(frame)
+    early.other_fragment = frame.fragment
+    early.other_line = <uint8_t>(d.line + 1)
+
+
 cdef inline void window_disagree(
     Window* w, const Slot* slot, const Datagram* d, const Frame* frame, uint8_t line_first,
     uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
     # Nobody can tell which of them is the publisher's: the objects of both are in doubt, and each
-    # of them gets a record, behind the message that it is about.
-    cdef uint32_t first = slot.cell
-    cdef uint32_t other = frame_object(frame)
-    cdef Early* early
+    # of them gets a record, behind the message that it is about. One that is given up instead needs
+    # none: the gap puts all objects in doubt.
+    cdef Early* early = window_early(w, slot.key)
     counter_add(&w.line[d.line].counters[LINE_DISAGREEMENTS], 1)
     counter_add(&w.counters[CHANNEL_DISAGREEMENTS], 1)
-    if slot.state != SLOT_DELIVERED:
-        early = window_early(w, slot.key)
-        first = (<uint32_t>early.object_type << 16) | early.object_id
-        early.other_hash = hash_other
-        early.other_fragment = frame.fragment
-        early.other_line = <uint8_t>(d.line + 1)
-    else:
-        window_say_disagreement(
-            w, first, d.received_ns, frame.session_id, frame.seqno, frame.fragment, line_first,
-            d.line, hash_first, hash_other)
+    if slot.state == SLOT_DELIVERED:
+        window_say_both(
+            w, slot.cell, frame_object(frame), d.received_ns, frame.session_id, frame.seqno,
+            frame.fragment, line_first, d.line, hash_first, hash_other)
+        return
+    if early.other_line and early.other_object != frame_object(frame):
+        window_say_disagreement(         # no room for a third one
+            w, early.other_object, d.received_ns, frame.session_id, frame.seqno,
+            early.other_fragment, line_first, early.other_line - 1, hash_first, early.other_hash)
+    window_dispute(early, d, frame, hash_other)
+
+
+cdef inline void window_say_both(
+    Window* w, uint32_t first, uint32_t other, int64_t received_ns, uint16_t session_id,
+    uint32_t seqno, uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
+    uint32_t hash_other,
+) noexcept nogil:
+    window_say_disagreement(
+        w, first, received_ns, session_id, seqno, fragment, line_first, line_other, hash_first,
+        hash_other)
     if other != first:
         window_say_disagreement(
-            w, other, d.received_ns, frame.session_id, frame.seqno, frame.fragment, line_first,
-            d.line, hash_first, hash_other)
+            w, other, received_ns, session_id, seqno, fragment, line_first, line_other, hash_first,
+            hash_other)
 
 
 cdef inline void window_say_disagreement(

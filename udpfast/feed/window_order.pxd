@@ -36,7 +36,7 @@ from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
     WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
     window_early, window_furthest, window_is_whole, window_judge_end, window_judge_until,
-    window_pass_milestone, window_passed, window_say_disagreement, window_slot,
+    window_pass_milestone, window_passed, window_say_both, window_slot,
 )
 
 cdef enum:
@@ -179,8 +179,7 @@ cdef inline int window_hold(
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
     elif unlikely(slot.fragment_max != frame.fragment_max):
-        if slot.state == SLOT_WHOLE:
-            window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
+        window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
         return VERDICT_FRAGMENT_MAX_CHANGED
     else:
         if frame.fragment_max == 0:
@@ -339,7 +338,8 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     gap.reason = w.decided_reason
     w.next = end
     w.fork_came += first - w.resumed_at
-    if first - w.resumed_at >= WINDOW_START or w.fork_came >= WINDOW_FORK_MAX:
+    if (w.resumed_at == w.base or first - w.resumed_at >= WINDOW_START
+            or w.fork_came >= WINDOW_FORK_MAX):
         w.fork_from = first
         w.fork_came = 0
     w.resumed_at = end
@@ -404,9 +404,9 @@ cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noex
     slot.state = SLOT_DELIVERED
     slot.cell = frame_object(&m.frame)
     if unlikely(early.other_line):
-        window_say_disagreement(
-            w, slot.cell, slot.received_ns, session_id, m.frame.seqno, early.other_fragment,
-            slot.line, early.other_line - 1, slot.hash, early.other_hash)
+        window_say_both(
+            w, slot.cell, early.other_object, slot.received_ns, session_id, m.frame.seqno,
+            early.other_fragment, slot.line, early.other_line - 1, slot.hash, early.other_hash)
     w.pending -= 1
     w.next += 1
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)

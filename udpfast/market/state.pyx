@@ -15,7 +15,7 @@ from udpfast.core.layout cimport (
     KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_SIZE,
     RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.chain cimport chain_applied, chain_sure
+from udpfast.market.chain cimport chain_applied, chain_doubted, chain_sure
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.updates cimport (
     Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
@@ -356,7 +356,7 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         if size >= sizeof(ObjectState):
             rc = state_gate(state, header, payload)
     elif header.kind == KIND_GAP:
-        state.mark.gaps += header.channel == CHANNEL_INCREMENTAL
+        state.mark.gaps += chain_doubted(header, payload)
     elif header.kind == KIND_SESSION and size >= sizeof(Session):
         state_begin(state, True)
         state.mark.has_session = True
