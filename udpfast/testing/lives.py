@@ -325,7 +325,8 @@ def run_seed(seed: int) -> int:
         finally:
             fanned.close()
             for child in children:
-                os.kill(child, signal.SIGKILL)
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
         return len(lives) + 1
 
 
