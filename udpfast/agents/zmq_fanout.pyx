@@ -269,7 +269,7 @@ cdef class ZmqFanout(Agent):
             self.refused += 1
             refusal = str(error).encode()
             stream = new_stream(socket, text)
-        # All at once: what is sent in between may tell the library that another connection has gone,
+        # All at once: what is sent in between may tell the library that another connection is gone,
         # and then it no longer knows whose subscriptions these are.
         socket.setsockopt(zmq.SUBSCRIBE, answer)
         if refusal is None and not text.startswith(NAMES_REQUEST):
