@@ -413,6 +413,17 @@ def test_command_says_what_there_is_and_follows_to_the_end(journal: Path, tmp_pa
     assert call(journal, tmp_path)["written"] == 0
 
 
+def test_payloads_asked_for_with_another_table_are_not_taken_for_there(
+    journal: Path, tmp_path: Path
+) -> None:
+    list(Exporter(journal, tmp_path, tables=("messages",)).run())
+    list(Exporter(journal, tmp_path, tables=("gaps",), payloads=True).run())
+    list(Exporter(journal, tmp_path, tables=("messages",), payloads=True).run())
+    files = tmp_path.glob("date=*/**/part-*.parquet")
+    columns = [pq.read_table(path, columns=["payload"], partitioning=None)[0] for path in files]
+    assert sum(column.null_count for column in columns) == 0
+
+
 def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: Path) -> None:
     copy = tmp_path / "journal"
     copy.mkdir(mode=0o700)

@@ -53,6 +53,17 @@ def test_journal_taken_up_again_without_what_came_then_does_not_end_there(tmp_pa
             cursor.poll()
 
 
+def test_journal_whose_own_file_lost_its_page_is_known_by_its_segments(tmp_path):
+    directory = tmp_path / "journal"
+    with Journal.open(directory) as journal:
+        journal.append(Kind.MESSAGE, b"one")
+        identity = journal.identity
+    content = bytearray((directory / "journal").read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    (directory / "journal").write_bytes(content)
+    assert journal_identity(directory) == identity
+
+
 def test_journal_damaged_at_its_end_goes_on_behind_what_was_written(tmp_path):
     directory = tmp_path / "journal"
     with Journal.open(directory) as journal:

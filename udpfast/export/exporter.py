@@ -242,6 +242,8 @@ class Exporter:
             payloads |= before.payloads
             if not wanted:
                 return Exported(before, False)
+            if "messages" not in wanted:  # what it has stays as it is
+                payloads = before.payloads
         for table in self._tables:  # one without rows is there as well, for who reads it
             (self.root / table.directory).mkdir(parents=True, exist_ok=True)
         entry = Entry(

@@ -167,7 +167,8 @@ class Scan:
             )
         if table.raw:
             parts = raced_parts(self.directory, parts, closed)
-        known = 0 if table.raw or state is None else state.index
+        # Of a capture that goes on, the end is not raced yet: what follows decides races of it.
+        known = 0 if state is None or (table.raw and not closed) else state.index
         if start is None:  # behind the parts: what is removed meanwhile is no hole
             start = journal_begin(self.directory)
         self._check_holes(parts, start.index, known if end is None else end.index)

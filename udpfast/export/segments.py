@@ -210,9 +210,10 @@ def journal_place(directory: str | os.PathLike[str], start: Place, records: int)
             break
     with JournalCursor.attach(directory, ("position", best.position), follow=False) as cursor:
         while (rest := start.index + records - best.index) > 0:
-            if not cursor.poll(min(rest, BLOCK_RECORDS)):
-                break
+            count = cursor.poll(min(rest, BLOCK_RECORDS))
             best = replace(best, position=cursor.position, index=cursor.index)
+            if not count:  # the end, behind what is missing there
+                break
     return best
 
 

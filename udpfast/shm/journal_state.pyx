@@ -132,13 +132,13 @@ def journal_identity(directory) -> bytes:
     cdef Region region
     try:
         region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
+        with region:
+            return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
     except (FileNotFoundError, RegionError):
         identity = segments_identity(directory)
         if identity is None:
             raise
         return identity
-    with region:
-        return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
 
 
 def is_raw(directory) -> bool:

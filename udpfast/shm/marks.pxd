@@ -58,7 +58,7 @@ cdef struct KeptMark:            # 104 bytes: the keeper's thread
 
 cdef struct JournalHeader:
     uint8_t identity[16]         # random, made with the journal: what offsets and exports refer to
-    uint8_t former[16]           # that some of its segments have still (journal_place); or zeros
+    uint8_t former[16]           # that some of its segments have still (journal_header); or zeros
     int64_t made_ns              # UNIX ns
     uint64_t inode               # of this very file, and when that was born: a copy has others
     int64_t born_ns              # UNIX ns; 0: the file system does not say
