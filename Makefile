@@ -91,14 +91,15 @@ $(VENV)/.compiled: $(VENV)/.tools setup.py $(SOURCES)
 	@$(RUN) setup.py -q build_ext --inplace
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.compiled pyproject.toml
+# Nothing of ours is compiled here: with --jobs it runs beside that.
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml
 	@echo "udpfast [3/3]: installing the packages that it uses"
 	@UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[dev]'
 	@touch $@
 
 # Spark and type checkers look for packages in the folders of sys.path, and do not see the hook of the
 # import system that an editable install is.
-$(VENV)/.listed: $(VENV)/.installed
+$(VENV)/.listed: $(VENV)/.compiled $(VENV)/.installed
 	@pwd > "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/udpfast_checkout.pth"
 	@touch $@
 
