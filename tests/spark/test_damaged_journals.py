@@ -15,7 +15,7 @@ from udpfast.testing.journals import Journals, Written, content, damage
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-SEEDS = range(1, 7)
+SEEDS = range(1, 4)
 
 
 @pytest.fixture(scope="module")
