@@ -4,7 +4,6 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zmq
@@ -158,28 +157,20 @@ def test_subscriber_is_served_whoever_leaves_while_it_is_answered(
     instance: Instance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The library forgets whose request it handed out when it hears that a connection has gone."""
-    bound: list[Outlets] = []
-
-    def bind(*arguments: Any) -> Outlets:
-        bound.append(Outlets(*arguments))
-        return bound[-1]
-
-    monkeypatch.setattr("udpfast.agents.zmq_fanout.Outlets", bind)
     with Turned(instance, addresses=("ipc",)) as turned:
         fanout = turned.fanout
         leaving = Subscriber(fanout.addresses[0], b"")
         turn_until(fanout, lambda: fanout.statistics()["subscribers"] == 1)
+        leaving.close()
         learn = RingNames.learn
 
-        def leave(names: RingNames, now_ns: int) -> bool:
-            leaving.close()
-            time.sleep(0.1)
-            bound[0].sockets[0].getsockopt(zmq.EVENTS)  # it hears of it, and says goodbye
-            time.sleep(0.1)  # the last word of the one that leaves is there at the next call
+        def learn_late(names: RingNames, now_ns: int) -> bool:
+            time.sleep(0.1)  # between request and answer: the last word of the one that leaves
             return learn(names, now_ns)
 
         with Subscriber(fanout.addresses[0], b"") as staying:
-            monkeypatch.setattr(RingNames, "learn", leave)
+            time.sleep(0.1)  # so that both are heard of in one turn
+            monkeypatch.setattr(RingNames, "learn", learn_late)
             turn_until(fanout, lambda: fanout.statistics()["requests"] == 2)
             monkeypatch.setattr(RingNames, "learn", learn)
             instance.top(1, 2)
