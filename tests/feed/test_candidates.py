@@ -1,5 +1,6 @@
 """What does not continue the numbering at hand: held beside, believed once proven, never obeyed."""
 
+import gc
 import random
 from pathlib import Path
 
@@ -289,6 +290,10 @@ def test_forged_sessions_cost_the_same_whatever_the_settings() -> None:
     ]
     numbers = [datagram(seqno, session_id=2_000) for seqno in range(1, size)]
     pipeline = Driver(window=size, slab_cells=size).pipeline
-    few, many, window = (touched_kib(each) for each in (forged[:100], forged, numbers))
-    assert many < few + 2_000
-    assert window > few + 6_000  # what such a session might have cost
+    gc.disable()  # which touches all that the tests before have left
+    try:
+        few, many, window = (touched_kib(each) for each in (forged[:100], forged, numbers))
+    finally:
+        gc.enable()
+    assert window > few + 10_000  # what such a session might have cost
+    assert many < few + 5_000
