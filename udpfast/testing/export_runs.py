@@ -12,7 +12,6 @@ fails is printed as the command that repeats it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
@@ -20,8 +19,6 @@ import struct
 import sys
 import tempfile
 import time
-import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +26,8 @@ from udpfast.core.layout import GAP, Kind
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
+from udpfast.testing.children import in_child
+from udpfast.testing.seeds import check_seeds
 
 __all__ = ["check_seed", "main"]
 
@@ -54,21 +53,7 @@ Rows = dict[int, bytes | int | None]
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the check; 0 if every seed passes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first")
-    options = parser.parse_args(arguments)
-    failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        found = check_seed(seed)
-        if found:
-            failed += 1
-            print(
-                f"python -m udpfast.testing.export_runs --seeds 1 --seed {seed}: {found}",
-                flush=True,
-            )
-    print(f"{options.seeds} seeds from {options.seed}, {failed} failed")
-    return 1 if failed else 0
+    return check_seeds("export_runs", __doc__.splitlines()[0], check_seed, 500, arguments)
 
 
 def check_seed(seed: int) -> str:
@@ -169,7 +154,7 @@ class _World:
             elif ending == "close":
                 kept.close(BEGIN_NS)
 
-        expect(_ended(_forked(write)) == 0, "a writer comes to its end")
+        expect(_ended(in_child(write)) == 0, "a writer comes to its end")
         journal.written += count
 
     def export(self, asked: list[tuple[_Kept, Path]], last: bool = False) -> None:
@@ -234,7 +219,7 @@ class _Run:
 
     def start(self) -> int:
         """Return the process that does it."""
-        return _forked(self._export)
+        return in_child(self._export)
 
     def _export(self) -> None:
         from udpfast.cli.main import cli
@@ -259,20 +244,6 @@ def _check_written(found: dict[str, dict[str, Rows]], journals: list[_Kept], fee
                 any(index in rows and content in (rows[index], None) for rows in written),
                 f"{table}: row {index} of {feed} is one that was written",
             )
-
-
-def _forked(what: Callable[[], None]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        what()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
 
 
 def _ended(child: int) -> int:

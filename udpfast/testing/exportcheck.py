@@ -12,14 +12,12 @@ or an error. A seed that fails is printed as the command that repeats it.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import shutil
 import struct
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +32,8 @@ from udpfast.export.schema import TABLES
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import list_segments, segment_path
+from udpfast.testing.children import in_child
+from udpfast.testing.seeds import check_seeds
 
 __all__ = ["check_seed", "main"]
 
@@ -61,18 +61,7 @@ class KilledError(Exception):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the check; 0 if every seed passes."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the first")
-    options = parser.parse_args(arguments)
-    failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        found = check_seed(seed)
-        if found:
-            failed += 1
-            print(f"python -m udpfast.testing.exportcheck --seeds 1 --seed {seed}: {found}")
-    print(f"{options.seeds} seeds from {options.seed}, {failed} failed")
-    return 1 if failed else 0
+    return check_seeds("exportcheck", __doc__.splitlines()[0], check_seed, 100, arguments)
 
 
 def check_seed(seed: int) -> str:
@@ -124,14 +113,9 @@ class _World:
         ending = "close" if close else self.chance.choice(("close", "sync", "die", "die"))
         trim = self.chance.random() < 0.15
         seed = self.chance.random()
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                _write(self.journal, self.written, count, ending, trim, random.Random(seed))
-                code = 0
-            finally:
-                os._exit(code)
+        child = in_child(
+            lambda: _write(self.journal, self.written, count, ending, trim, random.Random(seed))
+        )
         expect("exit code of a writer", 0, os.waitpid(child, 0)[1])
         self.written += count
 

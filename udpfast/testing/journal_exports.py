@@ -15,7 +15,6 @@ import random
 import shutil
 import signal
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +29,7 @@ from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_state import journal_identity
 from udpfast.shm.segment import segments_identities
+from udpfast.testing.children import in_child
 from udpfast.testing.journals import (
     BASE_NS,
     SEGMENT,
@@ -90,20 +90,6 @@ def _check_follow(work: Path, pool: Journals, draw: random.Random) -> None:
         raise AssertionError(f"{'; '.join(done)}: {failure!r}") from failure
 
 
-def _in_child(what: Callable[[], None]) -> int:
-    child = os.fork()
-    if child:
-        return child
-    code = 1
-    try:
-        what()
-        code = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(code)
-
-
 def _wait_for(child: int) -> None:
     until = time.monotonic() + PATIENCE_S
     while True:
@@ -140,7 +126,7 @@ def _write_on(directory: Path, draw: random.Random, ending: str) -> int:
         os.write(tell, b"%d" % (number + 1))
 
     try:
-        _wait_for(_in_child(write))
+        _wait_for(in_child(write))
         return int(os.read(told, 20))
     finally:
         os.close(told)
@@ -157,7 +143,7 @@ def _follow(journal: Path, root: Path) -> int:
         arguments = ["export", str(journal), str(root), "--table", "messages", "--payloads"]
         cli.main([*arguments, "--follow", "--look-s", "0.01"], standalone_mode=False)
 
-    return _in_child(follow)
+    return in_child(follow)
 
 
 def _check_rows(journal: Path, root: Path, written: int | None) -> None:

@@ -24,7 +24,6 @@ import signal
 import stat
 import sys
 import tempfile
-import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -44,6 +43,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.testing.children import in_child
 from udpfast.testing.life import Life, draw_life, race, run
 
 __all__ = ["main", "run_seed"]
@@ -121,14 +121,7 @@ class _Witness:
         """Have a forked child read on from here, on its own."""
         if self._reader is None:
             return
-        child = os.fork()
-        if child == 0:
-            try:
-                self.look(1)
-            except BaseException:
-                traceback.print_exc()
-                os._exit(1)
-            os._exit(0)
+        child = in_child(lambda: self.look(1))
         assert os.waitpid(child, 0)[1] == 0, "forked reader: failed, see above"
 
     def _take(self, batch: Any) -> None:
