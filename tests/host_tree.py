@@ -1,12 +1,15 @@
-"""A made-up host: /proc, /sys and /dev of a well-tuned machine, its faults, and its `ethtool`."""
+"""A made-up host: /proc, /sys and /dev of a well-tuned machine, its faults, and its driver."""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from subprocess import CompletedProcess
 
-__all__ = ["ETHTOOL", "FAULTS", "SETTABLE", "lay_out", "snapshot", "spoil"]
+__all__ = ["FAULTS", "SETTABLE", "Driver", "lay_out", "snapshot", "spoil"]
 
 CPU = "sys/devices/system/cpu"
 NIC = "sys/devices/pci0/virtio0/net/eth1"
@@ -80,31 +83,17 @@ ETHTOOL_FILES = {
     "ethtool/eth1-a": "Pause parameters for eth1:\nAutonegotiate:\toff\nRX:\t\toff\nTX:\t\toff",
 }
 
-#: A command that answers from those files and changes them. It fails at $ETHTOOL_FAIL, and at
-#: $ETHTOOL_KILL ends the script that asks.
-ETHTOOL = r"""#!/usr/bin/env bash
-set -euo pipefail
-if [ "$1" = "${ETHTOOL_KILL:-}" ]; then kill -9 "$TUNE_PID"; fi
-if [ "$1" = "${ETHTOOL_FAIL:-}" ]; then
-    echo "netlink error: Device or resource busy" >&2
-    exit 1
-fi
-case "$1" in
-    -c | -g | -k | -a) exec cat "$ETHTOOL_STATE/$2$1" ;;
-esac
-read_flag=$(tr A-Z a-z <<< "$1") key=$3 from=1
-case "$1 $3" in
-    "-C adaptive-rx") key='Adaptive RX' ;;
-    "-G rx") key=RX from=/Current/ ;;
-    "-K gro") key=generic-receive-offload ;;
-    "-K lro") key=large-receive-offload ;;
-    "-K rx") key=rx-checksumming ;;
-    "-A autoneg") key=Autonegotiate ;;
-    "-A rx") key=RX ;;
-    "-A tx") key=TX ;;
-esac
-sed -i -E "$from,\$s/^($key:[[:space:]]*)[^[:space:]]+/\1$4/" "$ETHTOOL_STATE/$2$read_flag"
-"""
+#: What `ethtool` calls by one name when it sets it, and by another one when it shows it.
+SHOWN = {
+    "-C adaptive-rx": "Adaptive RX",
+    "-G rx": "RX",
+    "-K gro": "generic-receive-offload",
+    "-K lro": "large-receive-offload",
+    "-K rx": "rx-checksumming",
+    "-A autoneg": "Autonegotiate",
+    "-A rx": "RX",
+    "-A tx": "TX",
+}
 
 #: One fault each: the knob that it shows in, a file, and what the file holds then.
 FAULTS = [
@@ -187,17 +176,45 @@ UNSETTABLE = {
 SETTABLE = [fault for fault in FAULTS if fault[0] not in UNSETTABLE]
 
 
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """An `ethtool` that answers from the files of a made-up host and changes them.
+
+    It refuses at the flag `fail`, does nothing at `ignore`, and at `kill` nobody goes on.
+    """
+
+    root: Path
+    fail: str = ""
+    ignore: str = ""
+    kill: str = ""
+
+    def __call__(self, flag: str, interface: str, *words: str) -> CompletedProcess[str]:
+        """Answer as `run_ethtool` does."""
+        if flag == self.kill:
+            raise KeyboardInterrupt
+        if flag == self.fail:
+            return CompletedProcess([], 1, "", "netlink error: Device or resource busy\n")
+        file = self.root / "ethtool" / f"{interface}{flag.lower()}"
+        if not file.exists():
+            return CompletedProcess([], 1, "", "Operation not supported\n")
+        text = file.read_text()
+        if words and flag != self.ignore:
+            parameter, value = words
+            key = SHOWN.get(f"{flag} {parameter}", parameter)
+            before, current, after = text.rpartition("Current")
+            after = re.sub(rf"^({key}:\s*)\S+", rf"\g<1>{value}", after, flags=re.M)
+            file.write_text(f"{before}{current}{after}")
+        return CompletedProcess([], 0, text, "")
+
+
 def lay_out(root: Path) -> Path:
-    """Lay out the well-tuned host, and its `ethtool` in `root/bin`; return the root."""
+    """Lay out the well-tuned host; return its root."""
     spoil(root, {**FILES, **ETHTOOL_FILES}.items())
     (root / "sys/class/net").mkdir(parents=True)
     (root / "sys/class/net/eth1").symlink_to("../../devices/pci0/virtio0/net/eth1")
     (root / NIC / "device").symlink_to("../..")
     (root / "dev/shm").mkdir(parents=True)
     (root / "dev/cpu_dma_latency").write_bytes(struct.pack("<i", 2_000_000_000))
-    (root / "bin").mkdir()
-    (root / "bin/ethtool").write_text(ETHTOOL)
-    (root / "bin/ethtool").chmod(0o755)
     return root
 
 

@@ -22,6 +22,7 @@ LAYERS = {
     "market": 2,
     "bus": 2,
     "page": 0,
+    "host": 0,
     "settings": 0,
     "tables": 1,
     "config": 2,
@@ -42,6 +43,7 @@ ONLY = {
     "market": {"core", "errors"},
     "bus": {"core", "shm", "errors"},
     "page": set(),
+    "host": set(),
     "settings": {"errors"},
     "tables": {"core", "errors", "settings"},
     "config": {"core", "errors", "settings", "tables"},
@@ -130,6 +132,7 @@ def test_every_import_points_down() -> None:
 
 REFUSED = [
     ("core/x.pyx", "from udpfast.shm.ring cimport Ring", "core must not import shm"),
+    ("host/x.py", "from udpfast.errors import ConfigError", "host must not import errors"),
     ("shm/x.py", "import udpfast.net.datagram", "shm must not import net"),
     ("net/x.py", "from udpfast import shm", "net must not import shm"),
     ("feed/x.pxd", "from udpfast.market.book cimport Book", "feed must not import market"),

@@ -11,7 +11,7 @@ from udpfast.cli import check as check_module
 from udpfast.cli.check import check
 from udpfast.cli.findings import feed_use, inspect_agent, inspect_record, print_findings
 from udpfast.config import FeedConfig, parse_feed
-from udpfast.core.host import Finding, HostUse
+from udpfast.host import Finding, HostUse
 
 FINE = Finding("clock", "tsc", "tsc", True, "None.")
 WRONG = Finding("swap", "at most 10", "60", False, "Slow.")

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from udpfast.config import FeedConfig
-from udpfast.core.host import Finding
 from udpfast.errors import ConfigError
+from udpfast.host import Finding
 from udpfast.net.bypass import (
     STACKS,
     State,

@@ -16,7 +16,7 @@ from udpfast.cli.findings import (
     print_findings,
 )
 from udpfast.config import Setting, describe, load_feed
-from udpfast.core.host import HostUse, inspect_host
+from udpfast.host import HostUse, inspect_host
 
 __all__ = ["check"]
 

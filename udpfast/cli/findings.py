@@ -11,8 +11,8 @@ import click
 from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, LineConfig
 from udpfast.core.endpoint import parse_endpoint
-from udpfast.core.host import Finding, HostUse
 from udpfast.errors import ConfigError, UdpfastError
+from udpfast.host import Finding, HostUse
 from udpfast.net.line import open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import journal_directory

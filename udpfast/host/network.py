@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from udpfast.core.host.tree import Finding, HostTree, absent, unjudged
+from udpfast.host.finding import Finding, absent
+from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_network"]
 
@@ -15,28 +16,27 @@ CAP_NET_ADMIN = 12
 def inspect_network(tree: HostTree) -> Iterator[Finding]:
     """Yield the findings about sockets, the kernel's queues and multicast."""
     yield _receive_memory(tree)
-    yield tree.number(
+    yield tree.sysctl(
         "net.core.netdev_max_backlog",
-        "proc/sys/net/core/netdev_max_backlog",
+        ">=",
+        10_000,
         "A burst from a virtual or steered interface overflows the kernel's queue, unseen by "
         "the socket's drop count.",
-        least=10_000,
     )
     yield from _backlog(tree)
-    for knob in ("busy_poll", "busy_read"):
-        name, file = f"net.core.{knob}", f"proc/sys/net/core/{knob}"
-        effect = "Every datagram waits for an interrupt and its soft half instead of being fetched."
-        if tree.use.busy_poll:
-            have = tree.text(file) or "absent"
-            reason = "the feed's sockets ask for it themselves"
-            yield unjudged(name, "at least 50", have, effect, reason)
-        else:
-            yield tree.number(name, file, effect, least=50)
-    yield tree.number(
+    for name in ("net.core.busy_poll", "net.core.busy_read"):
+        yield tree.sysctl(
+            name,
+            ">=",
+            50,
+            "Every datagram waits for an interrupt and its soft half instead of being fetched.",
+            unless="the feed's sockets ask for it themselves" if tree.use.busy_poll else "",
+        )
+    yield tree.sysctl(
         "net.ipv4.igmp_max_memberships",
-        "proc/sys/net/ipv4/igmp_max_memberships",
+        ">=",
+        20,
         "A socket that joins more groups than this is refused; that of a line joins one.",
-        least=20,
     )
     effect = "It moves the NIC's interrupts back to the loop's core."
     if not (tree.root / "proc/self").is_dir():
@@ -53,13 +53,16 @@ def _receive_memory(tree: HostTree) -> Finding:
     wanted = tree.use.rcvbuf_bytes
     want = f"at least {wanted}, or CAP_NET_ADMIN"
     effect = "A burst that the socket's buffer cannot hold is lost in the kernel (and counted)."
-    text = tree.text("proc/sys/net/core/rmem_max")
+    file = "proc/sys/net/core/rmem_max"
+    text = tree.text(file)
     if not text:
         return absent(name, want, effect, "this kernel has no such setting here")
     if int(text) >= wanted:
         return Finding(name, want, text, True, effect)
+    # Sockets of root may pass the limit; those of the feed's own user may not, so it is raised.
     forced = tree.capable(CAP_NET_ADMIN)
-    return Finding(name, want, f"{text}{' and CAP_NET_ADMIN' if forced else ''}", forced, effect)
+    have = f"{text}{' and CAP_NET_ADMIN' if forced else ''}"
+    return Finding(name, want, have, forced, effect, changes=tree.set_file(file, str(wanted)))
 
 
 def _backlog(tree: HostTree) -> Iterator[Finding]:
@@ -73,12 +76,11 @@ def _backlog(tree: HostTree) -> Iterator[Finding]:
         drops = sum(int(row[1], 16) for row in rows)
         yield Finding("backlog drops", "0", str(drops), drops == 0, effect)
     squeezes = sum(int(row[2], 16) for row in rows)
-    for knob, least in (("netdev_budget", 600), ("netdev_budget_usecs", 8000)):
-        name, file = f"net.core.{knob}", f"proc/sys/net/core/{knob}"
-        effect = "The kernel's receive loop was cut short with work left, which then waits a turn."
-        if squeezes:
-            yield tree.number(name, file, effect, least=least)
-        else:
-            have = tree.text(file) or "absent"
-            reason = "no turn of the receive loop was cut short"
-            yield unjudged(name, f"at least {least}", have, effect, reason)
+    for name, least in (("net.core.netdev_budget", 600), ("net.core.netdev_budget_usecs", 8000)):
+        yield tree.sysctl(
+            name,
+            ">=",
+            least,
+            "The kernel's receive loop was cut short with work left, which then waits a turn.",
+            unless="" if squeezes else "no turn of the receive loop was cut short",
+        )

@@ -1,19 +1,23 @@
-"""What this host is, and what it lacks for the job. Looks, and changes nothing.
+"""What this host is, what it lacks for the job, and how to set what can be set.
 
-`scripts/tune_host.sh` has the same knobs under the same names, and can set them.
+Each knob is described once: its finding says what is wanted, what is there, what that does to a
+feed, and the changes that mend it. `udpfast check` and `scripts/tune_host.sh` show the findings,
+and the latter makes the changes. Nothing but the standard library is imported here: a clone that
+nobody compiled can tune a host.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from udpfast.core.host.cores import inspect_cores
-from udpfast.core.host.interface import inspect_interface
-from udpfast.core.host.memory import inspect_kernel, inspect_memory, inspect_rights
-from udpfast.core.host.network import inspect_network
-from udpfast.core.host.tree import Finding, HostTree, HostUse
+from udpfast.host.cores import inspect_cores
+from udpfast.host.finding import Change, Finding
+from udpfast.host.interface import inspect_interface
+from udpfast.host.memory import inspect_kernel, inspect_memory, inspect_rights
+from udpfast.host.network import inspect_network
+from udpfast.host.tree import HostTree, HostUse
 
-__all__ = ["Finding", "HostUse", "inspect_host"]
+__all__ = ["Change", "Finding", "HostUse", "inspect_host"]
 
 
 def inspect_host(root: Path = Path("/"), use: HostUse | None = None) -> list[Finding]:

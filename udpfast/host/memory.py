@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 
-from udpfast.core.host.tree import Finding, HostTree, absent, unjudged
+from udpfast.host.finding import Finding, absent
+from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_kernel", "inspect_memory", "inspect_rights"]
 
@@ -19,57 +20,60 @@ CAP_SYS_NICE = 23
 
 def inspect_kernel(tree: HostTree) -> Iterator[Finding]:
     """Yield the findings about what the kernel does beside the loop."""
-    yield tree.exactly(
+    yield tree.sysctl(
         "kernel.numa_balancing",
-        "proc/sys/kernel/numa_balancing",
+        "==",
         0,
         "The kernel unmaps pages to see who uses them; the loop waits for each.",
     )
-    yield tree.exactly(
+    yield tree.sysctl(
         "kernel.timer_migration",
-        "proc/sys/kernel/timer_migration",
+        "==",
         0,
         "Timers of idle cores move to the busy ones, that is to the loop's.",
     )
-    yield tree.exactly(
+    yield tree.sysctl(
         "kernel.nmi_watchdog",
-        "proc/sys/kernel/nmi_watchdog",
+        "==",
         0,
         "An interrupt that nothing can mask comes every few seconds, and takes a counter.",
     )
-    yield tree.number(
+    yield tree.sysctl(
         "vm.stat_interval",
-        "proc/sys/vm/stat_interval",
+        ">=",
+        10,
         "Each core sums up its memory statistics that often, in seconds.",
-        least=10,
     )
-    yield tree.number(
+    yield tree.sysctl(
         "vm.swappiness",
-        "proc/sys/vm/swappiness",
+        "<=",
+        10,
         "Memory that is not locked goes to disk sooner, and comes back in the middle of a burst.",
-        most=10,
     )
-    name, file = "kernel.sched_rt_runtime_us", "proc/sys/kernel/sched_rt_runtime_us"
-    effect = "A loop that spins with SCHED_FIFO is stopped for 50 ms of each second."
-    if tree.use.fifo:
-        yield tree.exactly(name, file, -1, effect)
-    else:
-        reason = "only for loops that spin with SCHED_FIFO"
-        yield unjudged(name, "-1", tree.text(file) or "absent", effect, reason)
+    yield tree.sysctl(
+        "kernel.sched_rt_runtime_us",
+        "==",
+        -1,
+        "A loop that spins with SCHED_FIFO is stopped for 50 ms of each second.",
+        unless="" if tree.use.fifo else "only for loops that spin with SCHED_FIFO",
+    )
 
 
 def inspect_memory(tree: HostTree) -> Iterator[Finding]:
     """Yield the findings about huge pages and shared memory."""
     name, want = "transparent huge pages", "madvise or never"
     effect = "With always the kernel stops the loop now and then to gather pages."
-    text = tree.text("sys/kernel/mm/transparent_hugepage/enabled")
+    file = "sys/kernel/mm/transparent_hugepage/enabled"
+    text = tree.text(file)
     chosen = re.search(r"\[([a-z]+)\]", text or "")
     if text is None:
         yield absent(name, want, effect, "this kernel has none")
     elif chosen is None:
         yield absent(name, want, effect, "this kernel does not say")
     else:
-        yield Finding(name, want, chosen[1], chosen[1] != "always", effect)
+        ok = chosen[1] != "always"
+        changes = () if ok else tree.set_file(file, "madvise")
+        yield Finding(name, want, chosen[1], ok, effect, changes=changes)
     name, want = "free in /dev/shm", f"{SHM_FREE_WANTED >> 20} MiB"
     effect = "Rings live there; one that does not fit is refused when it is made."
     try:

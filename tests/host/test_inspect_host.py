@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.host_tree import lay_out, spoil
-from udpfast.core.host import Finding, HostUse, inspect_host
-from udpfast.core.host.tree import compress, expand, mask_cores
+from udpfast.host import Finding, HostUse, inspect_host
+from udpfast.host.core_list import compress, cores_mask, expand, mask_cores
 
 
 def inspect(root: Path, use: HostUse | None = None) -> dict[str, Finding]:
@@ -50,5 +50,18 @@ def test_expand_is_the_reverse_of_compress(text: str, cores: set[int]) -> None:
     assert compress(cores) == text
 
 
-def test_mask_cores_words_are_highest_first() -> None:
-    assert mask_cores("00000001,80000002") == {1, 31, 32}
+@pytest.mark.parametrize(
+    ("mask", "cores"),
+    [("00000000", set()), ("00000033", {0, 1, 4, 5}), ("00000001,80000002", {1, 31, 32})],
+)
+def test_mask_cores_is_the_reverse_of_cores_mask(mask: str, cores: set[int]) -> None:
+    assert mask_cores(mask) == cores
+    assert cores_mask(cores) == mask
+
+
+def test_every_finding_says_its_effect(tmp_path: Path) -> None:
+    use = HostUse(cores=(2,), strategy_cores=(3,), interfaces=("eth1",))
+    for finding in inspect_host(lay_out(tmp_path), use) + inspect_host():
+        assert finding.have
+        assert finding.effect.endswith(".")
+        assert bool(finding.reason) == (finding.ok is None)

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from udpfast.core.host.tree import (
-    Finding,
-    HostTree,
-    absent,
-    compress,
-    expand,
-    mask_cores,
-    unjudged,
-)
+from udpfast.host.core_list import compress, cores_mask, expand, mask_cores
+from udpfast.host.finding import Change, Finding, absent, unjudged
+from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_cores"]
 
@@ -104,35 +98,45 @@ def _callbacks(tree: HostTree, tickless: set[int]) -> Finding:
 def _governor(tree: HostTree) -> Finding:
     name, want = "frequency governor", "performance"
     effect = "With another one the first datagrams after a pause meet a slow core."
-    have: list[str] = []
-    for core in sorted(tree.use.named or tree.online):
-        governor = tree.text(f"{CPU}/cpu{core}/cpufreq/scaling_governor")
-        if governor and governor not in have:
-            have.append(governor)
+    cores = sorted(tree.use.named or tree.online)
+    files = [f"{CPU}/cpu{core}/cpufreq/scaling_governor" for core in cores]
+    have = list(dict.fromkeys(text for file in files if (text := tree.text(file))))
     if not have:
         return absent(name, want, effect, "no frequency scaling here")
-    return Finding(name, want, " ".join(have), have == [want], effect)
+    changes = tuple(change for file in files for change in tree.set_file(file, want))
+    return Finding(name, want, " ".join(have), have == [want], effect, changes=changes)
 
 
 def _idle_states(tree: HostTree) -> Finding:
-    # A process that holds /dev/cpu_dma_latency open bounds how deep all cores may sleep.
     name, want = "idle states", f"wake in {WAKE_US} us or less"
     effect = "A core that sleeps deeply wakes 100 us late and more; one that spins never sleeps."
     deepest = -1
+    changes: list[Change] = []
     for core in sorted(tree.use.named or tree.online):
-        for latency in tree.glob(f"{CPU}/cpu{core}/cpuidle/state*/latency"):
-            if tree.text(latency.replace("/latency", "/disable")) in {None, "0"}:
-                deepest = max(deepest, int(tree.text(latency) or "0"))
+        for file in tree.glob(f"{CPU}/cpu{core}/cpuidle/state*/latency"):
+            latency, disable = int(tree.text(file) or "0"), file.replace("/latency", "/disable")
+            if tree.text(disable) in {None, "0"}:
+                deepest = max(deepest, latency)
+            if latency > WAKE_US:
+                changes += tree.set_file(disable, "1")
     if deepest < 0:
         return absent(name, want, effect, "no idle states to choose from here")
+    if deepest <= WAKE_US:
+        return Finding(name, want, f"{deepest} us", True, effect)
+    held = _held_us(tree)
+    if held is not None and held <= WAKE_US:
+        return Finding(name, want, f"held to {held} us", True, effect)
+    return Finding(name, want, f"{deepest} us", False, effect, changes=tuple(changes))
+
+
+def _held_us(tree: HostTree) -> int | None:
+    # A process that holds /dev/cpu_dma_latency open bounds how deep all cores may sleep.
     try:
         with (tree.root / "dev/cpu_dma_latency").open("rb", buffering=0) as file:
-            held = int.from_bytes(file.read(4) or b"\xff\xff\xff\x7f", "little", signed=True)
+            held = file.read(4)
     except OSError:
-        held = deepest
-    if held <= WAKE_US < deepest:
-        return Finding(name, want, f"held to {held} us", True, effect)
-    return Finding(name, want, f"{deepest} us", deepest <= WAKE_US, effect)
+        return None
+    return int.from_bytes(held, "little", signed=True) if held else None
 
 
 def _siblings(tree: HostTree, isolated: set[int]) -> Finding:
@@ -157,20 +161,27 @@ def _siblings(tree: HostTree, isolated: set[int]) -> Finding:
 def _clock(tree: HostTree) -> Finding:
     name, want = "clock source", "tsc"
     effect = "Others cost a system call or more at each turn of the loop, instead of 24 ns."
-    source = tree.text("sys/devices/system/clocksource/clocksource0/current_clocksource")
+    directory = "sys/devices/system/clocksource/clocksource0"
+    source = tree.text(f"{directory}/current_clocksource")
     if source is None:
         return absent(name, want, effect, "this kernel does not say")
-    return Finding(name, want, source, source in {"tsc", "arch_sys_counter"}, effect)
+    if source in {"tsc", "arch_sys_counter"}:
+        return Finding(name, want, source, True, effect)
+    others = (tree.text(f"{directory}/available_clocksource") or "").split()
+    changes = tree.set_file(f"{directory}/current_clocksource", want) if want in others else ()
+    return Finding(name, want, source, False, effect, changes=changes)
 
 
 def _work_queues(tree: HostTree) -> Finding:
     name, want = "kernel work queues", "not on cores named"
     effect = "Deferred work of the kernel interrupts the loop."
-    mask = tree.text("sys/devices/virtual/workqueue/cpumask")
+    file = "sys/devices/virtual/workqueue/cpumask"
+    mask = tree.text(file)
     if mask is None:
         return absent(name, want, effect, "this kernel does not say")
-    cores = mask_cores(mask)
-    named = tree.use.named
+    cores, named = mask_cores(mask), tree.use.named
     if not named:
         return unjudged(name, want, compress(cores), effect, UNNAMED)
-    return Finding(name, f"not on {compress(named)}", compress(cores), not cores & named, effect)
+    ok, home = not cores & named, cores - named
+    changes = () if ok or not home else tree.set_file(file, cores_mask(home))
+    return Finding(name, f"not on {compress(named)}", compress(cores), ok, effect, changes=changes)

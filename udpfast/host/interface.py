@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from udpfast.core.host.tree import (
-    Finding,
-    HostTree,
-    absent,
-    compress,
-    expand,
-    mask_cores,
-    unjudged,
-)
+from udpfast.host.core_list import compress, expand, mask_cores
+from udpfast.host.ethtool import ask_driver, why_silent
+from udpfast.host.finding import Change, Finding, absent, unjudged
+from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_interface"]
 
@@ -37,10 +31,11 @@ def inspect_interface(tree: HostTree, interface: str) -> Iterator[Finding]:
     deferral = "Waiting for company saves interrupts; without busy polling it delays datagrams."
     for knob, value in (("napi_defer_hard_irqs", 2), ("gro_flush_timeout", 200_000)):
         wanted = value if tree.use.prefer_busy_poll else 0
-        yield tree.exactly(f"{interface} {knob}", f"{net}/{knob}", wanted, deferral)
-    yield tree.exactly(
+        yield tree.number(f"{interface} {knob}", f"{net}/{knob}", "==", wanted, deferral)
+    yield tree.number(
         f"{interface} threaded NAPI",
         f"{net}/threaded",
+        "==",
         0,
         "A kernel thread that is not pinned receives, where the scheduler puts it.",
     )
@@ -63,14 +58,16 @@ def _interrupts(tree: HostTree, interface: str) -> Finding:
             break
     if not numbers:
         return absent(name, want, effect, f"{interface} has none of its own")
-    lists = [tree.text(f"proc/irq/{number}/smp_affinity_list") for number in numbers]
-    allowed = list(dict.fromkeys(text for text in lists if text is not None))
+    files = [f"proc/irq/{number}/smp_affinity_list" for number in numbers]
+    allowed = {file: text for file in files if (text := tree.text(file)) is not None}
     if not allowed:
         return absent(name, want, effect, "no /proc/irq")
-    have = f"on {' '.join(allowed)}"
+    have = f"on {' '.join(dict.fromkeys(allowed.values()))}"
     if not tree.use.named:
         return unjudged(name, want, have, effect, UNNAMED)
-    return Finding(name, want, have, all(expand(text) <= home for text in allowed), effect)
+    bad = [file for file, text in allowed.items() if not expand(text) <= home]
+    changes = [change for file in bad if home for change in tree.set_file(file, compress(home))]
+    return Finding(name, want, have, not bad, effect, changes=tuple(changes))
 
 
 def _node(tree: HostTree, interface: str) -> Finding:
@@ -98,53 +95,59 @@ def _reverse_path(tree: HostTree, interface: str) -> Finding:
     found = [int(value) for value in values if value]
     if len(found) < 2:
         return absent(name, want, effect, "no IPv4 here")
-    return Finding(name, want, str(max(found)), max(found) != 1, effect)
+    ok = max(found) != 1
+    changes = () if ok else tree.set_file(f"proc/sys/net/ipv4/conf/{interface}/rp_filter", "2")
+    return Finding(name, want, str(max(found)), ok, effect, changes=changes)
 
 
 def _steering(tree: HostTree, interface: str) -> Finding:
     name = f"{interface} receive steering"
     effect = "Datagrams are handed to other cores in software, one more interrupt each."
     files = tree.glob(f"sys/class/net/{interface}/queues/rx-*/rps_cpus")
-    masks = [tree.text(file) for file in files]
-    if not any(mask is not None for mask in masks):
+    masks = {file: mask for file in files if (mask := tree.text(file)) is not None}
+    if not masks:
         return absent(name, "off", effect, f"{interface} has no queues to steer")
-    on = any(mask_cores(mask) for mask in masks if mask)
-    return Finding(name, "off", "on" if on else "off", not on, effect)
+    on = [file for file, mask in masks.items() if mask_cores(mask)]
+    changes = tuple(change for file in on for change in tree.set_file(file, "0"))
+    return Finding(name, "off", "on" if on else "off", not on, effect, changes=changes)
+
+
+class _Switch(NamedTuple):
+    # What only the driver knows: ethtool shows it by one flag, and sets it by the same in capitals.
+    name: str
+    shown: str
+    key: str
+    want: str
+    effect: str
+    parameter: str
+
+
+def _switches(*, gro: bool) -> Iterator[_Switch]:
+    late = "The NIC waits for company before it interrupts: datagrams of a pause come late."
+    yield _Switch("adaptive-rx", "-c", "Adaptive RX", "off", late, "adaptive-rx")
+    yield _Switch("rx-usecs", "-c", "rx-usecs", "0", late, "rx-usecs")
+    if gro:
+        train = "Without it no trains of datagrams come, and each costs a whole pass of the stack."
+        yield _Switch("gro", "-k", "generic-receive-offload", "on", train, "gro")
+    else:
+        each = "The kernel looks at each datagram for trains that the feed does not take."
+        yield _Switch("gro", "-k", "generic-receive-offload", "off", each, "gro")
+    held = "The NIC holds datagrams back to make larger ones of them."
+    yield _Switch("lro", "-k", "large-receive-offload", "off", held, "lro")
+    yield _Switch("rx-gro-hw", "-k", "rx-gro-hw", "off", held, "rx-gro-hw")
+    checksum = "The kernel reads every byte once more to check it."
+    yield _Switch("rx-checksumming", "-k", "rx-checksumming", "on", checksum, "rx")
+    stop = "One slow receiver stops the switch's port, and what it drops there nobody counts."
+    yield _Switch("rx pause", "-a", "RX", "off", stop, "rx")
+    yield _Switch("tx pause", "-a", "TX", "off", stop, "tx")
 
 
 def _driver(tree: HostTree, interface: str) -> Iterator[Finding]:
-    # What only the driver knows, by the `ethtool` command.
-    late = "The NIC waits for company before it interrupts: datagrams of a pause come late."
-    coalescing = _ask(interface, "-c")
-    yield _switch(interface, coalescing, "adaptive-rx", "Adaptive RX", "off", late)
-    yield _switch(interface, coalescing, "rx-usecs", "rx-usecs", "0", late)
-    yield _ring(interface, _ask(interface, "-g"))
-    features = _ask(interface, "-k")
-    if tree.use.gro:
-        train = "Without it no trains of datagrams come, and each costs a whole pass of the stack."
-        yield _switch(interface, features, "gro", "generic-receive-offload", "on", train)
-    else:
-        each = "The kernel looks at each datagram for trains that the feed does not take."
-        yield _switch(interface, features, "gro", "generic-receive-offload", "off", each)
-    held = "The NIC holds datagrams back to make larger ones of them."
-    yield _switch(interface, features, "lro", "large-receive-offload", "off", held)
-    yield _switch(interface, features, "rx-gro-hw", "rx-gro-hw", "off", held)
-    checksum = "The kernel reads every byte once more to check it."
-    yield _switch(interface, features, "rx-checksumming", "rx-checksumming", "on", checksum)
-    pause = _ask(interface, "-a")
-    stop = "One slow receiver stops the switch's port, and what it drops there nobody counts."
-    yield _switch(interface, pause, "rx pause", "RX", "off", stop)
-    yield _switch(interface, pause, "tx pause", "TX", "off", stop)
-
-
-def _ask(interface: str, flag: str) -> str:
-    try:
-        answer = subprocess.run(
-            ["ethtool", flag, interface], capture_output=True, text=True, check=False, timeout=10
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return answer.stdout if answer.returncode == 0 else ""
+    shown = {flag: ask_driver(interface, flag) for flag in ("-c", "-g", "-k", "-a")}
+    for switch in _switches(gro=tree.use.gro):
+        if switch.name == "gro":
+            yield _ring(interface, shown["-g"])
+        yield _judge(interface, shown[switch.shown], switch)
 
 
 def _field(text: str, key: str) -> str:
@@ -154,20 +157,22 @@ def _field(text: str, key: str) -> str:
     return ""
 
 
-def _why_absent() -> str:
-    return "the driver does not say" if shutil.which("ethtool") else "ethtool is not installed"
-
-
-def _switch(interface: str, text: str, name: str, key: str, want: str, effect: str) -> Finding:
-    # One value of ethtool's answer; "on [fixed]" cannot be changed.
-    name = f"{interface} {name}"
-    value = _field(text, key)
+def _judge(interface: str, text: str, switch: _Switch) -> Finding:
+    name, want, effect = f"{interface} {switch.name}", switch.want, switch.effect
+    value = _field(text, switch.key)
     if not value or value.startswith("n/a"):
-        return absent(name, want, effect, _why_absent())
+        return absent(name, want, effect, why_silent())
     have = value.split()[0]
-    if have != want and "[fixed]" in value:
+    if have == want:
+        return Finding(name, want, have, True, effect)
+    if "[fixed]" in value:
         return unjudged(name, want, have, effect, "fixed by the driver")
-    return Finding(name, want, have, have == want, effect)
+    flag = f"{interface} {switch.shown.upper()}"
+    changes = [Change("ethtool", f"{flag} {switch.parameter}", have, want)]
+    # A pause that was negotiated cannot be set before the negotiation is off.
+    if _field(text, "Autonegotiate").startswith("on"):
+        changes.insert(0, Change("ethtool", f"{flag} autoneg", "on", "off"))
+    return Finding(name, want, have, False, effect, changes=tuple(changes))
 
 
 def _ring(interface: str, text: str) -> Finding:
@@ -177,6 +182,8 @@ def _ring(interface: str, text: str) -> Finding:
     most, _, current = text.partition("Current")
     limit, have = _field(most, "RX"), _field(current, "RX")
     if not limit.isdigit() or not have.isdigit():
-        return absent(name, f"at least {RING_WANTED}", effect, _why_absent())
+        return absent(name, f"at least {RING_WANTED}", effect, why_silent())
     wanted = min(RING_WANTED, int(limit))
-    return Finding(name, f"at least {wanted}", have, int(have) >= wanted, effect)
+    ok = int(have) >= wanted
+    changes = () if ok else (Change("ethtool", f"{interface} -G rx", have, str(wanted)),)
+    return Finding(name, f"at least {wanted}", have, ok, effect, changes=changes)

@@ -1,0 +1,185 @@
+"""`scripts/tune_host.sh`: the findings as a table, their changes made and undone."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from udpfast.host import inspect_host
+from udpfast.host.boot import boot_line
+from udpfast.host.core_list import compress, expand
+from udpfast.host.finding import Change
+from udpfast.host.setting import set_value
+from udpfast.host.tree import HostTree, HostUse
+from udpfast.host.undo import Row, UndoFile, UndoFileError
+
+__all__ = ["UNDO_FILE", "main"]
+
+UNDO_FILE = Path("/var/lib/udpfast-tune/undo")
+
+_RESULTS = {True: "PASS", False: "FAIL", None: "N/A"}
+_VERBS = ("check", "apply", "undo", "boot-line")
+_VERBS_HELP = """\
+check (default)  one row per knob: PASS, FAIL or N/A (why); changes nothing
+apply            set what failed, old -> new; the undo file is written first
+undo             put back every value that apply changed
+boot-line        print kernel arguments for the boot loader; edits nothing"""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        # One line, and none about how it is used.
+        self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command; exit code 0 if nothing failed, 1 if something did, 2 for wrong usage."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    root, verb, as_json = options.root, options.verb, options.json
+    use = HostUse(
+        cores=options.rx_cpus,
+        strategy_cores=options.strategy_cpus,
+        interfaces=options.iface,
+        busy_poll=options.busy_poll,
+        prefer_busy_poll=options.prefer_busy_poll,
+        gro=options.gro,
+        fifo=options.fifo,
+    )
+    tree = HostTree(root, use)
+    if not use.named <= tree.online:
+        there, found = compress(tree.online) or "none", compress(use.named)
+        parser.error(f"expected cores of this host ({there}), found {found!r}")
+    if verb == "check":
+        _print_table(("name", "want", "have", "result", "reason"), rows := _checked(tree), as_json)
+        sys.exit(any(row[3] == "FAIL" for row in rows))
+    if verb == "boot-line":
+        try:
+            line = boot_line(tree)
+        except ValueError as error:
+            parser.error(str(error))
+        print(json.dumps({"boot_line": line}) if as_json else line)
+        sys.exit(0)
+    if root == Path("/") and os.geteuid() != 0:
+        parser.exit(1, f"{parser.prog}: {verb} changes settings of the kernel: run it as root\n")
+    for name in use.interfaces if verb == "apply" else ():
+        # What is not there cannot be set, and apply prints only what it sets.
+        if not (root / "sys/class/net" / name).is_dir():
+            parser.error(f"--iface: expected interfaces of this host, found {name!r}")
+    try:
+        undo_file = UndoFile(options.undo_file, root)
+        rows = _applied(tree, undo_file) if verb == "apply" else undo_file.undo()
+    except UndoFileError as error:
+        parser.exit(1, f"{parser.prog}: {error}\n")
+    _print_table(("setting", "old", "new", "result", "reason"), rows, as_json)
+    if verb == "apply" and not as_json and undo_file.path.exists():
+        print(f"undo file: {undo_file.path}")
+    sys.exit(any(row[3] == "refused" for row in rows))
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="tune_host.sh",
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        usage="tune_host.sh [check | apply | undo | boot-line] [options]",
+        description="Compare this host with what a low-latency receiver wants, and set at run "
+        f"time what can be set.\n\n{_VERBS_HELP}",
+        epilog="Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: "
+        "docs/operating.md.",
+    )
+    parser.add_argument("verb", nargs="?", type=_verb, default="check", help=argparse.SUPPRESS)
+    for option, kind, default, text in (
+        ("--rx-cpus", _cores, (), "cores that receive (agent.core of each feed), as 2 or 2,4-5"),
+        ("--strategy-cpus", _cores, (), "cores on which strategies spin"),
+        ("--iface", _interfaces, (), "network interfaces of the feeds, as eth1 or eth1,eth2"),
+        ("--undo-file", _file, UNDO_FILE, f"default {UNDO_FILE}; its directory must be root's"),
+        ("--root", Path, Path("/"), "look for proc, sys and dev there (for tests)"),
+    ):
+        metavar = "LIST" if default == () else "PATH"
+        parser.add_argument(option, type=kind, default=default, metavar=metavar, help=text)
+    for flag, text in (
+        ("--busy-poll", "their sockets poll the NIC themselves (receive.busy_poll_us)"),
+        ("--prefer-busy-poll", "and keep its interrupts off meanwhile (receive.prefer_busy_poll)"),
+        ("--gro", "their sockets take trains of datagrams (receive.gro)"),
+        ("--fifo", "their loops spin with SCHED_FIFO (agent.fifo_priority)"),
+        ("--json", "machine-readable output"),
+    ):
+        parser.add_argument(flag, action="store_true", help=text)
+    return parser
+
+
+def _verb(text: str) -> str:
+    if text not in _VERBS:
+        raise argparse.ArgumentTypeError(f"expected one of {', '.join(_VERBS)}, found {text!r}")
+    return text
+
+
+def _cores(text: str) -> tuple[int, ...]:
+    # No leading zeros, which some read as octal, and no range from high to low.
+    number = "(?:0|[1-9][0-9]{0,3})"
+    if re.fullmatch(rf"{number}(-{number})?(,{number}(-{number})?)*", text):
+        ranges = [part.partition("-") for part in text.split(",")]
+        if all(int(first) <= int(last or first) for first, _, last in ranges):
+            return tuple(sorted(expand(text)))
+    raise argparse.ArgumentTypeError(f"expected cores as 2 or 2,4-5, found {text!r}")
+
+
+def _interfaces(text: str) -> tuple[str, ...]:
+    if not re.fullmatch("[^,/]+(,[^,/]+)*", text):
+        raise argparse.ArgumentTypeError(
+            f"expected interfaces as eth1 or eth1,eth2, found {text!r}"
+        )
+    return tuple(text.split(","))
+
+
+def _file(text: str) -> Path:
+    path = Path(text)
+    if ".." in path.parts or not path.name or text.endswith("/"):
+        raise argparse.ArgumentTypeError(f"expected a file's path without '..', found {text!r}")
+    return path
+
+
+def _checked(tree: HostTree) -> list[Row]:
+    return [
+        (finding.name, finding.want, finding.have, _RESULTS[finding.ok], finding.reason)
+        for finding in inspect_host(tree.root, tree.use)
+    ]
+
+
+def _planned(tree: HostTree) -> list[Change]:
+    findings = inspect_host(tree.root, tree.use)
+    return list(dict.fromkeys(change for finding in findings for change in finding.changes))
+
+
+def _applied(tree: HostTree, undo_file: UndoFile) -> list[Row]:
+    changes = _planned(tree)
+    if not changes:
+        return []
+    undo_file.remember(changes)
+    refused = {change: set_value(tree.root, change) for change in changes}
+    # Look again: what is to be changed still was not taken, whatever the kernel said.
+    untaken = {change.target: f"reads {change.old} now" for change in _planned(tree)}
+    rows: list[Row] = []
+    for change, error in refused.items():
+        reason = error or untaken.get(change.target, "")
+        result = "refused" if reason else "done"
+        rows.append((change.target, change.old, change.new, result, reason))
+    return rows
+
+
+def _print_table(columns: Row, rows: Sequence[Row], as_json: bool) -> None:
+    # Some settings have lines and tabs in them.
+    cells = [[" ".join(cell.split()) for cell in row] for row in rows]
+    if as_json:
+        lines = [json.dumps(dict(zip(columns, row, strict=True))) for row in cells]
+        print("[" + ",".join(f"\n  {line}" for line in lines) + "\n]")
+        return
+    for a, b, c, d, reason in ([*columns[:4], ""], *cells):
+        print(f"{a:<30} {b:<38} {c:<26} {d}" + (f" ({reason})" if reason else ""))
