@@ -23,8 +23,6 @@ LAYERS = {
     "bus": 2,
     "page": 0,
     "host": 0,
-    "settings": 0,
-    "tables": 1,
     "config": 2,
     "agents": 3,
     "client": 3,
@@ -44,9 +42,7 @@ ONLY = {
     "bus": {"core", "shm", "errors"},
     "page": set(),
     "host": set(),
-    "settings": {"errors"},
-    "tables": {"core", "errors", "settings"},
-    "config": {"core", "errors", "settings", "tables"},
+    "config": {"core", "errors"},
 }
 
 #: Folders that see more: `udpfast demo` and `bench` play the network of `testing`.
@@ -144,7 +140,7 @@ REFUSED = [
     ("client/x.py", "from udpfast.cli import main", "client must not import cli"),
     ("client/x.py", "from udpfast import Subscriber", "client must not import udpfast"),
     ("errors.py", "from udpfast.core import oserr", "errors must not import core"),
-    ("config.py", "from udpfast.net.datagram import Batch", "config must not import net"),
+    ("config/x.py", "from udpfast.net.datagram import Batch", "config must not import net"),
     (
         "feed/x.pyx",
         "from udpfast.core.clock cimport clock_monotonic_ns",

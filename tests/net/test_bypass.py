@@ -6,10 +6,10 @@ from typing import get_args
 import pytest
 
 from tests.net.preload import build_stub, run_python
+from udpfast.config.receive import BypassStack
 from udpfast.errors import ConfigError
 from udpfast.net.bypass import STACKS, State, environment_settings, inspect_bypass
 from udpfast.net.bypass_launch import find_library, plan_launch
-from udpfast.tables import BypassStack
 
 ELF = b"\x7fELF\x02" + bytes(59)
 

@@ -11,11 +11,11 @@ from udpfast.agents.republisher import Republisher
 from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
+from udpfast.config import RingConfig
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.record_hash import RecordHash
-from udpfast.tables import RingConfig
 
 __all__ = ["replay_records"]
 

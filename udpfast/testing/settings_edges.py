@@ -24,8 +24,8 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 from msgspec import Meta
 
 from udpfast.config import FeedConfig, PublishConfig, parse_feed, parse_publish
+from udpfast.config.settings import Struct, fields_of
 from udpfast.errors import ConfigError
-from udpfast.settings import Struct, fields_of
 
 __all__ = [
     "FILES",

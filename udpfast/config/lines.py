@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.checks import DESTINATION, DISTINCT, ENDPOINT, INTERFACE, SENDER, SOURCE
-from udpfast.tables.types import Name
+from udpfast.config.checks import DESTINATION, DISTINCT, ENDPOINT, INTERFACE, SENDER, SOURCE
+from udpfast.config.settings import Struct
+from udpfast.config.types import Name
 
 __all__ = ["ChannelConfig", "Destination", "LineConfig", "WireConfig"]
 

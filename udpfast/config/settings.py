@@ -1,6 +1,6 @@
 """Settings as frozen structs: read from TOML, checked, and each key listed with its reason.
 
-Which keys there are is in `tables`. A struct's field says its type, its limits, what else a value
+A struct's field says its type, its limits, what else a value
 must be (`Check`) and, in the description, its unit and why one would set it.
 """
 
@@ -117,7 +117,7 @@ def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, C
     if isinstance(value, Struct):
         for field in fields_of(type(value)):
             inner = getattr(value, field.name)
-            yield from _checks(field.type, inner, f"{key}.{field.name}".lstrip("."))
+            yield from _checks(field.type, inner, _path(key, field.name))
     elif get_origin(annotation) is Annotated:
         for meta in annotation.__metadata__:
             if isinstance(meta, Meta) and meta.extra:
@@ -131,17 +131,22 @@ def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, C
             yield from _checks(inner, value, key)
 
 
-def _describe(node: Struct, prefix: str) -> Iterator[Setting]:
+def _describe(node: Struct, key: str) -> Iterator[Setting]:
     for field in fields_of(type(node)):
         value = getattr(node, field.name)
-        key = f"{prefix}{field.name}"
+        path = _path(key, field.name)
         if isinstance(value, Struct):
-            yield from _describe(value, f"{key}.")
+            yield from _describe(value, path)
         elif isinstance(value, tuple) and value and isinstance(value[0], Struct):
             for index, item in enumerate(value):
-                yield from _describe(item, f"{key}[{index}].")
+                yield from _describe(item, f"{path}[{index}]")
         else:
-            yield Setting(key, value, value == field.default, _reason(field.type))
+            yield Setting(path, value, value == field.default, _reason(field.type))
+
+
+def _path(table: str, key: str) -> str:
+    # Of a key in a table: "window.size"; those of the file are in none.
+    return f"{table}.{key}" if table else key
 
 
 def _reason(annotation: Any) -> str:
@@ -176,11 +181,10 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         close = difflib.get_close_matches(name, _known_keys(target), n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         table = f"[{key}]" if key else "the file"
-        place = f"{key}.{name}" if key else name
-        return f"{place}: expected a key of {table}, found an unknown one{hint}"
+        return f"{_path(key, name)}: expected a key of {table}, found an unknown one{hint}"
     missing = re.match(r"Object missing required field `(.*)`", text)
     if missing:
-        return f"{f'{key}.' if key else ''}{missing.group(1)}: expected a value, found none"
+        return f"{_path(key, missing.group(1))}: expected a value, found none"
     expected = text.partition(", got ")[0].removeprefix("Expected ")
     if text.startswith("Invalid enum value"):
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
@@ -219,7 +223,7 @@ def _not_unicode(node: Any, key: str) -> Iterator[tuple[str, str]]:
         yield key, node
     elif isinstance(node, Mapping):
         for name, inner in node.items():
-            yield from _not_unicode(inner, f"{key}.{name}".lstrip("."))
+            yield from _not_unicode(inner, _path(key, name))
     elif isinstance(node, list | tuple):
         for index, inner in enumerate(node):
             yield from _not_unicode(inner, f"{key}[{index}]")

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.checks import DISTINCT, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
-from udpfast.tables.types import Core, FilePath, Idle
+from udpfast.config.checks import DISTINCT, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
+from udpfast.config.settings import Struct
+from udpfast.config.types import Core, FilePath, Idle
 
 __all__ = ["ImageConfig", "RecordConfig", "SideConfig", "ZmqConfig"]
 

@@ -1,8 +1,4 @@
-"""One TOML file per feed or publisher, read into the frozen structs of `tables` and checked.
-
-A wrong key, type or value raises `ConfigError` that names the file, the key, what was expected
-and what was found. `describe` lists every key with its value and the reason for it.
-"""
+"""Read a file's tables into frozen structs, and check what no single key can tell."""
 
 from __future__ import annotations
 
@@ -11,42 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from udpfast.config.files import FeedConfig, PublishConfig
+from udpfast.config.lines import LineConfig
+from udpfast.config.settings import convert, read_tables
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
-from udpfast.settings import Setting, convert, describe, read_tables
-from udpfast.tables import (
-    AccessConfig,
-    ChannelConfig,
-    Destination,
-    FeedConfig,
-    ImageConfig,
-    LineConfig,
-    PublishConfig,
-    RecordConfig,
-    RunConfig,
-    SideConfig,
-    ZmqConfig,
-)
 
-__all__ = [
-    "AccessConfig",
-    "ChannelConfig",
-    "Destination",
-    "FeedConfig",
-    "ImageConfig",
-    "LineConfig",
-    "PublishConfig",
-    "RecordConfig",
-    "RunConfig",
-    "Setting",
-    "SideConfig",
-    "ZmqConfig",
-    "describe",
-    "load_feed",
-    "load_publish",
-    "parse_feed",
-    "parse_publish",
-]
+__all__ = ["load_feed", "load_publish", "parse_feed", "parse_publish"]
 
 
 def load_feed(path: str | Path) -> FeedConfig:

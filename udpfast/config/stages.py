@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.checks import POWER_OF_TWO
+from udpfast.config.checks import POWER_OF_TWO
+from udpfast.config.settings import Struct
 
 __all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
 

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.lines import ChannelConfig, Destination, WireConfig
-from udpfast.tables.loop import AccessConfig, AgentConfig, RingConfig, RunConfig
-from udpfast.tables.receive import BypassConfig, ReceiveConfig, XdpConfig
-from udpfast.tables.side import ImageConfig, RecordConfig, ZmqConfig
-from udpfast.tables.stages import ObjectsConfig, SessionConfig, WindowConfig
-from udpfast.tables.types import Name
+from udpfast.config.lines import ChannelConfig, Destination, WireConfig
+from udpfast.config.loop import AccessConfig, AgentConfig, RingConfig, RunConfig
+from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
+from udpfast.config.settings import Struct
+from udpfast.config.side import ImageConfig, RecordConfig, ZmqConfig
+from udpfast.config.stages import ObjectsConfig, SessionConfig, WindowConfig
+from udpfast.config.types import Name
 
 __all__ = ["FeedConfig", "PublishConfig"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.tables.checks import NAME, PATH
+from udpfast.config.checks import NAME, PATH
 
 __all__ = ["Core", "FilePath", "Idle", "Name"]
 

@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.checks import GROUP, POWER_OF_TWO
-from udpfast.tables.types import Core, Idle
+from udpfast.config.checks import GROUP, POWER_OF_TWO
+from udpfast.config.settings import Struct
+from udpfast.config.types import Core, Idle
 
 __all__ = ["AccessConfig", "AgentConfig", "RingConfig", "RunConfig"]
 

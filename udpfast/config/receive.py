@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.settings import Struct
-from udpfast.tables.checks import DISTINCT, POWER_OF_TWO
-from udpfast.tables.types import FilePath
+from udpfast.config.checks import DISTINCT, POWER_OF_TWO
+from udpfast.config.settings import Struct
+from udpfast.config.types import FilePath
 
 __all__ = ["BypassConfig", "BypassStack", "ReceiveConfig", "XdpConfig"]
 

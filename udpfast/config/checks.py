@@ -7,9 +7,9 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 
+from udpfast.config.settings import Check
 from udpfast.core.endpoint import is_interface, is_port, parse_endpoint, parse_sender
 from udpfast.errors import ConfigError
-from udpfast.settings import Check
 
 __all__ = [
     "DESTINATION",

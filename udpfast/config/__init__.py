@@ -1,0 +1,33 @@
+"""One TOML file per feed or publisher: every key with its type, default, limits and reason.
+
+A wrong key, type or value raises `ConfigError` that names the file, the key, what was expected
+and what was found. `describe` lists every key with its value and the reason for it.
+"""
+
+from udpfast.config.files import FeedConfig, PublishConfig
+from udpfast.config.lines import ChannelConfig, Destination, LineConfig
+from udpfast.config.loop import AccessConfig, RingConfig, RunConfig
+from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
+from udpfast.config.settings import Setting, describe
+from udpfast.config.side import ImageConfig, RecordConfig, SideConfig, ZmqConfig
+
+__all__ = [
+    "AccessConfig",
+    "ChannelConfig",
+    "Destination",
+    "FeedConfig",
+    "ImageConfig",
+    "LineConfig",
+    "PublishConfig",
+    "RecordConfig",
+    "RingConfig",
+    "RunConfig",
+    "Setting",
+    "SideConfig",
+    "ZmqConfig",
+    "describe",
+    "load_feed",
+    "load_publish",
+    "parse_feed",
+    "parse_publish",
+]
