@@ -4,7 +4,7 @@ UDPFAST_DEBUG=1     Cython's checks and C assertions on, no optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
 UDPFAST_BENCH=1     Also the loops that only benchmarks and tests run: `make` asks for them.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
-UDPFAST_OPTIMISE=0  Compile quickly (0 to 3): to look at a package, not to run it.
+UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
@@ -62,7 +62,7 @@ class BuildExt(build_ext):
         self.parallel = self.parallel or os.cpu_count()
 
     def run(self) -> None:
-        """Check for a C compiler and Python's headers, then build."""
+        """Check for a C compiler and Python's headers, make the C, then build."""
         compiler = (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
         header = Path(sysconfig.get_path("include")) / "Python.h"
         if shutil.which(compiler) is None:
@@ -74,6 +74,17 @@ class BuildExt(build_ext):
             )
         # pip shows it with -v.
         print(f"udpfast: compiling {len(self.extensions)} modules on {self.parallel} cores")
+        # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
+        made = cythonize(
+            self.extensions,
+            build_dir="build/cython-debug" if DEBUG else "build/cython",
+            compiler_directives=directives,
+            shared_utility_qualified_name=SHARED,
+            nthreads=self.parallel,
+        )
+        sources = {extension.name: extension.sources for extension in made}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
         super().run()
 
 
@@ -86,12 +97,33 @@ MEASURED = {
     )
 }
 
+#: Begin, end, look after or describe; nothing here runs for each record. Optimised as the others
+#: are, they take twice the time to compile.
+SELDOM = {
+    Path("udpfast", f"{name}.pyx")
+    for name in (
+        *("agents/recorder", "agents/zmq_streams"),
+        *("client/aio", "client/history_source", "client/image_join"),
+        *("client/zmq_silence", "core/layout", "core/oserr", "net/envelope"),
+        *("net/xdp_bpf", "shm/counters", "shm/journal_header", "shm/journal_map"),
+        *("shm/journal_state", "shm/mapping", "shm/readers", "shm/recovery", "shm/region"),
+        *("testing/guarded_frame", "testing/paths", "testing/turns"),
+    )
+}
+
+
+def arguments(path: Path) -> list[str]:
+    """Return what a module is compiled with; the last `-O` counts."""
+    quickly = path in SELDOM and not (DEBUG or SANITIZE or "UDPFAST_OPTIMISE" in os.environ)
+    return [*compile_args, "-O1"] if quickly else compile_args
+
+
 extensions = [
     Extension(
         str(path.with_suffix("")).replace(os.sep, "."),
         [str(path)],
         include_dirs=[numpy.get_include()],
-        extra_compile_args=compile_args,
+        extra_compile_args=arguments(path),
         extra_link_args=link_args,
         # What a benchmark's result says of the build that it measured.
         define_macros=[
@@ -119,11 +151,5 @@ setup(
     cmdclass={"build_ext": BuildExt},
     packages=[*find_packages(include=["udpfast", "udpfast.*"]), "pyspark_udpfast", *benchmarks],
     package_dir={"udpfast_bench": "bench"},
-    ext_modules=cythonize(
-        extensions if setting("UDPFAST_COMPILE", "1") else [],
-        build_dir="build/cython-debug" if DEBUG else "build/cython",
-        compiler_directives=directives,
-        shared_utility_qualified_name=SHARED,
-        nthreads=os.cpu_count() or 1,
-    ),
+    ext_modules=extensions if setting("UDPFAST_COMPILE", "1") else [],
 )
