@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
-# uv does the same in half the time; pip is always there.
+# uv does the same in half the time; pip is always there. Python compiles what it imports; all that
+# is installed takes longer.
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -q \
-	--disable-pip-version-check) -c constraints.txt
+	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
 # cython-lint looks for pycodestyle on PATH.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -27,9 +28,10 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
-# On all cores; tests/conftest.py says what must stay together. Four have enough to do. A worker
-# that crashes ends the run: the others would wait for its share.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores : 4)))
+# One more than there are cores, because tests wait for processes, too; four have enough to do.
+# tests/conftest.py says what must stay together. A worker that crashes ends the run: the others
+# would wait for its share.
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder \
 	--max-worker-restart=0
 
