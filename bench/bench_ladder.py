@@ -27,10 +27,10 @@ from functools import partial
 from typing import Any
 
 from udpfast.agents.subscriber import Subscriber
-from udpfast.cli.ledger import ledger_sums
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
+from udpfast.monitor.ledger import ledger_of
 from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
 from udpfast.testing.pace import PaceResult
 
@@ -219,7 +219,7 @@ def take(
         lapped=lapped,
         per_s=sent.datagrams * 1e9 / sent.elapsed_ns,
         late_ms=0.0 if rate == FULL_SPEED else sent.late_ns_max / 1e6,
-        adds_up=bool(ledger_sums(counters)["adds_up"]),
+        adds_up=ledger_of(counters).adds_up,
     )
 
 

@@ -24,12 +24,12 @@ import numpy.typing as npt
 
 from udpfast.agents.replay_lines import guess_channels
 from udpfast.agents.replayer import Replayer
-from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.replay import replay_datagrams
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.clock import monotonic_ns
+from udpfast.monitor.ledger import ledger_of
 from udpfast.net.pcap import CaptureBatch, CaptureReader
 from udpfast.testing.hostprobe import pinned
 
@@ -198,7 +198,7 @@ def verify(recording: Recording, counters: dict[str, dict[str, int]]) -> str:
     found = counters["incremental"]["messages"], counters["incremental"]["lost"]
     if found != recording.expected:
         raise ValueError(f"expected {recording.expected} delivered and lost, found {found}")
-    if not ledger_sums(counters)["adds_up"]:
+    if not ledger_of(counters).adds_up:
         raise ValueError("expected verdicts that add up to the datagrams, found a difference")
     return (
         f"{found[0]:,} messages delivered and {found[1]:,} lost, as the capture's description "

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop
-from udpfast.cli.ledger import ledger_sums
 from udpfast.config import parse_feed
+from udpfast.monitor.ledger import ledger_of
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender
@@ -236,16 +236,16 @@ class FeedWay(BurstWay):
             scope: {name: value - before[scope][name] for name, value in values.items()}
             for scope, values in now.items()
         }
-        ledger = ledger_sums(moved)
-        expect("verdicts", ledger["datagrams"], ledger["verdicts"])
-        expect("datagrams", self.count * len(self.train) * self.lines, ledger["datagrams"])
+        ledger = ledger_of(moved)
+        expect("verdicts", ledger.datagrams, ledger.verdicts)
+        expect("datagrams", self.count * len(self.train) * self.lines, ledger.datagrams)
         channel = moved["incremental"]
         expect("messages", messages, channel["messages"])
         expect("gaps", 0, channel["gaps"])
         # A session's beginning, and a channel that speaks or falls silent, are records too.
         announced = sum(channel[name] for name in ("sessions", "ready", "disconnected"))
         expect("records", messages + announced, moved["feed"]["records"])
-        expect("kernel drops", 0, sum(moved[name]["kernel_drops"] for name in ledger["lines"]))
+        expect("kernel drops", 0, sum(moved[name]["kernel_drops"] for name in ledger.lines))
 
     def close(self) -> None:
         """Remove the instance too."""

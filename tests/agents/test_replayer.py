@@ -11,8 +11,6 @@ from tests.shared import shared
 from udpfast.agents.replay_lines import guess_channels
 from udpfast.agents.replay_source import CaptureSource, RawSource
 from udpfast.agents.replayer import Replayer
-from udpfast.cli.ledger import ledger_sums
-from udpfast.cli.losses import losses_add_up, read_losses
 from udpfast.cli.replay_target import Pacer
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
@@ -20,6 +18,8 @@ from udpfast.errors import ConfigError
 from udpfast.market.encode import encode_book
 from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.ledger import ledger_of
+from udpfast.monitor.losses import read_losses
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.journal import Journal
@@ -84,7 +84,7 @@ def run(directory: Path, config, batches, step=64):
     counters = replayer.counters()
     replayer.close()
     losses = read_losses(directory)
-    assert losses_add_up(losses), losses["sums"]
+    assert losses.adds_up, losses.sums
     return records, counters
 
 
@@ -118,7 +118,7 @@ def test_replay_opaque_messages_come_out_as_published(tmp_path):
     assert [int(header["seqno"]) for header, _ in messages] == list(range(20))
     assert [int(header["received_ns"]) for header, _ in messages] == [1_000 + i for i in range(20)]
     assert counters["incremental.A"]["delivered"] == 20
-    assert ledger_sums(counters)["adds_up"]
+    assert ledger_of(counters).adds_up
 
 
 def test_replay_of_a_journal_that_is_written_ends_where_it_was(tmp_path):
@@ -196,7 +196,7 @@ def test_replay_same_capture_any_batch_gives_same_bytes(tmp_path):
         directory.mkdir(mode=0o700)
         records, counters = run(directory, feed(), batches, step)
         hashes.add(digest(records))
-        assert ledger_sums(counters)["adds_up"]
+        assert ledger_of(counters).adds_up
     assert len(hashes) == 1
 
 

@@ -13,12 +13,12 @@ from tests.shared import shared
 from tests.waiting import PATIENCE_S
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.demo import account_for_missing, compare_books
-from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.ledger import ledger_of
 from udpfast.shm.journal import Journal
 from udpfast.shm.ring import Ring
 
@@ -161,8 +161,8 @@ def test_ledger_difference_is_seen():
     line = dict.fromkeys((info.name for info in VERDICTS), 0)
     good = {"incremental.A": {**line, "delivered": 3, "datagrams": 3}}
     bad = {"incremental.A": {**line, "delivered": 3, "datagrams": 4}}
-    assert ledger_sums(good)["adds_up"]
-    assert not ledger_sums(bad)["adds_up"]
+    assert ledger_of(good).adds_up
+    assert not ledger_of(bad).adds_up
 
 
 def test_compare_books_sees_every_difference():

@@ -14,11 +14,11 @@ from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop, Subscriber
-from udpfast.cli.ledger import ledger_sums
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
 from udpfast.core.layout import Kind
+from udpfast.monitor.ledger import ledger_of
 from udpfast.testing.frames import datagram, datagrams
 from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
 from udpfast.testing.turns import Turns
@@ -118,7 +118,7 @@ def test_feed_over_two_lines_brings_the_records_that_sockets_bring(
     over_sockets, _ = received(link, tables("socket", "socket"), send)
     assert over_xdp == over_sockets
     assert [seqno for seqno, _ in over_xdp] == list(range(1, 301))
-    assert ledger_sums(counters)["adds_up"]
+    assert ledger_of(counters).adds_up
     for line, count in frames.items():
         own = counters[f"incremental.{line}"]
         assert own["frames"] == own["datagrams"] == count

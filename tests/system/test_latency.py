@@ -12,7 +12,6 @@ from click.testing import CliRunner
 import udpfast
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
-from udpfast.cli.latency import hop_rows
 from udpfast.cli.main import cli
 from udpfast.client.latency import read_hops
 from udpfast.market.encode import SourceInfo, encode_top_of_book
@@ -67,7 +66,7 @@ def send_tops(port, seqnos, offset_ns=0, stamped=True):
 
 def test_latency_of_every_hop_counts_every_message(stamps, tables, port):
     with (
-        Subscriber(tables) as subscriber,
+        Subscriber(tables),
         udpfast.Reader("ring:test", timeout=PATIENCE_S, name="strategy") as reader,
     ):
         send_tops(port, range(1, 301))
@@ -79,15 +78,12 @@ def test_latency_of_every_hop_counts_every_message(stamps, tables, port):
             assert len(batch), "records are missing"
             updates += int((batch.headers["kind"] == udpfast.Kind.TOP_OF_BOOK).sum())
         found = udpfast.latency("test")
-        rows = {row["variant"]: row for row in hop_rows(subscriber.directory)}
     origin = found["origin_to_kernel"]
     assert (origin["count"], origin["below"]) == (310, 10)
     assert 0 < origin["p50"] < 1_000_000_000 < origin["max"] + AHEAD_NS
     assert found["kernel_to_loop"]["count"] == found["loop_to_strategy"]["count"] == 320
     assert found["kernel_to_strategy"]["p50"] >= found["kernel_to_loop"]["p50"]
     assert found[f"kernel_to_strategy.strategy-{os.getpid()}"] == found["kernel_to_strategy"]
-    assert rows["kernel_to_loop"]["latency"]["count"] == 320
-    assert sum(count for _, count in rows["origin_to_kernel"]["counts"]) == 300
 
 
 def test_stat_latency_of_a_dead_instance_and_since_a_look(stamps, tables, port):

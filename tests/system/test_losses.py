@@ -16,10 +16,10 @@ import udpfast
 from tests.ports import free_ports
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
-from udpfast.cli.losses import losses_add_up, read_losses
 from udpfast.cli.main import cli
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import RECORD
+from udpfast.monitor.losses import read_losses
 from udpfast.testing.network import Arrival, LineFaults, network
 
 pytestmark = pytest.mark.system
@@ -68,9 +68,7 @@ def queued(port):
 
 def lost(losses, stage, what):
     """Return what a stage lost, over all its places."""
-    return sum(
-        one["count"] for one in losses["stages"] if (one["stage"], one["what"]) == (stage, what)
-    )
+    return sum(one.count for one in losses.stages if (one.stage, one.what) == (stage, what))
 
 
 def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports, tmp_path):
@@ -112,10 +110,10 @@ def test_kernel_drops_of_a_paused_loop_equal_the_kernels_own_count(tables, ports
     drops = lost(losses, "kernel", "kernel_drops")
     assert drops > 0
     assert drops == lost(losses, "window", "lost")
-    assert [one["drops"] for one in losses["host"]["sockets"]] == [drops]
-    assert losses["host"]["rcvbuf_errors"] >= drops
-    assert losses_add_up(losses)
-    assert losses_add_up(read_losses(tmp_path / "shm" / "test"))  # dead as well
+    assert [one.drops for one in losses.host.sockets] == [drops]
+    assert losses.host.rcvbuf_errors >= drops
+    assert losses.adds_up
+    assert read_losses(tmp_path / "shm" / "test").adds_up  # dead as well
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -155,7 +153,7 @@ def test_losses_of_a_bad_network_are_gaps_of_what_no_line_brought(tables, ports,
     assert lost(losses, "window", "lost") == 1000 - len(brought) > 0, f"seed {seed}"
     assert lost(losses, "kernel", "kernel_drops") == 0
     assert lost(losses, "verdict", "duplicate") > 0
-    assert losses_add_up(losses), f"seed {seed}: {losses['sums']}"
+    assert losses.adds_up, f"seed {seed}: {losses.sums}"
 
 
 def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
@@ -189,7 +187,7 @@ def test_losses_of_a_slow_reader_are_its_own_and_exact(tables, ports):
         assert (reader["lag"], reader["lag_bytes"]) == (0, 0)
     assert readers["fast"]["lapped"] == 0
     assert readers["slow"]["lapped"] == lost(losses, "ring", "lapped") > 1000
-    assert losses_add_up(losses), losses["sums"]
+    assert losses.adds_up, losses.sums
 
 
 def read_status_of(name):
@@ -217,7 +215,7 @@ def test_losses_that_do_not_add_up_are_said(tables, ports):
     with Subscriber(tables) as subscriber:
         send(ports[0], [1, 2, 3])
         wait_until(lambda: subscriber.counters()["feed"]["ungated"] == 3, "messages")
-    assert losses_add_up(read_losses(subscriber.directory))
+    assert read_losses(subscriber.directory).adds_up
     slot = [info.name for info in FEED_COUNTERS].index("ungated")
     with (subscriber.directory / "counters").open("r+b") as file:
         file.seek(REGION_PAGE + 8 * slot)

@@ -12,10 +12,10 @@ import pytest
 
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
-from udpfast.cli.ledger import ledger_sums
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, WriterExistsError
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.ledger import ledger_of
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.region import Region
 
@@ -56,7 +56,7 @@ def test_subscriber_counts_and_delivers_every_datagram(tables, port):
                     if header["kind"] == Kind.MESSAGE
                 ]
         assert seqnos == list(range(1, 1001))
-        assert ledger_sums(subscriber.counters())["adds_up"]
+        assert ledger_of(subscriber.counters()).adds_up
         assert subscriber.counters()["incremental.A"]["kernel_drops"] == 0
 
 

@@ -26,16 +26,17 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from udpfast.agents.market_recording import recording_span_ns
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
-from udpfast.cli.latency import print_latency
-from udpfast.cli.ledger import ledger_sums, print_ledger
+from udpfast.cli.draw import print_latency, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.send import describe_missing
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
 from udpfast.errors import NotReadyError, UdpfastError
+from udpfast.monitor.ledger import ledger_of
 
 __all__ = ["demo"]
 
@@ -144,7 +145,7 @@ def demo(
     elif lacking:
         click.echo(f"no report: {lacking}")
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(result, default=to_builtins))
     sys.exit(0 if result["ok"] else 1)
 
 
@@ -325,7 +326,7 @@ capacity_bytes = {1 << 28}
         while publisher.poll() is None:
             time.sleep(0.5 if live else 2.0)
             now, values = time.monotonic(), counters(NAME)
-            before, datagrams = datagrams, ledger_sums(values)["datagrams"]
+            before, datagrams = datagrams, ledger_of(values).datagrams
             moved = now if datagrams != before else moved
             if now - moved > PATIENCE_S:
                 raise DemonstrationError(f"nothing was published for {PATIENCE_S:.0f} s")
@@ -338,7 +339,7 @@ capacity_bytes = {1 << 28}
         # What is still in the sockets is taken within milliseconds: wait until nothing moves.
         before, unchanged = None, 0
         while unchanged < 5:
-            now = ledger_sums(counters(NAME))["datagrams"]
+            now = ledger_of(counters(NAME)).datagrams
             unchanged = unchanged + 1 if now == before else 0
             before = now
             time.sleep(0.05)
@@ -357,7 +358,7 @@ capacity_bytes = {1 << 28}
 
     def _judge(self, published: dict[str, Any]) -> dict[str, Any]:
         values = counters(NAME)
-        ledger = ledger_sums(values)
+        ledger = ledger_of(values)
         truth = json.loads((self.directory / "published.json").read_text())
         reports = {
             style: json.loads((self.directory / f"{style}.json").read_text()) for style in STYLES
@@ -373,7 +374,7 @@ capacity_bytes = {1 << 28}
                 name for name, equal in comparisons[style].items() if not equal
             )
         ok = (
-            ledger["adds_up"]
+            ledger.adds_up
             and missing["unexplained"] == 0
             and missing["unreported"] == 0
             and values["incremental"]["sessions"] == len(published["sessions"])
@@ -448,7 +449,7 @@ def compare_books(truth: dict[str, Any], books: dict[str, Any]) -> dict[str, boo
 
 def progress(elapsed_s: float, values: dict[str, dict[str, int]]) -> str:
     """Return one line about how far the feed is."""
-    datagrams = ledger_sums(values)["datagrams"]
+    datagrams = ledger_of(values).datagrams
     incremental, feed = values["incremental"], values["feed"]
     return (
         f"{elapsed_s:5.1f} s  {datagrams:>9,} datagrams  {incremental['messages']:>8,} messages  "

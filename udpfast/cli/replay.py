@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from udpfast.agents.feed_copy import read_feed
 from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
@@ -20,7 +21,7 @@ from udpfast.agents.replay_source import (
     Place,
     RawSource,
 )
-from udpfast.cli.ledger import print_ledger
+from udpfast.cli.draw import print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
@@ -159,10 +160,11 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     if books_path is not None:
         books_path.write_text(json.dumps(result.get("books", {})))
     if as_json:
-        click.echo(json.dumps(result))
+        click.echo(json.dumps(result, default=to_builtins))
     else:
         _print_result(result)
-    fine = result.get("ledger", {}).get("adds_up", True) and not result.get("missed")
+    adds_up = result["ledger"].adds_up if "ledger" in result else True
+    fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)
 
 

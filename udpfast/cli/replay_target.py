@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from udpfast.agents.replay_lines import CHANNEL_NONE
 from udpfast.agents.replay_source import STEP_NS
 from udpfast.agents.replayer import Replayer
-from udpfast.cli.ledger import ledger_sums
 from udpfast.cli.replay_output import Output
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, RecordConfig
 from udpfast.core.clock import monotonic_ns
+from udpfast.monitor.ledger import ledger_of
 from udpfast.net.capture_writer import CaptureWriter
 from udpfast.net.pcap import CaptureBatch
 from udpfast.net.sender import DatagramSender
@@ -166,7 +166,7 @@ class EngineTarget:
         result = self._output.result()
         return {
             "runs": self._runs,
-            "ledger": ledger_sums(counters),
+            "ledger": ledger_of(counters),
             "counters": counters,
         } | result
 

@@ -9,17 +9,17 @@ import sys
 import click
 from msgspec.structs import replace
 
+from udpfast.agents.feed_keeper import FeedKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
-from udpfast.cli.keeper import FeedKeeper
-from udpfast.cli.limits import reached_limits
 from udpfast.cli.service import Service
-from udpfast.cli.silence import SilentLines
 from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
+from udpfast.monitor.limits import reached_limits
+from udpfast.monitor.silence import SilentLines
 from udpfast.net.bypass import STACKS
 from udpfast.shm.readers import list_readers
 from udpfast.shm.roster import AgentState
@@ -115,7 +115,11 @@ def _announce(subscriber: Subscriber, quiet: bool) -> None:
 
 def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> BaseException | None:
     """Watch the feed until it is stopped (None), or ends for good: by what."""
-    keeper = FeedKeeper(subscriber)
+
+    def say(sentence: str) -> None:
+        click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
+
+    keeper = FeedKeeper(subscriber, say)
     lines = SilentLines(realtime_ns())
     said: dict[str, str] = {}
     status_ns = alive_ns = 0
@@ -124,7 +128,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
         now_ns = monotonic_ns()
         failure = keeper.look(now_ns)
         for event in subscriber.take_events():
-            click.echo(f"udpfast: {subscriber.name}: {event}", err=True)
+            say(event)
         _say_failures(subscriber, said)
         if failure is not None:
             return failure
@@ -133,7 +137,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
             values = subscriber.counters()
             unix_ns = realtime_ns()
             for sentence in lines.look(values, unix_ns):
-                click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
+                say(sentence)
             silent = lines.describe(values, unix_ns)
             service.status("; ".join([_status(subscriber, values), *silent]))
             _say_limits(subscriber.name, values["feed"], said)

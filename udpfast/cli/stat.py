@@ -6,26 +6,18 @@ import errno
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import to_builtins
 
-from udpfast.cli.bypass import describe_counters, environment_of
-from udpfast.cli.latency import print_latency
-from udpfast.cli.ledger import ledger_sums, print_ledger
-from udpfast.cli.limits import reached_limits, read_image
-from udpfast.cli.losses import losses_add_up, print_losses, read_counters, read_losses
+from udpfast.cli.draw import print_latency, print_ledger, print_losses
 from udpfast.cli.options import FiniteRange
-from udpfast.cli.silence import describe_silence
-from udpfast.client.latency import Hop, hops_since, latency, merge_readers, read_hops
-from udpfast.core.clock import realtime_ns
-from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
+from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
+from udpfast.monitor.losses import read_losses
+from udpfast.monitor.status import AgentStatus, InstanceStatus, read_status
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import READERS_MAX, list_readers
-from udpfast.shm.roster import read_roster
+from udpfast.shm.readers import READERS_MAX
 
 __all__ = ["stat"]
 
@@ -91,103 +83,62 @@ def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> di
 def _show_losses(directory: Path, with_zeros: bool, as_json: bool) -> bool:
     losses = read_losses(directory)
     if as_json:
-        click.echo(json.dumps(losses))
+        click.echo(json.dumps(to_builtins(losses)))
     else:
         print_losses(losses, with_zeros)
     # A live loop counts a datagram before its verdict: only a quiet instance must add up.
-    return losses_add_up(losses) or bool(losses["live"])
+    return losses.adds_up or losses.live
 
 
 def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
     status = read_status(name)
     if as_json:
-        click.echo(json.dumps(status))
+        click.echo(json.dumps(to_builtins(status)))
     else:
         _print_status(status, with_zeros)
-    return bool(status["ledger"]["adds_up"] or status["alive"])
+    return status.ledger.adds_up or status.alive
 
 
-def read_status(name: str) -> dict[str, Any]:
-    """Return everything about an instance as plain values."""
-    directory = instance_directory(name)
-    values, started_ns = read_counters(directory)
-    ring = _ring(directory)
-    environment = environment_of(ring["writer_pid"]) if ring["alive"] else {}
-    return {
-        "directory": str(directory),
-        **ring,
-        "bypass": {"is": describe_counters(values["feed"]), "environment": environment},
-        "agents": [
-            {**asdict(agent), "state": agent.state.name.lower()} for agent in read_roster(directory)
-        ],
-        "ledger": ledger_sums(values),
-        "silent": [*describe_silence(values, started_ns, realtime_ns()).values()],
-        "counters": values,
-        "image": read_image(directory, ring["epoch"]),
-        "readers": [
-            {
-                **asdict(reader),
-                "lag": ring["records"] - reader.index,
-                "lag_bytes": ring["position"] - reader.position,
-            }
-            for reader in list_readers(directory)
-        ],
-        "latency_ns": latency(directory),
-    }
-
-
-def _ring(directory: Path) -> dict[str, Any]:
-    with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
-        return {
-            "writer_pid": cursor.region.writer_pid,
-            "alive": cursor.region.writer_alive(),
-            "state": "closed" if cursor.closed_by_writer else "open",
-            "epoch": cursor.epoch,
-            "records": cursor.tail_index,
-            "position": cursor.tail_position,
-        }
-
-
-def _print_status(status: dict[str, Any], with_zeros: bool) -> None:
+def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     click.echo(
-        f"{status['directory']}: writer {status['writer_pid']} "
-        f"{'alive' if status['alive'] else 'DEAD'}, ring {status['state']}, "
-        f"epoch {status['epoch']}, {status['records']:,} records"
+        f"{status.directory}: writer {status.writer_pid} "
+        f"{'alive' if status.alive else 'DEAD'}, ring {status.state}, "
+        f"epoch {status.epoch}, {status.records:,} records"
     )
-    click.echo(f"bypass {status['bypass']['is']}")
-    for name, value in status["bypass"]["environment"].items():
+    click.echo(f"bypass {status.bypass.text}")
+    for name, value in status.bypass.environment.items():
         click.echo(f"  {name}={value}")
-    for sentence in reached_limits(status["counters"]["feed"], status["image"]).values():
+    for sentence in status.limits.values():
         click.echo(f"FULL: {sentence}")
-    for agent in status["agents"]:
+    for agent in status.agents:
         _print_agent(agent)
-    if status["image"] is not None:
-        click.echo(f"image: {status['image']['objects']:,} objects")
-    print_ledger(status["counters"], status["ledger"])
-    for sentence in status["silent"]:
+    if status.image is not None:
+        click.echo(f"image: {status.image['objects']:,} objects")
+    print_ledger(status.counters, status.ledger)
+    for sentence in status.silent:
         click.echo(sentence)
-    for scope, values in status["counters"].items():
+    for scope, values in status.counters.items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
         click.echo(f"\n{scope}")
-        for key, value in shown.items():
-            click.echo(f"  {key:<24}{value:>16,}")
+        for key, count in shown.items():
+            click.echo(f"  {key:<24}{count:>16,}")
     click.echo("")
-    print_latency(status["latency_ns"])
-    for reader in status["readers"]:
+    print_latency(status.latency_ns)
+    for reader in status.readers:
         click.echo(
-            f"reader {reader['name'] or reader['pid']} (pid {reader['pid']}"
-            f"{'' if reader['alive'] else ', DEAD'}): "
-            f"lag {reader['lag']:,} records, {reader['lag_bytes']:,} bytes; "
-            f"read {reader['read']:,}, missed {reader['lapped']:,}"
+            f"reader {reader.name or reader.pid} (pid {reader.pid}"
+            f"{'' if reader.alive else ', DEAD'}): "
+            f"lag {reader.lag:,} records, {reader.lag_bytes:,} bytes; "
+            f"read {reader.read:,}, missed {reader.lapped:,}"
         )
-    if len(status["readers"]) == READERS_MAX:
+    if len(status.readers) == READERS_MAX:
         click.echo(f"more than {READERS_MAX - 1:,} readers: the first are shown")
 
 
-def _print_agent(agent: dict[str, Any]) -> None:
-    failure = f"; last failure: {agent['failure']}" if agent["failure"] else ""
-    place = f", pid {agent['pid']}" if agent["pid"] else ""
+def _print_agent(agent: AgentStatus) -> None:
+    failure = f"; last failure: {agent.failure}" if agent.failure else ""
+    place = f", pid {agent.pid}" if agent.pid else ""
     click.echo(
-        f"agent {agent['name']}: {agent['state']}{place}, {agent['restarts']} restarts, "
-        f"{agent['cycles']:,} turns{failure}"
+        f"agent {agent.name}: {agent.state}{place}, {agent.restarts} restarts, "
+        f"{agent.cycles:,} turns{failure}"
     )

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from udpfast.cli.silence import SilentLines, describe_silence
+from udpfast.monitor.silence import SilentLines, describe_silence
 
 S = 1_000_000_000
 BEGAN = 1_800_000_000 * S

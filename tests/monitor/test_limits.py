@@ -1,6 +1,6 @@
 """What a full table says."""
 
-from udpfast.cli.limits import reached_limits
+from udpfast.monitor.limits import reached_limits
 
 
 def test_limit_that_was_reached_is_said_with_its_setting() -> None:

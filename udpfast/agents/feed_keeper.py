@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from errno import EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, ENXIO
-
-import click
 
 from udpfast.agents.backoff import Backoff
 from udpfast.agents.subscriber import Subscriber
@@ -25,10 +24,13 @@ class FeedKeeper:
     Parameters
     ----------
     subscriber : Subscriber
+    say : callable
+        Is told in a sentence what failed, and that it is over.
     """
 
-    def __init__(self, subscriber: Subscriber) -> None:
+    def __init__(self, subscriber: Subscriber, say: Callable[[str], None]) -> None:
         self._subscriber = subscriber
+        self._say = say
         self._settings = subscriber.config.run
         self._backoff = Backoff(self._settings)
         self._began_ns = 0
@@ -54,7 +56,7 @@ class FeedKeeper:
         except Exception as failure:
             # The settings were right when the feed began: an interface that they name is missing.
             return self._plan(failure, now_ns, isinstance(failure, ConfigError))
-        click.echo(f"udpfast: {subscriber.name}: all lines are open again", err=True)
+        self._say("all lines are open again")
         self._began_ns = now_ns
         return None
 
@@ -69,9 +71,5 @@ class FeedKeeper:
         if not again:
             return failure
         self._due_ns = now_ns + wait_ns
-        click.echo(
-            f"udpfast: {self._subscriber.name}: {failure}; opens its lines again in "
-            f"{wait_ns / 1e9:g} s",
-            err=True,
-        )
+        self._say(f"{failure}; opens its lines again in {wait_ns / 1e9:g} s")
         return None

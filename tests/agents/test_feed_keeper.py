@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from udpfast.cli.keeper import FeedKeeper
+from udpfast.agents.feed_keeper import FeedKeeper
 from udpfast.config import parse_feed
 from udpfast.errors import ConfigError
 
@@ -41,7 +41,7 @@ class EndedSubscriber:
 
 
 def keep(subscriber: Any) -> BaseException | None:
-    keeper = FeedKeeper(subscriber)
+    keeper = FeedKeeper(subscriber, print)
     for now_s in range(60):
         failure = keeper.look(now_s * S)
         if failure is not None or not subscriber.ended:

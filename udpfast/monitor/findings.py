@@ -1,29 +1,30 @@
-"""What of a host is not as a feed wants it: looked at for one feed, and written for people."""
+"""What of a host is not as one feed wants it: its core, its directories, its sockets, its stack."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-
-import click
 
 from udpfast.agents.lines import line_address, receive_options
 from udpfast.config import FeedConfig, LineConfig
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.host import Finding, HostUse
+from udpfast.monitor.bypass import planned_launch
+from udpfast.net.bypass import STACKS, environment_settings
+from udpfast.net.bypass_launch import find_library
 from udpfast.net.line import open_receiver
 from udpfast.net.multicast import resolve_interface, routed_interface
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["feed_use", "inspect_agent", "inspect_lines", "inspect_record", "print_findings"]
+__all__ = ["feed_use", "inspect_feed"]
 
 
 def feed_use(config: FeedConfig) -> HostUse:
     """Return how a feed uses the host: its core, its interfaces, its sockets."""
     agent, receive = config.agent, config.receive
-    found = (interface_name(line) for _, line in _lines(config))
+    found = (_interface_name(line) for _, line in _lines(config))
     return HostUse(
         cores=() if agent.core is None else (agent.core,),
         # Datagrams that never leave the host meet no NIC.
@@ -36,8 +37,8 @@ def feed_use(config: FeedConfig) -> HostUse:
     )
 
 
-def interface_name(line: LineConfig) -> str:
-    """Return the interface by which a line comes; "" if the kernel does not say."""
+def _interface_name(line: LineConfig) -> str:
+    # The interface by which a line comes; "" if the kernel does not say.
     host, port = parse_endpoint(line.address)
     try:
         if line.interface:
@@ -47,8 +48,18 @@ def interface_name(line: LineConfig) -> str:
         return ""
 
 
-def inspect_agent(config: FeedConfig) -> Finding:
-    """Look whether the loop's core is one that it can have."""
+def inspect_feed(config: FeedConfig | None) -> list[Finding]:
+    """Look at the stacks that are installed, and at what a feed asks of this host.
+
+    Each line's socket is opened for a moment.
+    """
+    if config is None:
+        return _stacks(None)
+    return [*_stacks(config), _agent(config), *_record(config), *_sockets(config)]
+
+
+def _agent(config: FeedConfig) -> Finding:
+    # Whether the loop's core is one that it can have.
     core = config.agent.core
     allowed = sorted(os.sched_getaffinity(0))
     have = "unpinned" if core is None else str(core)
@@ -63,8 +74,8 @@ def inspect_agent(config: FeedConfig) -> Finding:
     )
 
 
-def inspect_record(config: FeedConfig) -> list[Finding]:
-    """Look whether the recorder, if there is one, can make its journal where it is to go."""
+def _record(config: FeedConfig) -> list[Finding]:
+    # Whether the recorder, if there is one, can make its journal where it is to go.
     if not config.record.enabled:
         return []
     name, want = "record.directory", "a directory that this user may write in"
@@ -82,8 +93,8 @@ def inspect_record(config: FeedConfig) -> list[Finding]:
     return [Finding(name, want, have, found, effect)]
 
 
-def inspect_lines(config: FeedConfig) -> list[Finding]:
-    """Open every line's socket for a moment; say which options were not granted, and why."""
+def _sockets(config: FeedConfig) -> list[Finding]:
+    # Which options of the lines' sockets are not granted, and why.
     findings = []
     options = receive_options(config)
     for channel, line in _lines(config):
@@ -108,47 +119,50 @@ def inspect_lines(config: FeedConfig) -> list[Finding]:
     return findings
 
 
-def print_findings(findings: Sequence[Finding], use: HostUse) -> None:
-    """Write what could be better, with its effect, then the rest, then what to do about it."""
-    width = max(len(finding.name) for finding in findings)
-    wrong = [finding for finding in findings if finding.ok is False]
-    if wrong:
-        click.echo("could be better:")
-    for finding in wrong:
-        click.echo(f"  {finding.name:<{width}}  {finding.have}, want {finding.want}")
-        click.echo(f"      {finding.effect}")
-    click.echo("fine:")
-    for finding in findings:
-        if finding.ok:
-            click.echo(f"  {finding.name:<{width}}  {finding.have}")
-    click.echo("not judged:")
-    for finding in findings:
-        if finding.ok is None:
-            reason = finding.reason or finding.want
-            click.echo(f"  {finding.name:<{width}}  {finding.have}: {reason}")
-    if wrong:
-        click.echo(
-            f"\n{len(wrong)} of {len(findings)} findings could be better; what can be set at run "
-            f"time, this sets:\n  {apply_command(use)}"
+def _stacks(config: FeedConfig | None) -> list[Finding]:
+    # Which stacks are installed, which the feed asks for, and what it would start with.
+    asked = config.bypass.stack if config else "none"
+    findings = []
+    for stack in STACKS.values():
+        wanted = stack.name == asked
+        try:
+            explicit = config.bypass.library if config and wanted else ""
+            have, found = str(find_library(stack, explicit, os.environ)), True
+        except ConfigError as error:
+            have, found = str(error) if wanted else "not installed", False
+        findings.append(
+            Finding(
+                f"bypass {stack.name}",
+                f"{stack.library}, as bypass.stack asks" if wanted else "nothing asks for it",
+                have,
+                found if wanted else None,
+                "udpfast run refuses to start: without the library it would receive through the "
+                "kernel, and nothing would say so.",
+            )
         )
-    else:
-        click.echo(f"\nnone of {len(findings)} findings could be better")
+        if config and wanted and found:
+            findings.append(_plan_finding(config))
+    settings = environment_settings(os.environ)
+    findings.append(
+        Finding(
+            "bypass environment",
+            "your own settings: they win over the profile",
+            " ".join(f"{name}={value}" for name, value in settings.items()) or "none set",
+            None,
+            "",
+        )
+    )
+    return findings
 
 
-def apply_command(use: HostUse) -> str:
-    """Return the command that sets for a feed what can be set at run time."""
-    words = ["scripts/tune_host.sh apply"]
-    if use.cores:
-        words.append(f"--rx-cpus {','.join(map(str, use.cores))}")
-    if use.interfaces:
-        words.append(f"--iface {','.join(use.interfaces)}")
-    flags = {
-        "--busy-poll": use.busy_poll,
-        "--prefer-busy-poll": use.prefer_busy_poll,
-        "--gro": use.gro,
-        "--fifo": use.fifo,
-    }
-    return " ".join([*words, *(flag for flag, wanted in flags.items() if wanted)])
+def _plan_finding(config: FeedConfig) -> Finding:
+    return Finding(
+        f"bypass {config.bypass.stack} start",
+        "what udpfast run sets",
+        "; ".join(planned_launch(config).lines),
+        None,
+        "",
+    )
 
 
 def _lines(config: FeedConfig) -> Iterator[tuple[str, LineConfig]]:

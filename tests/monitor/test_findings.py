@@ -1,0 +1,62 @@
+"""What of a host is not as one feed wants it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from udpfast.config import FeedConfig, parse_feed
+from udpfast.host import Finding, HostUse
+from udpfast.monitor.findings import feed_use, inspect_feed
+
+
+def feed(address: str = "127.0.0.1:0", **tables: object) -> FeedConfig:
+    """Return a feed of one line."""
+    lines = {"lines": [{"name": "A", "address": address}]}
+    return parse_feed({"name": "test", "incremental": lines, **tables})
+
+
+def inspect(config: FeedConfig) -> dict[str, Finding]:
+    """Return the findings for a feed by name."""
+    return {finding.name: finding for finding in inspect_feed(config)}
+
+
+def test_feed_use_names_core_and_ways_of_receiving() -> None:
+    core = min(os.sched_getaffinity(0))
+    use = feed_use(
+        feed(
+            agent={"core": core, "idle": "spin", "fifo_priority": 5},
+            receive={"busy_poll_us": 50, "gro": True, "rcvbuf_bytes": 1 << 20},
+        )
+    )
+    assert use == HostUse(cores=(core,), rcvbuf_bytes=1 << 20, busy_poll=True, gro=True, fifo=True)
+    assert feed_use(feed(agent={"fifo_priority": 5})).fifo is False
+
+
+def test_feed_use_loopback_has_no_interface_to_look_at() -> None:
+    assert feed_use(feed()).interfaces == ()
+
+
+@pytest.mark.parametrize(
+    ("core", "have", "ok"),
+    [
+        (None, "unpinned", False),
+        (min(os.sched_getaffinity(0)), None, True),
+        (999, "999, not", False),
+    ],
+)
+def test_inspect_feed_core_must_be_one_that_is_allowed(
+    core: int | None, have: str | None, ok: bool
+) -> None:
+    finding = inspect(feed(agent={} if core is None else {"core": core}))["agent.core"]
+    assert finding.ok is ok
+    assert finding.have.startswith(have or str(core))
+
+
+def test_inspect_feed_directory_must_be_one_that_can_be_made(tmp_path: Path) -> None:
+    assert "record.directory" not in inspect(feed())
+    (tmp_path / "file").touch()
+    for directory, ok in ((tmp_path / "new" / "deep", True), (tmp_path / "file" / "deep", False)):
+        table = {"enabled": True, "directory": str(directory)}
+        finding = inspect(feed(record=table))["record.directory"]
+        assert finding.ok is ok and str(tmp_path) in finding.have

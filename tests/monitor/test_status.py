@@ -1,0 +1,50 @@
+"""What is known of instances: live, dead, and such as nobody can read."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from udpfast.agents.subscriber import Subscriber
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.status import InstanceStatus, read_host, read_status
+from udpfast.shm.ring import Ring
+
+
+def feed(name: str) -> Subscriber:
+    """Return a feed of one line that nobody sends to."""
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    return Subscriber({"name": name, "incremental": {"lines": lines}})
+
+
+def test_read_host_has_every_instance_live_or_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    assert read_host().instances == {}
+    with feed("dead"):
+        pass
+    (tmp_path / "nothing").mkdir(mode=0o700)
+    (tmp_path / "replay").mkdir(mode=0o700)
+    Ring.create(tmp_path / "replay", 1 << 20, PAYLOAD_HASH).close()
+    with feed("live"):
+        host = read_host()
+        assert set(host.instances) == {"dead", "live"}
+        assert (host.instances["dead"].state, host.instances["live"].state) == ("closed", "open")
+        assert set(host.unreadable) == {"nothing", "replay"}
+        assert host.instances["live"].directory == read_status("live").directory
+
+
+def test_read_status_is_frozen_and_goes_into_json_and_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    with feed("dead"):
+        pass
+    status = read_status("dead")
+    with pytest.raises(AttributeError):
+        status.alive = False  # type: ignore[misc]
+    text = json.dumps(msgspec.to_builtins(status))
+    assert msgspec.json.decode(text, type=InstanceStatus) == status
+    assert status.ledger.adds_up and status.agents[0].name == "feed"

@@ -1,0 +1,77 @@
+"""Facts as terminal tables: latency per hop, the ledger, losses by stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import click
+from msgspec.structs import asdict
+
+from udpfast.monitor.ledger import Ledger
+from udpfast.monitor.losses import Losses
+
+__all__ = ["print_latency", "print_ledger", "print_losses"]
+
+_COLUMNS = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
+
+
+def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
+    """Print a table: a row per hop, percentiles in microseconds; of readers those that time."""
+    hops = {name: values for name, values in hops.items() if "." not in name or values["count"]}
+    width = max([28, *(len(name) + 2 for name in hops)])
+    click.echo(
+        f"{'latency, us':<{width}}{'count':>12}"
+        + "".join(f"{title:>12}" for title in _COLUMNS.values())
+        + f"{'below 0':>10}"
+    )
+    for name, values in hops.items():
+        click.echo(
+            f"{name:<{width}} {values['count']:>11,}"
+            + "".join(f" {values[key] / 1e3:>11,.2f}" for key in _COLUMNS)
+            + f"{values['below']:>10,}"
+        )
+
+
+def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> None:
+    """Print a table: a row per verdict, a column per line, and the sums."""
+    scopes = list(ledger.lines)
+    width = max([16, *(len(scope) for scope in scopes)])
+    click.echo(
+        f"{'verdict':<22}" + "".join(f"{scope:>{width}}" for scope in scopes) + f"{'all':>12}"
+    )
+    rows = [
+        (name, [counters[scope][name] for scope in scopes], total)
+        for name, total in ledger.by_verdict.items()
+        if total
+    ]
+    lines = ledger.lines.values()
+    rows.append(("sum of verdicts", [line.verdicts for line in lines], ledger.verdicts))
+    rows.append(("datagrams", [line.datagrams for line in lines], ledger.datagrams))
+    for name, counts, total in rows:
+        click.echo(
+            f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}"
+        )
+    click.echo("the sums are equal" if ledger.adds_up else "THE SUMS DIFFER")
+
+
+def print_losses(losses: Losses, with_zeros: bool) -> None:
+    """Print what was lost, stage by stage, then the sums; zeros only if asked for."""
+    width = max([24, *(len(one.where) + 2 for one in losses.stages)])
+    click.echo(f"{'stage':<10}{'where':<{width}}{'did not go on':<22}{'count':>14}")
+    for one in losses.stages:
+        if one.count or with_zeros:
+            click.echo(f"{one.stage:<10}{one.where:<{width}}{one.what:<22}{one.count:>14,}")
+    click.echo("")
+    for each in losses.sums:
+        sign = "=" if each.equal else "IS NOT"
+        click.echo(f"{each.what}: {each.left:,} {sign} {each.right:,}")
+    click.echo("the sums are equal" if losses.adds_up else "THE SUMS DIFFER")
+    for sentence in losses.silent:
+        click.echo(sentence)
+    host = {name: count for name, count in asdict(losses.host).items() if name != "sockets"}
+    click.echo(
+        "\nwhole host, since it began: "
+        + ", ".join(f"{name} {count:,}" for name, count in host.items())
+    )
+    for socket in losses.host.sockets or ():
+        click.echo(f"socket {socket.address}: {socket.drops:,} drops by the kernel's own count")

@@ -1,0 +1,58 @@
+"""Which stack receives in place of the kernel's: what was found of it, and what would start it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from udpfast.config import FeedConfig
+from udpfast.net.bypass import STACKS, State, describe_state, environment_settings
+from udpfast.net.bypass_launch import Launch, find_library, plan_launch
+
+__all__ = ["BypassStatus", "planned_launch", "read_bypass"]
+
+
+class BypassStatus(Struct, frozen=True, rename={"text": "is"}):
+    """What receives, in words, and the stack settings that a live process was started with."""
+
+    text: str
+    environment: dict[str, str]
+
+
+def read_bypass(feed: Mapping[str, int], pid: int | None) -> BypassStatus:
+    """Return what a feed's counters say of its bypass; `pid`: its process, if that is alive."""
+    names = {stack.number: stack.name for stack in STACKS.values()}
+    text = describe_state(names.get(feed["bypass_stack"], "none"), State(feed["bypass_state"]))
+    return BypassStatus(text, {} if pid is None else _environment(pid))
+
+
+def planned_launch(config: FeedConfig) -> Launch:
+    """Return how a feed is started under the stack that it asks for.
+
+    Raises
+    ------
+    ConfigError
+        The stack's library is not there.
+    """
+    stack = STACKS[config.bypass.stack]
+    library = find_library(stack, config.bypass.library, os.environ)
+    return plan_launch(
+        stack,
+        library,
+        os.environ,
+        rcvbuf_bytes=config.receive.rcvbuf_bytes,
+        strict=config.bypass.strict or config.agent.strict,
+    )
+
+
+def _environment(pid: int) -> dict[str, str]:
+    # Empty if it is not ours.
+    try:
+        entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return {}
+    pairs = (os.fsdecode(entry).partition("=") for entry in entries)
+    return environment_settings({name: value for name, _, value in pairs})

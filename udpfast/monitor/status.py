@@ -1,0 +1,184 @@
+"""Everything that one instance knows about itself, live or dead, and all instances of a host."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+from msgspec import Struct
+
+from udpfast.client.latency import latency
+from udpfast.core.clock import realtime_ns
+from udpfast.errors import UdpfastError
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.bypass import BypassStatus, read_bypass
+from udpfast.monitor.ledger import Ledger, ledger_of
+from udpfast.monitor.limits import reached_limits, read_image
+from udpfast.monitor.losses import read_counters
+from udpfast.monitor.silence import describe_silence
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.instance import instance_directory, instance_root
+from udpfast.shm.readers import list_readers
+from udpfast.shm.roster import read_roster
+
+__all__ = [
+    "AgentStatus",
+    "HostStatus",
+    "InstanceStatus",
+    "ReaderStatus",
+    "read_host",
+    "read_status",
+]
+
+
+class AgentStatus(Struct, frozen=True):
+    """One agent of an instance: an `AgentEntry`, with its state in lower case."""
+
+    name: str
+    state: str
+    restarts: int
+    pid: int
+    changed_ns: int
+    cycles: int
+    failure: str
+    looked_ns: int
+
+
+class ReaderStatus(Struct, frozen=True):
+    """One reader of an instance's ring: a `ReaderInfo`, and how far it is behind.
+
+    `lag` is in records.
+    """
+
+    pid: int
+    name: str
+    position: int
+    index: int
+    lapped: int
+    polled_ns: int
+    alive: bool
+    began_index: int
+    read: int
+    lag: int
+    lag_bytes: int
+
+
+class InstanceStatus(Struct, frozen=True):
+    """Everything about an instance at one moment; counters and histograms go on meanwhile.
+
+    Attributes
+    ----------
+    directory : str
+    writer_pid : int
+    alive : bool
+        The writer's process is there.
+    state : str
+        Of the ring: open or closed.
+    epoch, records, position : int
+        Of the ring: which writer, and records and bytes so far.
+    bypass : BypassStatus
+    agents : tuple of AgentStatus
+    ledger : Ledger
+    silent : tuple of str
+        A sentence per line that brings nothing.
+    counters : dict
+        By scope and name.
+    image : dict or None
+        What the image says of itself; None: there is none of this ring.
+    readers : tuple of ReaderStatus
+    latency_ns : dict
+        By hop, as `udpfast.latency` returns it.
+    """
+
+    directory: str
+    writer_pid: int
+    alive: bool
+    state: str
+    epoch: int
+    records: int
+    position: int
+    bypass: BypassStatus
+    agents: tuple[AgentStatus, ...]
+    ledger: Ledger
+    silent: tuple[str, ...]
+    counters: dict[str, dict[str, int]]
+    image: dict[str, int] | None
+    readers: tuple[ReaderStatus, ...]
+    latency_ns: dict[str, dict[str, int]]
+
+    @property
+    def limits(self) -> dict[str, str]:
+        """A sentence for each limit that was reached, by what counts it."""
+        return reached_limits(self.counters["feed"], self.image)
+
+
+class HostStatus(Struct, frozen=True):
+    """All instances of this user on this host.
+
+    Attributes
+    ----------
+    instances : dict of InstanceStatus
+        By name.
+    unreadable : dict of str
+        Why there is no status of the others, by name: not a feed's, or of another version.
+    """
+
+    instances: dict[str, InstanceStatus]
+    unreadable: dict[str, str]
+
+
+def read_status(name: str | Path) -> InstanceStatus:
+    """Return everything about an instance, by its name or its directory.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such instance, or no feed writes it.
+    RegionError
+        It is of another version, or not safe to read.
+    """
+    directory = instance_directory(name)
+    values, started_ns = read_counters(directory)
+    with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
+        pid, alive = cursor.region.writer_pid, cursor.region.writer_alive()
+        state = "closed" if cursor.closed_by_writer else "open"
+        epoch, records, position = cursor.epoch, cursor.tail_index, cursor.tail_position
+    return InstanceStatus(
+        directory=str(directory),
+        writer_pid=pid,
+        alive=alive,
+        state=state,
+        epoch=epoch,
+        records=records,
+        position=position,
+        bypass=read_bypass(values["feed"], pid if alive else None),
+        agents=tuple(
+            AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})
+            for agent in read_roster(directory)
+        ),
+        ledger=ledger_of(values),
+        silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
+        counters=values,
+        image=read_image(directory, epoch),
+        readers=tuple(
+            ReaderStatus(
+                **asdict(reader),
+                lag=records - reader.index,
+                lag_bytes=position - reader.position,
+            )
+            for reader in list_readers(directory)
+        ),
+        latency_ns=latency(directory),
+    )
+
+
+def read_host() -> HostStatus:
+    """Return everything about every instance of this user on this host, live or dead."""
+    instances, unreadable = {}, {}
+    root = instance_root()
+    for directory in sorted(root.iterdir()) if root.is_dir() else ():
+        try:
+            instances[directory.name] = read_status(directory)
+        except (OSError, UdpfastError) as error:
+            unreadable[directory.name] = str(error)
+    return HostStatus(instances, unreadable)
