@@ -37,6 +37,59 @@ def test_command_prints_the_sum_and_exits_with_0() -> None:
     assert done.stdout.splitlines()[-1].endswith(" passed, 0 failed")
 
 
+def venues(name: str, *left_out: str) -> dict[str, Any]:
+    # The expectation of captures of any venue, with absolute names.
+    folder = shared("data", "pcap")
+    document: dict[str, Any] = json.loads((folder / name).read_text())
+    document["files"] = [
+        {**case, "file": str(folder / case["file"])}
+        for case in document["files"]
+        if not case["file"].startswith(left_out or ("*",))
+    ]
+    return document
+
+
+def test_single_datagrams_of_every_framing_pass(tmp_path: Path) -> None:
+    report = edited(tmp_path, venues("expected_singles.json"))
+    assert [line for line in report.lines if line.startswith("FAILED")] == []
+    assert report.passed == 167
+
+
+def test_captures_of_venues_pass(tmp_path: Path) -> None:
+    # The two that take seconds: their kind of case is among the others and the single ones.
+    document = venues("expected.json", "iex_tp_deep", "moldudp64_derived", "miax", "cme_mdp3_v1.6")
+    report = edited(tmp_path, document)
+    assert [line for line in report.lines if line.startswith("FAILED")] == []
+    assert report.passed == 6
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda flow: flow.update(datagrams=0), "datagrams: expected 0, found"),
+        (lambda flow: flow["streams"]["None"].update(messages=1), "messages: expected 1, found"),
+        (
+            lambda flow: flow["streams"]["None"].update(gaps=[[1, 2]]),
+            "gaps[0][0]: expected 1, found",
+        ),
+        (lambda flow: flow["streams"]["None"]["kinds"].update(data=1), "kinds.data: expected 1"),
+        (lambda flow: flow["streams"].update(other={}), "streams.other: not found"),
+    ],
+)
+def test_wrong_number_of_a_venues_capture_fails(tmp_path: Path, edit: Any, text: str) -> None:
+    document = venues("expected.json")
+    document["files"] = [case for case in document["files"] if "cme_mdp3_v1.9" in case["file"]]
+    edit(document["files"][0]["flows"][2])
+    assert text in failure(tmp_path, document)
+
+
+def test_wrong_arbitration_of_a_venues_capture_fails(tmp_path: Path) -> None:
+    document = venues("expected.json")
+    document["files"] = [case for case in document["files"] if "cme_mdp3_v1.9" in case["file"]]
+    document["files"][0]["a_b"][3]["only_on_b"] = []
+    assert "a_b[3].only_on_b: expected 0 entries, found 1" in failure(tmp_path, document)
+
+
 def golden(name: str) -> dict[str, Any]:
     document: dict[str, Any] = json.loads(shared("wire", "golden", name).read_text())
     return document

@@ -18,6 +18,7 @@ LAYERS = {
     "core": 0,
     "shm": 1,
     "net": 1,
+    "wire": 1,
     "feed": 2,
     "market": 2,
     "bus": 2,
@@ -37,6 +38,7 @@ LAYERS = {
 
 #: Folders that see less than the layers below them.
 ONLY = {
+    "wire": {"core", "errors"},
     "feed": {"core", "errors"},
     "market": {"core", "errors"},
     "bus": {"core", "shm", "errors"},
@@ -57,7 +59,7 @@ NAMED_IN_ONE_PLACE = [
 ]
 
 #: State machines never ask the time: it is an argument.
-TIMELESS = {"feed", "market", "bus"}
+TIMELESS = {"wire", "feed", "market", "bus"}
 CLOCKS = re.compile(r"^\s*(from|c?import)\s+(udpfast\.core\.clock|time|datetime)\b")
 
 IMPORT = re.compile(
@@ -133,6 +135,8 @@ REFUSED = [
     ("net/x.py", "from udpfast import shm", "net must not import shm"),
     ("feed/x.pxd", "from udpfast.market.book cimport Book", "feed must not import market"),
     ("feed/x.pxd", "from udpfast.shm.ring cimport Ring", "feed must not import shm"),
+    ("wire/x.pxd", "from udpfast.feed.frame cimport frame_read", "wire must not import feed"),
+    ("wire/x.pxd", "from udpfast.net.link cimport big16", "wire must not import net"),
     ("market/x.py", "    from udpfast.net import multicast", "market must not import net"),
     ("agents/x.py", "from udpfast.client.reader import Reader", "agents must not import client"),
     ("agents/x.py", "from ..client import reader", "agents must not import client"),

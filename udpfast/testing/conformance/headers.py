@@ -7,10 +7,19 @@ from typing import Any
 from udpfast.core.layout import Encoding
 from udpfast.feed.frame import ParsedFrame, frame_parse
 from udpfast.testing.conformance import Report, difference
+from udpfast.wire.framing import Framing, Malformed, MalformedError, UnitFlag
 
 __all__ = ["check"]
 
 _FRAGMENT_SIZE = 512
+
+#: What the framing calls a refusal.
+_REASONS = {
+    "too_short": Malformed.HEADER_SHORT,
+    "too_long": Malformed.TOO_LONG,
+    "fragment_beyond_max": Malformed.FRAGMENT_BEYOND,
+    "short_fragment": Malformed.FRAGMENT_SHORT,
+}
 
 
 def check(path: Path, report: Report) -> None:
@@ -18,12 +27,50 @@ def check(path: Path, report: Report) -> None:
     document = json.loads(path.read_text(encoding="utf-8"))
     for case in document["datagrams"]:
         report.case(f"{path.name} {case['name']}", _compare, document, case)
+        report.case(f"{path.name} {case['name']} as a unit", _compare_unit, document, case)
 
 
 def _compare(document: dict[str, Any], case: dict[str, Any]) -> str | None:
     data = bytes.fromhex(case["hex"])
     frame = frame_parse(data, revision=document["revision"], byteorder=document["byte_order"])
     return difference(case["expect"], _described(frame, case["expect"], len(data)))
+
+
+def _compare_unit(document: dict[str, Any], case: dict[str, Any]) -> str | None:
+    # The same datagram through the framing, beside the frame that the pipeline reads.
+    data = bytes.fromhex(case["hex"])
+    revision, byteorder = document["revision"], document["byte_order"]
+    framing = Framing("roq" + "_legacy" * (revision == "legacy") + "_big" * (byteorder == "big"))
+    frame = frame_parse(data, revision=revision, byteorder=byteorder)
+    try:
+        (unit,) = framing.units(data)
+    except MalformedError as error:
+        return difference(_REASONS.get(frame.error or ""), error.reason)
+    heartbeat = frame.payload_size == 0 and frame.fragment_max == 0
+    return difference(
+        {
+            "session_id": frame.session_id,
+            "seqno": frame.seqno,
+            "last_seqno": frame.last_seqno,
+            "object": (frame.object_type, frame.object_id),
+            "fragment": (frame.fragment, frame.fragment_max + 1),
+            "encoding": frame.encoding,
+            "flags": UnitFlag.SNAPSHOT * frame.snapshot | UnitFlag.HEARTBEAT * heartbeat,
+            "payload": frame.payload_size,
+            "count": 1,
+        },
+        {
+            "session_id": unit.session,
+            "seqno": unit.number,
+            "last_seqno": unit.detail,
+            "object": (unit.object >> 16, unit.object & 0xFFFF),
+            "fragment": (unit.fragment, unit.fragments),
+            "encoding": unit.encoding,
+            "flags": unit.flags,
+            "payload": unit.size,
+            "count": unit.count,
+        },
+    )
 
 
 def _described(frame: ParsedFrame, expect: dict[str, Any], size: int) -> dict[str, Any]:

@@ -1,0 +1,116 @@
+# The walk over the messages of a unit, written once for all framings.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from udpfast.core.check cimport unlikely
+from udpfast.wire.load cimport be16, le16
+from udpfast.wire.unit cimport (
+    MALFORMED_COUNT_AND_BYTES, MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, Unit,
+)
+
+cdef enum:  # Delimiter: how a message says where it ends
+    DELIMITER_NONE = 0           # it does not: all bytes of the unit are one piece
+    DELIMITER_BE16 = 1           # u16 length in front, without itself
+    DELIMITER_LE16 = 2
+    DELIMITER_BE16_WHOLE = 3     # u16 length as the first field, itself included
+    DELIMITER_LE16_WHOLE = 4
+    DELIMITER_U8_WHOLE = 5       # u8 length as the first field, itself included
+    DELIMITER_TYPE_BE16 = 6      # u8 type, u16 length of what follows
+
+cdef enum:
+    UNTIL_END = -1               # as many messages as there are bytes for
+
+cdef struct MessageWalk:
+    const uint8_t* data          # of the whole datagram
+    uint32_t at                  # the next message's prefix
+    uint32_t end
+    int delimiter
+
+
+cdef inline uint32_t message_prefix(int delimiter) noexcept nogil:
+    # Bytes that must be there before the length is known.
+    if delimiter == DELIMITER_U8_WHOLE:
+        return 1
+    return 3 if delimiter == DELIMITER_TYPE_BE16 else 2
+
+
+cdef inline int64_t message_span(
+    const uint8_t* at, uint32_t left, int delimiter, uint32_t size_min,
+) noexcept nogil:
+    # Bytes of the message and its prefix, or Malformed. With a constant delimiter, a few
+    # instructions.
+    cdef uint32_t span
+    if delimiter == DELIMITER_NONE:
+        return left
+    if unlikely(left < message_prefix(delimiter)):
+        return MALFORMED_MESSAGE_BEYOND
+    if delimiter == DELIMITER_BE16:
+        span = <uint32_t>be16(at) + 2
+    elif delimiter == DELIMITER_LE16:
+        span = <uint32_t>le16(at) + 2
+    elif delimiter == DELIMITER_BE16_WHOLE:
+        span = be16(at)
+    elif delimiter == DELIMITER_LE16_WHOLE:
+        span = le16(at)
+    elif delimiter == DELIMITER_U8_WHOLE:
+        span = at[0]
+    else:
+        span = <uint32_t>be16(at + 1) + 3
+    if unlikely(span < size_min):
+        return MALFORMED_MESSAGE_SHORT
+    if unlikely(span > left):
+        return MALFORMED_MESSAGE_BEYOND
+    return span
+
+
+cdef inline int messages_check(
+    const uint8_t* data, uint32_t size, int delimiter, uint32_t size_min, int count,
+    uint32_t padding_max=0,
+) noexcept nogil:
+    # The number of messages in `size` bytes, or Malformed. `count` messages must fill them, but
+    # for at most `padding_max` bytes behind; `size_min`, prefix included, is what no message falls
+    # short of, and at least the prefix: so that every step goes on.
+    cdef uint32_t at = 0
+    cdef int found = 0
+    cdef int64_t span
+    while found < count if count >= 0 else at < size:
+        span = message_span(data + at, size - at, delimiter, size_min)
+        if unlikely(span < 0):
+            return <int>span
+        at += <uint32_t>span
+        found += 1
+    if unlikely(size - at > padding_max):
+        return MALFORMED_COUNT_AND_BYTES
+    return found
+
+
+cdef inline void message_walk_begin(
+    MessageWalk* walk, const uint8_t* data, const Unit* unit,
+) noexcept nogil:
+    walk.data = data
+    walk.at = unit.offset
+    walk.end = unit.offset + unit.size
+    walk.delimiter = unit.delimiter
+
+
+cdef inline bint message_walk_next(
+    MessageWalk* walk, uint32_t* offset, uint32_t* size,
+) noexcept nogil:
+    # The next message's place in the datagram; False behind the last. A length in front is not
+    # part of the message, a length or type inside it is. The caller stops at `unit.messages` where
+    # padding may follow; the bounds are looked at again, as a walk costs little.
+    cdef int64_t span
+    cdef uint32_t prefix
+    if walk.at >= walk.end:
+        return False
+    prefix = message_prefix(walk.delimiter)
+    span = message_span(walk.data + walk.at, walk.end - walk.at, walk.delimiter, prefix)
+    if unlikely(span < 0):
+        return False
+    offset[0] = walk.at
+    size[0] = <uint32_t>span
+    if walk.delimiter == DELIMITER_BE16 or walk.delimiter == DELIMITER_LE16:
+        offset[0] += prefix
+        size[0] -= prefix
+    walk.at += <uint32_t>span
+    return True

@@ -1,0 +1,73 @@
+# A unit: what a framing makes of (a part of) a datagram, and what a window puts in order.
+#
+#        0         8        16        24        32       36       40      44      48       52     56
+#        +---------+---------+---------+---------+--------+--------+-------+-------+--------+------+
+#        | session | number  | sent_ns | detail  | stream | object | count | flags | offset | size |
+#        +---------+---------+---------+---------+--------+--------+-------+-------+--------+------+
+#                           56 fragment  58 fragments  60 messages  62 delimiter  63 encoding   64
+#
+# A datagram is sound or it is not: units come out of it only if all of it was understood, to its
+# last byte. What was whole before the damage is not used.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memset
+
+cdef struct Unit:
+    uint64_t session             # as published, 0: none; unique within its stream only
+    uint64_t number              # of the first message or the datagram, as wide as on the wire
+    int64_t sent_ns              # the venue's sending time, UNIX ns; 0: it has none
+    uint64_t detail              # what the framing's file says: IEX's offset, Roq's last_seqno
+    uint32_t stream              # which numbering, where a line carries several; else 0
+    uint32_t object              # whose messages, where the header says so (Roq, Coinbase)
+    uint32_t count               # numbers that it takes; 0: `number` is the one that comes next
+    uint32_t flags               # UnitFlag
+    uint32_t offset              # in the datagram, where the messages begin
+    uint32_t size                # bytes of all messages
+    uint16_t fragment            # from 0
+    uint16_t fragments           # 1: whole
+    uint16_t messages            # 0 too where they are not delimited and nobody counted them
+    uint8_t delimiter            # Delimiter (messages.pxd)
+    uint8_t encoding             # of the payload, where the header says so (Roq)
+
+cdef enum:  # UnitFlag
+    UNIT_HEARTBEAT = 1           # says that the sender lives; without messages
+    UNIT_SNAPSHOT = 2            # of a snapshot or a refresh
+    UNIT_RETRANSMISSION = 4
+    UNIT_UNSEQUENCED = 8         # `number` puts it in no order
+    UNIT_RESET = 16              # what came before is void: the numbering goes on from `number`
+    UNIT_START_OF_SESSION = 32
+    UNIT_END_OF_SESSION = 64
+
+cdef enum:
+    # Of one datagram: MIAX's smallest unit has 12 bytes, a frame of 1,500 bytes holds 122 of them.
+    UNITS_MAX = 128
+    # What UDP over IPv4 or IPv6 can hold; so a count of messages fits 16 bits.
+    WIRE_SIZE_MAX = 65_527
+
+cdef enum:  # Malformed: why a datagram has no units
+    MALFORMED_HEADER_SHORT = -1      # it ends inside the header
+    MALFORMED_TOO_LONG = -2          # longer than this framing's datagrams can be
+    MALFORMED_VERSION = -3           # a constant of the header has another value
+    MALFORMED_KIND = -4              # a type or flag that the framing does not define
+    MALFORMED_LENGTH_BEYOND = -5     # the length field reaches beyond the datagram
+    MALFORMED_LENGTH_BELOW = -6      # the length field ends before the datagram, or in the header
+    MALFORMED_COUNT_AND_BYTES = -7   # the messages counted do not fill the bytes
+    MALFORMED_MESSAGE_SHORT = -8     # a message is shorter than its own header
+    MALFORMED_MESSAGE_BEYOND = -9    # a message reaches beyond its unit
+    MALFORMED_RANGE = -10            # a key is wider than any that the venue is known to have
+    MALFORMED_UNITS_MANY = -11       # more units than the caller has room for
+    MALFORMED_FRAGMENT_BEYOND = -12  # a fragment behind the last one
+    MALFORMED_FRAGMENT_SHORT = -13   # a fragment that is not the last, and not full
+    MALFORMED_END = -14
+
+
+cdef inline void unit_init(
+    Unit* unit, uint32_t offset, uint32_t size, int delimiter, int messages,
+) noexcept nogil:
+    memset(unit, 0, sizeof(Unit))
+    unit.count = 1
+    unit.fragments = 1
+    unit.offset = offset
+    unit.size = size
+    unit.delimiter = <uint8_t>delimiter
+    unit.messages = <uint16_t>messages
