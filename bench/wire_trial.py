@@ -13,11 +13,11 @@ from typing import Any
 
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop
-from udpfast.cli.demo import free_ports
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.net.ports import free_ports
 from udpfast.net.sender import DatagramSender
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram

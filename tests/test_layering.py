@@ -47,9 +47,6 @@ ONLY = {
     "config": {"core", "errors"},
 }
 
-#: Folders that see more: `udpfast demo` and `bench` play the network of `testing`.
-ALSO = {"cli": {"testing"}}
-
 #: What a file may not name, unless it is the file whose business it is.
 NAMED_IN_ONE_PLACE = [
     (r"\bclock_gettime\b", r"core/clock\.", "time comes from core/clock"),
@@ -108,7 +105,7 @@ def broken_arrows(path: str, text: str) -> list[str]:
         where = f"udpfast/{path}:{number}"
         for target in imported(path, line):
             lower = LAYERS[target] < LAYERS[own] and target in ONLY.get(own, LAYERS)
-            if target != own and not lower and target not in ALSO.get(own, ()):
+            if target != own and not lower:
                 found.append(f"{where}: {own or 'udpfast'} must not import {target or 'udpfast'}")
         if own in TIMELESS and CLOCKS.match(line):
             found.append(f"{where}: {own} never asks the time: take now_ns as an argument")
@@ -142,6 +139,7 @@ REFUSED = [
     ("agents/x.py", "from ..client import reader", "agents must not import client"),
     ("agents/x.pyx", "from udpfast.testing.frames import encode", "agents must not import testing"),
     ("client/x.py", "from udpfast.cli import main", "client must not import cli"),
+    ("cli/x.py", "from udpfast.testing.frames import encode", "cli must not import testing"),
     ("client/x.py", "from udpfast import Subscriber", "client must not import udpfast"),
     ("errors.py", "from udpfast.core import oserr", "errors must not import core"),
     ("config/x.py", "from udpfast.net.datagram import Batch", "config must not import net"),
@@ -174,7 +172,7 @@ def test_broken_arrows_wrong_line_is_refused(path: str, line: str, message: str)
         ("feed/x.pxd", "from udpfast.core.layout cimport (Frame, Message)"),
         ("agents/x.pyx", "from udpfast.config import FeedConfig"),
         ("agents/x.pyx", "from ..shm.ring cimport Ring"),
-        ("cli/x.py", "from udpfast.testing.network import network"),
+        ("testing/x.py", "from udpfast.cli.main import cli"),
         ("cli/x.py", "import numpy as np, udpfast.client.reader"),
         ("core/clock.pxd", "clock_gettime(CLOCK_MONOTONIC, &now)"),
         ("__init__.py", "from udpfast.client.reader import Reader"),

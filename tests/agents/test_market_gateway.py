@@ -11,9 +11,9 @@ from tests.feed.list_line import ListLine
 from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.agents.market_player import MarketPlayer
+from udpfast.agents.market_simulation import SimulatedMarket
 from udpfast.feed.transmitter import Transmitter
 from udpfast.market.event import event_to_dict
-from udpfast.testing.simulator import SimulatedMarket
 
 MS = 1_000_000
 

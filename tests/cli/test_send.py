@@ -111,7 +111,6 @@ def test_send_simulated_market_arrives_on_both_lines(listeners, tmp_path):
 
 
 def test_send_loss_is_counted_per_line_and_repeats_with_its_seed(listeners):
-    pytest.importorskip("udpfast.testing.network")
     arguments = (
         "--simulate",
         "--speed",
@@ -144,7 +143,6 @@ def test_send_loss_is_counted_per_line_and_repeats_with_its_seed(listeners):
 
 
 def test_send_reorder_and_skew_lose_nothing(listeners):
-    pytest.importorskip("udpfast.testing.network")
     summary(
         listeners,
         "--simulate",

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from udpfast.core.layout import SESSION, Kind
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedPipeline
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.follower import Follower
 from udpfast.testing.frames import datagram, datagrams
 from udpfast.testing.model import FeedModel
-from udpfast.testing.network import Arrival
 from udpfast.testing.object_rows import differential
 from udpfast.testing.origin import Origin
 from udpfast.testing.simulate import ROWS, cases

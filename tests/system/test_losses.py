@@ -20,7 +20,7 @@ from udpfast.cli.main import cli
 from udpfast.core.counter import FEED_COUNTERS
 from udpfast.core.layout import RECORD
 from udpfast.monitor.losses import read_losses
-from udpfast.testing.network import Arrival, LineFaults, network
+from udpfast.net.bad_network import Arrival, LineFaults, network
 
 pytestmark = pytest.mark.system
 

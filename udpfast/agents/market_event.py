@@ -1,7 +1,7 @@
 """What a source of market data hands to a gateway that publishes it.
 
 A source has `instruments` and is iterable: events in the order of `recv_ns`. An instrument is
-named by its index in `instruments`. `market_recording` and `testing.simulator` are sources.
+named by its index in `instruments`. `market_recording` and `market_simulation` are sources.
 """
 
 from collections.abc import Iterator, Sequence

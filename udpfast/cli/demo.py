@@ -16,7 +16,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -37,6 +36,7 @@ from udpfast.client.counters import counters
 from udpfast.client.latency import latency
 from udpfast.errors import NotReadyError, UdpfastError
 from udpfast.monitor.ledger import ledger_of
+from udpfast.net.ports import free_ports
 
 __all__ = ["demo"]
 
@@ -514,18 +514,6 @@ def print_summary(result: dict[str, Any]) -> None:
             f"{report['books_equal']} books ({result['levels']:,} levels) {verdict}"
         )
     click.echo("\nok" if result["ok"] else "\nNOT OK")
-
-
-def free_ports(count: int) -> list[int]:
-    """Return UDP ports of 127.0.0.1 that nobody uses now."""
-    with contextlib.ExitStack() as stack:
-        sockets = [
-            stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-            for _ in range(count)
-        ]
-        for sock in sockets:
-            sock.bind(("127.0.0.1", 0))
-        return [int(sock.getsockname()[1]) for sock in sockets]
 
 
 def _memory() -> Path | None:

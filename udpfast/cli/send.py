@@ -158,7 +158,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
 def _open_source(options: dict[str, Any]) -> MarketSource:
     if options["market"]:
         return MarketRecording(options["market"], price_band=options["price_band"] or None)
-    from udpfast.testing.simulator import SimulatedMarket
+    from udpfast.agents.market_simulation import SimulatedMarket
 
     return SimulatedMarket(options["seed"], events=None, levels=options["levels"] // 2)
 
@@ -323,10 +323,10 @@ def _wants_faults(options: dict[str, Any]) -> bool:
 
 
 class _Faults:
-    """The bad network of `testing`, with one state per line, and datagrams put out of order."""
+    """A bad network, with one state per line, and datagrams put out of order."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        from udpfast.testing.network import BadNetwork, LineFaults
+        from udpfast.net.bad_network import BadNetwork, LineFaults
 
         def make(channel: int, line: int) -> BadNetwork:
             return BadNetwork(

@@ -20,7 +20,7 @@ from udpfast.core.layout import (
 )
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
-from udpfast.testing.network import Arrival
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.origin import Key, Origin, fold, snapshot_state
 
 __all__ = ["Follower", "Wrong"]

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.follower import Wrong
 from udpfast.testing.frames import datagram
 from udpfast.testing.loss_rows import Found
-from udpfast.testing.network import Arrival
 from udpfast.testing.origin import Key, Origin, fold, snapshot_state
 from udpfast.testing.traffic import Traffic
 

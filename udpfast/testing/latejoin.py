@@ -37,6 +37,7 @@ from udpfast.agents.market_event import MarketSource
 from udpfast.agents.market_gateway import MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
+from udpfast.agents.market_simulation import SimulatedMarket
 from udpfast.agents.replayer import Replayer
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
@@ -45,9 +46,8 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Channel, Kind, RecordFlag
 from udpfast.errors import RingClosedError
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
+from udpfast.net.bad_network import Arrival, LineFaults, LineMap, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
-from udpfast.testing.network import Arrival, LineFaults, LineMap, network
-from udpfast.testing.simulator import SimulatedMarket
 
 __all__ = ["Attach", "Check", "judge", "main", "run"]
 

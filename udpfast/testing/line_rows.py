@@ -3,9 +3,9 @@
 import random
 
 from udpfast.core.layout import Channel
+from udpfast.net.bad_network import Arrival, LineFaults, LineMap, network
 from udpfast.testing.follower import Follower, Wrong
 from udpfast.testing.loss_rows import Found, settle
-from udpfast.testing.network import Arrival, LineFaults, LineMap, network
 from udpfast.testing.origin import Origin
 from udpfast.testing.traffic import Traffic
 

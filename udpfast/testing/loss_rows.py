@@ -1,8 +1,8 @@
 """Rows T-L1 to T-L4 and T-D1, T-W1: loss, bursts, silence, duplicates, and the wrap."""
 
 from udpfast.core.layout import Channel
+from udpfast.net.bad_network import Arrival, LineFaults, network
 from udpfast.testing.follower import Follower, Wrong
-from udpfast.testing.network import Arrival, LineFaults, network
 from udpfast.testing.origin import Origin
 from udpfast.testing.traffic import Traffic
 

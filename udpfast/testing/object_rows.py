@@ -5,10 +5,10 @@ from typing import Any
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.net.bad_network import LineFaults, LineMap, network
 from udpfast.testing.follower import Follower, Wrong
 from udpfast.testing.loss_rows import Found, settle
 from udpfast.testing.model import FeedModel
-from udpfast.testing.network import LineFaults, LineMap, network
 from udpfast.testing.origin import Origin
 from udpfast.testing.traffic import Traffic
 

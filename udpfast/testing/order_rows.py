@@ -5,10 +5,10 @@ import struct
 
 from udpfast.core.layout import GapReason, Kind
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.follower import Follower, Wrong
 from udpfast.testing.frames import FRAGMENT_SIZE, datagram, datagrams
 from udpfast.testing.loss_rows import Found
-from udpfast.testing.network import Arrival
 from udpfast.testing.origin import Origin
 from udpfast.testing.traffic import Traffic
 

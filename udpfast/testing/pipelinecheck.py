@@ -28,9 +28,9 @@ from typing import Any
 
 import click
 
-from udpfast.cli.demo import free_ports
 from udpfast.client.counters import counters
 from udpfast.errors import NotReadyError, UdpfastError
+from udpfast.net.ports import free_ports
 from udpfast.spark.gold import Gold
 
 __all__ = ["compare_books", "compare_feed", "compare_quotes", "compare_trades", "main"]

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 from udpfast.core.layout import Channel, Kind, SessionReason
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.follower import Wrong
 from udpfast.testing.frames import datagrams, heartbeat
 from udpfast.testing.loss_rows import Found
-from udpfast.testing.network import Arrival
 
 __all__ = ["same_id_corners"]
 

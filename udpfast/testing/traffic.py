@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from udpfast.core.layout import Channel
-from udpfast.testing.network import Arrival
+from udpfast.net.bad_network import Arrival
 from udpfast.testing.origin import Origin
 
 __all__ = ["Traffic"]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from udpfast.agents.market_event import BookChange, Quote
-from udpfast.testing.simulator import SimulatedMarket
+from udpfast.agents.market_simulation import SimulatedMarket
 
 
 def text(market):

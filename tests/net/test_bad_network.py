@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from udpfast.testing.network import Arrival, BadNetwork, LineFaults, network
+from udpfast.net.bad_network import Arrival, BadNetwork, LineFaults, network
 
 SENT = [
     Arrival(number * 1000, 0, number & 1, number.to_bytes(4, "little") * 5)
