@@ -190,7 +190,8 @@ class _Fanned:
 
     def _open(self, fanout: ZmqFanout) -> None:
         with ThreadPoolExecutor(1) as pool:
-            opened = pool.submit(Reader, f"zmq:{self._config.addresses[0]}")
+            # Turns of a host that is busy with others are long.
+            opened = pool.submit(Reader, f"zmq:{self._config.addresses[0]}", timeout=None)
             while not opened.done():
                 fanout.work(monotonic_ns())
             self._reader = opened.result()
