@@ -24,6 +24,7 @@ import signal
 import stat
 import sys
 import tempfile
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -49,6 +50,7 @@ from udpfast.testing.life import Life, draw_life, race, run
 __all__ = ["main", "run_seed"]
 
 _SECONDS = 0.05
+_PATIENCE_S = 60
 
 
 def _modes(directory: Path) -> dict[str, int]:
@@ -205,7 +207,10 @@ class _Fanned:
 
     def finish(self, index: int) -> None:
         """Read to the end of a log that was closed behind this index."""
+        until = time.monotonic() + _PATIENCE_S
         self.look()
+        while self._reader is not None and self._at < index and time.monotonic() < until:
+            self.look()
         assert self._reader is None or self._at == index, f"fan-out: {self._at} of {index} records"
         self.close()
 
