@@ -8,7 +8,7 @@ RUN := $(VENV)/bin/python
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -q \
 	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
-# cython-lint looks for pycodestyle on PATH.
+# Whatever is started by its name is that of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The loops of benchmarks and tests: a user's `pip install .` does without them.
 export UDPFAST_BENCH ?= 1
@@ -69,7 +69,7 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
-	@$(VENV)/bin/cython-lint udpfast docs/examples
+	@$(RUN) scripts/lint_cython.py udpfast docs/examples
 
 format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix
