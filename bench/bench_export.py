@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from udpfast.agents.name_copy import names_path
+from udpfast.archive.names import names_path
 from udpfast.core.layout import FRAME, Kind
 from udpfast.errors import UdpfastError
 from udpfast.export.exporter import Exporter

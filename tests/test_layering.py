@@ -25,15 +25,16 @@ LAYERS = {
     "page": 0,
     "host": 0,
     "config": 2,
-    "agents": 3,
-    "client": 3,
-    "export": 4,
-    "spark": 5,
+    "archive": 3,
+    "agents": 4,
+    "client": 4,
+    "export": 5,
     "monitor": 5,
-    "cli": 6,
-    "__main__": 7,
-    "testing": 7,
-    "": 8,  # udpfast/__init__.py: the public names
+    "spark": 6,
+    "cli": 7,
+    "__main__": 8,
+    "testing": 8,
+    "": 9,  # udpfast/__init__.py: the public names
 }
 
 #: Folders that see less than the layers below them.
@@ -45,6 +46,7 @@ ONLY = {
     "page": set(),
     "host": set(),
     "config": {"core", "errors"},
+    "export": {"core", "errors", "shm", "feed", "market", "config", "archive"},
 }
 
 #: What a file may not name, unless it is the file whose business it is.
@@ -139,6 +141,8 @@ REFUSED = [
     ("agents/x.py", "from ..client import reader", "agents must not import client"),
     ("agents/x.pyx", "from udpfast.testing.frames import encode", "agents must not import testing"),
     ("client/x.py", "from udpfast.cli import main", "client must not import cli"),
+    ("export/x.py", "from udpfast.agents.lines import x", "export must not import agents"),
+    ("archive/x.py", "from udpfast.agents.lines import x", "archive must not import agents"),
     ("cli/x.py", "from udpfast.testing.frames import encode", "cli must not import testing"),
     ("client/x.py", "from udpfast import Subscriber", "client must not import udpfast"),
     ("errors.py", "from udpfast.core import oserr", "errors must not import core"),

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from tests.ports import free_ports
 from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
-from udpfast.agents.feed_copy import write_feed
 from udpfast.agents.subscriber import Subscriber
+from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed

@@ -1,8 +1,4 @@
-"""What name ids mean, kept beside a journal's records: `00000001.names`, `00000002.names`, ...
-
-Ids are those of the ring's own table, and that begins anew when the host does. So a journal has a
-file of names for each table that its records ever went by; a segment's header says which.
-"""
+"""Keep what name ids mean beside a journal's records, as it is recorded."""
 
 from __future__ import annotations
 
@@ -10,41 +6,15 @@ import os
 import re
 from pathlib import Path
 
+from udpfast.archive.names import REGION_PAGE, names_path
 from udpfast.errors import FormatError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.region import Region
 
-__all__ = ["NameCopy", "journal_names", "names_path"]
+__all__ = ["NameCopy"]
 
-_PAGE = 4096
 _FILE = re.compile(r"([0-9]{8,19})\.names")
-
-
-def names_path(directory: Path, number: int) -> Path:
-    """Return the path of a journal's file of names."""
-    return directory / f"{number:08}.names"
-
-
-def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> NameTable:
-    """Return a journal's file of names, as its segments refer to it.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    FormatError
-        It is torn, or of another journal.
-    """
-    path = names_path(Path(directory), number)
-    region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-    table = NameTable(region.view()[_PAGE:])
-    if mark and table.mark != mark:
-        raise FormatError(
-            f"{path}: expected names with mark {mark:08x}, as the segments have it, found "
-            f"{table.mark:08x}: they are another journal's, or damaged"
-        )
-    return table
 
 
 class NameCopy:
@@ -93,7 +63,7 @@ class NameCopy:
             self.copy()  # what the old one got last
         self.close()
         self._region = region
-        self.source = NameTable(region.view()[_PAGE:])
+        self.source = NameTable(region.view()[REGION_PAGE:])
         names = (_FILE.fullmatch(path.name) for path in self._directory.iterdir())
         self.number = max((int(found[1]) for found in names if found), default=0)
         if not self.number or not self._continue_target(self.source):
@@ -109,7 +79,7 @@ class NameCopy:
             region = Region.reopen_for_write(
                 names_path(self._directory, self.number), NAMES_REGION_KIND, PAYLOAD_HASH
             )
-            target = NameTable(region.view()[_PAGE:])
+            target = NameTable(region.view()[REGION_PAGE:])
         except FormatError:  # torn by a power cut
             return False
         if (
@@ -127,11 +97,11 @@ class NameCopy:
         self._target_region = Region.create(
             names_path(self._directory, self.number),
             NAMES_REGION_KIND,
-            _PAGE + name_table_size(capacity),
+            REGION_PAGE + name_table_size(capacity),
             PAYLOAD_HASH,
             replace=True,
         )
-        self._target = NameTable(self._target_region.view()[_PAGE:], capacity=capacity)
+        self._target = NameTable(self._target_region.view()[REGION_PAGE:], capacity=capacity)
         self._target_region.mark_ready()
         self.copied = self._synced = 0
 

@@ -23,8 +23,8 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.linux cimport ECANCELED
 from udpfast.shm.segment cimport SEGMENT_BYTES_MIN
 
-from udpfast.agents.feed_copy import copy_feed
 from udpfast.agents.recording import Recording as RecordingFace
+from udpfast.archive.feed_settings import copy_feed
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.readers import ReaderRegistration

@@ -13,7 +13,7 @@ from udpfast.shm.journal_cursor cimport JournalCursor
 from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
 
-from udpfast.agents.name_copy import journal_names, names_path
+from udpfast.archive.names import journal_names, names_path
 from udpfast.errors import FormatError
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH

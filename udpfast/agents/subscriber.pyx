@@ -43,11 +43,11 @@ from udpfast.net.datagram cimport (
 from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
-from udpfast.agents.feed_copy import write_feed
 from udpfast.agents.line_watch import LineWatch, WatchedInterface, WatchedLine
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
+from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError, UdpfastError

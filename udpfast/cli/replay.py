@@ -12,7 +12,6 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
-from udpfast.agents.feed_copy import read_feed
 from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
 from udpfast.agents.replay_source import (
     CaptureSource,
@@ -21,6 +20,7 @@ from udpfast.agents.replay_source import (
     Place,
     RawSource,
 )
+from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.draw import print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.replay_records import replay_records

@@ -16,20 +16,18 @@ import contextlib
 import datetime
 import warnings
 
+from udpfast.archive.names import journal_names
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.journal_state import is_raw, journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.shm.journal_span import check_part
-from udpfast.shm.region import Region
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
 
 cdef enum:
     LOOK_TURNS = 64              # a spinning wait looks for other segments and the end this often
-    NAMES_AT = 4096              # of the table in its region
 
 
 @cython.final
@@ -114,13 +112,8 @@ cdef class JournalSource(Source):
         self.names = NameCache()
         if number == 0:
             return
-        path = self.directory / f"{number:08}.names"
         try:
-            region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-            table = NameTable(region.view()[NAMES_AT:])
-            if self.cursor.names_mark not in (0, table.mark):
-                raise FormatError(f"{path}: expected names with mark {self.cursor.names_mark:08x}, "
-                                  f"as the segments have it, found {table.mark:08x}")
+            table = journal_names(self.directory, number, self.cursor.names_mark)
         except (FileNotFoundError, FormatError) as problem:
             # Removed, torn by a power cut, or another journal's: the records are what they are.
             warnings.warn(f"{self.directory}: nobody knows the instruments in segment "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.agents.feed_copy import read_feed
+from udpfast.archive.feed_settings import read_feed
 from udpfast.errors import RegionError
 from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import WAIT_NS, Elapsed, Races

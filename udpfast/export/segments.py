@@ -7,7 +7,7 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from udpfast.agents.name_copy import journal_names
+from udpfast.archive.names import journal_names
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
 from udpfast.export.columns import Names

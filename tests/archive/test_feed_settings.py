@@ -2,7 +2,7 @@
 
 import pytest
 
-from udpfast.agents.feed_copy import copy_feed, read_feed, write_feed
+from udpfast.archive.feed_settings import copy_feed, read_feed, write_feed
 from udpfast.config import parse_feed
 from udpfast.errors import FormatError
 

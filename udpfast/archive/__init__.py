@@ -1,0 +1,1 @@
+"""What lies beside the records of an instance or a journal, so that others can read them."""
