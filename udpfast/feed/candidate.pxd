@@ -7,7 +7,8 @@
 #   AHEAD    this session, beyond the window         a second datagram of its line continues it
 #   OLD_ID   a session that is over                  it goes on where it was left, or is alone
 #   BEHIND   this session, but numbered anew         a dense run, new to us, while the numbering at
-#                                                    hand is quiet for longer than it used to be
+#                                                    hand is quiet for longer than it used to be,
+#                                                    or that comes up to its end with other bytes
 #
 # A run is DENSE: each datagram lies at most CANDIDATE_STEP_MAX seqnos behind the furthest one,
 # since a publisher counts by one; reordered and doubled ones a little before it belong to it, and
@@ -32,7 +33,8 @@ cdef enum:  # Evidence: what a datagram of a run tells about the run
     EVIDENCE_OTHER = 1           # its seqno is, with other bytes
     EVIDENCE_SAME = 2            # byte for byte what was seen before
     EVIDENCE_NEUTRAL = 3         # a heartbeat looks the same in every numbering: its place counts
-    EVIDENCE_NONE = 4            # a straggler would look the same: not even its place counts
+    EVIDENCE_REPEATED = 4        # the same, but its line had brought it: it is not just slower
+    EVIDENCE_NONE = 5            # a straggler would look the same: not even its place counts
 
 cdef enum:
     CANDIDATE_STEP_MAX = 16      # seqnos to the next datagram of a dense run: loss, reordering
@@ -57,7 +59,7 @@ cdef struct Candidate:
     uint8_t fragment             # of the furthest datagram
     uint16_t session_id
     uint32_t first               # earliest seqno of the run, held or not
-    uint32_t first_fresh         # behind what we know byte for byte
+    uint32_t first_fresh         # behind what we know byte for byte, and what was refuted
     uint32_t furthest
     uint32_t strays              # in a row that did not belong to it
     uint32_t same                # EVIDENCE_SAME, of the whole run
@@ -66,6 +68,7 @@ cdef struct Candidate:
     # since the numbering at hand last went on
     uint32_t count               # datagrams that carried the run further
     uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
+    uint32_t repeated            # of these: EVIDENCE_REPEATED
     int64_t since_ns             # the first of them
     bint broken                  # a run before this one was given up for it, and
     uint32_t broken_first        # began here
@@ -85,6 +88,7 @@ cdef inline void candidate_refute(Candidate* c) noexcept nogil:
     # The numbering at hand is alive: this one has to prove itself from here on.
     c.count = 0
     c.fresh = 0
+    c.repeated = 0
     c.broken = False
 
 
@@ -134,13 +138,15 @@ cdef inline bint candidate_note(
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME or evidence == EVIDENCE_NONE:
                 return False             # of the numbering at hand, for all we know
-            if evidence == EVIDENCE_NEUTRAL and c.fresh:
+            if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
                 return False
             if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
                 c.strays += 1
                 return False
         begun = candidate_first(c)
-        broken = c.claim == claim and c.session_id == frame.session_id
+        if c.broken and 0 <= <int32_t>(frame.seqno - c.broken_first) <= CANDIDATE_BACK_MAX:
+            begun = c.broken_first       # it was a straggler in between
+        broken = c.count and c.claim == claim and c.session_id == frame.session_id
         candidate_forget(c)
         c.broken = broken
         c.broken_first = begun
@@ -152,10 +158,11 @@ cdef inline bint candidate_note(
         c.other = 0
         c.total = 0
         c.fresh = 0
+        c.repeated = 0
     elif frame.seqno == c.furthest and frame.fragment == c.fragment:
         return True                      # a copy, or other bytes
     c.strays = 0
-    if c.same >= c.total and candidate_first(c) == c.first:
+    if c.count == 0 or (c.same >= c.total and candidate_first(c) == c.first):
         c.first_fresh = frame.seqno
     c.same += evidence == EVIDENCE_SAME
     c.other += evidence == EVIDENCE_OTHER
@@ -175,6 +182,7 @@ cdef inline bint candidate_note(
         c.count += 1
         c.total += 1
         c.fresh += evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER
+        c.repeated += evidence == EVIDENCE_REPEATED
     return True
 
 

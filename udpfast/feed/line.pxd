@@ -3,7 +3,9 @@
 
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t
 
-from udpfast.feed.candidate cimport CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, candidate_forget
+from udpfast.feed.candidate cimport (
+    CANDIDATE_BACK_MAX, CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, candidate_forget,
+)
 
 cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
@@ -24,6 +26,11 @@ cdef inline void line_reset(Line* line) noexcept nogil:
 cdef inline int64_t line_spoke_ns(const Line* line) noexcept nogil:
     # When it brought anything of the numbering at hand, or of a new session.
     return line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+
+
+cdef inline bint line_steps_back(const Line* line, int64_t at) noexcept nogil:
+    # Further than its datagrams overtake each other: it had come to beyond this one.
+    return at + CANDIDATE_BACK_MAX < line.highest
 
 
 cdef inline void line_init(Line* line, int64_t* counters) noexcept nogil:

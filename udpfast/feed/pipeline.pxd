@@ -18,8 +18,8 @@ from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_DISCONNECTED,
     LINE_EMPTY_FINAL, LINE_READY, LINE_UNUSED_BITS, LINE_WINS, VERDICT_DELIVERED,
-    VERDICT_DUPLICATE, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED,
-    VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
+    VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
+    VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
@@ -28,25 +28,26 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_NEUTRAL,
-    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows,
-    candidate_forget, candidate_note, candidate_refute,
+    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows, candidate_forget,
+    candidate_note, candidate_refute,
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.feed.line cimport Line, line_spoke_ns
+from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.pipeline_session cimport (
-    STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_is_foreign, pipeline_is_previous,
-    pipeline_is_straggler, pipeline_jump, pipeline_numbered_anew, pipeline_other_session,
-    pipeline_resumes,
+    STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_follows_run, pipeline_is_foreign,
+    pipeline_is_overtaken, pipeline_is_previous, pipeline_is_straggler, pipeline_jump,
+    pipeline_numbered_anew, pipeline_other_session, pipeline_resumes,
 )
 from udpfast.feed.pipeline_state cimport (
     Pipeline, pipeline_hash, pipeline_hear, pipeline_say_connection, pipeline_silent_ns,
     pipeline_watch,
 )
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, Slot, Window, window_furthest, window_go_on, window_is_doubtful,
-    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_pass_milestone,
-    window_past, window_slot, window_start, window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_PACE, Slot, Window, window_furthest, window_is_before,
+    window_is_copy, window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole,
+    window_judge_due, window_judge_until, window_pass_milestone, window_past, window_refute,
+    window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold, window_jump,
@@ -84,22 +85,22 @@ cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) n
         return pipeline_place(p, w, line, d, &frame, now_ns)
     if likely(
         frame.seqno == <uint32_t>w.next and frame.fragment_max == 0 and w.started
-        and (w.pending == 0 or window_slot(w, w.next).key != w.next)
-        and w.connected
+        and not w.contested and w.connected
+        and (w.pending == 0 or window_is_filled_by(w, line))
     ):
-        pipeline_pass(p, w, line, d, &frame, now_ns)
+        w.forward_ns = now_ns
+        pipeline_pass(p, w, line, d, &frame, pipeline_hash(w, d), now_ns)
         return VERDICT_DELIVERED
     return pipeline_place(p, w, line, d, &frame, now_ns)
 
 
 cdef inline void pipeline_pass(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, uint32_t hash,
+    int64_t now_ns,
 ) noexcept nogil:
     # Next in order and whole: only its slot is written, for copies that may follow.
     cdef int64_t at = w.next
     cdef Slot* slot = window_slot(w, at)
-    cdef uint32_t hash
-    hash = pipeline_hash(w, d)
     if w.several and at - w.judged > w.mask:
         window_judge_until(w, at - w.mask, INT64_MIN)    # its slot is needed
     if unlikely(at >= w.milestone):
@@ -115,7 +116,6 @@ cdef inline void pipeline_pass(
     slot.lines = <uint8_t>(1 << d.line)
     if at > line.highest:
         line.highest = at
-    window_go_on(w, line, now_ns)
     w.next = at + 1
     line.heard_ns = now_ns
     counter_add(&line.counters[LINE_WINS], 1)
@@ -147,11 +147,11 @@ cdef inline int pipeline_place(
     if at < w.next + w.size:
         return pipeline_ahead(p, w, line, d, frame, at, hash, now_ns)
     if pipeline_is_foreign(w, line, frame, at):
-        pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, now_ns)
+        pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, False, now_ns)
         return VERDICT_REPLAY
     if pipeline_is_previous(w, frame, now_ns):
         if pipeline_resumes(w, frame.seqno, now_ns):
-            pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, now_ns)
+            pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, False, now_ns)
         return VERDICT_SESSION_RETIRED
     if not pipeline_jump(p, w, line, d, frame, at, now_ns):
         return VERDICT_SESSION_PENDING
@@ -162,18 +162,26 @@ cdef inline int pipeline_behind(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
     uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
-    # Before `next`: a copy, a late one, or not of the numbering at hand. It refutes nothing.
+    # Before `next`: a copy, a late one, or not of the numbering at hand.
     cdef int evidence
     cdef int verdict = window_past(w, d, frame, at, hash, &evidence)
+    if verdict == VERDICT_LATE and not window_is_doubtful(w):
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
+            evidence = EVIDENCE_NONE
+    pipeline_weigh(p, w, line, d, frame, at, verdict, evidence, now_ns)
+    return verdict
+
+
+cdef inline void pipeline_weigh(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    int verdict, int evidence, int64_t now_ns,
+) noexcept nogil:
+    # What a datagram tells that the numbering at hand has no need of. It refutes nothing.
     if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
               and line.candidate.claim == CLAIM_NONE and at > line.highest):
         line.highest = at                # the common copy
         pipeline_hear(p, w, line, now_ns)
-        return verdict
-    if verdict == VERDICT_LATE and not window_is_doubtful(w):
-        if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
-            evidence = EVIDENCE_NONE
-    if pipeline_line_goes_on(w, line, frame, at, verdict, evidence, now_ns):
+    elif pipeline_line_goes_on(w, line, frame, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
         line.highest = at
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
@@ -185,11 +193,11 @@ cdef inline int pipeline_behind(
         else:
             pipeline_hear(p, w, line, now_ns)
     elif at < line.highest or evidence != EVIDENCE_SAME:
-        if line.highest < w.base and verdict == VERDICT_REPLAY and not window_is_quiet(w, now_ns):
-            line.highest = at            # or a slower line, when the numbering has just begun
-            line.lagged_ns = now_ns
-        pipeline_numbered_anew(p, w, line, d, frame, evidence, now_ns)
-    return verdict
+        if line.highest < w.base and verdict == VERDICT_REPLAY:
+            if not window_is_quiet(w, WINDOW_PACE, now_ns):
+                line.highest = at        # or a slower line, when the numbering has just begun
+                line.lagged_ns = now_ns
+        pipeline_numbered_anew(p, w, line, d, frame, evidence, False, now_ns)
 
 
 cdef inline bint pipeline_line_goes_on(
@@ -211,7 +219,7 @@ cdef inline bint pipeline_line_goes_on(
         return evidence == EVIDENCE_NEUTRAL and line.candidate.count == 0
     if verdict == VERDICT_LATE:
         return evidence == EVIDENCE_NONE
-    if evidence == EVIDENCE_OTHER and window_is_quiet(w, now_ns):
+    if evidence == EVIDENCE_OTHER and window_is_quiet(w, WINDOW_PACE, now_ns):
         return False
     return (
         line.highest >= w.base and at - line.highest <= CANDIDATE_BACK_MAX
@@ -226,9 +234,27 @@ cdef inline bint window_is_left_over(
     # (Heartbeats look alike in both, and it does not matter of which one they are.)
     cdef const Slot* slot = window_slot(w, at)
     return (
-        slot.key < w.base and <uint32_t>slot.key == <uint32_t>at and slot.hash == hash
-        and at != w.next and d.size > FRAME_SIZE
+        window_is_before(w, slot, at) and slot.hash == hash and at != w.next
+        and d.size > FRAME_SIZE
     )
+
+
+cdef inline bint pipeline_is_taken(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    bint forward, bint follows, int64_t now_ns,
+) noexcept nogil:
+    # What is accepted for its number may as well be of a run that a line holds. True: it is, and
+    # the run is believed.
+    if follows and pipeline_is_overtaken(p, w, frame, at):
+        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, True, now_ns)
+    if forward:
+        window_refute(w, line)
+    if at > window_furthest(w) or window_is_copy(w, frame, at):
+        return False
+    if follows or line_steps_back(line, at):
+        # It fills a hole of whichever it is: held, it is lost to neither, and it proves nothing.
+        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NONE, False, now_ns)
+    return False
 
 
 cdef inline int pipeline_ahead(
@@ -236,24 +262,36 @@ cdef inline int pipeline_ahead(
     uint32_t hash, int64_t now_ns,
 ) noexcept nogil:
     # At `next` or behind it. A whole one at `next` goes straight on, others wait.
-    cdef int verdict
+    cdef bint follows = w.contested and pipeline_follows_run(w, frame)
+    cdef bint empty = window_slot(w, at).key != at
+    cdef bint forward = at > window_furthest(w) or (at == w.next and empty and not follows)
+    cdef int verdict = WINDOW_PARK
+    cdef int evidence
     if unlikely(now_ns < w.previous_until_ns and window_is_left_over(w, d, at, hash)):
         return VERDICT_SESSION_RETIRED
-    pipeline_hear(p, w, line, now_ns)
-    if at == w.next and frame.fragment_max == 0 and window_slot(w, at).key != at:
-        pipeline_pass(p, w, line, d, frame, now_ns)
+    if unlikely(w.contested or line_steps_back(line, at)):
+        if pipeline_is_taken(p, w, line, d, frame, at, forward, follows, now_ns):
+            return VERDICT_SESSION_PENDING
+    if forward:
+        w.forward_ns = now_ns
+    if at == w.next and frame.fragment_max == 0 and empty:
+        pipeline_hear(p, w, line, now_ns)
+        pipeline_pass(p, w, line, d, frame, hash, now_ns)
         return VERDICT_DELIVERED
+    if at < w.next + w.size:
+        verdict = window_hold(w, d, frame, at, hash, now_ns, &evidence)
+        if verdict == VERDICT_DUPLICATE or verdict == VERDICT_FRAGMENT_MAX_CHANGED:
+            pipeline_weigh(p, w, line, d, frame, at, verdict, evidence, now_ns)
+            return verdict
+    pipeline_hear(p, w, line, now_ns)
     if at > line.highest:
         line.highest = at
-    if at > window_furthest(w):
-        window_go_on(w, line, now_ns)
-    if at < w.next + w.size:
-        verdict = window_hold(w, d, frame, at, hash, now_ns)
-        if verdict != WINDOW_PARK:
-            return verdict
+    if at >= w.next + w.size:
+        window_jump(w, at, now_ns)
+    elif verdict == WINDOW_PARK:
         window_force(w, at)
     else:
-        window_jump(w, at, now_ns)
+        return verdict
     p.parked = d
     p.parked_frame = frame[0]
     p.parked_at = at
@@ -343,12 +381,15 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     # take() has made room as far as it can; if that was not enough, give up one more hole. Ends at
     # the latest when the parked one is next: that one needs no cell.
     cdef const Datagram* d = p.parked
+    cdef int evidence
     p.parked = NULL
     pipeline_deliver_believed(p, w, False, p.now_ns)
     if p.parked_at < w.next:
         return                           # on_gap = latest_run gave it up with the rest
     invariant(p.parked_at < w.next + w.size)
-    if window_hold(w, d, &p.parked_frame, p.parked_at, p.parked_hash, p.now_ns) == WINDOW_PARK:
+    if window_hold(
+        w, d, &p.parked_frame, p.parked_at, p.parked_hash, p.now_ns, &evidence,
+    ) == WINDOW_PARK:
         window_force(w, p.parked_at)
         p.parked = d
 

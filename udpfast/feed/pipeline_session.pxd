@@ -16,10 +16,10 @@ from udpfast.core.layout cimport (
     SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED, SESSION_SAME_ID, Datagram, Frame,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE,
-    CLAIM_OLD_ID, EVIDENCE_NEW, Candidate, HeldDatagram, candidate_first, candidate_follows,
-    candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_is_replay,
-    candidate_is_same, candidate_note,
+    CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_BELIEVED,
+    CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_NEW, Candidate, HeldDatagram, candidate_first,
+    candidate_follows, candidate_forget, candidate_held, candidate_held_count, candidate_hold,
+    candidate_is_replay, candidate_is_same, candidate_note,
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.frame cimport frame_read
@@ -29,9 +29,9 @@ from udpfast.feed.session cimport (
     RetiredSession, session_begin, session_goes_on, session_retired,
 )
 from udpfast.feed.window cimport (
-    WINDOW_FOREIGN, WINDOW_START, Window, window_dispute, window_early, window_furthest,
-    window_is_delivered, window_is_doubtful, window_is_quiet, window_left_at, window_slot,
-    window_start, window_unwrap, window_was_other,
+    WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_dispute, window_early,
+    window_furthest, window_is_delivered, window_is_doubtful, window_is_quiet, window_left_at,
+    window_slot, window_start, window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 
@@ -42,13 +42,25 @@ cdef enum:
     RESUME_AT_ONCE = 112         # and so many, that nothing held is lost, whatever the lines' skew
     JUMP_DATAGRAMS = 2
     # Heartbeats alone prove a numbering too, but more of them: they repeat by nature.
-    NEUTRAL_FACTOR = 3
+    NEUTRAL_FACTOR = 2
+    # A run of so many is more than anybody forges by chance. Where that is only a few messages, on
+    # many lines or in many fragments, the numbering at hand need not be quiet for longer than so
+    # many take, but for this many at least: some are lost, or late.
+    RUN_LONG = 64
+    QUIET_MIN = 3
     # Nothing is under way for longer than this: neither a straggler nor a slower line.
     STRAGGLER_MAX_NS = 1000000000
     # Publishers number from 1. What lies further ahead than this and begins so near to 0 did not
     # lose thousands of messages to arrive just there.
     ANEW_SEQNO_MAX = 64
     ANEW_AHEAD_MIN = 8192
+
+cdef struct Run:                 # on all lines that bring it
+    uint32_t count
+    uint32_t fresh
+    uint32_t repeated
+    uint32_t messages
+    uint32_t first_fresh         # where it leaves what we know
 
 
 # --- another session ----------------------------------------------------------------------------
@@ -166,53 +178,70 @@ cdef inline bint pipeline_jump(
     return True
 
 
-cdef inline void pipeline_numbered_anew(
+cdef inline bint pipeline_numbered_anew(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int evidence,
-    int64_t now_ns,
+    bint proven, int64_t now_ns,
 ) noexcept nogil:
-    # A datagram that does not continue the numbering at hand, nor lies ahead of it: a replay, or
-    # numbers that began anew?
+    # A datagram that does not continue the numbering at hand, or not that alone: a replay, or
+    # numbers that began anew? True: the window follows them from now on.
     cdef Candidate* c = &line.candidate
     cdef uint32_t reason = SESSION_SAME_ID
     cdef uint32_t needed = p.restart_datagrams
-    cdef bint proven = False
+    cdef Run run
     w.contested = True
     if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
-        return
+        return False
     candidate_hold(c, d)
+    run = pipeline_run(w, c)
     if pipeline_fills_gap(w, window_unwrap(w, c.first)):
         reason = SESSION_RESUMED
-        proven = c.total >= RESUME_AT_ONCE and not candidate_is_replay(c)
+        if c.total >= RESUME_AT_ONCE and not candidate_is_replay(c):
+            proven = True
     if pipeline_resumes(w, c.first, now_ns):
         reason = SESSION_RESUMED
         needed = RESUME_DATAGRAMS
-    elif pipeline_was_here(w, window_unwrap(w, pipeline_run_begins(w, c))):
+    elif pipeline_was_here(w, window_unwrap(w, run.first_fresh)):
         reason = SESSION_RESUMED
-    if not proven and not (
-        window_is_quiet(w, now_ns) and pipeline_is_proven(w, c, needed, now_ns)
-    ):
-        return
-    if w.channel == CHANNEL_SNAPSHOT:
+    if not proven and not pipeline_is_proven(w, c, &run, needed, now_ns):
+        return False
+    if w.channel == CHANNEL_INCREMENTAL:
+        pipeline_adopt(p, w, c, frame.seqno, reason, c.first, now_ns)
+    elif p.window[CHANNEL_INCREMENTAL].forward_ns > c.since_ns:
         # A publisher that began anew says so on the incremental channel. If that one goes on
         # meanwhile, it is only this window that went astray.
-        if p.window[CHANNEL_INCREMENTAL].forward_ns > c.since_ns:
-            pipeline_rebase(p, w, c, now_ns)
-            pipeline_hear(p, w, line, now_ns)
-        return
-    pipeline_adopt(p, w, c, frame.seqno, reason, c.first, now_ns)
+        pipeline_rebase(p, w, c, now_ns)
+    else:
+        return False
     pipeline_hear(p, w, line, now_ns)
+    return True
 
 
-cdef inline uint32_t pipeline_run_begins(const Window* w, const Candidate* c) noexcept nogil:
-    # Where a run leaves what we know, on all lines that bring it.
+cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil:
+    # A run on all lines that bring it.
     cdef const Candidate* other
-    cdef uint32_t first = c.first_fresh
+    cdef Run run
+    cdef uint32_t first = c.first
+    cdef uint32_t furthest = c.furthest
     cdef uint32_t i
+    run.count = 0
+    run.fresh = 0
+    run.first_fresh = c.first_fresh
+    run.repeated = 0
     for i in range(w.lines):
         other = &w.line[i].candidate
-        if candidate_is_same(c, other) and <int32_t>(other.first_fresh - first) < 0:
-            first = other.first_fresh
-    return first
+        if not candidate_is_same(c, other):
+            continue
+        run.count += other.count
+        run.fresh += other.fresh
+        run.repeated += other.repeated
+        if <int32_t>(other.first - first) < 0:
+            first = other.first
+        if <int32_t>(other.furthest - furthest) > 0:
+            furthest = other.furthest
+        if <int32_t>(other.first_fresh - run.first_fresh) < 0:
+            run.first_fresh = other.first_fresh
+    run.messages = furthest - first + 1
+    return run
 
 
 cdef inline bint pipeline_fills_gap(Window* w, int64_t first) noexcept nogil:
@@ -230,26 +259,56 @@ cdef inline bint pipeline_was_here(const Window* w, int64_t first) noexcept nogi
         return False
     if window_is_doubtful(w):
         return w.fork_from - WINDOW_START <= first < w.resumed_at
-    return w.next - WINDOW_START <= first < w.next
+    return window_furthest(w) - WINDOW_START < first <= window_furthest(w)
 
 
 cdef inline bint pipeline_is_proven(
-    const Window* w, const Candidate* c, uint32_t needed, int64_t now_ns,
+    const Window* w, const Candidate* c, const Run* run, uint32_t needed, int64_t now_ns,
 ) noexcept nogil:
-    # A dense run of so many datagrams, on all lines that bring it, which is no replay. Heartbeats
-    # alone may be those of a slower line, for as long as one can be under way.
-    cdef uint32_t count = 0
-    cdef uint32_t fresh = 0
-    cdef uint32_t i
+    # A dense run of so many datagrams, on all lines that bring it, which is no replay, while the
+    # numbering at hand is quiet. Heartbeats alone prove less, and those that their lines had not
+    # brought before may be a slower line's, for as long as one can be under way.
+    cdef int64_t messages = WINDOW_PACE
     if needed == 0 or 4 * c.count < needed or candidate_is_replay(c):
         return False
+    if run.fresh == 0:
+        needed *= NEUTRAL_FACTOR
+        if run.repeated < needed and now_ns - w.forward_ns <= w.line_dead_ns:
+            return False
+    if run.count >= RUN_LONG and run.messages < WINDOW_PACE:
+        messages = run.messages if run.messages > QUIET_MIN else QUIET_MIN
+    return run.count >= needed and window_is_quiet(w, messages, now_ns)
+
+
+cdef inline bint pipeline_follows_run(const Window* w, const Frame* frame) noexcept nogil:
+    # Whether a datagram belongs to a run that any line brings, of more than a few.
+    cdef const Candidate* c
+    cdef uint32_t i
     for i in range(w.lines):
-        if candidate_is_same(c, &w.line[i].candidate):
-            count += w.line[i].candidate.count
-            fresh += w.line[i].candidate.fresh
-    if fresh:
-        return count >= needed
-    return count >= NEUTRAL_FACTOR * needed and now_ns - w.forward_ns > w.line_dead_ns
+        c = &w.line[i].candidate
+        if c.count >= CANDIDATE_ESTABLISHED and candidate_follows(c, CLAIM_BEHIND, frame):
+            return True
+    return False
+
+
+cdef inline bint pipeline_is_overtaken(
+    const Pipeline* p, const Window* w, const Frame* frame, int64_t at,
+) noexcept nogil:
+    # Whether what lies beyond all that was accepted belongs to a run that has come up to there from
+    # behind, with other bytes than were accepted: it does not continue the numbering at hand.
+    cdef const Candidate* c
+    cdef uint32_t needed = p.restart_datagrams
+    cdef uint32_t i
+    if needed == 0 or at <= window_furthest(w):
+        return False
+    if needed < RUN_LONG:
+        needed = RUN_LONG
+    for i in range(w.lines):
+        c = &w.line[i].candidate
+        if c.other and candidate_follows(c, CLAIM_BEHIND, frame) and not candidate_is_replay(c):
+            if pipeline_run(w, c).count >= needed:
+                return True
+    return False
 
 
 # --- a candidate is believed ----------------------------------------------------------------------
@@ -403,6 +462,7 @@ cdef inline void pipeline_deliver_held(
     cdef Frame frame
     cdef int64_t at
     cdef uint32_t hash, i
+    cdef int evidence
     cdef bint other
     for i in range(candidate_held_count(c)):
         held = candidate_held(c, i)
@@ -420,6 +480,6 @@ cdef inline void pipeline_deliver_held(
             w.line[line].highest = at
         hash = pipeline_hash(w, &d)
         other = disputed and window_was_other(w, &frame, at, hash)
-        window_hold(w, &d, &frame, at, hash, now_ns)
+        window_hold(w, &d, &frame, at, hash, now_ns, &evidence)
         if other and window_slot(w, at).key == at:
             window_dispute(window_early(w, at), &d, &frame, hash)

@@ -23,10 +23,10 @@ from udpfast.core.layout cimport FRAME_SIZE, KIND_DISAGREEMENT, Datagram, Frame
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.frame cimport FrameReader, frame_object
 from udpfast.feed.candidate cimport (
-    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_OTHER, EVIDENCE_SAME,
-    Candidate, candidate_refute,
+    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_OTHER, EVIDENCE_REPEATED,
+    EVIDENCE_SAME, Candidate, candidate_refute,
 )
-from udpfast.feed.line cimport Line
+from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.slab cimport Slab
 
 cdef enum:
@@ -172,6 +172,23 @@ cdef inline int64_t window_furthest(const Window* w) noexcept nogil:
     return w.highest if w.pending else w.next - 1
 
 
+cdef inline bint window_is_filled_by(Window* w, const Line* line) noexcept nogil:
+    # Whether the message at `next`, behind which others wait, is simply late on its line.
+    return window_slot(w, w.next).key != w.next and not line_steps_back(line, w.next)
+
+
+cdef inline bint window_is_copy(Window* w, const Frame* frame, int64_t at) noexcept nogil:
+    # Whether this fragment of a message of [next, next + size) is there.
+    cdef const Slot* slot = window_slot(w, at)
+    if slot.key != at:
+        return False
+    if slot.fragment_max != frame.fragment_max:
+        return True
+    if slot.fragment_max == 0:
+        return slot.state == SLOT_WHOLE
+    return w.fragments[slot.fragments + frame.fragment].present
+
+
 cdef inline void window_start(Window* w, uint32_t seqno, int64_t now_ns) noexcept nogil:
     # The first datagram of a numbering sets its base.
     w.base = (((w.next >> 32) + 4) << 32) | seqno
@@ -218,16 +235,23 @@ cdef inline void window_pass_milestone(
     w.milestone = w.pace_at if at + 1 >= w.start_end else w.base
 
 
-cdef inline bint window_is_quiet(const Window* w, int64_t now_ns) noexcept nogil:
+cdef inline int64_t window_pace(const Window* w) noexcept nogil:
+    # How long WINDOW_PACE messages of the numbering at hand used to take.
+    cdef int64_t pace_ns = w.forward_ns - w.pace_from_ns
+    cdef int64_t steps = window_furthest(w) - w.pace_from
+    if w.pace_ns > pace_ns:
+        return w.pace_ns
+    if w.pace_from == w.base:            # not one measured yet
+        return pace_ns * WINDOW_PACE // steps if steps > 0 else WINDOW_PACE_UNKNOWN_NS
+    return pace_ns
+
+
+cdef inline bint window_is_quiet(
+    const Window* w, int64_t messages, int64_t now_ns,
+) noexcept nogil:
     # Has the numbering at hand stopped? Measured against its own pace: a replay into a feed that
     # is alive is interrupted before, whatever the feed's rate.
-    cdef int64_t pace_ns = w.forward_ns - w.pace_from_ns
-    cdef int64_t steps = w.next - 1 - w.pace_from
-    if w.pace_ns > pace_ns:
-        pace_ns = w.pace_ns
-    elif w.pace_from == w.base:          # not one measured yet
-        pace_ns = pace_ns * WINDOW_PACE // steps if steps > 0 else WINDOW_PACE_UNKNOWN_NS
-    return now_ns - w.forward_ns >= pace_ns
+    return (now_ns - w.forward_ns) * WINDOW_PACE >= window_pace(w) * messages
 
 
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
@@ -250,8 +274,7 @@ cdef inline uint32_t window_left_at(const Window* w) noexcept nogil:
 cdef inline bint window_line_is_alive(
     const Window* w, const Line* line, int64_t now_ns,
 ) noexcept nogil:
-    cdef int64_t heard_ns = line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
-    return line.highest != INT64_MIN and now_ns - heard_ns <= w.line_dead_ns
+    return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
 
 
 cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexcept nogil:
@@ -309,16 +332,9 @@ cdef inline void window_judge_end(Window* w) noexcept nogil:
         w.judged += 1
 
 
-cdef inline void window_go_on(Window* w, Line* line, int64_t now_ns) noexcept nogil:
-    # The numbering at hand is alive, on this line.
-    w.forward_ns = now_ns
-    if unlikely(w.contested):
-        window_refute(w, line)
-
-
 cdef inline void window_refute(Window* w, Line* line) noexcept nogil:
-    # What lines hold of another numbering has yet to prove itself. A session never heard of, and
-    # a jump, are the business of their own line.
+    # The numbering at hand is alive, on this line: what lines hold of another one has yet to prove
+    # itself. A session never heard of, and a jump, are the business of their own line.
     cdef Line* other
     cdef uint32_t i
     w.contested = False
@@ -347,13 +363,18 @@ cdef inline bint window_is_delivered(Window* w, int64_t at) noexcept nogil:
     return slot.key == at and slot.state == SLOT_DELIVERED
 
 
+cdef inline bint window_is_before(const Window* w, const Slot* slot, int64_t at) noexcept nogil:
+    # Whether a slot still knows this seqno of the numbering before the one at hand.
+    return slot.key < w.base and <uint32_t>slot.key == <uint32_t>at
+
+
 cdef inline bint window_was_other(
     Window* w, const Frame* frame, int64_t at, uint32_t hash,
 ) noexcept nogil:
     # Whether the numbering before this one delivered other bytes for a seqno, for all we know.
     cdef const Slot* slot = window_slot(w, at)
     return (
-        slot.key < w.base and <uint32_t>slot.key == <uint32_t>at and slot.state == SLOT_DELIVERED
+        window_is_before(w, slot, at) and slot.state == SLOT_DELIVERED
         and (frame.fragment_max or slot.fragment_max or slot.hash != hash)
     )
 
@@ -461,20 +482,22 @@ cdef inline int window_copy(
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
             counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
     elif d.line != line_first:
-        return window_compare(d, hash_first, hash)
+        return window_compare(d, hash_first, hash, True)
     if unlikely(hash != hash_first):
         window_disagree(w, slot, d, frame, line_first, hash_first, hash)
-    return window_compare(d, hash_first, hash)
+    return window_compare(d, hash_first, hash, lines & bit)
 
 
 # --- what is behind -----------------------------------------------------------------------------
 
 cdef inline int window_compare(
-    const Datagram* d, uint32_t hash_known, uint32_t hash,
+    const Datagram* d, uint32_t hash_known, uint32_t hash, bint repeated,
 ) noexcept nogil:
     if hash != hash_known:
         return EVIDENCE_OTHER
-    return EVIDENCE_SAME if d.size > FRAME_SIZE else EVIDENCE_NEUTRAL
+    if d.size > FRAME_SIZE:
+        return EVIDENCE_SAME
+    return EVIDENCE_REPEATED if repeated else EVIDENCE_NEUTRAL
 
 
 cdef inline int window_past(
@@ -486,7 +509,7 @@ cdef inline int window_past(
     if at < w.base or w.next - at > w.size:
         if at >= w.base and at < w.start_end and frame.fragment == 0:
             if (w.start_known >> (at - w.base)) & 1:
-                evidence[0] = window_compare(d, w.start_hash[at - w.base], hash)
+                evidence[0] = window_compare(d, w.start_hash[at - w.base], hash, True)
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE

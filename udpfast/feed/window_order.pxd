@@ -29,14 +29,15 @@ from udpfast.core.layout cimport (
     KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
     Message,
 )
+from udpfast.feed.candidate cimport EVIDENCE_NEUTRAL, EVIDENCE_OTHER
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, frame_object
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
     WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
-    window_early, window_furthest, window_is_whole, window_judge_end, window_judge_until,
-    window_pass_milestone, window_passed, window_say_both, window_slot,
+    window_early, window_furthest, window_is_copy, window_is_whole, window_judge_end,
+    window_judge_until, window_pass_milestone, window_passed, window_say_both, window_slot,
 )
 
 cdef enum:
@@ -170,25 +171,22 @@ cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
 
 cdef inline int window_hold(
     Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int64_t now_ns,
+    int* evidence,
 ) noexcept nogil:
-    # A datagram of [next, next + size): the verdict, or WINDOW_PARK.
+    # A datagram of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells.
     cdef Slot* slot = window_slot(w, at)
-    cdef bint present
+    evidence[0] = EVIDENCE_NEUTRAL
     if slot.key != at:
         if unlikely(not window_claim(w, d, frame, at, now_ns)):
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
     elif unlikely(slot.fragment_max != frame.fragment_max):
         window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
+        evidence[0] = EVIDENCE_OTHER
         return VERDICT_FRAGMENT_MAX_CHANGED
-    else:
-        if frame.fragment_max == 0:
-            present = slot.state == SLOT_WHOLE
-        else:
-            present = w.fragments[slot.fragments + frame.fragment].present
-        if present:
-            window_copy(w, slot, d, frame, hash)
-            return VERDICT_DUPLICATE
+    elif window_is_copy(w, frame, at):
+        evidence[0] = window_copy(w, slot, d, frame, hash)
+        return VERDICT_DUPLICATE
     return window_store(w, slot, d, frame, at, hash, now_ns)
 
 
