@@ -249,6 +249,20 @@ def test_recorder_of_another_log_says_that_nobody_knows_what_is_missing(
     assert numbers_of(tmp_path / "journal")[100:] == ([] if complete else [-1]) + [1]
 
 
+def test_recorder_of_a_journal_of_which_nothing_can_be_read_says_so(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    for name in ("journal", "00000001.segment"):
+        (tmp_path / "journal" / name).write_bytes(bytes(8192))
+    recorder = recorder_of(instance, tmp_path)
+    instance.append(Kind.MESSAGE, PIECE)
+    drive(recorder)
+    recorder.on_stop()
+    assert numbers_of(tmp_path / "journal") == [-1, 1, 2]
+
+
 @pytest.mark.parametrize("behind", [False, True])
 def test_recorder_takes_the_names_of_the_writer_that_comes_next(instance, tmp_path, behind):
     recorder = recorder_of(instance, tmp_path)

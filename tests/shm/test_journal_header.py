@@ -135,3 +135,19 @@ def test_mark_that_is_damaged_costs_no_record(tmp_path, place):
     header.write_bytes(content)
     os.truncate(segment_path(tmp_path / "killed", 1), 8192)  # and all records are gone
     assert read(tmp_path / "killed") == ([], 10)
+
+
+def test_journal_with_segments_of_another_sets_them_aside(original, tmp_path):
+    # A file `journal` that lies where it was made says which journal the directory has.
+    other = tmp_path / "other"
+    with Journal.open(other, segment_bytes=SEGMENT) as journal:
+        append(journal, 100)
+    identity = journal_identity(original)
+    for number in list_segments(original):
+        segment_path(original, number).unlink()
+    shutil.copy(segment_path(other, 1), segment_path(original, 1))
+    with Journal.open(original, segment_bytes=SEGMENT) as journal:
+        assert journal.identity == identity
+        assert (journal.recovery.set_aside, journal.recovery.missing) == (1, 30)
+        append(journal, 30)
+    assert read(original) == ([30], 30)

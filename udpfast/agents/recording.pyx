@@ -86,7 +86,8 @@ cdef class Recording:
         except FormatError:  # overwritten
             self.cursor = RingCursorFace.attach(
                 ring, "oldest", RECORDING_BATCH, payload_hash=payload_hash)
-        begun = self.journal.writer.index > 0
+        # What is set aside may have been all of it: nobody can say any more.
+        begun = self.journal.writer.index > 0 or self.journal.recovery.set_aside > 0
         ended = self.journal.written.source_position == SOURCE_ENDED
         log = self.cursor.log
         resume = self.journal.resume(log)

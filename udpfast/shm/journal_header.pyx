@@ -12,7 +12,7 @@ import os
 import shutil
 
 from libc.errno cimport errno
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.clock cimport clock_realtime_ns
@@ -79,13 +79,15 @@ cdef Region take_header(
 
 
 cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
-    # What the file says of the journal must be whole, and of this journal.
+    # What the file says must be whole, and of this journal: that of its segments, unless the file
+    # lies where it was made; then the segments are foreign.
     cdef JournalHeader* header = _header(region)
     identity = header_identity(header, region.path)
     if not marks_written(header, written) or not marks_kept(header, kept):
         raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
     others = segments_identities(directory)
-    if others and identity not in others and header.former[:IDENTITY_SIZE] not in others:
+    if (others and identity not in others and header.former[:IDENTITY_SIZE] not in others
+            and not (_is_in_place(region) and header.folder == _folder(region))):
         raise RegionError(f"{region.path}: expected journal {others.most_common(1)[0][0].hex()}, "
                           f"as its segments have it, found {identity.hex()}")
 
@@ -169,6 +171,7 @@ cdef _name(Region region, identity, former):
     memcpy(named.identity, <const char*>identity, IDENTITY_SIZE)
     memcpy(named.former, <const char*>former, IDENTITY_SIZE)
     _look(region, &named.inode, &named.born_ns)
+    named.folder = _folder(region)
     named.checksum = checksum_of(&named, IDENTITY_BLOCK)
     memcpy(header, &named, IDENTITY_BLOCK)
 
@@ -180,6 +183,10 @@ cdef bint _is_in_place(Region region) except *:
     _look(region, &inode, &born_ns)
     return header.inode == inode and (
         header.born_ns == born_ns or header.born_ns == 0 or born_ns == 0)
+
+
+cdef uint32_t _folder(Region region) except? 0:
+    return <uint32_t>region.path.parent.stat().st_ino
 
 
 cdef _look(Region region, uint64_t* inode, int64_t* born_ns):

@@ -62,7 +62,7 @@ cdef struct JournalHeader:
     int64_t made_ns              # UNIX ns
     uint64_t inode               # of this very file, and when that was born: a copy has others
     int64_t born_ns              # UNIX ns; 0: the file system does not say
-    uint32_t reserved
+    uint32_t folder              # inode of the directory that it was made in, the lower half
     uint32_t checksum
     uint8_t pad[64]
     WrittenMark written[2]
