@@ -8,6 +8,9 @@ from click.testing import CliRunner
 from tests.net.test_pcap import enhanced as frame_block
 from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
 from udpfast.cli.main import cli
+from udpfast.core.layout import Kind
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.journal import Journal
 from udpfast.testing import frames
 
 WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
@@ -66,3 +69,15 @@ def test_replay_of_whole_frames_misses_none(tmp_path):
     path.write_bytes(pcap(list(enumerate(WHOLE)), nanoseconds=True))
     code, text = replay(path)
     assert (code, "missed" in text) == (0, False)
+
+
+def test_replay_of_a_journal_without_its_end_counts_records_and_missing_ones(tmp_path):
+    with Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+        for _ in range(600):
+            journal.append(Kind.MESSAGE, bytes(1000))
+    (tmp_path / "journal" / "00000003.segment").unlink()
+    found = CliRunner().invoke(cli, ["replay", str(tmp_path / "journal"), "--json"])
+    result = json.loads(found.stdout.splitlines()[-1])
+    assert found.exit_code == 1 and result["missed"] > 0
+    assert result["kinds"] == {"MESSAGE": result["records"]}
+    assert result["records"] + result["missed"] == 600

@@ -146,6 +146,8 @@ def test_journal_of_another_s_file_is_refused_and_set_right(tmp_path):
     (tmp_path / "other" / "journal").rename(tmp_path / "one" / "journal")
     with pytest.raises(RegionError, match="as its segments have it"):
         JournalCursor.attach(tmp_path / "one")
+    with pytest.raises(RegionError, match="as its segments have it"):  # so does an export
+        journal_identity(tmp_path / "one")
     with reopen(tmp_path / "one") as journal:
         assert journal.identity == identity and journal.index == 100
     assert read(tmp_path / "one") == (list(range(100)), 0)

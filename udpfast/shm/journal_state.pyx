@@ -12,7 +12,7 @@ from udpfast.shm.segment cimport IDENTITY_SIZE, checksum_of
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
 from udpfast.errors import RegionError
 from udpfast.shm.segment import Segment as SegmentFace
-from udpfast.shm.segment import list_segments, segment_path, segments_identity
+from udpfast.shm.segment import list_segments, segment_path, segments_identities, segments_identity
 
 __all__ = [
     "JOURNAL_KIND",
@@ -127,18 +127,27 @@ def journal_identity(directory) -> bytes:
     FileNotFoundError
         There is no journal.
     RegionError
-        Nothing of it can be read.
+        Nothing of it can be read, or the file is another journal's.
     """
     cdef Region region
+    cdef JournalHeader* header
+    path = Path(directory) / "journal"
     try:
-        region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
+        region = Region.attach(path, JOURNAL_KIND, JOURNAL_LAYOUT)
         with region:
-            return header_identity(<JournalHeader*>(region.pointer + JOURNAL_HEADER), region.path)
+            header = <JournalHeader*>(region.pointer + JOURNAL_HEADER)
+            identity = header_identity(header, path)
+            former = header.former[:IDENTITY_SIZE]
     except (FileNotFoundError, RegionError):
         identity = segments_identity(directory)
         if identity is None:
             raise
         return identity
+    others = segments_identities(directory)
+    if others and identity not in others and former not in others:
+        raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, as its "
+                          f"segments have it, found {identity.hex()}")
+    return identity
 
 
 def is_raw(directory) -> bool:
