@@ -17,6 +17,7 @@ __all__ = [
     "ENDPOINT",
     "GROUP",
     "INTERFACE",
+    "JOURNAL",
     "NAME",
     "PAGES",
     "PATH",
@@ -30,6 +31,7 @@ __all__ = [
 _SOCKET_PATH_MAX = 107
 
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")
+_JOURNAL = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _GROUP = re.compile(r"[^-:/\s\0][^:/\s\0]{0,31}")
 
 
@@ -45,6 +47,13 @@ def _is_address(value: str) -> bool:
     return False
 
 
+def _is_sender(value: str) -> bool:
+    with suppress(ConfigError):
+        host, port = parse_sender(value)
+        return port > 0 or host == value
+    return False
+
+
 def _is_group(value: str) -> bool:
     if value.isdecimal():
         # 2^32 - 1 means "leave it as it is" to chown(2).
@@ -54,6 +63,10 @@ def _is_group(value: str) -> bool:
 
 def _is_path(value: str) -> bool:
     return value.isprintable()
+
+
+def _is_journal(name: str) -> bool:
+    return _JOURNAL.fullmatch(name) is not None and name not in (".", "..")
 
 
 def _is_zmq_address(value: str) -> bool:
@@ -77,14 +90,23 @@ DESTINATION = Check(
     "ip:port or [ip6]:port, with a port from 1 on",
     lambda value: _parsed(parse_endpoint, value, first_port=1),
 )
-SENDER = Check("ip, ip:port or [ip6]:port", lambda value: _parsed(parse_sender, value))
-SOURCE = Check("an IP address of one sender", lambda value: not value or _is_address(value))
+SENDER = Check("ip, ip:port or [ip6]:port, with a port from 1 on", _is_sender)
+SOURCE = Check(
+    "an IP address of one sender",
+    lambda value: (
+        not value or (_is_address(value) and not ipaddress.ip_address(value).is_unspecified)
+    ),
+)
 INTERFACE = Check(
     "the name or an address of an interface",
     lambda value: not value or is_interface(value) or _is_address(value),
 )
 GROUP = Check("the name or the number of a group", lambda value: not value or _is_group(value))
 PATH = Check("a path without control characters", _is_path)
+JOURNAL = Check(
+    "a path with a slash, or a name of A-Z, a-z, 0-9, '.', '_' and '-'",
+    lambda value: not value or (_is_path(value) and ("/" in value or _is_journal(value))),
+)
 ZMQ_ADDRESS = Check(
     "ipc, ipc://path (107 bytes at most) or tcp://ip:port (1 to 65535, or *)", _is_zmq_address
 )

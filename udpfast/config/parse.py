@@ -106,7 +106,8 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
     taken: dict[tuple[str, str, str], str] = {}
     for name, line in lines:
         host, port = parse_endpoint(line.address)
-        key = (f"{host} {port}", line.interface, line.source)
+        # However it is spelled: [0::1] is [::1].
+        key = (f"{ipaddress.ip_address(host)} {port}", line.interface, line.source)
         other = taken.setdefault(key, name)
         if other != name and port:
             raise ConfigError(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import DISTINCT, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
+from udpfast.config.checks import DISTINCT, JOURNAL, PAGES, POWER_OF_TWO, ZMQ_ADDRESS
 from udpfast.config.settings import Struct
 from udpfast.config.types import Core, FilePath, Idle
 
@@ -145,10 +145,11 @@ class RecordConfig(SideConfig, frozen=True):
         ),
     ] = "records"
     directory: Annotated[
-        FilePath,
+        str,
         Meta(
             description="where the journal goes; raw into raw/ below. Empty: the feed's name below "
-            "$UDPFAST_JOURNALS (/var/lib/udpfast for root, else ~/.local/share/udpfast)"
+            "$UDPFAST_JOURNALS (/var/lib/udpfast for root, else ~/.local/share/udpfast)",
+            extra=JOURNAL.extra,
         ),
     ] = ""
     segment_bytes: Annotated[
