@@ -32,7 +32,7 @@ bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/,
 # tests/conftest.py says what must stay together. A worker that crashes ends the run: the others
 # would wait for its share.
 WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
-PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadgroup --no-loadscope-reorder \
+PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 
 test: build $(VENV)/.spark ## the whole test suite

@@ -5,6 +5,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -18,20 +19,30 @@ settings.load_profile("udpfast")
 #: What takes longest begins first, so that no worker is left alone with it in the end.
 LONG = ("spark", "test_packaging.py", "bench", "system")
 
+#: Has one session of Spark for all its files.
+SPARK = "tests/spark/"
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Give each file to one of the workers as a whole, and all that share Spark's session to one.
 
     So fixtures of a file are made once, and its tests run in their order, however many work.
     """
-    if not hasattr(config, "workerinput"):
-        return
-    for item in items:
-        folder = item.path.parent.name
-        group = "spark" if folder == "spark" else f"{folder}.{item.path.stem}"
-        item.add_marker(pytest.mark.xdist_group(group))
-    items.sort(key=_place)
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            path = nodeid.partition("::")[0]
+            return SPARK if path.startswith(SPARK) else path
+
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, where several work."""
+    if hasattr(config, "workerinput"):
+        items.sort(key=_place)
 
 
 def _place(item: pytest.Item) -> int:
