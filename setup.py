@@ -102,10 +102,9 @@ MEASURED = {
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/recorder", "agents/zmq_streams"),
-        *("client/aio", "client/history_source", "client/image_join"),
-        *("client/zmq_silence", "core/layout", "core/oserr", "net/envelope"),
-        *("net/xdp_bpf", "shm/counters", "shm/journal_header", "shm/journal_map"),
+        *("agents/recorder", "client/aio", "client/zmq_silence"),
+        *("core/layout", "core/oserr", "net/envelope", "net/xdp_bpf"),
+        *("shm/counters", "shm/journal_header", "shm/journal_map"),
         *("shm/journal_state", "shm/mapping", "shm/readers", "shm/recovery", "shm/region"),
         *("testing/guarded_frame", "testing/paths", "testing/turns"),
     )
