@@ -93,7 +93,7 @@ MEASURED = {
     Path("udpfast/testing", f"{name}.pyx")
     for name in (
         *("drainload", "feed_cost", "hostprobe", "journal_cost", "micro"),
-        *("pace", "publish_watch", "style_loop", "wake_hop"),
+        *("pace", "publish_watch", "style_loop", "wake_hop", "wire_cost"),
     )
 }
 

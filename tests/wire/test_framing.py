@@ -7,6 +7,7 @@ import pytest
 
 from udpfast.errors import ConfigError, FormatError
 from udpfast.testing.framings import Sent, build, draw
+from udpfast.testing.fuzz_wire import fuzz_wire
 from udpfast.wire.facts import FACTS, Heartbeat, Numbers, session_text
 from udpfast.wire.framing import FRAMINGS, Framing, Malformed, MalformedError, UnitFlag
 
@@ -284,3 +285,11 @@ def test_units_of_roq_fragments_say_which_of_how_many(flag: str) -> None:
     header[2] = 0
     assert reason("roq" + flag, bytes(header)) is Malformed.FRAGMENT_BEYOND
     assert reason("roq" + flag, bytes(header) + b"x") is Malformed.TOO_LONG
+
+
+@pytest.mark.parametrize("name", FRAMINGS)
+def test_damaged_datagrams_are_refused_or_sound_and_nothing_behind_them_is_read(name: str) -> None:
+    outcomes = fuzz_wire(11, 1_500, name)
+    assert sum(outcomes.values()) == 1_500
+    assert outcomes["sound"] > 150
+    assert len(outcomes) > 2

@@ -3,12 +3,15 @@
     python -m udpfast.testing.fuzz datagrams --count 1000000 --seed 1
     python -m udpfast.testing.fuzz payloads --count 1000000 --seed 1
     python -m udpfast.testing.fuzz frames --count 1000000 --seed 1
+    python -m udpfast.testing.fuzz wire --count 20000000 --seed 1
+    python -m udpfast.testing.fuzz iex_tp --count 1000000 --seed 1
 
 `datagrams` go through the pipeline and the object gate; every one must get one verdict, the
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
 reported (NL1). `payloads` go through the verifier and the decoder; what the verifier refuses must
 not be decoded, and what is decoded must fit its bound. `frames` go through the walk of AF_XDP,
-which must say what a slow one says, and read nothing behind them.
+which must say what a slow one says, and read nothing behind them. `wire` go through all framings
+in turn, a framing's name through that one: sound units or a reason, and nothing read behind them.
 
 The run is cut into cases of 2,000 inputs with a seed each. A case that fails, crashes or hangs is
 printed as the one command that repeats it. `make sanitize` runs this against a build that stops at
@@ -27,6 +30,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,7 +42,9 @@ from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.feed.publication import Publication
 from udpfast.testing.fuzz_frames import fuzz_frames
+from udpfast.testing.fuzz_wire import fuzz_wire
 from udpfast.testing.mutate import mutated
+from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["FuzzError", "fuzz_datagrams", "fuzz_payloads", "main"]
 
@@ -295,6 +301,8 @@ KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
     "datagrams": fuzz_datagrams,
     "payloads": fuzz_payloads,
     "frames": fuzz_frames,
+    "wire": fuzz_wire,
+    **{name: partial(fuzz_wire, name=name) for name in FRAMINGS},
 }
 
 

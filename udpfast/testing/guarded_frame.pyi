@@ -1,6 +1,6 @@
-from typing import NamedTuple
+from typing import NamedTuple, Self, final
 
-__all__ = ["OUTCOMES", "WalkedFrame", "walk_frame"]
+__all__ = ["OUTCOMES", "GuardedFraming", "WalkedFrame", "walk_frame"]
 
 OUTCOMES: tuple[str, ...]
 
@@ -13,3 +13,8 @@ class WalkedFrame(NamedTuple):
     payload: bytes = b""
 
 def walk_frame(frame: bytes, checksums: int = 1) -> WalkedFrame: ...
+
+@final
+class GuardedFraming:
+    def __new__(cls, name: str) -> Self: ...
+    def walk(self, datagram: bytes) -> tuple[int, int]: ...

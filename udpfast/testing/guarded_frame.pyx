@@ -1,10 +1,11 @@
-"""The walk through an AF_XDP frame, with a forbidden page right behind the frame's last byte.
+"""What reads bytes from the network, with a forbidden page right behind the last of them.
 
 A read beyond the frame ends the process, in every build: what a sanitizer would see, without one.
 """
 
 from typing import NamedTuple
 
+cimport cython
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -16,11 +17,17 @@ from posix.mman cimport (
 from udpfast.core.oserr cimport check
 from udpfast.net.link cimport LinkDatagram
 from udpfast.net.xdp_frame cimport XDP_OUTCOME_COUNT, xdp_find_datagram
+from udpfast.wire.framing cimport framing_units
+from udpfast.wire.messages cimport MessageWalk, message_walk_begin, message_walk_next
+from udpfast.wire.unit cimport UNITS_MAX, Unit
 
-__all__ = ["OUTCOMES", "WalkedFrame", "walk_frame"]
+from udpfast.wire.framing import Framing
+
+__all__ = ["OUTCOMES", "GuardedFraming", "WalkedFrame", "walk_frame"]
 
 cdef enum:
     ROOM = 4096
+    ROOM_DATAGRAM = 65536        # whole pages, and more than UDP holds
 
 #: XdpOutcome by value.
 OUTCOMES = ("datagram", "fragment", "checksum", "malformed", "foreign")
@@ -57,11 +64,8 @@ def walk_frame(bytes frame, int checksums=1):
     cdef size_t size = len(frame)
     if size > ROOM:
         raise ValueError(f"a frame has at most {ROOM} bytes here, was {size}")
-    cdef uint8_t* pages = <uint8_t*>mmap(
-        NULL, 2 * ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-    check(-ENOMEM if <void*>pages == <void*>MAP_FAILED else 0, "take two pages")
+    cdef uint8_t* pages = guarded(ROOM)
     try:
-        check(-ENOMEM if mprotect(pages + ROOM, ROOM, PROT_NONE) else 0, "forbid a page")
         data = pages + ROOM - size
         memcpy(data, source, size)
         memset(&found, 0, sizeof(found))
@@ -75,3 +79,98 @@ def walk_frame(bytes frame, int checksums=1):
             found.destination[:16], found.destination_port, payload)
     finally:
         munmap(pages, 2 * ROOM)
+
+
+@cython.final
+cdef class GuardedFraming:
+    """A framing over datagrams that end right before a forbidden page.
+
+    Parameters
+    ----------
+    name : str
+        Of the framing.
+    """
+
+    cdef uint8_t* pages
+    cdef int framing
+    cdef uint8_t touched
+    cdef Unit[UNITS_MAX] units
+
+    def __cinit__(self, str name):
+        self.framing = Framing(name).index
+        self.pages = guarded(ROOM_DATAGRAM)
+
+    def __dealloc__(self):
+        if self.pages != NULL:
+            munmap(self.pages, ROOM_DATAGRAM + ROOM)
+
+    def walk(self, bytes datagram):
+        """Read the units of a datagram, and every byte of every message.
+
+        Returns
+        -------
+        tuple of int
+            The number of units, or the reason why there are none; and the number of messages.
+
+        Raises
+        ------
+        ValueError
+            A unit is not what units promise to be.
+        """
+        cdef uint32_t size = <uint32_t>len(datagram)
+        cdef const uint8_t* source = datagram
+        cdef uint8_t* data
+        cdef uint32_t end = 0
+        cdef int found, i, messages = 0, each
+        if size > ROOM_DATAGRAM:
+            raise ValueError(f"a datagram has at most {ROOM_DATAGRAM} bytes here, was {size}")
+        data = self.pages + ROOM_DATAGRAM - size
+        memcpy(data, source, size)
+        found = framing_units(self.framing, data, size, self.units, UNITS_MAX)
+        if found < 0:
+            return found, 0
+        if found == 0 or found > UNITS_MAX:
+            raise ValueError(f"{found} units")
+        for i in range(found):
+            if self.units[i].offset < end:
+                raise ValueError(f"unit {i} begins before {end}: {self.units[i]}")
+            end = self.units[i].offset + self.units[i].size
+            if end > size or self.units[i].fragment >= self.units[i].fragments:
+                raise ValueError(f"unit {i} of a datagram of {size} bytes: {self.units[i]}")
+            each = walk_messages(data, &self.units[i], &self.touched)
+            if each < 0:
+                raise ValueError(f"the messages do not fill unit {i}: {self.units[i]}")
+            messages += each
+        if end != size:
+            raise ValueError(f"units end at {end}, the datagram at {size}")
+        return found, messages
+
+
+cdef int walk_messages(
+    const uint8_t* data, const Unit* unit, uint8_t* touched,
+) noexcept nogil:
+    # How many there are, or -1. Where they are delimited they fill the unit but for a byte.
+    # `touched` keeps the compiler from leaving the reads out.
+    cdef MessageWalk walk
+    cdef uint32_t offset = 0, size = 0, at
+    cdef int messages = 0
+    message_walk_begin(&walk, data, unit)
+    while (messages < unit.messages or unit.messages == 0) and message_walk_next(
+            &walk, &offset, &size):
+        if offset < unit.offset or offset + size > unit.offset + unit.size:
+            return -1
+        for at in range(offset, offset + size):
+            touched[0] ^= data[at]
+        messages += 1
+    if unit.messages and messages != unit.messages or walk.end - walk.at > 1:
+        return -1
+    return messages
+
+
+cdef uint8_t* guarded(size_t room) except NULL:
+    # `room` bytes, whole pages, and a page behind them that nobody may touch.
+    cdef uint8_t* pages = <uint8_t*>mmap(
+        NULL, room + ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+    check(-ENOMEM if <void*>pages == <void*>MAP_FAILED else 0, "take pages")
+    check(-ENOMEM if mprotect(pages + room, ROOM, PROT_NONE) else 0, "forbid a page")
+    return pages

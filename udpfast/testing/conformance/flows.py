@@ -16,6 +16,7 @@ from udpfast.testing.conformance import Report, difference
 from udpfast.testing.numbering import Arbitration, Naive
 from udpfast.wire.facts import Heartbeat, Numbers
 from udpfast.wire.framing import Framing, MalformedError, NumberedMessage, ParsedUnit, UnitFlag
+from udpfast.wire.recognise import recognise
 
 __all__ = ["INFORMATIONAL", "check"]
 
@@ -63,9 +64,20 @@ def check(path: Path, report: Report) -> None:
         if expect["unparsed"]:
             del expect["last_ts_ns"]
         compared += _leaves(expect)
-        report.case(f"{path.name} {case['file']}", _compare, path.parent / case["file"], expect)
+        capture = path.parent / case["file"]
+        report.case(f"{path.name} {case['file']}", _compare, capture, expect)
+        report.case(f"{path.name} {case['file']} framing", _recognised, capture, case["framing"])
     left_out = "; ".join(f"{key}: {why}" for key, why in INFORMATIONAL.items())
     report.note(f"{path.name}: {compared} values compared. Not compared: {left_out}")
+
+
+def _recognised(path: Path, framing: str) -> str | None:
+    # By content. A capture of nothing but heartbeats may leave it open, but must not mislead.
+    with CaptureReader(path) as reader:
+        found = recognise((datagram.destination, datagram.payload) for datagram in reader)
+    if found.name is None and framing in [one.name for one in found.candidates[:2]]:
+        return None
+    return difference(framing, found.name, found.why)
 
 
 def _leaves(value: Any) -> int:
