@@ -135,8 +135,10 @@ cdef inline bint candidate_note(
     cdef uint32_t begun
     cdef bint broken
     if not candidate_follows(c, claim, frame):
+        if c.claim == CLAIM_BEHIND and c.total and evidence == EVIDENCE_NONE:
+            return False                 # it begins nothing in place of what began
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
-            if evidence == EVIDENCE_SAME or evidence == EVIDENCE_NONE:
+            if evidence == EVIDENCE_SAME:
                 return False             # of the numbering at hand, for all we know
             if c.fresh and (evidence == EVIDENCE_NEUTRAL or evidence == EVIDENCE_REPEATED):
                 return False
@@ -146,7 +148,7 @@ cdef inline bint candidate_note(
         begun = candidate_first(c)
         if c.broken and 0 <= <int32_t>(frame.seqno - c.broken_first) <= CANDIDATE_BACK_MAX:
             begun = c.broken_first       # it was a straggler in between
-        broken = c.count and c.claim == claim and c.session_id == frame.session_id
+        broken = c.claim == claim and c.session_id == frame.session_id
         candidate_forget(c)
         c.broken = broken
         c.broken_first = begun
