@@ -63,6 +63,18 @@ def test_captures_of_venues_pass(tmp_path: Path) -> None:
     assert report.passed == 2 * 6
 
 
+def test_single_datagrams_of_iex_decode_to_their_lines(tmp_path: Path) -> None:
+    document = json.loads((shared("venues") / "expected.json").read_text())
+    document["files"] = []
+    folder = shared("data", "pcap")
+    lines = document["lines_of_singles"]["instruments"]
+    document["lines_of_singles"]["instruments"] = {
+        str(folder / name): expect for name, expect in lines.items() if "/iex_tp/" in name
+    }
+    report = edited(tmp_path, document)
+    assert (report.passed, report.failed) == (9, 0), report.lines
+
+
 @pytest.mark.parametrize(
     ("edit", "text"),
     [

@@ -21,6 +21,7 @@ LAYERS = {
     "wire": 1,
     "feed": 2,
     "market": 2,
+    "payload": 2,
     "bus": 2,
     "page": 0,
     "host": 0,
@@ -42,6 +43,7 @@ ONLY = {
     "wire": {"core", "errors"},
     "feed": {"core", "errors"},
     "market": {"core", "errors"},
+    "payload": {"core", "errors"},
     "bus": {"core", "shm", "errors"},
     "page": set(),
     "host": set(),
@@ -58,7 +60,7 @@ NAMED_IN_ONE_PLACE = [
 ]
 
 #: State machines never ask the time: it is an argument.
-TIMELESS = {"wire", "feed", "market", "bus"}
+TIMELESS = {"wire", "feed", "market", "payload", "bus"}
 CLOCKS = re.compile(r"^\s*(from|c?import)\s+(udpfast\.core\.clock|time|datetime)\b")
 
 IMPORT = re.compile(

@@ -293,3 +293,10 @@ def test_damaged_datagrams_are_refused_or_sound_and_nothing_behind_them_is_read(
     assert sum(outcomes.values()) == 1_500
     assert outcomes["sound"] > 150
     assert len(outcomes) > 2
+
+
+def test_units_of_miax_without_content_take_their_number() -> None:
+    datagram = build("miax_mach", Sent(7, (b"",), (), 1))
+    (unit,) = Framing("miax_mach").units(datagram)
+    assert (unit.number, unit.count, unit.messages) == (7, 1, 0)
+    assert Framing("miax_mach").messages(datagram) == []

@@ -81,5 +81,5 @@ def _field_changed(data: bytes, rng: random.Random) -> bytes:
     place = min(place, len(data) - size)
     near = len(data) - rng.choice((0, 1, 2, 8, 12, 16, 20, 40, place))
     value = rng.choice((*_EDGES, near, near + 1, near - 1)) & (1 << 8 * size) - 1
-    order = "little" if rng.random() < 0.5 else "big"
-    return data[:place] + value.to_bytes(size, order) + data[place + size :]
+    number = value.to_bytes(size, "little")
+    return data[:place] + (number if rng.random() < 0.5 else number[::-1]) + data[place + size :]

@@ -49,7 +49,7 @@ cdef inline int miax_mach_units(
         kind = data[at + MIAX_MACH_KIND]
         unit = &units[found]
         unit_init(unit, at + MIAX_MACH_MESSAGE, length - MIAX_MACH_MESSAGE, DELIMITER_NONE,
-                  kind == MIAX_MACH_DATA)
+                  kind == MIAX_MACH_DATA and length > MIAX_MACH_MESSAGE)
         unit.session = data[at + MIAX_MACH_SESSION]
         unit.number = le64(data + at + MIAX_MACH_NUMBER)
         if kind != MIAX_MACH_DATA:

@@ -26,6 +26,7 @@ FORMATS = {
     "roq-udp-golden-payloads": "payloads",
     "roq-udp-capture-expected": "captures",
     "pcap-expected": "flows",
+    "venue-expected": "venues",
 }
 
 
