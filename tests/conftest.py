@@ -17,7 +17,10 @@ settings.register_profile("udpfast", deadline=None)
 settings.load_profile("udpfast")
 
 #: What takes longest begins first, so that no worker is left alone with it in the end.
-LONG = ("spark", "test_packaging.py", "bench", "system")
+LONG = (
+    *("spark", "test_packaging.py", "test_types.py", "test_tune_host.py", "test_properties.py"),
+    *("bench", "system"),
+)
 
 #: Has one session of Spark for all its files.
 SPARK = "tests/spark/"
