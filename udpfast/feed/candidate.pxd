@@ -148,7 +148,7 @@ cdef inline bint candidate_note(
         begun = candidate_first(c)
         if c.broken and 0 <= <int32_t>(frame.seqno - c.broken_first) <= CANDIDATE_BACK_MAX:
             begun = c.broken_first       # it was a straggler in between
-        broken = c.claim == claim and c.session_id == frame.session_id
+        broken = c.count and c.claim == claim and c.session_id == frame.session_id
         candidate_forget(c)
         c.broken = broken
         c.broken_first = begun
