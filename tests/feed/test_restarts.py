@@ -10,6 +10,7 @@ from udpfast.core.layout import SESSION, Kind, SessionReason
 
 MS = 1_000_000
 SECOND = 1_000_000_000
+WRAP = 1 << 32
 
 
 def heartbeat(seqno: int) -> bytes:
@@ -79,18 +80,24 @@ def test_restart_that_comes_up_to_the_end_of_a_slow_numbering_does_not_go_on_in_
 ) -> None:
     # 100 a second before, 100,000 a second behind: too short for the old one to be called quiet.
     driver = Driver(lines_incremental=2)
-    for seqno in range(1, 151):
+    for seqno in range(1, 101):
         driver.send(datagram(seqno, b"old"), at_ns=seqno * 10 * MS)
     for seqno in range(1, 400):
-        line = int(other_line and seqno > 150)
+        line = int(other_line and seqno > 50)
         driver.send(datagram(seqno, b"new %d" % seqno), line, at_ns=driver.now_ns + 10_000)
-        assert len(driver.sessions()) == 1 + (seqno > 150)
+        assert len(driver.sessions()) == 1 + (seqno >= 64)
     driver.finish()
-    _, first, unseen = restart(driver)
-    assert (first - unseen, unseen) == (1, 23 - other_line)  # 128 are held on a line
-    assert driver.messages()[-1].payload == b"new 399"
-    assert b"new 151" in {m.payload for m in driver.messages()}
-    assert driver.messages()[150].payload == b"new %d" % first
+    assert restart(driver) == (SessionReason.SAME_ID, 1, 0)
+    assert [m.payload for m in driver.messages()[100:]] == [b"new %d" % n for n in range(1, 400)]
+
+
+def test_restart_that_contradicts_what_was_accepted_is_seen_whatever_the_rates() -> None:
+    driver = Driver(lines_incremental=1)
+    for seqno in range(1, 151):
+        driver.send(datagram(seqno, b"old"), at_ns=seqno * 10 * MS)
+    new = (datagram(seqno, b"new %d" % seqno) for seqno in range(1, 400))
+    assert send_until_restart(driver, new, 10_000) == 64
+    assert restart(driver) == (SessionReason.SAME_ID, 1, 0)
 
 
 def test_forged_run_up_to_the_end_does_not_end_the_numbering() -> None:
@@ -140,3 +147,43 @@ def test_hole_that_the_numbering_at_hand_fills_by_and_by_is_no_restart() -> None
         driver.send(heartbeat(seqno), at_ns=seqno * 10_000)
     assert len(driver.sessions()) == 1
     assert driver.seqnos() == list(range(1, 2_000))
+
+
+@pytest.mark.parametrize("pause_ns", [0, 10 * MS, SECOND])
+@pytest.mark.parametrize("count", [300, 2_000])
+def test_restart_into_numbers_that_an_earlier_numbering_had_is_seen(
+    count: int, pause_ns: int
+) -> None:
+    driver = Driver(lines_incremental=1)
+    now_ns, sent = 0, []
+    for name, first, messages in (
+        (b"a", 1, 2_000),
+        (b"b", WRAP - 20_000, 300),
+        (b"c", 1_000, count),
+    ):
+        for seqno in range(first, first + messages):
+            sent.append(b"%s %d" % (name, seqno))
+            driver.send(datagram(seqno % WRAP, sent[-1]), at_ns=now_ns)
+            now_ns += 5 * MS
+        now_ns += pause_ns
+    driver.finish()
+    assert [m.payload for m in driver.messages()] == sent
+    assert len(driver.sessions()) == 3
+
+
+@pytest.mark.parametrize("rate", [200, 5_000])
+def test_session_that_begins_anew_behind_a_forged_one_loses_no_more_than_is_said(rate: int) -> None:
+    driver = Driver(lines_incremental=1)
+    now_ns = 0
+    for seqno in range(1, 1_000):
+        driver.send(datagram(seqno, b"a %d" % seqno), at_ns=now_ns)
+        now_ns += SECOND // rate
+    for number in range(2):
+        driver.send(datagram(number, b"forged", session_id=4_711), at_ns=now_ns)
+    sent = [b"b %d" % seqno for seqno in range(1, 3_000)]
+    for seqno, payload in enumerate(sent, 1):
+        driver.send(datagram(seqno, payload), at_ns=now_ns)
+        now_ns += SECOND // rate
+    driver.finish()
+    came = [m.payload for m in driver.messages() if m.payload.startswith(b"b")]
+    assert came == sent

@@ -44,10 +44,10 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_watch,
 )
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_PACE, Slot, Window, window_furthest, window_is_before,
-    window_is_copy, window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole,
-    window_judge_due, window_judge_until, window_pass_milestone, window_past, window_refute,
-    window_slot, window_start, window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_PACE, Slot, Window, window_evidence_before,
+    window_furthest, window_is_before, window_is_copy, window_is_doubtful, window_is_filled_by,
+    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_pass_milestone,
+    window_past, window_refute, window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold, window_jump,
@@ -150,8 +150,8 @@ cdef inline int pipeline_place(
         pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, False, now_ns)
         return VERDICT_REPLAY
     if pipeline_is_previous(w, frame, now_ns):
-        if pipeline_resumes(w, frame.seqno, now_ns):
-            pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, False, now_ns)
+        pipeline_numbered_anew(
+            p, w, line, d, frame, window_evidence_before(w, d, frame, at, hash), False, now_ns)
         return VERDICT_SESSION_RETIRED
     if not pipeline_jump(p, w, line, d, frame, at, now_ns):
         return VERDICT_SESSION_PENDING

@@ -30,8 +30,8 @@ from udpfast.feed.session cimport (
 )
 from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_dispute, window_early,
-    window_furthest, window_is_delivered, window_is_doubtful, window_is_quiet, window_left_at,
-    window_slot, window_start, window_unwrap, window_was_other,
+    window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
+    window_is_quiet, window_left_at, window_slot, window_start, window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 
@@ -59,6 +59,7 @@ cdef struct Run:                 # on all lines that bring it
     uint32_t count
     uint32_t fresh
     uint32_t repeated
+    uint32_t other
     uint32_t messages
     uint32_t first_fresh         # where it leaves what we know
 
@@ -74,6 +75,8 @@ cdef inline int pipeline_other_session(
     cdef const RetiredSession* retired
     cdef uint32_t needed
     cdef bint goes_on = False
+    cdef int evidence = EVIDENCE_NEW
+    cdef int64_t at
     if w.channel == CHANNEL_SNAPSHOT:
         pipeline_hear(p, w, line, now_ns)
         return VERDICT_SESSION_FOREIGN
@@ -91,17 +94,21 @@ cdef inline int pipeline_other_session(
             return VERDICT_SESSION_PENDING
         pipeline_adopt(p, w, c, frame.seqno, SESSION_NEW_ID, c.first, now_ns)
         return VERDICT_DELIVERED
-    goes_on = session_goes_on(retired, frame.seqno)
+    goes_on = session_goes_on(retired, frame.seqno, w.size)
     needed = RESUME_DATAGRAMS
     if not goes_on:                      # drawn again, unless it is a straggler or a replay
-        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or p.restart_datagrams == 0:
+        if p.restart_datagrams == 0:
             return VERDICT_SESSION_RETIRED
+        at = window_unwrap(w, frame.seqno)
+        evidence = window_evidence_before(w, d, frame, at, pipeline_hash(w, d))
         needed = p.restart_datagrams
-    if not candidate_note(c, CLAIM_OLD_ID, frame, EVIDENCE_NEW, now_ns):
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS and c.other < RUN_LONG:
+            needed = <uint32_t>-1
+    if not candidate_note(c, CLAIM_OLD_ID, frame, evidence, now_ns):
         return VERDICT_SESSION_RETIRED
     if goes_on and now_ns - w.forward_ns <= w.line_dead_ns:
         needed = RESUME_AT_ONCE          # a slower line may be that far behind
-    if c.count < needed:
+    if c.count < needed or (not goes_on and candidate_is_replay(c)):
         candidate_hold(c, d)
         return VERDICT_SESSION_RETIRED
     if goes_on:
@@ -227,6 +234,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     run.fresh = 0
     run.first_fresh = c.first_fresh
     run.repeated = 0
+    run.other = 0
     for i in range(w.lines):
         other = &w.line[i].candidate
         if not candidate_is_same(c, other):
@@ -234,6 +242,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         run.count += other.count
         run.fresh += other.fresh
         run.repeated += other.repeated
+        run.other += other.other
         if <int32_t>(other.first - first) < 0:
             first = other.first
         if <int32_t>(other.furthest - furthest) > 0:
@@ -267,7 +276,8 @@ cdef inline bint pipeline_is_proven(
 ) noexcept nogil:
     # A dense run of so many datagrams, on all lines that bring it, which is no replay, while the
     # numbering at hand is quiet. Heartbeats alone prove less, and those that their lines had not
-    # brought before may be a slower line's, for as long as one can be under way.
+    # brought before may be a slower line's, for as long as one can be under way. A long run that
+    # contradicts what was accepted, byte for byte, is no replay, whatever their paces.
     cdef int64_t messages = WINDOW_PACE
     if needed == 0 or 4 * c.count < needed or candidate_is_replay(c):
         return False
@@ -275,6 +285,8 @@ cdef inline bint pipeline_is_proven(
         needed *= NEUTRAL_FACTOR
         if run.repeated < needed and now_ns - w.forward_ns <= w.line_dead_ns:
             return False
+    if run.count >= RUN_LONG and run.other >= RUN_LONG:
+        return True
     if run.count >= RUN_LONG and run.messages < WINDOW_PACE:
         messages = run.messages if run.messages > QUIET_MIN else QUIET_MIN
     return run.count >= needed and window_is_quiet(w, messages, now_ns)

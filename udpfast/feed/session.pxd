@@ -32,9 +32,13 @@ cdef inline const RetiredSession* session_retired(
     return NULL
 
 
-cdef inline bint session_goes_on(const RetiredSession* retired, uint32_t seqno) noexcept nogil:
-    # Whether a datagram of it lies beyond what was accepted.
-    return <int32_t>(seqno - retired.next) >= 0
+cdef inline bint session_goes_on(
+    const RetiredSession* retired, uint32_t seqno, int64_t reach,
+) noexcept nogil:
+    # Whether a datagram of it lies beyond what was accepted; further than `reach` it was drawn
+    # again, and its numbers begin elsewhere.
+    cdef int32_t ahead = <int32_t>(seqno - retired.next)
+    return 0 <= ahead <= reach
 
 
 cdef inline void session_begin(

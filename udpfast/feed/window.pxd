@@ -23,8 +23,8 @@ from udpfast.core.layout cimport FRAME_SIZE, KIND_DISAGREEMENT, Datagram, Frame
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.frame cimport FrameReader, frame_object
 from udpfast.feed.candidate cimport (
-    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_OTHER, EVIDENCE_REPEATED,
-    EVIDENCE_SAME, Candidate, candidate_refute,
+    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
+    EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute,
 )
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.slab cimport Slab
@@ -370,6 +370,19 @@ cdef inline bint window_is_delivered(Window* w, int64_t at) noexcept nogil:
 cdef inline bint window_is_before(const Window* w, const Slot* slot, int64_t at) noexcept nogil:
     # Whether a slot still knows this seqno of the numbering before the one at hand.
     return slot.key < w.base and <uint32_t>slot.key == <uint32_t>at
+
+
+cdef inline int window_evidence_before(
+    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash,
+) noexcept nogil:
+    # What a datagram near where the numbering before was left tells: one of its stragglers is what
+    # it delivered, byte for byte. Of messages in fragments no bytes are remembered.
+    cdef const Slot* slot = window_slot(w, at)
+    if not window_is_before(w, slot, at) or slot.state != SLOT_DELIVERED:
+        return EVIDENCE_NEW
+    if frame.fragment_max or slot.fragment_max:
+        return EVIDENCE_NONE if frame.fragment_max == slot.fragment_max else EVIDENCE_OTHER
+    return window_compare(d, slot.hash, hash, False)
 
 
 cdef inline bint window_was_other(
