@@ -146,13 +146,16 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _head(self) -> Place:
         if not self._raw:
             return journal_head(self._scan.directory)
+        return self._end_of(self._raced())
+
+    def _raced(self, begin: Place | None = None, end: Place | None = None) -> list[Part]:
         # What is missing on the way is the business of who reads that part.
         scan = dataclasses.replace(self._scan, skip_damage=True)
-        return self._end_of(scan.pieces(streaming=True))
+        return scan.pieces(begin, end, streaming=True)
 
     def _limited(self, begin: Place, head: Place, records: int) -> Place:
         if self._raw:  # a segment at a time: what it holds was raced together
-            return self._end_of(self._scan.pieces(begin, head, streaming=True)[:1])
+            return self._end_of(self._raced(begin, head)[:1])
         place = journal_place(self._scan.directory, begin, records)
         return place if place.index < head.index else head
 

@@ -2,6 +2,7 @@
 
 import argparse
 import time
+import traceback
 from collections.abc import Callable
 
 __all__ = ["check_seeds"]
@@ -35,7 +36,10 @@ def check_seeds(
     options = parser.parse_args(arguments)
     failed = 0
     for seed in range(options.seed, options.seed + options.seeds):
-        found = check_seed(seed)
+        try:
+            found = check_seed(seed)
+        except Exception:
+            found = traceback.format_exc()
         if found:
             failed += 1
             command = f"python -m udpfast.testing.{module} --seeds 1 --seed {seed}"
