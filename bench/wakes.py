@@ -215,9 +215,8 @@ def spin(
                 due_ns = due_times(count)
                 if sleepers:
                     others.start(sleep_and_read, str(place), sleepers, due_ns, elsewhere)
-                while len(list(place.glob("readers/*"))) < sleepers:
-                    if others.ended:  # it failed, or the machine is so slow that all is over
-                        raise ValueError(f"expected {sleepers} readers, found {others.result()}")
+                # Over already: on a host that is busy with others, or it failed and says so below.
+                while len(list(place.glob("readers/*"))) < sleepers and not others.ended:
                     time.sleep(0.001)
                 with pinned(core):
                     writer.start(write_wakes, due_ns)

@@ -1,0 +1,3 @@
+"""IEX: messages of TOPS and DEEP into columns."""
+
+__all__: list[str] = []
