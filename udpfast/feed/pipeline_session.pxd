@@ -16,10 +16,11 @@ from udpfast.core.layout cimport (
     SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED, SESSION_SAME_ID, Datagram, Frame,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_BELIEVED,
-    CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_NEW, Candidate, HeldDatagram, candidate_first,
-    candidate_follows, candidate_forget, candidate_held, candidate_held_count, candidate_hold,
-    candidate_is_replay, candidate_is_same, candidate_note,
+    CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND,
+    CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
+    EVIDENCE_REPEATED, Candidate, HeldDatagram, candidate_first, candidate_follows,
+    candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_is_replay,
+    candidate_is_same, candidate_note,
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.frame cimport frame_read
@@ -196,6 +197,8 @@ cdef inline bint pipeline_numbered_anew(
     cdef uint32_t needed = p.restart_datagrams
     cdef Run run
     w.contested = True
+    if pipeline_is_copy_of_late(w, c, frame, evidence):
+        return False
     if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
         return False
     candidate_hold(c, d)
@@ -221,6 +224,20 @@ cdef inline bint pipeline_numbered_anew(
         return False
     pipeline_hear(p, w, line, now_ns)
     return True
+
+
+cdef inline bint pipeline_is_copy_of_late(
+    const Window* w, const Candidate* c, const Frame* frame, int evidence,
+) noexcept nogil:
+    # A heartbeat of the latest ones of the numbering at hand, which looks like a copy of it: what
+    # has begun elsewhere, and was refuted, may go on behind it.
+    if evidence != EVIDENCE_NEUTRAL and evidence != EVIDENCE_REPEATED:
+        return False
+    return (
+        c.claim == CLAIM_BEHIND and c.total and c.count == 0
+        and not candidate_follows(c, CLAIM_BEHIND, frame)
+        and w.next - window_unwrap(w, frame.seqno) <= CANDIDATE_BACK_MAX
+    )
 
 
 cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil:
