@@ -7,6 +7,7 @@ import pytest
 
 from tests.feed.drive import Driver, datagram, fragments
 from udpfast.core.layout import SESSION, Kind, SessionReason
+from udpfast.testing.forged_rows import forged
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -187,3 +188,8 @@ def test_session_that_begins_anew_behind_a_forged_one_loses_no_more_than_is_said
     driver.finish()
     came = [m.payload for m in driver.messages() if m.payload.startswith(b"b")]
     assert came == sent
+
+
+@pytest.mark.parametrize("seed", [220_020, 420_016, 420_021, 620_095])
+def test_feed_that_goes_on_beside_forged_jumps_is_no_restart(seed: int) -> None:
+    assert forged(seed, 4_000)["bursts"] == 2

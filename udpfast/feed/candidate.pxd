@@ -136,7 +136,9 @@ cdef inline bint candidate_note(
     cdef bint broken
     if not candidate_follows(c, claim, frame):
         if c.claim == CLAIM_BEHIND and c.total and evidence == EVIDENCE_NONE:
-            return False                 # it begins nothing in place of what began
+            if c.strays < CANDIDATE_STRAYS_MAX:
+                c.strays += 1            # one or two begin nothing in place of what began
+                return False
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
                 return False             # of the numbering at hand, for all we know

@@ -48,6 +48,9 @@ cdef enum:
     # many lines or in many fragments, the numbering at hand need not be quiet for longer than so
     # many take, but for this many at least: some are lost, or late.
     RUN_LONG = 64
+    # What began anew repeats by chance. A run that mostly does is of the numbering at hand, which
+    # went elsewhere meanwhile.
+    SAME_PER_OTHER = 4
     QUIET_MIN = 3
     # Nothing is under way for longer than this: neither a straggler nor a slower line.
     STRAGGLER_MAX_NS = 1000000000
@@ -60,6 +63,7 @@ cdef struct Run:                 # on all lines that bring it
     uint32_t count
     uint32_t fresh
     uint32_t repeated
+    uint32_t same
     uint32_t other
     uint32_t messages
     uint32_t first_fresh         # where it leaves what we know
@@ -203,14 +207,16 @@ cdef inline bint pipeline_numbered_anew(
         return False
     candidate_hold(c, d)
     run = pipeline_run(w, c)
-    if pipeline_fills_gap(w, window_unwrap(w, c.first)):
+    if pipeline_fills_gap(w, window_unwrap(w, c.first_fresh)):
         reason = SESSION_RESUMED
         if c.total >= RESUME_AT_ONCE and not candidate_is_replay(c):
             proven = True
     if pipeline_resumes(w, c.first, now_ns):
         reason = SESSION_RESUMED
         needed = RESUME_DATAGRAMS
-    elif pipeline_was_here(w, window_unwrap(w, run.first_fresh)):
+    elif pipeline_was_here(w, window_unwrap(w, run.first_fresh)) or (
+        run.same >= RESUME_DATAGRAMS and run.same > SAME_PER_OTHER * run.other
+    ):
         reason = SESSION_RESUMED
     if not proven and not pipeline_is_proven(w, c, &run, needed, now_ns):
         return False
@@ -251,6 +257,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     run.fresh = 0
     run.first_fresh = c.first_fresh
     run.repeated = 0
+    run.same = 0
     run.other = 0
     for i in range(w.lines):
         other = &w.line[i].candidate
@@ -259,6 +266,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         run.count += other.count
         run.fresh += other.fresh
         run.repeated += other.repeated
+        run.same += other.same
         run.other += other.other
         if <int32_t>(other.first - first) < 0:
             first = other.first
@@ -372,15 +380,32 @@ cdef inline uint32_t pipeline_gather(
     return first
 
 
+cdef inline uint32_t pipeline_unseen(Window* w, uint32_t first, uint32_t count) noexcept nogil:
+    # How many of these were not delivered by the numbering at hand, which goes on. What it does not
+    # remember counts, too.
+    cdef int64_t at = window_unwrap(w, first)
+    cdef int64_t end = at + count
+    cdef uint32_t unseen = count
+    if end - at > w.size:
+        at = end - w.size
+    while at < end:
+        unseen -= window_is_delivered(w, at)
+        at += 1
+    return unseen
+
+
 cdef inline void pipeline_adopt(
     Pipeline* p, Window* w, Candidate* c, uint32_t seqno, uint32_t reason, uint32_t unseen_from,
     int64_t now_ns,
 ) noexcept nogil:
     # The incremental channel follows this numbering from now on: another session, for all.
     cdef uint16_t session_id = c.session_id
-    cdef uint32_t first = pipeline_gather(p, w, c, seqno, &unseen_from)
     cdef bint disputed = reason == SESSION_RESUMED and session_id == p.book.session_id
-    pipeline_begin(p, session_id, reason, first, first - unseen_from, now_ns)
+    cdef uint32_t first = pipeline_gather(p, w, c, seqno, &unseen_from)
+    cdef uint32_t unseen = first - unseen_from
+    if disputed:
+        unseen = pipeline_unseen(w, unseen_from, unseen)
+    pipeline_begin(p, session_id, reason, first, unseen, now_ns)
     pipeline_deliver_believed(p, w, disputed, now_ns)
 
 
