@@ -137,7 +137,7 @@ cdef inline bint candidate_note(
     if not candidate_follows(c, claim, frame):
         if c.claim == CLAIM_BEHIND and c.total and evidence == EVIDENCE_NONE:
             if c.strays < CANDIDATE_STRAYS_MAX:
-                c.strays += 1            # one or two begin nothing in place of what began
+                c.strays += 1            # a few begin nothing in place of what began
                 return False
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
