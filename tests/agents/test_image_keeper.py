@@ -1,5 +1,6 @@
 """The image keeper: what it keeps, what it says when it missed something, and how it ends."""
 
+import ctypes
 import errno
 import os
 import resource
@@ -444,9 +445,18 @@ def without_memory(directory: Path) -> None:
     before = keeper.position, keeper.index
     limits = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])
+    malloc, free = ctypes.CDLL(None).malloc, ctypes.CDLL(None).free
+    malloc.restype, free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
+    blocks = (ctypes.c_void_p * 10_000)()
     resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize(), limits[1]))
+    taken = 0  # what was freed since the process began would do for the update: take it away
+    while block := malloc(1 << 16):
+        blocks[taken] = block
+        taken += 1
     done = keeper.work(ALWAYS)
     resource.setrlimit(resource.RLIMIT_AS, limits)
+    for block in blocks[:taken]:
+        free(block)
     assert done == -errno.ENOMEM
     assert (keeper.position, keeper.index) == before
     keeper.on_stop()  # its image ends before the update: who joins reads that in the ring
