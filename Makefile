@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/python
 # is installed takes longer.
 INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -q \
 	--no-compile --disable-pip-version-check) -c constraints.txt
-SOURCES := $(shell find udpfast -name '*.pyx' -o -name '*.pxd')
+SOURCES := $(shell find udpfast bench/loops -name '*.pyx' -o -name '*.pxd')
 # Whatever is started by its name is that of .venv.
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 # The loops of benchmarks and tests: a user's `pip install .` does without them.
@@ -40,7 +40,7 @@ test: build $(VENV)/.spark ## the whole test suite
 	@$(RUN) $(PYTEST)
 
 # Those that call compiled code in their own process.
-DEBUG_TESTS := $(addprefix tests/,agents client core export feed market net shm testing)
+DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab market net shm)
 
 debug: build ## Cython's checks and C assertions on, compiled into build/debug
 	@echo "udpfast: compiling with checks into build/debug"
@@ -64,12 +64,12 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && UDPFAST_SANITIZE=1 ../../$(RUN) setup.py -q build_ext --inplace
 	@cd build/sanitize && $(SANITIZED) -m pytest -q $(SANITIZED_TESTS)
 	@cd build/sanitize && for kind in datagrams payloads frames wire; do $(SANITIZED) -m \
-		udpfast.testing.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
+		udpfast.lab.fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
 
 lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check
 	@$(RUN) -m ruff format --check -q
-	@$(RUN) scripts/lint_cython.py udpfast docs/examples
+	@$(RUN) scripts/lint_cython.py udpfast bench docs/examples
 
 format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix

@@ -1,14 +1,15 @@
-"""Build the extension modules: every `.pyx` below `udpfast/` is one.
+"""Build the extension modules: every `.pyx` below `udpfast/`, and those of `bench/loops` if asked.
 
 UDPFAST_DEBUG=1     Cython's checks and C assertions on, no optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
-UDPFAST_BENCH=1     Also the loops that only benchmarks and tests run: `make` asks for them.
+UDPFAST_BENCH=1     Also `bench/loops`, which only benchmarks and tests run: `make` asks for them.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
 UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -88,14 +89,8 @@ class BuildExt(build_ext):
         super().run()
 
 
-#: Loops that benchmarks measure, which no test of a build with checks calls.
-MEASURED = {
-    Path("udpfast/testing", f"{name}.pyx")
-    for name in (
-        *("drainload", "feed_cost", "hostprobe", "journal_cost", "micro"),
-        *("pace", "publish_watch", "style_loop", "wake_hop", "wire_cost"),
-    )
-}
+#: Loops that tests of a build with checks call: it needs no others.
+TESTED = {"hop_cost", "ring_hop", "turns"}
 
 #: Begin, end, look after or describe; nothing here runs for each record. Optimised as the others
 #: are, they take twice the time to compile.
@@ -106,7 +101,7 @@ SELDOM = {
         *("core/layout", "core/oserr", "net/envelope", "net/xdp_bpf"),
         *("shm/counters", "shm/journal_header", "shm/journal_map"),
         *("shm/journal_state", "shm/mapping", "shm/readers", "shm/recovery", "shm/region"),
-        *("testing/guarded_frame", "testing/paths", "testing/turns"),
+        *("lab/guarded_frame", "lab/paths"),
     )
 }
 
@@ -117,9 +112,16 @@ def arguments(path: Path) -> list[str]:
     return [*compile_args, "-O1"] if quickly else compile_args
 
 
+def sources() -> list[Path]:
+    """Return the modules to compile."""
+    loops = sorted(Path("bench/loops").glob("*.pyx")) if setting("UDPFAST_BENCH") else []
+    called = [path for path in loops if not DEBUG or path.stem in TESTED]
+    return [*sorted(Path("udpfast").rglob("*.pyx")), *called]
+
+
 extensions = [
     Extension(
-        str(path.with_suffix("")).replace(os.sep, "."),
+        re.sub("^bench/", "udpfast_bench/", str(path.with_suffix(""))).replace(os.sep, "."),
         [str(path)],
         include_dirs=[numpy.get_include()],
         extra_compile_args=arguments(path),
@@ -130,9 +132,7 @@ extensions = [
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
         ],
     )
-    for path in sorted(Path("udpfast").rglob("*.pyx"))
-    if (setting("UDPFAST_BENCH") or path.parent != Path("udpfast/testing"))
-    and not (DEBUG and path in MEASURED)
+    for path in sources()
 ]
 # Cython's own code, memoryviews above all, once: inside each module it was a third of the C. First,
 # because it takes long: no core shall wait for it in the end.
@@ -142,7 +142,7 @@ extensions.insert(
 )
 
 # `bench` alone is a name that anybody's package may have.
-benchmarks = ["udpfast_bench"]
+benchmarks = ["udpfast_bench", "udpfast_bench.loops"]
 if Path("bench/peers").is_dir():
     benchmarks.append("udpfast_bench.peers")
 

@@ -3,7 +3,7 @@
     one core, no socket: payloads in memory --> verify, decode, intern --> update in memory
                                                 update --> book of 1,000 levels --> top 10, numpy
 
-The loops run in C without the GIL (`udpfast.testing.micro`); "to numpy" and "flatbuffers (PyPI)"
+The loops run in C without the GIL (`bench.loops.micro`); "to numpy" and "flatbuffers (PyPI)"
 are calls from Python: the same payload, the same values, one with all offsets verified.
 
 Run it with `udpfast bench run decode`; `python -m bench.micro.instructions` counts instructions.
@@ -25,9 +25,9 @@ from udpfast.core.layout import Kind
 from udpfast.market.decode import Decoder
 from udpfast.market.names import NameTable
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
-from udpfast.testing.micro import Loop
 
 from .decode_ways import decode_loops, deep_book, hot_payloads, kind_loops, other_loops
+from .loops.micro import Loop
 from .peers import flatbuffers_reader as peer
 from .result import Row
 from .trials import Benchmark, Settings, Unavailable, interleave

@@ -20,10 +20,10 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
-from udpfast.testing.drainload import BurstSender
 
 from .drain_trains import Train, books, fragments, in_order, swapped
 from .drain_ways import ADDRESS, QUEUE_BYTES, BurstWay, FeedWay, FloorWay, ReceiverWay, expect
+from .loops.drainload import BurstSender
 from .peers import python_udp
 from .peers.floor import FloorError, load_floor
 from .result import Row

@@ -23,8 +23,8 @@ import numpy as np
 
 from udpfast.client.reader import Reader
 from udpfast.errors import RingClosedError
-from udpfast.testing.ring_hop import note_batch, write_bursts
 
+from .loops.ring_hop import note_batch, write_bursts
 from .partner import Partner
 from .result import Row
 from .ring_trial import close_ring, open_ring

@@ -37,10 +37,10 @@ from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH
 from udpfast.shm.region import Region
 from udpfast.shm.ring import Ring
-from udpfast.testing.hostprobe import pinned
 
 from .bench_replay import STEP, Recording, expected_messages, load, verify
 from .inputs import recorded
+from .loops.hostprobe import pinned
 from .partner import Partner
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, interleave

@@ -32,17 +32,17 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.clock import monotonic_ns
+from udpfast.lab.frames import datagram
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.readers import list_readers
 from udpfast.shm.ring import Ring
-from udpfast.testing.engine_cost import engine_cost_ns
-from udpfast.testing.frames import datagram
-from udpfast.testing.hostprobe import pinned
-from udpfast.testing.journal_cost import append_cost_ns, copy_cost_ns, publish_lateness_ns
 
+from .loops.engine_cost import engine_cost_ns
+from .loops.hostprobe import pinned
+from .loops.journal_cost import append_cost_ns, copy_cost_ns, publish_lateness_ns
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Trials, interleave
 from .wire_trial import AWAY_NS

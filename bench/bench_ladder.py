@@ -31,9 +31,9 @@ from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
 from udpfast.monitor.ledger import ledger_of
-from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
-from udpfast.testing.pace import PaceResult
 
+from .loops.pace import PaceResult
+from .namespaces import Wire, WireUnavailableError, wire
 from .partner import Partner
 from .result import Row
 from .schedule import Schedule, even_schedule

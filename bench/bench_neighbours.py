@@ -41,9 +41,9 @@ from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.readers import ReaderRegistration
 from udpfast.shm.ring import Ring
-from udpfast.testing.hostprobe import pinned
-from udpfast.testing.ring_hop import read_attended, read_fast, write_bursts
 
+from .loops.hostprobe import pinned
+from .loops.ring_hop import read_attended, read_fast, write_bursts
 from .partner import Partner
 from .result import Row
 from .ring_trial import (

@@ -31,9 +31,9 @@ from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.clock import monotonic_ns
 from udpfast.monitor.ledger import ledger_of
 from udpfast.net.pcap import CaptureBatch, CaptureReader
-from udpfast.testing.hostprobe import pinned
 
 from .inputs import recorded
+from .loops.hostprobe import pinned
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Trials, interleave
 from .wire_trial import memory_directory

@@ -32,11 +32,11 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
-from udpfast.testing.hostprobe import pinned
-from udpfast.testing.style_loop import sum_batches, sum_books
 
 from .bench_replay import expected_messages, load
 from .inputs import recorded
+from .loops.hostprobe import pinned
+from .loops.style_loop import sum_batches, sum_books
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
 from .wakes import beside, waking

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 
-from udpfast.testing.drainload import BurstSender
-from udpfast.testing.namespaces import wire
-
 from .bench_drain import Make, measure, pinned
 from .drain_trains import in_order
+from .loops.drainload import BurstSender
+from .namespaces import wire
 from .partner import Partner
 from .result import Row
 from .schedule import even_schedule

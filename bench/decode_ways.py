@@ -19,7 +19,9 @@ from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.market.names import NameTable
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.ring import Ring
-from udpfast.testing.micro import (
+
+from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
+from .loops.micro import (
     BookLoop,
     DecodeLoop,
     EncodeLoop,
@@ -28,8 +30,6 @@ from udpfast.testing.micro import (
     VerifyLoop,
     WindowLoop,
 )
-
-from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
 
 __all__ = [
     "OTHER_LOOPS",

@@ -21,9 +21,9 @@ from udpfast.monitor.ledger import ledger_of
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender
-from udpfast.testing.drainload import BurstSender, drain_agent, drain_receiver
 
 from .drain_trains import Train
+from .loops.drainload import BurstSender, drain_agent, drain_receiver
 from .peers.floor import Floor
 
 __all__ = ["FeedWay", "FloorWay", "ReceiverWay", "Way", "WrongCountError"]

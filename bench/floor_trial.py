@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.testing.hostprobe import pinned
 
+from .loops.hostprobe import pinned
 from .partner import Partner
 from .schedule import Schedule
 from .trials import Outcome, Unavailable

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import udpfast
-from udpfast.testing import hostprobe
+
+from .loops import hostprobe
 
 __all__ = ["NEAR_NS", "Fingerprint", "jitter", "placement", "take_fingerprint"]
 

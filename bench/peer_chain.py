@@ -24,8 +24,8 @@ from udpfast.config import parse_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.layout import Kind
 from udpfast.net.sender import DatagramSender
-from udpfast.testing.drainload import drain_agent
 
+from .loops.drainload import drain_agent
 from .partner import Partner
 from .peer_trial import IDLE_NS, Arrivals, lead, timed_outcome, verify
 from .trials import Outcome

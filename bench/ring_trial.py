@@ -22,8 +22,9 @@ from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.region import Region
 from udpfast.shm.ring import Ring
-from udpfast.testing.hostprobe import pinned
-from udpfast.testing.ring_hop import (
+
+from .loops.hostprobe import pinned
+from .loops.ring_hop import (
     PROGRESS_STRIDE,
     advance,
     note_batch,
@@ -32,7 +33,6 @@ from udpfast.testing.ring_hop import (
     write_fast,
     write_paced,
 )
-
 from .partner import Partner
 from .trials import Outcome
 from .wire_trial import LEAD_NS, WARM_SHARE, memory_directory

@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.testing import hostprobe
 
 from .host import placement
+from .loops import hostprobe
 from .result import PLACEMENTS, Row, percentiles, sparse
 
 __all__ = ["Benchmark", "Outcome", "Settings", "Trial", "Trials", "Unavailable", "interleave"]

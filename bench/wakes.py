@@ -17,10 +17,10 @@ from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.wake import Sleeper, WakeRegion
-from udpfast.testing.hostprobe import pinned
-from udpfast.testing.ring_hop import read_paced
-from udpfast.testing.wake_hop import turn_cost_ns, wake_cost_ns, write_turns
 
+from .loops.hostprobe import pinned
+from .loops.ring_hop import read_paced
+from .loops.wake_hop import turn_cost_ns, wake_cost_ns, write_turns
 from .partner import Partner
 from .result import Row
 from .ring_trial import close_ring, open_ring

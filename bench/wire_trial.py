@@ -21,9 +21,9 @@ from udpfast.net.ports import free_ports
 from udpfast.net.sender import DatagramSender
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.testing.pace import PacedSender, PaceResult
-from udpfast.testing.publish_watch import PublishWatch
 
+from .loops.pace import PacedSender, PaceResult
+from .loops.publish_watch import PublishWatch
 from .partner import Partner
 from .schedule import Schedule
 

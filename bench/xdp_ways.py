@@ -20,11 +20,11 @@ from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from udpfast.net.sender import DatagramSender
 from udpfast.net.xdp import XdpReceiver
 from udpfast.net.xdp_host import XdpLine, XdpOptions
-from udpfast.testing.drainload import BurstSender
-from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
 
 from .drain_trains import Train
 from .drain_ways import QUEUE_BYTES, BurstWay, FeedWay, FloorWay
+from .loops.drainload import BurstSender
+from .namespaces import Wire, WireUnavailableError, wire
 from .partner import Partner
 from .peers.floor import FloorError, load_floor
 from .schedule import Schedule

@@ -22,8 +22,8 @@ from udpfast.config import ZmqConfig
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import FRAME, Kind
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.testing.ring_hop import note_batch, write_bursts
 
+from .loops.ring_hop import note_batch, write_bursts
 from .partner import Partner
 from .peer_trial import IDLE_NS, WARM_SHARE, PeerSilentError, lead
 from .ring_trial import open_ring

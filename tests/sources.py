@@ -16,10 +16,10 @@ def files(folder: str, *suffixes: str) -> Iterator[Path]:
             yield path
 
 
-def modules(suffix: str = ".pyx") -> list[str]:
-    """Return the names of the modules of udpfast that end in `suffix`."""
+def modules(suffix: str = ".pyx", folder: str = "udpfast") -> list[str]:
+    """Return the names of the modules of a package of the project that end in `suffix`."""
     return [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files("udpfast", suffix)
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in files(folder, suffix)
     ]
 
 

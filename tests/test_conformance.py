@@ -11,7 +11,7 @@ import pytest
 
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
-from udpfast.testing.conformance import Report, difference, join_gaps, main, run
+from udpfast.lab.conformance import Report, difference, join_gaps, main, run
 
 
 def test_everything_shared_passes() -> None:
@@ -26,7 +26,7 @@ def test_everything_shared_passes() -> None:
 @pytest.mark.system
 def test_command_prints_the_sum_and_exits_with_0() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "udpfast.testing.conformance", str(shared("wire", "golden"))],
+        [sys.executable, "-m", "udpfast.lab.conformance", str(shared("wire", "golden"))],
         check=False,
         capture_output=True,
         text=True,
@@ -269,7 +269,7 @@ def test_unknown_formats_are_named_and_not_counted(
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["no_such_folder"]])
 def test_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
-    assert "usage: python -m udpfast.testing.conformance DIR" in capsys.readouterr().err
+    assert "usage: python -m udpfast.lab.conformance DIR" in capsys.readouterr().err
 
 
 def test_case_that_raises_fails_with_the_reason() -> None:

@@ -34,7 +34,7 @@ LAYERS = {
     "spark": 6,
     "cli": 7,
     "__main__": 8,
-    "testing": 8,
+    "lab": 8,
     "": 9,  # udpfast/__init__.py: the public names
 }
 
@@ -141,11 +141,11 @@ REFUSED = [
     ("market/x.py", "    from udpfast.net import multicast", "market must not import net"),
     ("agents/x.py", "from udpfast.client.reader import Reader", "agents must not import client"),
     ("agents/x.py", "from ..client import reader", "agents must not import client"),
-    ("agents/x.pyx", "from udpfast.testing.frames import encode", "agents must not import testing"),
+    ("agents/x.pyx", "from udpfast.lab.frames import encode", "agents must not import lab"),
     ("client/x.py", "from udpfast.cli import main", "client must not import cli"),
     ("export/x.py", "from udpfast.agents.lines import x", "export must not import agents"),
     ("archive/x.py", "from udpfast.agents.lines import x", "archive must not import agents"),
-    ("cli/x.py", "from udpfast.testing.frames import encode", "cli must not import testing"),
+    ("cli/x.py", "from udpfast.lab.frames import encode", "cli must not import lab"),
     ("client/x.py", "from udpfast import Subscriber", "client must not import udpfast"),
     ("errors.py", "from udpfast.core import oserr", "errors must not import core"),
     ("config/x.py", "from udpfast.net.datagram import Batch", "config must not import net"),
@@ -178,7 +178,7 @@ def test_broken_arrows_wrong_line_is_refused(path: str, line: str, message: str)
         ("feed/x.pxd", "from udpfast.core.layout cimport (Frame, Message)"),
         ("agents/x.pyx", "from udpfast.config import FeedConfig"),
         ("agents/x.pyx", "from ..shm.ring cimport Ring"),
-        ("testing/x.py", "from udpfast.cli.main import cli"),
+        ("lab/x.py", "from udpfast.cli.main import cli"),
         ("cli/x.py", "import numpy as np, udpfast.client.reader"),
         ("core/clock.pxd", "clock_gettime(CLOCK_MONOTONIC, &now)"),
         ("__init__.py", "from udpfast.client.reader import Reader"),

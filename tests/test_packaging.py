@@ -86,9 +86,9 @@ def take_over(unpacked: Path) -> None:
     if (ROOT / "build/cython").is_dir():
         shutil.copytree(ROOT / "build/cython", unpacked / "build/cython")
     library = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for source in files("udpfast", ".pyx"):
+    for source in (*files("udpfast", ".pyx"), *files("bench/loops", ".pyx")):
         built = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-        name = built.relative_to(ROOT)
+        name = Path(str(built.relative_to(ROOT)).replace("bench/", "udpfast_bench/", 1))
         if name.parts[1] not in COMPILED_AGAIN and built.exists():
             (unpacked / library / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(built, unpacked / library / name)
@@ -102,7 +102,7 @@ def sources() -> set[str]:
 
 def benchmarks() -> set[str]:
     """Return the files of the benchmarks that a user gets: C programs of peers too."""
-    found = {str(path.relative_to(ROOT)) for path in files("bench", ".py", ".c")}
+    found = {str(path.relative_to(ROOT)) for path in files("bench", *SOURCES, ".c")}
     return {name for name in found if not name.startswith(("bench/micro/", "bench/results/"))}
 
 
@@ -119,7 +119,9 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
     assert sources() <= held
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     assert {name.replace(".", "/") + suffix for name in modules(".pyx")} <= held
-    installed = {name.replace("bench/", "udpfast_bench/", 1) for name in benchmarks()}
+    compiled = {name.replace(".", "/") + suffix for name in modules(".pyx", "bench/loops")}
+    wanted = benchmarks() | compiled
+    installed = {name.replace("bench/", "udpfast_bench/", 1) for name in wanted}
     assert {name for name in held if name.startswith("udpfast_bench/")} == installed
     assert not {name for name in held if name.endswith(".c")} - installed
     tops = {name.partition("/")[0].partition("-")[0] for name in held}
@@ -232,5 +234,6 @@ def test_build_leaves_the_loops_of_benchmarks_out_unless_asked(wanted: bool) -> 
         "print(*(each.name for each in asked['ext_modules']))\n"
     )
     names = run(sys.executable, "-c", code, cwd=ROOT, UDPFAST_BENCH=str(int(wanted))).split()
-    loops = {name for name in modules(".pyx") if name.startswith("udpfast.testing.")}
-    assert set(modules(".pyx")) - set(names) == (set() if wanted else loops)
+    loops = {name.replace("bench", "udpfast_bench", 1) for name in modules(".pyx", "bench/loops")}
+    assert set(modules(".pyx")) <= set(names)
+    assert loops & set(names) == (loops if wanted else set())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from udpfast.testing.micro import Loop
+from ..loops.micro import Loop
 
 pytest.importorskip("pytest_benchmark")
 

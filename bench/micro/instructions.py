@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from udpfast.testing.micro import Loop
+    from ..loops.micro import Loop
 
 __all__ = ["count_instructions", "main"]
 
 COUNTS = (1_000, 3_000)
-#: The C functions of `udpfast.testing.micro`; only what they and their callees do is counted.
+#: The C functions of `bench.loops.micro`; only what they and their callees do is counted.
 CLASSES = ("VerifyLoop", "DecodeLoop", "WindowLoop", "RingLoop", "BookLoop", "EncodeLoop")
-LOOPS = "__pyx_f_7udpfast_7testing_5micro_*Loop_loop"
-FUNCTIONS = [f"__pyx_f_7udpfast_7testing_5micro_{len(name)}{name}_loop" for name in CLASSES]
+LOOPS = "__pyx_f_13udpfast_bench_5loops_5micro_*Loop_loop"
+FUNCTIONS = [LOOPS.replace("*Loop", f"{len(name)}{name}") for name in CLASSES]
 TOTALS = re.compile(r"^totals: (\d+)", re.MULTILINE)
 TREE = Path(__file__).resolve().parents[2]
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.testing.micro import Loop
-
 from ..decode_ways import OTHER_LOOPS, other_loops
+from ..loops.micro import Loop
 
 NAMES = [name for name in OTHER_LOOPS if name.startswith("book")]
 

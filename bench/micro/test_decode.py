@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from udpfast.testing.micro import Loop
-
 from ..decode_ways import decode_loops, kind_loops
+from ..loops.micro import Loop
 
 LOOPS = decode_loops() | kind_loops()
 

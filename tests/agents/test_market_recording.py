@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.agents.oracle import final_books
 from tests.shared import shared
 from udpfast.agents.market_event import BookChange, Quote, Trade
 from udpfast.agents.market_recording import MarketRecording
 from udpfast.errors import FormatError
-from udpfast.testing.oracle import final_books
 
 pyarrow = pytest.importorskip("pyarrow")
 

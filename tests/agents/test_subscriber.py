@@ -4,12 +4,12 @@ import socket
 
 import pytest
 
+from bench.loops.turns import Turns
 from tests.ports import free_ports
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop
 from udpfast.config import parse_feed
-from udpfast.testing.frames import datagram
-from udpfast.testing.turns import Turns
+from udpfast.lab.frames import datagram
 
 MS = 1_000_000
 BATCH = 4

@@ -18,11 +18,11 @@ from bench.decode_ways import (
     other_loops,
     updates,
 )
+from bench.loops.micro import DecodeLoop, WindowLoop
 from bench.micro import instructions
 from bench.trials import Settings
 from udpfast.core.layout import Kind
 from udpfast.market.updates import view_update
-from udpfast.testing.micro import DecodeLoop, WindowLoop
 
 ROOT = Path(__file__).parents[2]
 

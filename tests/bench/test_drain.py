@@ -9,9 +9,9 @@ import pytest
 from bench import bench_drain
 from bench.drain_trains import Train, books, fragments, in_order, swapped
 from bench.drain_ways import FeedWay, FloorWay, ReceiverWay, WrongCountError
+from bench.loops.drainload import BurstSender
 from bench.peers.floor import MODES, Floor, FloorError, load_floor
 from bench.trials import Settings
-from udpfast.testing.drainload import BurstSender
 
 COUNT = 256
 

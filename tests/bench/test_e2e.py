@@ -19,6 +19,8 @@ from bench import (
     bench_replay,
     bench_ring,
 )
+from bench.loops.pace import PacedSender
+from bench.loops.ring_hop import read_fast, write_bursts, write_fast
 from bench.partner import Partner, PartnerError
 from bench.ring_trial import READERS, open_progress, ring_latency, ring_throughput
 from bench.schedule import Schedule, capture_schedule, even_schedule
@@ -31,8 +33,6 @@ from udpfast.net.sender import DatagramSender
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.ring import Ring
-from udpfast.testing.pace import PacedSender
-from udpfast.testing.ring_hop import read_fast, write_bursts, write_fast
 
 pytestmark = pytest.mark.system
 

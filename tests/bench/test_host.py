@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.host import jitter, placement, take_fingerprint
-from udpfast.testing import hostprobe
+from bench.loops import hostprobe
 
 FILES = {
     "proc/cpuinfo": "processor\t: 0\nmodel name\t: EPYC 9\nflags\t\t: fpu hypervisor tsc\n",

@@ -9,9 +9,9 @@ from tests.net.test_pcap import enhanced as frame_block
 from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
+from udpfast.lab import frames
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
-from udpfast.testing import frames
 
 WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
 PORT = int.from_bytes(udp(b"")[2:4], "big")

@@ -11,9 +11,9 @@ from udpfast.cli import replay_target
 from udpfast.cli.main import cli
 from udpfast.cli.replay_target import Pacer
 from udpfast.core.layout import Kind
+from udpfast.lab import frames
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
-from udpfast.testing import frames
 
 SECOND = 1_000_000_000
 BEGIN_NS = 1_800_000_000 * SECOND

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import udpfast
+from bench.loops.hop_cost import hop_cost_ns
 from tests.client.instance import Instance
 from udpfast.client.latency import hops_since, merge_readers, read_hops
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.shm.histogram import LatencyBlock
-from udpfast.testing.hop_cost import hop_cost_ns
 
 LOOP_HOPS = ("origin_to_kernel", "kernel_to_origin", "kernel_to_loop", "loop_to_ring")
 

@@ -7,7 +7,7 @@ import pytest
 
 from udpfast.config import describe, load_feed, load_publish, parse_feed, parse_publish
 from udpfast.errors import ConfigError
-from udpfast.testing.settings_edges import (
+from udpfast.lab.settings_edges import (
     FILES,
     VALUES,
     broken,

@@ -1,6 +1,6 @@
 """RELIABILITY's rows at small size, engine against model and loss-free origin.
 
-Bigger ones: `python -m udpfast.testing.simulate --row T-L1 --datagrams 1000000`. A failure names
+Bigger ones: `python -m udpfast.lab.simulate --row T-L1 --datagrams 1000000`. A failure names
 the seed; the same call with it repeats the run exactly.
 """
 
@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from udpfast.core.layout import SESSION, Kind
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedPipeline
+from udpfast.lab.follower import Follower
+from udpfast.lab.frames import datagram, datagrams
+from udpfast.lab.model import FeedModel
+from udpfast.lab.object_rows import differential
+from udpfast.lab.origin import Origin
+from udpfast.lab.simulate import ROWS, cases
+from udpfast.lab.traffic import Traffic
 from udpfast.net.bad_network import Arrival
-from udpfast.testing.follower import Follower
-from udpfast.testing.frames import datagram, datagrams
-from udpfast.testing.model import FeedModel
-from udpfast.testing.object_rows import differential
-from udpfast.testing.origin import Origin
-from udpfast.testing.simulate import ROWS, cases
-from udpfast.testing.traffic import Traffic
 
 # Enough of each to show the fault: the rest of the suite wants its share of a minute.
 DATAGRAMS = {

@@ -7,7 +7,7 @@ import pytest
 
 from tests.feed.drive import Driver, datagram, fragments
 from udpfast.core.layout import SESSION, Kind, SessionReason
-from udpfast.testing.forged_rows import forged
+from udpfast.lab.forged_rows import forged
 
 MS = 1_000_000
 SECOND = 1_000_000_000

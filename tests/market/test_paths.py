@@ -7,11 +7,11 @@ import pytest
 
 from tests.market import golden
 from udpfast.core.layout import Kind
+from udpfast.lab.mutate import mutated
+from udpfast.lab.paths import DecodePaths
 from udpfast.market.decode import Outcome
 from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.market.event import encode_event
-from udpfast.testing.mutate import mutated
-from udpfast.testing.paths import DecodePaths
 
 NAN = float("nan")
 HOT = {Kind.BOOK, Kind.TOP_OF_BOOK, Kind.TRADES}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.namespaces import Wire, run, wire
 from tests.net.ethernet import ethernet, ipv4, ipv6, udp
 from tests.net.xdp_link import (
     GROUP,
@@ -27,7 +28,6 @@ from tests.waiting import wait_until
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.xdp import XdpDatagram
-from udpfast.testing.namespaces import Wire, run, wire
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from bench.loops.turns import Turns
+from bench.namespaces import Wire, WireUnavailableError, wire
 from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
 from udpfast.agents.engine import Engine
@@ -18,10 +20,8 @@ from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
 from udpfast.core.layout import Kind
+from udpfast.lab.frames import datagram, datagrams
 from udpfast.monitor.ledger import ledger_of
-from udpfast.testing.frames import datagram, datagrams
-from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
-from udpfast.testing.turns import Turns
 
 pytestmark = pytest.mark.system
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import udpfast
+from bench.namespaces import Wire, run
 from tests.net.xdp_link import (
     MODES,
     assert_udp_arrives,
@@ -20,7 +21,6 @@ from tests.net.xdp_link import (
 )
 from tests.shared import ROOT
 from tests.waiting import wait_until
-from udpfast.testing.namespaces import Wire, run
 
 pytestmark = pytest.mark.system
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from bench.namespaces import Wire, run
 from tests.net.xdp_link import (
     GROUP,
     UNICAST,
@@ -31,7 +32,6 @@ from udpfast.net.xdp_bpf import load_program
 from udpfast.net.xdp_host import XdpLine, XdpOptions, find_interface, group_lines
 from udpfast.net.xdp_open import open_xdp_socket
 from udpfast.net.xdp_program import EXIT, MOVE_VALUE, R0, XDP_PASS, Assembler
-from udpfast.testing.namespaces import Wire, run
 
 
 @pytest.fixture(scope="module")

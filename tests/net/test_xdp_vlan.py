@@ -13,10 +13,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.namespaces import Wire, run
 from tests.net.xdp_link import MODES, UNICAST, linked, opened, receive, total
 from tests.waiting import PATIENCE_S
 from udpfast.net.xdp_program import CALL, EXIT, MOVE_VALUE, R0, R2, R3, Assembler
-from udpfast.testing.namespaces import Wire, run
 
 VLAN = 77
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from bench.namespaces import Wire, WireUnavailableError, run, wire
 from tests.net.ethernet import sum16
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.net.line import LineAddress
 from udpfast.net.xdp import XdpDatagram, XdpReceiver
 from udpfast.net.xdp_host import XdpLine, XdpOptions
-from udpfast.testing.namespaces import Wire, WireUnavailableError, run, wire
 
 UNICAST = LineAddress("10.99.0.2:9002")
 GROUP = LineAddress("239.1.2.3:9001", "vb")

@@ -4,13 +4,8 @@ import pytest
 
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_map import journal_map
-from udpfast.shm.journal_state import journal_identity
-from udpfast.shm.segment import list_segments, segment_path
-from udpfast.testing.journal_corners import check_clocks, check_corners, check_live_copies
-from udpfast.testing.journalcheck import (
+from udpfast.lab.journal_corners import check_clocks, check_corners, check_live_copies
+from udpfast.lab.journalcheck import (
     check_bit_flips,
     check_cuts,
     check_dropped_pages,
@@ -19,6 +14,11 @@ from udpfast.testing.journalcheck import (
     reopen,
     write,
 )
+from udpfast.shm.journal import Journal
+from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.shm.journal_map import journal_map
+from udpfast.shm.journal_state import journal_identity
+from udpfast.shm.segment import list_segments, segment_path
 
 
 def test_journal_cut_anywhere_is_a_valid_prefix(tmp_path):

@@ -7,14 +7,14 @@ import threading
 import numpy as np
 import pytest
 
+from bench.loops.ring_hop import look
 from udpfast.core.layout import RESTART, Kind
 from udpfast.errors import FormatError, RegionError, RingClosedError, WriterExistsError
+from udpfast.lab.ringload import LoadResult, read_load, write_load
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.lock import lock_existing
 from udpfast.shm.region import Region
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT, Ring
-from udpfast.testing.ring_hop import look
-from udpfast.testing.ringload import LoadResult, read_load, write_load
 
 CAPACITY = 4096
 

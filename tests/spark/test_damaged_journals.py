@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.waiting import PATIENCE_S
+from udpfast.lab.journals import Journals, Written, content, damage
 from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.testing.journals import Journals, Written, content, damage
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from udpfast.testing.namespaces import Wire, WireUnavailableError, wire
+from bench.namespaces import Wire, WireUnavailableError, wire
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Hostile and crashing readers at a reduced size: `python -m udpfast.testing.hostile` is the full
+"""Hostile and crashing readers at a reduced size: `python -m udpfast.lab.hostile` is the full
 one, with 1,000 of them.
 """
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.testing import hostile
-from udpfast.testing.hostile import check_hostile_readers
+from udpfast.lab import hostile
+from udpfast.lab.hostile import check_hostile_readers
 
 pytestmark = pytest.mark.system
 

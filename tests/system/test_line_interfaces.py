@@ -2,13 +2,13 @@
 
 import pytest
 
+from bench.namespaces import Wire, run
 from tests.waiting import wait_until
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.errors import ConfigError
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.sender import DatagramSender
-from udpfast.testing.namespaces import Wire, run
 
 pytestmark = pytest.mark.system
 

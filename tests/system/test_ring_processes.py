@@ -1,4 +1,4 @@
-"""The ring between real processes, at a reduced size: `python -m udpfast.testing.ringcheck` is the
+"""The ring between real processes, at a reduced size: `python -m udpfast.lab.ringcheck` is the
 full one. A failing seed repeats the moments of the kills, not what the machine did in them.
 """
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.ring import Ring
-from udpfast.testing.ringcheck import (
+from udpfast.lab.ringcheck import (
     check_load,
     check_reader_kills,
     check_writer_kills,
     main,
 )
-from udpfast.testing.ringload import LoadResult, read_load, write_load
+from udpfast.lab.ringload import LoadResult, read_load, write_load
+from udpfast.shm.cursor import RingCursor
+from udpfast.shm.ring import Ring
 
 pytestmark = pytest.mark.system
 

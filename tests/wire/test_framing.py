@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from udpfast.errors import ConfigError, FormatError
-from udpfast.testing.framings import Sent, build, draw
-from udpfast.testing.fuzz_wire import fuzz_wire
+from udpfast.lab.framings import Sent, build, draw
+from udpfast.lab.fuzz_wire import fuzz_wire
 from udpfast.wire.facts import FACTS, Heartbeat, Numbers, session_text
 from udpfast.wire.framing import FRAMINGS, Framing, Malformed, MalformedError, UnitFlag
 

@@ -25,10 +25,11 @@ def _package() -> str:
     return "bench"
 
 
-if importlib.util.find_spec("udpfast.testing.hostprobe") is None:
+_package_name = _package()
+if importlib.util.find_spec(f"{_package_name}.loops.hostprobe") is None:
     raise ConfigError(
         "expected the loops of the benchmarks, found them not compiled: "
         "UDPFAST_BENCH=1 pip install . compiles them too"
     )
 
-bench: click.Command = importlib.import_module(f"{_package()}.main").bench
+bench: click.Command = importlib.import_module(f"{_package_name}.main").bench

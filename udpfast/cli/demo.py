@@ -270,7 +270,7 @@ capacity_bytes = {1 << 28}
     def _strategy(self, style: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
         return self._process(
             "-m",
-            "udpfast.testing.strategy",
+            "udpfast.lab.strategy",
             NAME,
             "--style",
             style,

@@ -1,0 +1,10 @@
+"""A few seeds of the check of exports that are run again; the program runs any number of them."""
+
+import pytest
+
+from udpfast.lab.export_runs import check_seed
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_exports_run_again_hold_what_was_written(seed: int) -> None:
+    assert check_seed(seed) == ""

@@ -1,0 +1,272 @@
+"""Captures of any venue: flows, units, numbers, gaps, and what two lines make together.
+
+What is found is laid out as the expectation is, and every value of it is compared, but for those of
+`INFORMATIONAL`.
+"""
+
+import hashlib
+import json
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from udpfast.lab.conformance import Report, difference
+from udpfast.lab.numbering import Arbitration, Naive
+from udpfast.net.pcap import CapturedDatagram, CaptureReader
+from udpfast.wire.facts import Heartbeat, Numbers
+from udpfast.wire.framing import Framing, MalformedError, NumberedMessage, ParsedUnit, UnitFlag
+from udpfast.wire.recognise import recognise
+
+__all__ = ["INFORMATIONAL", "check"]
+
+#: Keys of a file that are not compared, and why.
+INFORMATIONAL = {
+    "link_type": "udpfast reads Ethernet, loopback and raw IP alike and does not tell which",
+    "last_ts_ns of a cut file": "the last frame is not there to have a time",
+}
+
+_GAPS_MAX = 100  # so many are written out, of each list
+_ONLY_MAX = 200
+
+_DELIVERIES = {1: "heartbeat", 11: "data", 12: "sequence_reset"}  # delivery flags of NYSE
+
+
+def _le16(at: int) -> Callable[[bytes], int]:
+    return lambda data: int.from_bytes(data[at : at + 2], "little")
+
+
+#: What the expectation calls the type of a message.
+_TYPES: dict[str, Callable[[bytes], int | str]] = {
+    "cme_mdp3": _le16(4),
+    "moldudp64": lambda data: chr(data[0]),
+    "moldudp64le": lambda data: chr(data[0]),
+    "iex_tp": lambda data: chr(data[0]),
+    "cboe_pitch": lambda data: f"0x{data[1]:02x}",
+    "miax_mach": lambda data: chr(data[0]),
+    "ice_impact": lambda data: chr(data[0]),
+    "nyse_xdp": _le16(2),
+    "cboe_csm": lambda data: chr(data[3]),
+    "memx_memoir": lambda data: int.from_bytes(data[:2], "big"),  # the length of its block
+    "siac_cta": lambda data: data[2:4].decode(),
+    "b3_umdf": _le16(6),
+    "coinbase_derivatives": _le16(4),
+    "eurex_eobi": _le16(2),
+}
+
+
+def check(path: Path, report: Report) -> None:
+    """Run one `pcap-expected` document."""
+    document = json.loads(path.read_text(encoding="utf-8"))
+    compared = 0
+    for case in document["files"]:
+        expect = {key: value for key, value in case.items() if key != "link_type"}
+        if expect["unparsed"]:
+            del expect["last_ts_ns"]
+        compared += _leaves(expect)
+        capture = path.parent / case["file"]
+        report.case(f"{path.name} {case['file']}", _compare, capture, expect)
+        report.case(f"{path.name} {case['file']} framing", _recognised, capture, case["framing"])
+    left_out = "; ".join(f"{key}: {why}" for key, why in INFORMATIONAL.items())
+    report.note(f"{path.name}: {compared} values compared. Not compared: {left_out}")
+
+
+def _recognised(path: Path, framing: str) -> str | None:
+    # By content. A capture of nothing but heartbeats may leave it open, but must not mislead.
+    with CaptureReader(path) as reader:
+        found = recognise((datagram.destination, datagram.payload) for datagram in reader)
+    if found.name is None and framing in [one.name for one in found.candidates[:2]]:
+        return None
+    return difference(framing, found.name, found.why)
+
+
+def _leaves(value: Any) -> int:
+    if isinstance(value, dict | list) and value:
+        return sum(map(_leaves, value.values() if isinstance(value, dict) else value))
+    return 1
+
+
+def _compare(path: Path, expect: dict[str, Any]) -> str | None:
+    found = _Found(Framing(expect["framing"]), "units" in expect["flows"][0])
+    pairs = [(pair["a"], pair["b"]) for pair in expect.get("a_b", ())]
+    arbitrations = {pair: Arbitration() for pair in pairs}
+    lines = {name: (pair, line) for pair in pairs for line, name in enumerate(pair)}
+    with CaptureReader(path) as reader:
+        for frame, datagram in enumerate(reader):
+            units = found.take(frame, datagram)
+            if lines:
+                pair, line = lines[_address(*datagram.destination)]
+                for unit in units:
+                    if unit.count:
+                        arbitrations[pair].unit(
+                            line, unit.number, unit.count, datagram.timestamp_ns
+                        )
+        cut = reader.damage is not None
+        frames, datagrams = reader.counts["frames"], reader.counts["datagrams"]
+    said = {
+        "file": expect["file"],
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "bytes": path.stat().st_size,
+        "framing": found.framing.name,
+        "sequence_counts": expect["sequence_counts"],
+        "frames": frames,
+        "udp_datagrams": datagrams + cut,
+        "first_ts_ns": found.first_ns,
+        **({} if cut else {"last_ts_ns": found.last_ns}),
+        "unparsed": found.malformed
+        + ([{"frame": frames - 1, "why": "cut off in the capture"}] if cut else []),
+        "flows": found.flows(),
+    }
+    if pairs:
+        said["a_b"] = [_paired(*pair, arbitrations[pair]) for pair in pairs]
+    if (expect["sequence_counts"] == "message") != (
+        found.framing.facts.numbers is Numbers.MESSAGES
+    ):
+        return f"sequence_counts: {expect['sequence_counts']}, but {found.framing.facts.numbers}"
+    return difference(expect, said)
+
+
+class _Found:
+    # All that a capture holds, flow by flow, in the order in which they came.
+    def __init__(self, framing: Framing, listed: bool) -> None:
+        self.framing = framing
+        self.listed = listed
+        self.first_ns: int | None = None
+        self.last_ns: int | None = None
+        self.malformed: list[dict[str, Any]] = []
+        self._flows: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def take(self, frame: int, datagram: CapturedDatagram) -> list[ParsedUnit]:
+        self.first_ns = datagram.timestamp_ns if self.first_ns is None else self.first_ns
+        self.last_ns = datagram.timestamp_ns
+        key = (*datagram.source, *datagram.destination)
+        flow = self._flows.get(key)
+        if flow is None:
+            flow = self._flows[key] = {
+                **dict(zip(("src", "sport", "dst", "dport"), key, strict=True)),
+                "datagrams": 0,
+                "payload_bytes": 0,
+                "max_payload": 0,
+                "streams": {},
+                "units": [],
+            }
+        flow["datagrams"] += 1
+        flow["payload_bytes"] += len(datagram.payload)
+        flow["max_payload"] = max(flow["max_payload"], len(datagram.payload))
+        try:
+            units = self.framing.units(datagram.payload)
+        except MalformedError as error:
+            self.malformed.append({"frame": frame, "why": str(error)})
+            return []
+        for unit in units:
+            self._stream(flow["streams"], unit, frame)
+            if self.listed:
+                flow["units"].append(_listed(self.framing, unit, datagram.payload, frame))
+        return units
+
+    def _stream(self, streams: dict[str, list[Any]], unit: ParsedUnit, frame: int) -> None:
+        # One list of runs for each numbering: [first frame, what was found].
+        runs = streams.setdefault(self.framing.label(unit) or "None", [])
+        if not runs or (runs[-1][1].received.spans and _begins_anew(self.framing.name, unit)):
+            runs.append((frame, Naive()))
+        runs[-1][1].unit(
+            _kind(self.framing.name, unit),
+            unit.number,
+            unit.count,
+            unit.messages,
+            names_next=self.framing.facts.heartbeat is Heartbeat.NEXT,
+        )
+
+    def flows(self) -> list[dict[str, Any]]:
+        for flow in self._flows.values():
+            if not self.listed:
+                del flow["units"]
+            flow["streams"] = {label: self._runs(runs) for label, runs in flow["streams"].items()}
+        return list(self._flows.values())
+
+    def _runs(self, runs: list[tuple[int, Naive]]) -> dict[str, Any]:
+        if len(runs) == 1:
+            return runs[0][1].found(_GAPS_MAX)
+        return {
+            "restarts": len(runs) - 1,
+            "segments": [{"first_frame": frame, **naive.found(_GAPS_MAX)} for frame, naive in runs],
+        }
+
+
+def _begins_anew(name: str, unit: ParsedUnit) -> bool:
+    # IEX's sender, within one session: message 1 at stream offset 0.
+    return name == "iex_tp" and unit.number == 1 and unit.detail == 0
+
+
+def _kind(name: str, unit: ParsedUnit) -> str:
+    if name == "nyse_xdp":
+        return _DELIVERIES.get(unit.detail, f"flag_{unit.detail}")
+    if unit.flags & UnitFlag.END_OF_SESSION:
+        return "end_of_session"
+    if not unit.count:
+        return "heartbeat"
+    return "snapshot" if unit.flags & UnitFlag.SNAPSHOT else "data"
+
+
+def _listed(framing: Framing, unit: ParsedUnit, payload: bytes, frame: int) -> dict[str, Any]:
+    name = framing.name
+    messages = framing.messages(payload) if name in _TYPES and unit.messages else []
+    published = unit.number - (not unit.count and framing.facts.heartbeat is Heartbeat.LAST)
+    extra: dict[str, Any] = {}
+    if name == "iex_tp":
+        extra = {"stream_offset": unit.detail}
+    elif name == "nyse_xdp":
+        extra = {"delivery_flag": unit.detail}
+    elif name == "coinbase_derivatives":
+        extra = {"snapshot_instrument": unit.object}
+    elif name == "eurex_eobi":
+        extra = {
+            "completion_indicator": unit.detail >> 16 & 0xFF,
+            "reset_indicator": unit.detail >> 24,
+            "packet_header_template": unit.detail & 0xFFFF,
+            "message_seqs": [int.from_bytes(data[4:8], "little") for _, data in messages],
+        }
+    return {
+        "stream": framing.label(unit) or None,
+        "seq": published,
+        "count": unit.count,
+        "kind": _kind(name, unit),
+        "time_ns": unit.sent_ns or None,
+        "messages": [_described(name, message) for message in messages],
+        **extra,
+        "frame": frame,
+    }
+
+
+def _described(name: str, message: NumberedMessage) -> list[Any]:
+    # ICE's lengths are those of the body, behind type and length.
+    size = len(message.data) - (3 if name == "ice_impact" else 0)
+    return [size, _TYPES[name](message.data)]
+
+
+def _paired(a: str, b: str, arbitration: Arbitration) -> dict[str, Any]:
+    holes = arbitration.received.holes()
+    only = [arbitration.only_on(line) for line in range(2)]
+    return {
+        "a": a,
+        "b": b,
+        "unique": sum(arbitration.first),
+        "first_copy_from_a": arbitration.first[0],
+        "first_copy_from_b": arbitration.first[1],
+        "second_copies": arbitration.copies,
+        "only_on_a_count": len(only[0]),
+        "only_on_b_count": len(only[1]),
+        "only_on_a": only[0][:_ONLY_MAX],
+        "only_on_b": only[1][:_ONLY_MAX],
+        "gap_count_after_arbitration": len(holes),
+        "gaps_after_arbitration": holes[:_GAPS_MAX],
+        "lead_ns": {
+            "min": min(arbitration.leads_ns),
+            "median": int(statistics.median(arbitration.leads_ns)),
+            "max": max(arbitration.leads_ns),
+        },
+    }
+
+
+def _address(host: str, port: int) -> str:
+    return f"{host}:{port}"

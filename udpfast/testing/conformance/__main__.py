@@ -1,5 +1,0 @@
-"""`python -m udpfast.testing.conformance DIR`."""
-
-from udpfast.testing.conformance import main
-
-raise SystemExit(main())
