@@ -140,7 +140,6 @@ cdef inline int pipeline_init(
         w = &p.window[channel]
         w.channel = <uint8_t>channel
         w.lines = s.lines_incremental if channel == CHANNEL_INCREMENTAL else s.lines_snapshot
-        w.all_lines = (<uint32_t>1 << w.lines) - 1
         w.several = w.lines > 1
         w.size = s.window
         w.mask = 2 * <int64_t>s.window - 1

@@ -130,7 +130,6 @@ cdef struct Window:
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
     uint32_t lines
-    uint32_t all_lines           # bit mask
     uint8_t channel
     uint32_t fragments_capacity
     uint64_t fragments_head      # positions in the ring of fragments; they only grow
@@ -281,17 +280,16 @@ cdef inline bint window_line_is_alive(
 cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexcept nogil:
     # Which lines never brought a single datagram of a message that another one did? False: one
     # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
-    cdef uint32_t missing = w.all_lines & ~<uint32_t>slot.lines
     cdef uint32_t i
-    if slot.state != SLOT_DELIVERED or missing == 0:
+    if slot.state != SLOT_DELIVERED:
         return True
     if now_ns != INT64_MIN:
         for i in range(w.lines):
-            if (missing >> i) & 1 and w.line[i].highest <= slot.key:
+            if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
                 if window_line_is_alive(w, &w.line[i], now_ns):
                     return False
     for i in range(w.lines):
-        if (missing >> i) & 1:
+        if not (slot.lines >> i) & 1:
             counter_add(&w.line[i].counters[LINE_LOSSES], 1)
     return True
 
