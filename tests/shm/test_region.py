@@ -392,6 +392,22 @@ def test_region_description_damaged_is_refused(region, path, size, text, message
         region.description()
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o640])
+def test_region_closed_while_it_is_being_closed_closes_its_files_once(path, monkeypatch, mode):
+    region = Region.create(path, "TEST", SIZE, HASH, mode=mode)
+    close, closed = os.close, []
+
+    def close_and_be_overtaken(descriptor):
+        close(descriptor)
+        closed.append(descriptor)
+        region.close()  # as another thread does, which comes just now
+
+    monkeypatch.setattr(os, "close", close_and_be_overtaken)
+    region.close()
+    monkeypatch.undo()
+    assert len(closed) == len(set(closed)) == (1 if mode == 0o600 else 2)
+
+
 def test_region_after_close_refuses_everything(region):
     region.close()
     region.close()

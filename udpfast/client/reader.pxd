@@ -30,7 +30,6 @@ cdef class Reader:
     cdef uint64_t _missed_index  # of the record behind them
     cdef uint64_t _missed_position
     cdef bint _filling           # a thread looks for records, and may lose the GIL while it does
-    cdef bint _detached
     cdef readonly str address
 
     # For compiled strategies: what `poll` returns, waited for until deadline_ns (CLOCK_MONOTONIC);
@@ -46,7 +45,6 @@ cdef class Reader:
     cdef Batch take_batch(self, int64_t most)
     # As ahead, with none in memory. brief: of what the filter holds back one run at most.
     cdef int64_t _fill(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
-    cdef _detach(self)
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2
     cdef _renew_memory(self)
     cdef int64_t _behind(self)

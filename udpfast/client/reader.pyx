@@ -285,7 +285,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """
         self._source.closing = True
         if not self._filling:  # the thread in there still reads the mapping, and detaches
-            self._detach()
+            self._source.detach()
         if self._arrivals is not None:
             self._arrivals.release()
 
@@ -365,14 +365,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         finally:
             self._filling = False
             if self._source.closing:
-                self._detach()
-
-    cdef _detach(self):
-        # Once, whichever thread comes first: the other may come while this one closes files. What
-        # is in memory is still good.
-        if not self._detached:
-            self._detached = True
-            self._source.detach()
+                self._source.detach()  # what is in memory is still good
 
     cdef int64_t _wait(self, int64_t limit, int64_t deadline_ns, bint brief) except -2:
         cdef int64_t count, now_ns, left = -1

@@ -315,12 +315,13 @@ cdef class Region:
         self.pointer = NULL
         self._mapping = None
         _give_up(self)
-        for fd in (self._fd, self._guard, self._old):
+        descriptors = _taken(self)
+        for fd in descriptors:
             # A child that was forked past Python may hold the descriptor too, and with it the lock.
             if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
                 release_proof(fd)
-        _let_go(self)
+        _close_all(*descriptors)
 
     def __enter__(self):
         return self
@@ -330,7 +331,7 @@ cdef class Region:
 
     def __dealloc__(self):
         _give_up(self)
-        _let_go(self)
+        _close_all(*_taken(self))
 
 
 cdef uint8_t* _open_pointer(Region region) except NULL:
@@ -380,8 +381,7 @@ cdef Region _create_aside(path, bytes name, size_bytes, layout_hash, mode, keep)
         region = _map(fd, path, size_bytes, True)
     except BaseException:
         _remove_own(aside, fd)
-        _close_all(fd, guard)
-        _close_all(old, -1)
+        _close_all(fd, guard, old)
         raise
     _hold(region, fd, guard)
     region._old = old
@@ -418,8 +418,7 @@ def _lock_aside(path, aside):
     except BaseException:
         if locked:
             _remove_own(aside, fd)
-        _close_all(fd, guard)
-        _close_all(old, -1)
+        _close_all(fd, guard, old)
         raise
 
 
@@ -440,9 +439,8 @@ cdef _switch(Region region):
         mode_below(region.path.parent) if region._mode is None else region._mode)
     region._aside.rename(region.path)
     region._aside = None
-    if region._old >= 0:
-        os.close(region._old)
-        region._old = -1
+    old, region._old = region._old, -1
+    _close_all(old)
 
 
 cdef _claim(Region region):
@@ -459,9 +457,9 @@ cdef _hold(Region region, int fd, int guard):
 
 cdef _give_up(Region region):
     # A start that came to nothing leaves nothing.
-    if region._aside is not None and region._fd >= 0:
-        _remove_own(region._aside, region._fd)
-        region._aside = None
+    aside, region._aside = region._aside, None
+    if aside is not None and region._fd >= 0:
+        _remove_own(aside, region._fd)
 
 
 def _remove_own(path, fd):
@@ -470,14 +468,16 @@ def _remove_own(path, fd):
             path.unlink()
 
 
-cdef _let_go(Region region):
-    _close_all(region._fd, region._guard)
-    _close_all(region._old, -1)
+cdef tuple _taken(Region region):
+    # Its descriptors, for who closes them: forgotten first, since another thread may close the
+    # region meanwhile, and their numbers may be other files' by then.
+    cdef int fd = region._fd, guard = region._guard, old = region._old
     region._fd = region._guard = region._old = -1
+    return fd, guard, old
 
 
-cdef _close_all(fd, guard):
-    for descriptor in (fd, guard):
+def _close_all(*descriptors):
+    for descriptor in descriptors:
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -492,7 +492,7 @@ def _leave_in_child():
     cdef Region region
     for region in list(_WRITERS):
         region._aside = None  # the parent's to remove
-        _let_go(region)
+        _close_all(*_taken(region))
     _WRITERS.clear()
 
 
