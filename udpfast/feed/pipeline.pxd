@@ -381,14 +381,13 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     # take() has made room as far as it can; if that was not enough, give up one more hole. Ends at
     # the latest when the parked one is next: that one needs no cell.
     cdef const Datagram* d = p.parked
-    cdef int evidence
     p.parked = NULL
     pipeline_deliver_believed(p, w, False, p.now_ns)
     if p.parked_at < w.next:
         return                           # on_gap = latest_run gave it up with the rest
     invariant(p.parked_at < w.next + w.size)
     if window_hold(
-        w, d, &p.parked_frame, p.parked_at, p.parked_hash, p.now_ns, &evidence,
+        w, d, &p.parked_frame, p.parked_at, p.parked_hash, p.now_ns, NULL,
     ) == WINDOW_PARK:
         window_force(w, p.parked_at)
         p.parked = d

@@ -516,7 +516,6 @@ cdef inline void pipeline_deliver_held(
     cdef Frame frame
     cdef int64_t at
     cdef uint32_t hash, i
-    cdef int evidence
     cdef bint other
     for i in range(candidate_held_count(c)):
         held = candidate_held(c, i)
@@ -534,6 +533,6 @@ cdef inline void pipeline_deliver_held(
             w.line[line].highest = at
         hash = pipeline_hash(w, &d)
         other = disputed and window_was_other(w, &frame, at, hash)
-        window_hold(w, &d, &frame, at, hash, now_ns, &evidence)
+        window_hold(w, &d, &frame, at, hash, now_ns, NULL)
         if other and window_slot(w, at).key == at:
             window_dispute(window_early(w, at), &d, &frame, hash)

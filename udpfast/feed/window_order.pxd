@@ -29,7 +29,7 @@ from udpfast.core.layout cimport (
     KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
     Message,
 )
-from udpfast.feed.candidate cimport EVIDENCE_NEUTRAL, EVIDENCE_OTHER
+from udpfast.feed.candidate cimport EVIDENCE_OTHER
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, frame_object
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
@@ -173,21 +173,26 @@ cdef inline int window_hold(
     Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int64_t now_ns,
     int* evidence,
 ) noexcept nogil:
-    # A datagram of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells.
+    # A datagram of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells, unless
+    # nobody asks (NULL).
     cdef Slot* slot = window_slot(w, at)
-    evidence[0] = EVIDENCE_NEUTRAL
+    cdef int verdict = VERDICT_DUPLICATE
+    cdef int known = EVIDENCE_OTHER
     if slot.key != at:
         if unlikely(not window_claim(w, d, frame, at, now_ns)):
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
-    elif unlikely(slot.fragment_max != frame.fragment_max):
+        return window_store(w, slot, d, frame, at, hash, now_ns)
+    if unlikely(slot.fragment_max != frame.fragment_max):
         window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
-        evidence[0] = EVIDENCE_OTHER
-        return VERDICT_FRAGMENT_MAX_CHANGED
+        verdict = VERDICT_FRAGMENT_MAX_CHANGED
     elif window_is_copy(w, frame, at):
-        evidence[0] = window_copy(w, slot, d, frame, hash)
-        return VERDICT_DUPLICATE
-    return window_store(w, slot, d, frame, at, hash, now_ns)
+        known = window_copy(w, slot, d, frame, hash)
+    else:
+        return window_store(w, slot, d, frame, at, hash, now_ns)
+    if evidence != NULL:
+        evidence[0] = known
+    return verdict
 
 
 cdef inline void window_drop(Window* w, Slot* slot) noexcept nogil:
