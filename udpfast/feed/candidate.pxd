@@ -8,7 +8,7 @@
 #   OLD_ID   a session that is over                  it goes on where it was left, or is alone
 #   BEHIND   this session, but numbered anew         a dense run, new to us, while the numbering at
 #                                                    hand is quiet for longer than it used to be,
-#                                                    or that comes up to its end with other bytes
+#                                                    or 64 that contradict what it brought
 #
 # A run is DENSE: each datagram lies at most CANDIDATE_STEP_MAX seqnos behind the furthest one,
 # since a publisher counts by one; reordered and doubled ones a little before it belong to it, and
