@@ -71,7 +71,7 @@ cdef inline void pipeline_settings_default(PipelineSettings* s) noexcept nogil:
     s.lines_incremental = 1
     s.lines_snapshot = 1
     s.window = 8192                      # 5 ms between lines at a million messages a second
-    s.slab_cells = 8192
+    s.slab_cells = 16384
     s.out_of_order_max_interval = 8192
     s.lost_packet_wait_ns = 5000000
     s.session_adopt_datagrams = 2
