@@ -40,7 +40,7 @@ test: build $(VENV)/.spark ## the whole test suite
 	@$(RUN) $(PYTEST)
 
 # Those that call compiled code in their own process.
-DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab market net shm)
+DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab market net payload shm wire)
 
 debug: build ## Cython's checks and C assertions on, compiled into build/debug
 	@echo "udpfast: compiling with checks into build/debug"
