@@ -195,6 +195,8 @@ class FeedWay(BurstWay):
                 "incremental": {
                     "lines": [{"name": "AB"[i], "address": ADDRESS} for i in range(lines)]
                 },
+                # What is swapped is late, never lost, even where the host lets it wait.
+                "window": {"lost_packet_wait_us": 60_000_000},
                 "receive": settings,
             }
         )

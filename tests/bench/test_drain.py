@@ -115,8 +115,7 @@ def test_feed_way_missing_datagram_is_found(bursts: BurstSender) -> None:
     way = FeedWay(bursts, in_order(80, COUNT), 1)
     way.trial()
     way.train.frames["seqno"][100:] += 1
-    # On a busy machine the hole is given up before the burst is read: then it is a gap.
-    with pytest.raises(WrongCountError, match=r"messages|gaps"):
+    with pytest.raises(WrongCountError, match="messages"):
         way.trial()
     way.close()
 
