@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
@@ -26,7 +27,7 @@ def test_everything_shared_passes() -> None:
 @pytest.mark.system
 def test_command_prints_the_sum_and_exits_with_0() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "udpfast.lab.conformance", str(shared("wire", "golden"))],
+        [sys.executable, "-m", "udpfast", "lab", "conformance", str(shared("wire", "golden"))],
         check=False,
         capture_output=True,
         text=True,
@@ -256,20 +257,19 @@ def test_wrong_capture_expectations_fail_one_by_one(tmp_path: Path) -> None:
     assert (report.passed, report.failed) == (1, 7)
 
 
-def test_unknown_formats_are_named_and_not_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unknown_formats_are_named_and_not_counted(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"format": "poetry/1"}')
-    assert main([str(tmp_path)]) == 2
-    printed = capsys.readouterr()
-    assert "format 'poetry/1' says nothing to compare" in printed.out
-    assert "nothing below" in printed.err
+    result = CliRunner().invoke(main, [str(tmp_path)])
+    assert result.exit_code == 2
+    assert "format 'poetry/1' says nothing to compare" in result.output
+    assert "nothing below" in result.output
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"], ["no_such_folder"]])
-def test_usage_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments) == 2
-    assert "usage: python -m udpfast.lab.conformance DIR" in capsys.readouterr().err
+def test_usage_exits_with_2(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert "Usage: conformance [OPTIONS] FOLDER" in result.output
 
 
 def test_case_that_raises_fails_with_the_reason() -> None:

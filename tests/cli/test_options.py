@@ -6,6 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from udpfast.cli.lab import PROGRAMS
 from udpfast.cli.main import VERBS, cli
 from udpfast.errors import UdpfastError
 
@@ -20,6 +21,7 @@ def parameters():
     """Return each verb's command with each of its options and arguments."""
     with click.Context(cli) as context:
         commands = {verb: cli.get_command(context, verb) for verb in VERBS}
+        commands |= {name: commands["lab"].get_command(context, name) for name in PROGRAMS}
     return [
         pytest.param(command, parameter, id=f"{verb} {parameter.name}")
         for verb, command in commands.items()

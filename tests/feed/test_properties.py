@@ -1,6 +1,6 @@
 """RELIABILITY's rows at small size, engine against model and loss-free origin.
 
-Bigger ones: `python -m udpfast.lab.simulate --row T-L1 --datagrams 1000000`. A failure names
+Bigger ones: `udpfast lab simulate --row T-L1 --datagrams 1000000`. A failure names
 the seed; the same call with it repeats the run exactly.
 """
 

@@ -62,21 +62,20 @@ def test_fuzz_reaches_most_verdicts() -> None:
 )
 def test_main_failing_case_prints_the_command_that_repeats_it(body: str, expected: str) -> None:
     program = (
-        "import sys\n"
         "from udpfast.lab import fuzz\n"
         "def case(seed, count):\n"
         "    if seed == 3:\n"
         f"        {body}\n"
         "    return {'fine': count}\n"
         "fuzz.KINDS['payloads'] = case\n"
-        "sys.exit(fuzz.main(['payloads', '--count', '10000', '--seed', '2']))\n"
+        "fuzz.main(['payloads', '--count', '10000', '--seed', '2'])\n"
     )
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert result.returncode == 1
     assert f"payloads: case 3 {expected}" in result.stdout
-    assert "-m udpfast.lab.fuzz payloads --count 2000 --seed 3" in result.stdout
+    assert "udpfast lab fuzz payloads --count 2000 --seed 3" in result.stdout
 
 
 def test_mutated_same_seed_same_damage() -> None:

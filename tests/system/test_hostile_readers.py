@@ -1,4 +1,4 @@
-"""Hostile and crashing readers at a reduced size: `python -m udpfast.lab.hostile` is the full
+"""Hostile and crashing readers at a reduced size: `udpfast lab hostile` is the full
 one, with 1,000 of them.
 """
 

@@ -1,4 +1,4 @@
-"""The ring between real processes, at a reduced size: `python -m udpfast.lab.ringcheck` is the
+"""The ring between real processes, at a reduced size: `udpfast lab ringcheck` is the
 full one. A failing seed repeats the moments of the kills, not what the machine did in them.
 """
 

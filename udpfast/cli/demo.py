@@ -269,19 +269,18 @@ capacity_bytes = {1 << 28}
 
     def _strategy(self, style: str) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
         return self._process(
-            "-m",
-            "udpfast.lab.strategy",
+            "lab",
+            "strategy",
             NAME,
             "--style",
             style,
             "--report",
             str(self.directory / f"{style}.json"),
-            verb=False,
         )
 
     @contextlib.contextmanager
-    def _process(self, *arguments: str, verb: bool = True) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, *(("-m", "udpfast") if verb else ()), *arguments]
+    def _process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, "-m", "udpfast", *arguments]
         # stderr is not captured: what a process complains about is for the person to read.
         process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
         try:

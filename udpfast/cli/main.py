@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 import sys
 
 import click
 
+from udpfast.cli.verbs import Verbs
 from udpfast.errors import ConfigError, UdpfastError
 
 __all__ = ["main"]
@@ -25,42 +24,17 @@ VERBS = {
     "export": "turn a journal into Parquet tables, for Spark and others",
     "replay": "what was kept, once more: through the engine, to a ring, over UDP, to a file",
     "spark": "tables and a report of what was kept, on Spark",
+    "lab": "try udpfast: captures of venues, faults from seeds, damage, kills",
     "bench": "measure udpfast and its peers on this host, compare, report",
 }
 
 
-class Verbs(click.Group):
-    """A group whose commands are imported only when they are used: start-up stays fast."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the verbs, in the order in which a newcomer meets them."""
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import the verb's file and return its command."""
-        if cmd_name not in VERBS:
-            return None
-        command = getattr(importlib.import_module(f"udpfast.cli.{cmd_name}"), cmd_name)
-        assert isinstance(command, click.Command)
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is asked for; of one that is not there say which is like it."""
-        if args[0] not in VERBS and not args[0].startswith("-"):
-            near = difflib.get_close_matches(args[0], VERBS)
-            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
-            ctx.fail(f"No such command {args[0]!r}.{hint}")
-        return super().resolve_command(ctx, args)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs without importing any."""
-        with formatter.section("Verbs"):
-            formatter.write_dl(list(VERBS.items()))
-
-
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Verbs,
+    lines=VERBS,
+    file="udpfast.cli.{0}:{0}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="udpfast")
 def cli() -> None:
     """Low-latency market data over UDP for people who write Python.

@@ -1,6 +1,6 @@
 """Markets of any density through a gateway whose lines, snapshots and messages are hindered.
 
-    python -m udpfast.lab.dense_markets --seeds 1000 --seed 1
+    udpfast lab dense-markets --seeds 1000 --seed 1
 
 Each seed draws a market (1 to 50,000 levels, one or many instruments, any change), what is refused
 on the way (a snapshot at any step, a message, a line in any order), and checks that the gateway
@@ -10,11 +10,8 @@ of the market that are nearest the touch. A seed that fails prints the command t
 
 from __future__ import annotations
 
-import argparse
 import random
 import struct
-import sys
-import traceback
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -26,6 +23,7 @@ from udpfast.agents.market_encoding import Encoded, MarketEncoder
 from udpfast.agents.market_event import BookChange, Instrument, Quote, Trade
 from udpfast.agents.market_gateway import BOOK_TYPE, MarketGateway
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
+from udpfast.lab.program import by_seeds
 from udpfast.market.fitted_book import FittedBook, levels_that_fit
 
 __all__ = ["check_book", "check_gateway", "main"]
@@ -44,6 +42,12 @@ _ROUND_NS = 20 * _MS
 
 class RefusedError(ValueError):
     """What a seed has an encoder refuse."""
+
+
+def check_seed(seed: int) -> dict[str, int]:
+    """Check the gateway's book alone, then a gateway; return what there was to check."""
+    check_book(seed)
+    return check_gateway(seed)
 
 
 def check_gateway(seed: int) -> dict[str, int]:
@@ -309,24 +313,4 @@ def _apply(book: Book, rows: Iterable[Iterable[tuple[float, float]]], snapshot: 
                 side.pop(price, None)
 
 
-def main() -> None:
-    """Run seeds; print the first that fails, and the command that repeats it."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    totals: dict[str, int] = defaultdict(int)
-    for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        try:
-            check_book(seed)
-            for name, count in check_gateway(seed).items():
-                totals[name] += count
-        except Exception:
-            traceback.print_exc()
-            print(f"repeat: python -m udpfast.lab.dense_markets --seeds 1 --seed {seed}")
-            sys.exit(1)
-    print(f"{arguments.seeds} seeds: {dict(totals)}")
-
-
-if __name__ == "__main__":
-    main()
+main = by_seeds(__name__, check_seed, 100)

@@ -1,6 +1,6 @@
 """Exports run again and again, by processes that are killed, against a list of what was written.
 
-Usage: python -m udpfast.lab.export_runs [--seeds 500] [--seed N]
+    udpfast lab export-runs --seeds 20 --seed 7
 
 Two journals, at times of instances with one name, are written on, killed, taken up again, and
 exported into two directories: with more tables or fewer, twice, both at once, with payloads or
@@ -16,7 +16,6 @@ import os
 import random
 import signal
 import struct
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from pathlib import Path
 from udpfast.core.layout import GAP, Kind
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.lab.children import in_child
-from udpfast.lab.seeds import check_seeds
+from udpfast.lab.program import by_seeds
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 
@@ -51,20 +50,11 @@ TEXT_MAX = 300
 Rows = dict[int, bytes | int | None]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the check; 0 if every seed passes."""
-    return check_seeds("export_runs", __doc__.splitlines()[0], check_seed, 500, arguments)
-
-
-def check_seed(seed: int) -> str:
-    """Run one seed; return what is wrong, or nothing."""
+def check_seed(seed: int) -> None:
+    """Run one seed; raise AssertionError with what is wrong."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # no disk is under test
     with tempfile.TemporaryDirectory(prefix="udpfast-runs-", dir=memory) as directory:
-        try:
-            _World(Path(directory), random.Random(seed)).run()
-        except AssertionError as error:
-            return str(error)[:TEXT_MAX]
-    return ""
+        _World(Path(directory), random.Random(seed)).run()
 
 
 def expect(truth: object, what: str) -> None:
@@ -271,5 +261,4 @@ def _found(root: Path, table: str) -> dict[str, Rows]:
     return found
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = by_seeds(__name__, check_seed, 500)

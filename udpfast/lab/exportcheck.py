@@ -1,6 +1,6 @@
 """Exports and streams of journals under fire: every record is in them once, or said to be missing.
 
-    python -m udpfast.lab.exportcheck [--seeds 100] [--seed N]
+    udpfast lab exportcheck --seeds 20 --seed 7
 
 Each seed is a journal and its raw capture that are written by processes which end well or are
 killed, while the wall clock is set back and forward, old segments are removed to make room, exports
@@ -16,7 +16,6 @@ import os
 import random
 import shutil
 import struct
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,7 +29,7 @@ from udpfast.export.manifest import read_entries
 from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES
 from udpfast.lab.children import in_child
-from udpfast.lab.seeds import check_seeds
+from udpfast.lab.program import by_seeds
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import list_segments, segment_path
@@ -59,21 +58,11 @@ class KilledError(Exception):
     """Where an exporter ends."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the check; 0 if every seed passes."""
-    return check_seeds("exportcheck", __doc__.splitlines()[0], check_seed, 100, arguments)
-
-
-def check_seed(seed: int) -> str:
-    """Run one seed; return what is wrong, or nothing."""
+def check_seed(seed: int) -> None:
+    """Run one seed; raise AssertionError with what is wrong."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # no disk is under test
     with tempfile.TemporaryDirectory(prefix="udpfast-export-", dir=memory) as directory:
-        world = _World(Path(directory), random.Random(seed))
-        try:
-            world.run()
-        except AssertionError as error:
-            return str(error)[:TEXT_MAX]
-    return ""
+        _World(Path(directory), random.Random(seed)).run()
 
 
 def expect(what: str, expected: object, found: object) -> None:
@@ -344,5 +333,4 @@ def _exported(root: Path, table: str) -> Iterator[tuple[int, int]]:
         yield from zip(*(column.to_pylist() for column in found.columns), strict=True)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+main = by_seeds(__name__, check_seed, 100)

@@ -1,10 +1,10 @@
 """Damaged input through the production code: it may refuse everything, and break nothing.
 
-    python -m udpfast.lab.fuzz datagrams --count 1000000 --seed 1
-    python -m udpfast.lab.fuzz payloads --count 1000000 --seed 1
-    python -m udpfast.lab.fuzz frames --count 1000000 --seed 1
-    python -m udpfast.lab.fuzz wire --count 20000000 --seed 1
-    python -m udpfast.lab.fuzz iex_tp --count 1000000 --seed 1
+    udpfast lab fuzz datagrams --count 1000000 --seed 1
+    udpfast lab fuzz payloads --count 1000000 --seed 1
+    udpfast lab fuzz frames --count 1000000 --seed 1
+    udpfast lab fuzz wire --count 20000000 --seed 1
+    udpfast lab fuzz iex_tp --count 1000000 --seed 1
 
 `datagrams` go through the pipeline and the object gate; every one must get one verdict, the
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
@@ -20,7 +20,6 @@ the first byte read out of bounds.
 
 from __future__ import annotations
 
-import argparse
 import mmap
 import os
 import random
@@ -33,6 +32,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import click
 import numpy as np
 
 from udpfast.core.counter import VERDICTS
@@ -44,6 +44,7 @@ from udpfast.feed.publication import Publication
 from udpfast.lab.fuzz_frames import fuzz_frames
 from udpfast.lab.fuzz_wire import fuzz_wire
 from udpfast.lab.mutate import mutated
+from udpfast.lab.program import program, repeat
 from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["FuzzError", "fuzz_datagrams", "fuzz_payloads", "main"]
@@ -306,32 +307,28 @@ KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
 }
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run cases until `--count` inputs are through; return 0, or 1 if one failed."""
-    parser = argparse.ArgumentParser(prog="python -m udpfast.lab.fuzz")
-    parser.add_argument("kind", choices=KINDS)
-    parser.add_argument("--count", type=int, default=100_000, help="inputs, default 100000")
-    parser.add_argument("--seed", type=int, default=1, help="of the first case, default 1")
-    options = parser.parse_args(arguments)
+@program
+@click.argument("kind", type=click.Choice(list(KINDS)), metavar="KIND")
+@click.option("--count", type=click.IntRange(1), default=100_000, help="Inputs, default 100000.")
+@click.option("--seed", type=int, default=1, help="Of the first case, default 1.")
+def main(kind: str, count: int, seed: int) -> bool:
+    """Run cases until `count` inputs are through; return whether one failed."""
     began = time.monotonic()
     # The child says in shared memory which case it is at: it may die without another word.
     progress = mmap.mmap(-1, 8)
     child = os.fork()
     if child == 0:
-        os._exit(_run(options.kind, options.count, options.seed, progress))
+        os._exit(_run(kind, count, seed, progress))
     _, status = os.waitpid(child, 0)
     if status == 0:
-        print(f"{options.kind}: {time.monotonic() - began:.1f} s, nothing found")
-        return 0
+        click.echo(f"{kind}: {time.monotonic() - began:.1f} s, nothing found")
+        return False
     (seed,) = struct.unpack("<q", progress[:8])
     end = os.waitstatus_to_exitcode(status)
     how = f"ended by {signal.Signals(-end).name}" if end < 0 else f"ended with exit code {end}"
-    inputs = min(CASE_INPUTS, options.count)
-    print(
-        f"{options.kind}: case {seed} {how}; repeat it with\n"
-        f"  {sys.executable} -m udpfast.lab.fuzz {options.kind} --count {inputs} --seed {seed}"
-    )
-    return 1
+    click.echo(f"{kind}: case {seed} {how}")
+    click.echo(repeat(__name__, kind, count=min(CASE_INPUTS, count), seed=seed))
+    return True
 
 
 def _run(kind: str, count: int, seed: int, progress: mmap.mmap) -> int:
@@ -352,7 +349,3 @@ def _run(kind: str, count: int, seed: int, progress: mmap.mmap) -> int:
         print(f"  {name:24s} {total[name]:10d}")
     sys.stdout.flush()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,6 @@
-"""Readers that do all they may, and try what they may not: `python -m udpfast.lab.hostile`.
+"""Readers that do all they may, and try what they may not.
+
+    udpfast lab hostile --kills 100
 
     writer -> ring -> survivor, who checks every byte
                  \\-> hostile reader after hostile reader, each killed at a random moment
@@ -11,14 +13,12 @@ anybody else they are the same user, and leave alone what a user may do to itsel
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import fcntl
 import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -26,7 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
+
 from udpfast.core.clock import realtime_ns
+from udpfast.lab.program import program
 from udpfast.lab.ringcheck import Child, Report, find_faults, read_all, write_until_told
 from udpfast.lab.ringload import LoadResult, read_load
 from udpfast.shm.cursor import RingCursor
@@ -245,20 +248,15 @@ class _Silent(Child):
         """Say nothing."""
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the check; return 0 if there was no fault, else 1."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args(arguments)
+@program
+@click.option("--kills", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+def main(kills: int, seed: int) -> tuple[str, ...]:
+    """Run the check; return the faults."""
     root = Path(tempfile.mkdtemp(prefix="udpfast-hostile-", dir="/dev/shm"))
     try:
-        report = check_hostile_readers(root / "instance", options.kills, options.seed)
+        report = check_hostile_readers(root / "instance", kills, seed)
     finally:
         shutil.rmtree(root)
-    print(report)
-    return 1 if report.faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    click.echo(report)
+    return report.faults

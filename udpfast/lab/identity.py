@@ -1,6 +1,6 @@
 """Identity: the same answer about an object, a name and a number on every path. From seeds.
 
-    python -m udpfast.lab.identity --seeds 100 --seed 1
+    udpfast lab identity --seeds 100 --seed 1
 
 A publisher here has objects that share a symbol, name none, or names that are too long, take
 another symbol in mid-session, begin with last_seqno 0 at any distance from a wrap, carry messages
@@ -15,11 +15,9 @@ one, in batches, by `Latest`, through the image at several moments, and out of a
 A seed that fails prints the one command that repeats it.
 """
 
-import argparse
 import math
 import random
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +33,7 @@ from udpfast.config import ImageConfig, parse_feed
 from udpfast.core.layout import Channel
 from udpfast.lab.follower import Wrong
 from udpfast.lab.frames import datagrams, heartbeat
+from udpfast.lab.program import by_seeds
 from udpfast.market.book import OrderBook
 from udpfast.market.encode import encode_book, encode_top_of_book
 from udpfast.net.pcap import CAPTURED, CaptureBatch
@@ -324,27 +323,4 @@ def _replay(replayer: Replayer, sent: list[tuple[int, bytes]], now_ns: int) -> i
     return now_ns
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds that the command line asks for; return 1 if one failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m udpfast.lab.identity", description="The same answer on every path."
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1, help="so many seeds, from --seed on")
-    options = parser.parse_args(arguments)
-    failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        try:
-            found = run(seed)
-        except Wrong as wrong:
-            failed += 1
-            print(f"seed {seed}: {wrong}")
-            print(f"repeat: {sys.executable} -m udpfast.lab.identity --seed {seed}")
-        else:
-            print(f"seed {seed}: {found}", flush=True)
-    print(f"{options.seeds} seeds, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = by_seeds(__name__, run, 100)

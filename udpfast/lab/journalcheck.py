@@ -1,15 +1,13 @@
 """Journals under fire: killed writers, cut files, flipped bits, page writes that never came.
 
-Usage: python -m udpfast.lab.journalcheck [--corners 10000] [--clocks 1000] [--copies 1000]
-       [--sources 2000] [--follows 500] [--kills 200] [--flips 10000] [--images 1000] [--cuts 2048]
-       [--seed 1]
+    udpfast lab journalcheck
+    udpfast lab journalcheck --corners 100 --flips 100 --seed 7
 
 Cuts are made at every 512 bytes of the last MiB. A failure names the seed and the case.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import random
@@ -20,12 +18,16 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
+
+import click
 
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import RegionError
 from udpfast.lab.journal_corners import check_clocks, check_corners, check_live_copies
 from udpfast.lab.journal_exports import check_follows, check_sources
+from udpfast.lab.program import program
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
@@ -282,7 +284,7 @@ def check_kills(work: Path, kills: int, seed: int) -> int:
     number = 0
     for case in range(kills):
         process = subprocess.Popen(
-            [sys.executable, "-m", "udpfast.lab.journalcheck", "--child", str(work)]
+            [sys.executable, "-m", "udpfast", "lab", "journalcheck", "--child", str(work)]
         )
         began = _progress(directory)
         starting = draw.random() < _KILL_STARTING
@@ -308,7 +310,7 @@ def check_kills(work: Path, kills: int, seed: int) -> int:
             expect(len(numbers) >= visible, f"{visible} records were visible, {what}")
     ring.close()
     subprocess.run(
-        [sys.executable, "-m", "udpfast.lab.journalcheck", "--child", str(work)], check=True
+        [sys.executable, "-m", "udpfast", "lab", "journalcheck", "--child", str(work)], check=True
     )
     expect(_recorded(directory) == list(range(number)), f"all {number} records, seed {seed}")
     return kills
@@ -353,40 +355,42 @@ def _child(work: Path) -> None:
     runner.join()
 
 
-def main() -> None:
-    """Run all checks in full, or be the recorder that is killed."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    for name in COUNTS:
-        parser.add_argument(f"--{name}", type=int)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--child", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.child:
-        _child(options.child)
+CHECKS = {
+    "corners": check_corners,
+    "clocks": check_clocks,
+    "copies": check_live_copies,
+    "sources": check_sources,
+    "follows": check_follows,
+    "cuts": check_cuts,
+    "flips": check_bit_flips,
+    "images": check_dropped_pages,
+    "kills": check_kills,
+}
+
+
+def _counts(function: Callable[..., None]) -> Callable[..., None]:
+    for name in reversed(CHECKS):
+        words = f"{WORDS[name]}; {COUNTS[name]} if no check is asked for."
+        function = click.option(f"--{name}", type=int, help=words)(function)
+    return function
+
+
+@program
+@_counts
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--child", type=click.Path(path_type=Path), hidden=True)
+def main(seed: int, child: Path | None, **wanted: int | None) -> None:
+    """Run the checks that are asked for, or all in full; or be the recorder that is killed."""
+    if child:
+        _child(child)
         return
-    # Those that are asked for; without any, all of them.
-    wanted = {name: getattr(options, name) for name in COUNTS}
-    if not any(count is not None for count in wanted.values()):
+    if all(count is None for count in wanted.values()):
         wanted = dict(COUNTS)
-    for name, check in (
-        ("corners", check_corners),
-        ("clocks", check_clocks),
-        ("copies", check_live_copies),
-        ("sources", check_sources),
-        ("follows", check_follows),
-        ("cuts", check_cuts),
-        ("flips", check_bit_flips),
-        ("images", check_dropped_pages),
-        ("kills", check_kills),
-    ):
+    for name, check in CHECKS.items():
         count = wanted[name]
         if not count:
             continue
         with tempfile.TemporaryDirectory() as work:
             began = time.monotonic()
-            done = check(Path(work), count, options.seed)
-            print(f"{done:,} {WORDS[name]}: passed in {time.monotonic() - began:.0f} s", flush=True)
-
-
-if __name__ == "__main__":
-    main()
+            done = check(Path(work), count, seed)
+            click.echo(f"{done:,} {WORDS[name]}: passed in {time.monotonic() - began:.0f} s")

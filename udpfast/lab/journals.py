@@ -39,7 +39,7 @@ def each_seed(option: str, seeds: int, seed: int, check: Callable[[int], None]) 
         try:
             check(each)
         except Exception as failure:
-            command = f"python -m udpfast.lab.journalcheck --{option} 1 --seed {each}"
+            command = f"udpfast lab journalcheck --{option} 1 --seed {each}"
             failed.append(f"{command}: {failure!r}")
             print(failed[-1], flush=True)
     if failed:

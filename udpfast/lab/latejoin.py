@@ -1,7 +1,7 @@
 """Late joiners against a feed that runs: state first, then the ring, never wrong, never twice.
 
-    python -m udpfast.lab.latejoin --attaches 1000 --seed 1
-    python -m udpfast.lab.latejoin --attaches 60 --events 20000 --simulate
+    udpfast lab latejoin --attaches 1000 --seed 1
+    udpfast lab latejoin --attaches 60 --events 20000 --simulate
 
     feed: recorded market, lossy lines, a restart -> engine -> ring <- image keeper (thread)
                                                                 ^
@@ -16,20 +16,18 @@ is ended and another one goes on.
 
 from __future__ import annotations
 
-import argparse
 import json
 import multiprocessing
 import os
 import random
-import sys
 import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import numpy as np
 
 from udpfast.agents.image_keeper import ImageKeeper
@@ -39,6 +37,7 @@ from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
 from udpfast.agents.market_simulation import SimulatedMarket
 from udpfast.agents.replayer import Replayer
+from udpfast.cli.options import FiniteRange
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, ImageConfig, parse_feed
@@ -46,6 +45,7 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Channel, Kind, RecordFlag
 from udpfast.errors import RingClosedError
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
+from udpfast.lab.program import program
 from udpfast.net.bad_network import Arrival, LineFaults, LineMap, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
 
@@ -463,41 +463,39 @@ def _market() -> Path | None:
     return prefix if prefix.with_name(f"{prefix.name}_l2.parquet").exists() else None
 
 
-def _seeds(first: int, count: int) -> Iterator[int]:
-    yield from range(first, first + count)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run what the command line asks for; return 0, or 1 if something was wrong."""
-    parser = argparse.ArgumentParser(
-        prog="python -m udpfast.lab.latejoin", description="Late joiners against a live feed."
-    )
-    parser.add_argument("--attaches", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1, help="so many seeds, from --seed on")
-    parser.add_argument("--events", type=int, default=150_000, help="of the market")
-    parser.add_argument("--seconds", type=float, default=20.0, help="how long the feed lasts")
-    parser.add_argument("--capacity", type=int, default=1 << 24, help="bytes of the ring")
-    parser.add_argument("--processes", type=int, default=2, help="that attach")
-    parser.add_argument("--simulate", action="store_true", help="a simulated market")
-    options = parser.parse_args(arguments)
-    for seed in _seeds(options.seed, options.seeds):
+@program
+@click.option("--attaches", type=click.IntRange(1), default=1000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True, help="The first one.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--events", type=int, default=150_000, show_default=True, help="Of the market.")
+@click.option("--seconds", type=FiniteRange(0), default=20.0, help="Of the feed.")
+@click.option("--capacity", type=int, default=1 << 24, show_default=True, help="Ring bytes.")
+@click.option("--processes", type=int, default=2, show_default=True, help="That attach.")
+@click.option("--simulate", is_flag=True, help="A simulated market.")
+def main(
+    attaches: int,
+    seed: int,
+    seeds: int,
+    events: int,
+    seconds: float,
+    capacity: int,
+    processes: int,
+    simulate: bool,
+) -> bool:
+    """Run seeds; return whether something was wrong."""
+    for each in range(seed, seed + seeds):
         try:
             found = run(
-                options.attaches,
-                seed,
-                events=options.events,
-                market=None if options.simulate else _market(),
-                capacity_bytes=options.capacity,
-                processes=options.processes,
-                seconds=options.seconds,
+                attaches,
+                each,
+                events=events,
+                market=None if simulate else _market(),
+                capacity_bytes=capacity,
+                processes=processes,
+                seconds=seconds,
             )
         except AssertionError as wrong:
-            print(f"seed {seed}: {wrong}")
-            return 1
-        print(json.dumps({"seed": seed, **found}), flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+            click.echo(f"seed {each}: {wrong}")
+            return True
+        click.echo(json.dumps({"seed": each, **found}))
+    return False

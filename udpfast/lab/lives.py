@@ -1,6 +1,6 @@
 """Lives of an instance, one after the other, by a seed: starts that fail or are killed at any call.
 
-    python -m udpfast.lab.lives --seeds 100 --seed 1
+    udpfast lab lives --seeds 100 --seed 1
 
 Each life is a process that starts as a feed does, with settings of its own, writes records and
 names, and ends: cleanly, by kill -9, or at the n-th call to the system that its start makes (which
@@ -17,12 +17,10 @@ own look on, in time or late. What must hold:
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import signal
 import stat
-import sys
 import tempfile
 import time
 import warnings
@@ -42,6 +40,7 @@ from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
 from udpfast.lab.children import in_child
 from udpfast.lab.life import Life, draw_life, race, run
+from udpfast.lab.program import by_seeds
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
@@ -287,8 +286,8 @@ class _Kept:
         assert at == index, f"journal: holds and says {at} of {index} records"
 
 
-def run_seed(seed: int) -> int:
-    """Run the lives of one seed; return how many. AssertionError: what did not hold."""
+def run_seed(seed: int) -> dict[str, int]:
+    """Run the lives of one seed; return how many of them. AssertionError: what did not hold."""
     rng = random.Random(seed)
     root = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="udpfast-lives-", dir=root) as scratch:
@@ -326,7 +325,7 @@ def run_seed(seed: int) -> int:
             for child in children:
                 with suppress(ProcessLookupError):
                     os.kill(child, signal.SIGKILL)
-        return len(lives) + 1
+        return {"lives": len(lives) + 1}
 
 
 def _check_race(directory: Path, lives: list[Life], rng: random.Random) -> None:
@@ -362,25 +361,4 @@ def _check_life(directory: Path, life: Life, children: list[int]) -> None:
         assert _modes(directory)["ring"] == wanted, f"{life}: {_modes(directory)}"
 
 
-def main() -> int:
-    """Run seeds; say the command that repeats the one that fails."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1, help="the first one")
-    options = parser.parse_args()
-    count = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        try:
-            count += run_seed(seed)
-        except AssertionError as failure:
-            print(
-                f"seed {seed}: {failure}\n"
-                f"repeat it: python -m udpfast.lab.lives --seed {seed} --seeds 1"
-            )
-            return 1
-    print(f"{options.seeds} seeds, {count} lives: all that was written is accounted for")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = by_seeds(__name__, run_seed, 10)

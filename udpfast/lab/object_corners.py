@@ -1,6 +1,6 @@
 """Objects in their corners: seeded publishers that do all that the protocol lets them.
 
-    python -m udpfast.lab.object_corners --seeds 1000 --seed 1
+    udpfast lab object-corners --seeds 1000 --seed 1
 
 A publisher here says last_seqno 0 wherever "none yet" is true, at any distance from a wrap; sends
 messages with and without snapshots under one key; sends snapshots that lag, of objects that have
@@ -15,16 +15,15 @@ update says on which state alone it may be applied. Checked are:
 A seed that fails prints the one command that repeats it.
 """
 
-import argparse
 import random
 import struct
-import sys
 from collections import deque
 from dataclasses import dataclass, field
 
 from udpfast.core.layout import Channel, Kind, ObjectStatus, RecordFlag
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.lab.follower import Wrong
+from udpfast.lab.program import by_seeds
 
 __all__ = ["main", "run"]
 
@@ -210,25 +209,4 @@ def run(seed: int) -> None:
     run.check_all()
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the seeds that the command line asks for; return 1 if one failed."""
-    parser = argparse.ArgumentParser(
-        prog="python -m udpfast.lab.object_corners", description="Objects in their corners."
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1, help="so many seeds, from --seed on")
-    options = parser.parse_args(arguments)
-    failed = 0
-    for seed in range(options.seed, options.seed + options.seeds):
-        try:
-            run(seed)
-        except Wrong as wrong:
-            failed += 1
-            print(f"seed {seed}: {wrong}")
-            print(f"repeat: {sys.executable} -m udpfast.lab.object_corners --seed {seed}")
-    print(f"{options.seeds} seeds, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+main = by_seeds(__name__, run, 1000)

@@ -5,7 +5,7 @@
     market    --- snapshots ------------------> +-----+    +------+    +---------+    +------+
                                                   every datagram ---------> raw -------^
 
-python -m udpfast.lab.pipelinecheck --market PREFIX --expected expected.json --seed 7
+    udpfast lab pipelinecheck --market PREFIX --expected expected.json --seed 7
 
 `expected.json` says for each instrument what any correct reader must find: count, sums and VWAP of
 its trades, its quotes, its final best levels. Both lines lose datagrams, each others; what both
@@ -28,8 +28,10 @@ from typing import Any
 
 import click
 
+from udpfast.cli.options import FiniteRange
 from udpfast.client.counters import counters
 from udpfast.errors import NotReadyError, UdpfastError
+from udpfast.lab.program import program
 from udpfast.net.ports import free_ports
 from udpfast.spark.gold import Gold
 
@@ -55,13 +57,13 @@ def finding(what: str, expected: Any, found: Any, tolerance: float = 0.0) -> Fin
     return Finding(what=what, expected=expected, found=found, equal=equal)
 
 
-@click.command()
+@program
 @click.option("--market", required=True, help="PREFIX of the recorded market.")
 @click.option("--expected", type=click.Path(exists=True, path_type=Path), required=True)
 @click.option("--set", "name", help="Of expected.json; by default the prefix's last word.")
 @click.option("--out", type=click.Path(path_type=Path), help="Keep everything there.")
-@click.option("--seconds", default=65.0, show_default=True, help="How long to publish.")
-@click.option("--loss", default=0.002, show_default=True, help="Of each line.")
+@click.option("--seconds", type=FiniteRange(0), default=65.0, show_default=True)
+@click.option("--loss", type=FiniteRange(0, 1), default=0.002, help="Of each line.")
 @click.option("--seed", default=7, show_default=True, help="Of the losses.")
 @click.option("--master", default="local[*]", show_default=True)
 @click.option("--json", "as_json", is_flag=True)
@@ -75,8 +77,8 @@ def main(
     seed: int,
     master: str,
     as_json: bool,
-) -> None:
-    """Publish, receive, record, analyse, compare."""
+) -> int:
+    """Publish, receive, record, analyse, compare; return how many values differ."""
     known = json.loads(expected.read_text())[name or Path(market).name]
     with tempfile.TemporaryDirectory(prefix="udpfast-pipeline-") as temporary:
         directory = (out or Path(temporary)).resolve()
@@ -102,7 +104,7 @@ def main(
         f"{published['messages']:,} messages published, lost on both lines: {lost}",
         err=as_json,
     )
-    sys.exit(1 if differ else 0)
+    return len(differ)
 
 
 def receive(
@@ -270,7 +272,3 @@ def compare_feed(gold: Gold, values: dict[str, dict[str, int]]) -> Iterator[Find
             came = [row for row in lines if (row["channel"], row["line"]) == (number, index)]
             behind = sum(row["brought"] - row["first"] for row in came)
             yield finding(f"{scope} ties_lost", line["ties_lost"], behind)
-
-
-if __name__ == "__main__":
-    main()

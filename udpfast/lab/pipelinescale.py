@@ -1,6 +1,6 @@
 """How the pipeline scales: the same export once, many times, on one core and on two.
 
-python -m udpfast.lab.pipelinescale EXPORT --copies 1 --copies 5 --copies 25
+    udpfast lab pipelinescale EXPORT --copies 1 --copies 5 --copies 25
 
 Each copy is the export again, some time earlier and further down the journal, in files of its own:
 more rows, more hours, the same instruments and lines. Prints for each job the seconds per number
@@ -28,6 +28,7 @@ from pyarrow import compute as pc
 from pyarrow import parquet
 
 from udpfast.export.schema import TABLES
+from udpfast.lab.program import program
 
 __all__ = ["main", "repeat_export"]
 
@@ -37,7 +38,7 @@ STAMPS = ("received_at", "minute")
 PLACES = ("position", "index")
 
 
-@click.command()
+@program
 @click.argument("export", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--copies", multiple=True, type=int, default=(1, 5, 25), show_default=True)
 @click.option(
@@ -185,7 +186,3 @@ class Peak:
             return 0
         own = int(fields[3]) == self._session
         return int(fields[21]) * os.sysconf("SC_PAGE_SIZE") if own else 0
-
-
-if __name__ == "__main__":
-    main()

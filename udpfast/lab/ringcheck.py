@@ -1,17 +1,17 @@
-"""Try the ring with real processes: `python -m udpfast.lab.ringcheck --records 10000000`.
+"""Try the ring with real processes.
+
+    udpfast lab ringcheck --records 1000000 --kills 20
 
 One process writes at full speed, another reads and checks every byte; then writers, and readers,
 are killed with SIGKILL at random moments. Forbidden: a torn, repeated or unexplained record.
 Fine: being lapped, as long as the number is exact.
 """
 
-import argparse
 import json
 import os
 import random
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,7 +19,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from udpfast.core.clock import realtime_ns
+from udpfast.lab.program import program
 from udpfast.lab.ringload import LoadResult, read_load, write_load
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.readers import ReaderRegistration, list_readers
@@ -288,36 +291,31 @@ def write_until_told(directory: Path, capacity_bytes: int, child: Child) -> dict
         return {"written": ring.index}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run all checks; return 0 if there was no fault, else 1."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=10_000_000, help="per load check")
-    parser.add_argument("--kills", type=int, default=200, help="of writers, and of readers")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="one object per check")
-    options = parser.parse_args(arguments)
+@program
+@click.option("--records", type=click.IntRange(1), default=10_000_000, help="Per load check.")
+@click.option("--kills", type=int, default=200, help="Of writers, and of readers.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="One object per check.")
+def main(records: int, kills: int, seed: int, as_json: bool) -> int:
+    """Run all checks; return how many faults there were."""
     faults = 0
     root = Path(tempfile.mkdtemp(prefix="udpfast-ringcheck-", dir="/dev/shm"))
     try:
         checks: tuple[Callable[[], Report], ...] = (
-            lambda: check_load(root / "large", options.records, 1 << 28),
-            lambda: check_load(root / "middle", options.records, 1 << 22),
-            lambda: check_load(root / "tiny", options.records, 1 << 14),
-            lambda: check_load(root / "64", options.records, 1 << 24, 0, 0),
-            lambda: check_load(root / "256", options.records, 1 << 24, 192, 192),
-            lambda: check_writer_kills(root / "writers", options.kills, options.seed),
-            lambda: check_reader_kills(root / "readers", options.kills, options.seed),
+            lambda: check_load(root / "large", records, 1 << 28),
+            lambda: check_load(root / "middle", records, 1 << 22),
+            lambda: check_load(root / "tiny", records, 1 << 14),
+            lambda: check_load(root / "64", records, 1 << 24, 0, 0),
+            lambda: check_load(root / "256", records, 1 << 24, 192, 192),
+            lambda: check_writer_kills(root / "writers", kills, seed),
+            lambda: check_reader_kills(root / "readers", kills, seed),
         )
         for check in checks:
             report = check()
-            print(json.dumps(asdict(report)) if options.json else report, flush=True)
+            click.echo(json.dumps(asdict(report)) if as_json else report)
             faults += len(report.faults)
             for path in root.iterdir():
                 shutil.rmtree(path)
     finally:
         shutil.rmtree(root)
-    return 1 if faults else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return faults

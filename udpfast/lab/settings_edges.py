@@ -1,22 +1,20 @@
 """Every key of every settings file with values that it may not have, and with those at its edges.
 
+    udpfast lab settings-edges --seeds 10000 --seed 1
+
 The keys, their types and their limits are those that the files' own descriptions say, so a new key
 is covered by itself. Of each value one of two must be true: the settings hold exactly what was
 asked for, and no limit forbids it; or `ConfigError` names the file, the key, what was expected and
 what was found, on one line that a terminal can hold.
-
-    python -m udpfast.lab.settings_edges --seeds 10000 --seed 1
 """
 
 from __future__ import annotations
 
-import argparse
 import copy
 import datetime
 import functools
 import math
 import random
-import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
@@ -26,6 +24,7 @@ from msgspec import Meta
 from udpfast.config import FeedConfig, PublishConfig, parse_feed, parse_publish
 from udpfast.config.settings import Struct, fields_of
 from udpfast.errors import ConfigError
+from udpfast.lab.program import by_seeds
 
 __all__ = [
     "FILES",
@@ -238,30 +237,15 @@ def _wrong_value(key: Key, tables: Any, config: Any) -> str:
     return ""
 
 
-def trial(seed: int) -> str:
-    """Set one to three keys of a file to values that the seed draws; return what is wrong."""
+def trial(seed: int) -> None:
+    """Set one to three keys of a file to values that the seed draws; raise if it is wrong."""
     chance = random.Random(seed)
     kind = chance.choice(sorted(FILES))
     keys = keys_of(FILES[kind][1])
     chosen = chance.sample(keys, chance.choice((1, 1, 2, 3)))
     changes = [(key, chance.choice([*VALUES, *edges_of(key) * 3])) for key in chosen]
     wrong = broken(kind, tables_with(kind, changes), chosen)
-    return wrong and f"{kind}: {', '.join(str(key) for key in chosen)}: {wrong}"
+    assert not wrong, f"{kind}: {', '.join(str(key) for key in chosen)}: {wrong}"
 
 
-def main() -> None:
-    """Run trials; exit with 1 at the first that fails, and say how to repeat it."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    for seed in range(options.seed, options.seed + options.seeds):
-        wrong = trial(seed)
-        if wrong:
-            print(f"{wrong}\npython -m udpfast.lab.settings_edges --seeds 1 --seed {seed}")
-            sys.exit(1)
-    print(f"{options.seeds:,} trials of {sorted(FILES)}: nothing else than asked for")
-
-
-if __name__ == "__main__":
-    main()
+main = by_seeds(__name__, trial, 10000)

@@ -1,7 +1,7 @@
 """Run rows of faults against the feed, from seeds, at any size.
 
-    python -m udpfast.lab.simulate --row T-L1 --seed 17 --datagrams 1000000
-    python -m udpfast.lab.simulate --list
+    udpfast lab simulate --row T-L1 --seed 17 --datagrams 1000000
+    udpfast lab simulate --list
 
 Each row drives the real engine and object gate with what a network does to a publisher whose
 every state is known, and checks that verdicts add up to datagrams (NL0), that delivered seqnos
@@ -9,13 +9,12 @@ and gaps partition what was seen (NL1), and that every object equals the publish
 the faults stop (NL2). A row that fails prints the one command that repeats it.
 """
 
-import argparse
 import json
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
+
+import click
 
 from udpfast.lab.follower import Wrong
 from udpfast.lab.forged_rows import forged
@@ -37,6 +36,7 @@ from udpfast.lab.order_rows import (
     onixs_example,
     reorder,
 )
+from udpfast.lab.program import program, repeat
 from udpfast.lab.restart_rows import same_id_corners
 from udpfast.lab.session_rows import (
     flaps,
@@ -123,29 +123,28 @@ def cases(row: str) -> Iterator[tuple[Row, dict[str, Any]]]:
     return ((function, case) for case in arguments)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run what the command line asks for; return 0, or 1 when a row found something."""
-    parser = argparse.ArgumentParser(
-        prog="python -m udpfast.lab.simulate", description="Run rows of faults from seeds."
-    )
-    parser.add_argument("--row", action="append", choices=list(ROWS), help="default: all rows")
-    parser.add_argument("--case", type=int, help="only this case of each row, from 0")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--seeds", type=int, default=1, help="so many seeds, from --seed on")
-    parser.add_argument("--datagrams", type=int, default=10_000, help="about so many per case")
-    parser.add_argument("--list", action="store_true", help="print the rows and their cases")
-    options = parser.parse_args(arguments)
+@program
+@click.option("--row", "rows", multiple=True, type=click.Choice(list(ROWS)), help="Default: all.")
+@click.option("--case", "only", type=int, help="Only this case of each row, from 0.")
+@click.option("--seed", type=int, default=1, show_default=True, help="The first one.")
+@click.option("--seeds", type=click.IntRange(1), default=1, show_default=True)
+@click.option("--datagrams", type=click.IntRange(1), default=10_000, help="About so many a case.")
+@click.option("--list", "listed", is_flag=True, help="Print the rows and their cases.")
+def main(
+    rows: tuple[str, ...], only: int | None, seed: int, seeds: int, datagrams: int, listed: bool
+) -> int:
+    """Run rows; return how many runs found something."""
     failed = 0
-    for row in options.row or ROWS:
+    for row in rows or ROWS:
         for number, (function, case) in enumerate(cases(row)):
-            if options.case not in (None, number):
+            if only not in (None, number):
                 continue
-            if options.list:
-                print(row, number, function.__name__, json.dumps(case))
+            if listed:
+                click.echo(f"{row} {number} {function.__name__} {json.dumps(case)}")
                 continue
-            for seed in range(options.seed, options.seed + options.seeds):
-                failed += not _run(row, number, function, case, seed, options.datagrams)
-    return 1 if failed else 0
+            for each in range(seed, seed + seeds):
+                failed += not _run(row, number, function, case, each, datagrams)
+    return failed
 
 
 def _run(
@@ -155,25 +154,9 @@ def _run(
     try:
         found = function(seed, datagrams, **case)
     except Wrong as wrong:
-        command = [
-            sys.executable,
-            "-m",
-            "udpfast.lab.simulate",
-            "--row",
-            row,
-            "--case",
-            str(number),
-            "--seed",
-            str(seed),
-            "--datagrams",
-            str(datagrams),
-        ]
-        print(f"{row} {case}: {wrong}\nrepeat: {shlex.join(command)}")
+        click.echo(f"{row} {case}: {wrong}")
+        click.echo(repeat(__name__, row=row, case=number, seed=seed, datagrams=datagrams))
         return False
     took = round(time.perf_counter() - begun, 2)
-    print(row, json.dumps({**case, "seed": seed, "seconds": took, **found}), flush=True)
+    click.echo(f"{row} {json.dumps({**case, 'seed': seed, 'seconds': took, **found})}")
     return True
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,8 +1,10 @@
 """A strategy that keeps books and proves it: what the demonstration and load tests attach.
 
-Run as `python -m udpfast.lab.strategy NAME --report FILE`: follows the ring from its beginning
-until the writer closes it, then writes what it saw as JSON. Two styles of reading, so that both
-are shown to give the same books: `iterate` (an object per record) and `poll` (numpy batches).
+    udpfast lab strategy NAME --report seen.json
+
+Follows the ring from its beginning until the writer closes it, then writes what it saw as JSON.
+Two styles of reading, so that both are shown to give the same books: `iterate` (an object per
+record) and `poll` (numpy batches).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
+from udpfast.lab.program import program
 
 __all__ = ["Account", "main"]
 
@@ -92,7 +95,7 @@ class Account:
         }
 
 
-@click.command()
+@program
 @click.argument("name")
 @click.option("--style", type=click.Choice(["iterate", "poll"]), default="iterate")
 @click.option("--idle", type=click.Choice(["spin", "yield", "backoff", "sleep"]), default="backoff")
@@ -103,7 +106,3 @@ def main(name: str, style: str, idle: str, path: Path) -> None:
         account = Account(reader)
         (account.iterate if style == "iterate" else account.poll)(reader)
     path.write_text(json.dumps(account.report()))
-
-
-if __name__ == "__main__":
-    main()

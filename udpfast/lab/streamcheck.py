@@ -1,6 +1,6 @@
 """Kill a streaming query again and again while its journal grows: each record once, none twice.
 
-    python -m udpfast.lab.streamcheck [--kills 20] [--seed N] [--rate 20000]
+    udpfast lab streamcheck --kills 3 --seed 7
 
 A recorder writes a journal; a process of its own streams it by the format "udpfast" into Parquet,
 a few thousand records a batch, and is killed with -9, JVM and workers too, at a random moment
@@ -10,7 +10,6 @@ every record of the journal exactly once.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -22,12 +21,14 @@ import threading
 import time
 from pathlib import Path
 
+import click
 import numpy as np
 
 from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind
+from udpfast.lab.program import program
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal_state import journal_state
 from udpfast.shm.ring import Ring
@@ -39,22 +40,22 @@ LAST_BATCH = 4_000_000  # records: what the killed queries did not get to takes 
 PAYLOAD = bytes(40)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the check; 0 if the sink holds every record once."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=int(time.time()))
-    parser.add_argument("--rate", type=int, default=20_000, help="records per second")
-    parser.add_argument("--batch", type=int, default=20_000, help="records of one batch")
-    parser.add_argument("--stream", nargs=2, metavar=("JOURNAL", "SINK"), help=argparse.SUPPRESS)
-    parser.add_argument("--now", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.stream:
-        stream(Path(options.stream[0]), Path(options.stream[1]), options.batch, options.now)
+@program
+@click.option("--kills", type=click.IntRange(1), default=20, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--rate", type=click.IntRange(1), default=20_000, help="Records per second.")
+@click.option("--batch", type=click.IntRange(1), default=20_000, help="Records of one batch.")
+@click.option("--stream", "streamed", nargs=2, type=click.Path(path_type=Path), hidden=True)
+@click.option("--now", is_flag=True, hidden=True)
+def main(
+    kills: int, seed: int, rate: int, batch: int, streamed: tuple[Path, Path] | None, now: bool
+) -> int:
+    """Run the check, or be the query that is killed; 0 if the sink holds every record once."""
+    if streamed:
+        stream(*streamed, batch, now)
         return 0
-    print(f"seed {options.seed}")
     with tempfile.TemporaryDirectory() as directory:
-        return check(Path(directory), options)
+        return check(Path(directory), kills, seed, rate, batch)
 
 
 def stream(journal: Path, sink: Path, batch: int, now: bool) -> None:
@@ -113,13 +114,13 @@ class _Traffic:
             pass
 
 
-def check(directory: Path, options: argparse.Namespace) -> int:
+def check(directory: Path, kills: int, seed: int, rate: int, batch: int) -> int:
     """Kill, restart, compare."""
-    chance = random.Random(options.seed)
-    traffic = _Traffic(directory, options.rate)
+    chance = random.Random(seed)
+    traffic = _Traffic(directory, rate)
     sink = directory / "sink"
-    for number in range(options.kills):
-        query = _start(traffic.journal, sink, options, now=False)
+    for number in range(kills):
+        query = _start(traffic.journal, sink, batch)
         before = _commits(sink)
         _wait_for_commit(query, sink, before)
         time.sleep(chance.uniform(0.0, 2.0))
@@ -128,17 +129,14 @@ def check(directory: Path, options: argparse.Namespace) -> int:
         query.wait()
         print(f"kill {number + 1}: after {_commits(sink) - before} batches", flush=True)
     traffic.stop()
-    if _start(traffic.journal, sink, options, now=True).wait() != 0:
+    if _start(traffic.journal, sink, LAST_BATCH, now=True).wait() != 0:
         print("the last query failed")
         return 1
     return _compare(traffic.journal, sink)
 
 
-def _start(
-    journal: Path, sink: Path, options: argparse.Namespace, now: bool
-) -> subprocess.Popen[bytes]:
-    batch = LAST_BATCH if now else options.batch
-    command = [sys.executable, "-m", "udpfast.lab.streamcheck", "--batch", str(batch)]
+def _start(journal: Path, sink: Path, batch: int, now: bool = False) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "udpfast", "lab", "streamcheck", "--batch", str(batch)]
     command += ["--stream", str(journal), str(sink)] + ["--now"] * now
     with (sink.parent / "query.log").open("wb") as log:
         return subprocess.Popen(command, start_new_session=True, stderr=log)
@@ -183,7 +181,3 @@ def _compare(journal: Path, sink: Path) -> int:
 
 def _number(path: Path) -> int:
     return int(path.name.partition(".")[0])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """Stop a ZeroMQ subscriber for a while: the fan-out's memory stays bounded, what was missed exact.
 
-    python -m udpfast.lab.zmq_stall --seconds 10
+    udpfast lab zmq-stall --seconds 10
 
 A writer goes on at its rate while the subscriber's process is stopped (SIGSTOP). Afterwards it must
 have every record that was written, or have been told of it, and the fan-out must not have held
@@ -9,23 +9,25 @@ more for it than its queue may.
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import click
+
 from udpfast.agents.zmq_fanout import ZmqFanout
+from udpfast.cli.options import FiniteRange
 from udpfast.client.reader import Reader
 from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import realtime_ns
 from udpfast.core.layout import Kind
+from udpfast.lab.program import program
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.ring import Ring
 
@@ -166,27 +168,20 @@ def _resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_BYTES
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run it from the command line; 1 if a record is unaccounted, or memory grew."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--rate", type=int, default=100_000, help="records per second")
-    parser.add_argument("--size", type=int, default=200, help="payload bytes")
-    parser.add_argument("--topic", default="")
-    parser.add_argument("--queue-bytes", type=int, default=1 << 26)
-    given = parser.parse_args(arguments)
-    outcome = stall(
-        given.seconds, given.rate, given.size, given.topic, queue_bytes=given.queue_bytes
-    )
-    print(
-        f"{given.seconds:g} s stopped at {given.rate:,}/s: {outcome.written:,} written = "
+@program
+@click.option("--seconds", type=FiniteRange(0), default=10.0, show_default=True)
+@click.option("--rate", type=click.IntRange(1), default=100_000, help="Records per second.")
+@click.option("--size", type=click.IntRange(0, 4096), default=200, help="Payload bytes.")
+@click.option("--topic", default="", help="What the subscriber asks for.")
+@click.option("--queue-bytes", type=int, default=1 << 26, show_default=True)
+def main(seconds: float, rate: int, size: int, topic: str, queue_bytes: int) -> bool:
+    """Run it once; return whether a record is unaccounted, or memory grew."""
+    outcome = stall(seconds, rate, size, topic, queue_bytes=queue_bytes)
+    click.echo(
+        f"{seconds:g} s stopped at {rate:,}/s: {outcome.written:,} written = "
         f"{outcome.seen:,} seen + {outcome.missed:,} missed"
         f"{'' if outcome.ordered else ', not in order'} ({outcome.unseen:,} by the fan-out); "
         f"grew by {outcome.grown_bytes >> 20} MiB of {outcome.allowed_bytes >> 20} allowed: "
         f"{'sound' if outcome.sound else 'WRONG'}"
     )
-    return 0 if outcome.sound else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    return not outcome.sound

@@ -1,4 +1,6 @@
-"""Compare udpfast with golden files and captures: `python -m udpfast.lab.conformance DIR`.
+"""Compare udpfast with golden files and captures.
+
+    udpfast lab conformance DIR
 
 Every file below DIR that says what must come out of it is run: JSON documents by their `format`,
 lists of payloads (`.jsonl`, plain or gzip) by their first line. Each case passes, or fails with
@@ -13,6 +15,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, TextIO
+
+import click
+
+from udpfast.lab.program import program
 
 __all__ = ["Report", "difference", "join_gaps", "main", "read_lines", "run"]
 
@@ -160,19 +166,13 @@ def _checker(module: str) -> Callable[[Path, Report], None]:
     return found
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run what lies below the folder that is named; return the exit code.
-
-    0: everything passed; 1: something failed; 2: usage, or nothing to run.
-    """
-    given = sys.argv[1:] if arguments is None else arguments
-    if len(given) != 1 or not Path(given[0]).is_dir():
-        print("usage: python -m udpfast.lab.conformance DIR", file=sys.stderr)
-        return 2
+@program
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def main(folder: Path) -> int:
+    """Run what lies below the folder that is named; return how many cases failed."""
     report = Report(stream=sys.stdout)
-    run(Path(given[0]), report)
+    run(folder, report)
     if report.passed + report.failed == 0:
-        print(f"nothing below {given[0]} says what must come out of it", file=sys.stderr)
-        return 2
-    print(f"{report.passed} passed, {report.failed} failed")
-    return 1 if report.failed else 0
+        raise click.UsageError(f"nothing below {folder} says what must come out of it")
+    click.echo(f"{report.passed} passed, {report.failed} failed")
+    return report.failed

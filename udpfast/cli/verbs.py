@@ -1,0 +1,58 @@
+"""Groups of commands that are imported only when they are used."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from typing import Any
+
+import click
+
+__all__ = ["Verbs"]
+
+
+class Verbs(click.Group):
+    """A group whose commands lie in a file each: start-up stays fast.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Those of `click.Group`.
+    lines : dict of str to str
+        Each command, and its line in the help.
+    file : str
+        Where one lies: module and name in it, with `{}` for the command's.
+    """
+
+    def __init__(self, *args: Any, lines: dict[str, str], file: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._lines = lines
+        self._file = file
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands, in the order in which a newcomer meets them."""
+        return list(self._lines)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the command's file and return it."""
+        if cmd_name not in self._lines:
+            return None
+        module, _, name = self._file.format(cmd_name.replace("-", "_")).partition(":")
+        command = getattr(importlib.import_module(module), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is asked for; of one that is not there say which is like it."""
+        if args[0] not in self._lines and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], self._lines)
+            hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+            ctx.fail(f"No such command {args[0]!r}.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Verbs"):
+            formatter.write_dl(list(self._lines.items()))
