@@ -1,9 +1,11 @@
 """What users import exists and is documented."""
 
+import ast
 import enum
 import importlib
 import inspect
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -96,3 +98,71 @@ def test_undocumented_finds_what_is_missing() -> None:
         "sample.bare has no docstring",
         "sample.Bare.method has no docstring",
     ]
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[tuple[str, bool]]:
+    """Return the parameters of a function in a stub, without `self`: name, and whether optional."""
+    arguments = node.args
+    several = [*arguments.posonlyargs, *arguments.args]
+    required = len(several) - len(arguments.defaults)
+    found = [(each.arg, place >= required) for place, each in enumerate(several)]
+    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    return found[1:] + [(each.arg, default is not None) for each, default in keywords]
+
+
+def stubs() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef, list[tuple[str, bool]]]]:
+    """Yield class, method and parameters of each public compiled class, as its stub has them."""
+    for name in udpfast.__all__:
+        home = getattr(getattr(udpfast, name), "__module__", "")
+        path = ROOT / f"{home.replace('.', '/')}.pyi"
+        for node in ast.parse(path.read_text()).body if home and path.exists() else ():
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                for member in node.body:
+                    if isinstance(member, ast.FunctionDef | ast.AsyncFunctionDef):
+                        yield name, member, parameters(member)
+
+
+def test_signatures_at_run_time_are_those_of_the_stubs() -> None:
+    compared = set()
+    for name, member, expected in stubs():
+        method = member.name
+        if member.decorator_list or not expected:
+            continue
+        if method in ("__init__", "__new__"):
+            thing, skipped = getattr(udpfast, name), 0
+        elif method.startswith("__"):
+            continue
+        else:
+            thing, skipped = getattr(getattr(udpfast, name), method), 1
+        found = list(inspect.signature(thing).parameters.values())[skipped:]
+        assert [(each.name, each.default is not each.empty) for each in found] == expected, (
+            f"{name}.{method}"
+        )
+        compared.add(name)
+    assert compared >= {"Batch", "Books", "Callbacks", "Latest", "OrderBook", "Publisher", "Reader"}
+
+
+def test_dir_of_the_package_has_its_public_names_alone() -> None:
+    assert dir(udpfast) == sorted(udpfast.__all__)
+
+
+@pytest.mark.parametrize(
+    ("called", "message"),
+    [
+        (lambda: udpfast.Raeder, "no attribute 'Raeder'; did you mean 'Reader'"),
+        (
+            lambda: udpfast.Reader("ring:x", btach=3),
+            r"Reader\(\) has no keyword 'btach'; did you mean 'batch'",
+        ),
+        (
+            lambda: udpfast.OrderBook(levels=3),
+            r"OrderBook\(\) has no keyword 'levels'; did you mean 'levels_max'",
+        ),
+        (lambda: udpfast.Books(zzz=3), r"Books\(\) has no keyword 'zzz'; it has reader"),
+    ],
+)
+def test_misspelt_name_or_keyword_is_told_what_it_may_be(
+    called: Callable[[], object], message: str
+) -> None:
+    with pytest.raises((AttributeError, TypeError), match=message):
+        called()

@@ -1,5 +1,7 @@
 """The exceptions of udpfast: one root, so that a caller can catch them all."""
 
+from collections.abc import Iterable
+
 __all__ = [
     "ConfigError",
     "FormatError",
@@ -10,7 +12,9 @@ __all__ = [
     "RingClosedError",
     "UdpfastError",
     "WriterExistsError",
+    "did_you_mean",
     "shown",
+    "unexpected_keyword",
 ]
 
 #: Characters of a value in an error.
@@ -63,3 +67,21 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of thousands of digits, perhaps inside
         return f"<{type(value).__name__} too long to print>"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return the end of an error, which names what is like a word that is not known, or nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known)
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
+def unexpected_keyword(called: type, unknown: Iterable[str]) -> TypeError:
+    """Return the error of a class that was called with a keyword that it does not have."""
+    import inspect
+
+    known = list(inspect.signature(called).parameters)
+    word = next(iter(unknown))
+    hint = did_you_mean(word, known) or f"; it has {', '.join(known)}"
+    return TypeError(f"{called.__name__}() has no keyword {word!r}{hint}")

@@ -1,6 +1,7 @@
 """`udpfast check`: findings, for people and for programs."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -8,33 +9,42 @@ from click.testing import CliRunner
 from udpfast.cli import check as check_module
 from udpfast.cli.check import check, print_findings
 from udpfast.host import Finding, HostUse
+from udpfast.host.finding import Change
 
 FINE = Finding("clock", "tsc", "tsc", True, "None.")
-WRONG = Finding("swap", "at most 10", "60", False, "Slow.")
+SWAP = Change("file", "/proc/sys/vm/swappiness", "60", "10")
+WRONG = Finding("swap", "at most 10", "60", False, "Slow.", changes=(SWAP,))
+FAULT = Finding("socket", "a socket", "taken", False, "Nothing comes.", fault=True)
 UNKNOWN = Finding("nic", "off", "absent", None, "Late.", "the driver does not say")
 
 
 def test_print_findings_says_faults_first_and_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_findings([FINE, UNKNOWN, WRONG], HostUse(cores=(2,), interfaces=("eth1",), gro=True))
+    use = HostUse(cores=(2,), interfaces=("eth1",), gro=True)
+    print_findings([FINE, UNKNOWN, WRONG, FAULT], use)
     assert capsys.readouterr().out.splitlines() == [
+        "faults:",
+        "  socket  taken, want a socket",
+        "      Nothing comes.",
         "could be better:",
-        "  swap   60, want at most 10",
+        "  swap    60, want at most 10",
         "      Slow.",
         "fine:",
-        "  clock  tsc",
+        "  clock   tsc",
         "not judged:",
-        "  nic    absent: the driver does not say",
-        "",
-        "1 of 3 findings could be better; what can be set at run time, this sets:",
-        "  scripts/tune_host.sh apply --rx-cpus 2 --iface eth1 --gro",
+        "  nic     absent: the driver does not say",
+        "1 faults, 1 of 4 findings could be better",
+        "what can be set at run time, this sets, as root:",
+        "  udpfast tune apply --rx-cpus 2 --iface eth1 --gro",
     ]
+    print_findings([FINE, WRONG], use, with_rest=False)
+    assert "fine:" not in capsys.readouterr().out
 
 
 def test_print_findings_nothing_wrong_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     print_findings([FINE], HostUse())
-    assert capsys.readouterr().out.splitlines()[-1] == "none of 1 findings could be better"
+    assert capsys.readouterr().out.splitlines()[-1] == "nothing is wrong: 1 findings"
 
 
 def test_check_json_has_the_same_findings_and_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +53,8 @@ def test_check_json_has_the_same_findings_and_exit_code(monkeypatch: pytest.Monk
     monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
     assert CliRunner().invoke(check, ["--json"]).exit_code == 0
     found.append(WRONG)
+    assert CliRunner().invoke(check, ["--json"]).exit_code == 0  # it costs time, and no more
+    found.append(FAULT)
     result = CliRunner().invoke(check, ["--json"])
     assert result.exit_code == 1
     host = json.loads(result.output)["host"]
@@ -50,4 +62,24 @@ def test_check_json_has_the_same_findings_and_exit_code(monkeypatch: pytest.Monk
         ("clock", True, ""),
         ("nic", None, "the driver does not say"),
         ("swap", False, ""),
+        ("socket", False, ""),
     ]
+
+
+def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(check_module, "inspect_host", lambda use: [FINE])
+    monkeypatch.setattr(check_module, "inspect_feed", lambda config: [])
+    path = tmp_path / "feed.toml"
+    path.write_text(
+        'name = "deribit"\n[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:9001"\n'
+    )
+    short = CliRunner().invoke(check, [str(path)]).output.splitlines()
+    assert short[0] == "nothing is wrong: 1 findings"
+    assert any(line.startswith("  name ") for line in short)
+    assert not any("# default" in line for line in short)
+    assert short[-1].startswith("--all shows 1 findings that are fine or not judged and ")
+    every = CliRunner().invoke(check, [str(path), "--all"]).output
+    assert "# default" in every
+    assert every.startswith("fine:\n  clock  tsc\n")

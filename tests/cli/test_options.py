@@ -77,3 +77,41 @@ def test_verb_refuses_what_it_cannot_mean_in_words(words, tmp_path):
     assert isinstance(error, SystemExit | UdpfastError | OSError), repr(error)
     assert found.exit_code != 0
     assert isinstance(error, SystemExit) or str(error)
+
+
+@pytest.mark.parametrize("verb", ["send", "replay"])
+def test_help_has_every_option_under_one_heading(verb):
+    with click.Context(cli) as context:
+        command = cli.get_command(context, verb)
+    grouped = [name for names in command.groups.values() for name in names]
+    options = [each.name for each in command.params if isinstance(each, click.Option)]
+    assert sorted(grouped) == sorted(options)
+    text = CliRunner().invoke(cli, [verb, "--help"], prog_name="udpfast").output
+    assert all(f"\n{heading}:\n" in text for heading in (*command.groups, "Other options"))
+    assert text.count("--help") == 1
+
+
+@pytest.mark.parametrize("verb", ["stat", "tail"])
+def test_shell_completes_names_of_instances(verb, tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    for name in ("deribit", "derby", "cme"):
+        (tmp_path / name).mkdir()
+    environment = {
+        "_UDPFAST_COMPLETE": "bash_complete",
+        "COMP_WORDS": f"udpfast {verb} der",
+        "COMP_CWORD": "2",
+    }
+    result = CliRunner().invoke(cli, prog_name="udpfast", env=environment)
+    assert result.output.split() == ["plain,derby", "plain,deribit"]
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "absent"))
+    assert CliRunner().invoke(cli, prog_name="udpfast", env=environment).output.strip() == ""
+
+
+def test_tune_is_the_script_by_another_name():
+    shown = CliRunner().invoke(cli, ["tune", "boot-line", "--rx-cpus", "0"])
+    assert shown.exit_code == 0, shown.output
+    assert "isolcpus" in shown.output
+    refused = CliRunner().invoke(cli, ["tune", "--rx-cpus", "3-2"])
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("udpfast tune: --rx-cpus: expected cores")
+    assert "udpfast tune [check" in CliRunner().invoke(cli, ["tune", "--help"]).output

@@ -167,3 +167,18 @@ def test_pandas_takes_a_table(batch: Batch) -> None:
     frame = from_arrow(table) if from_arrow else pa.table(table).to_pandas()
     assert frame["ask_price"].tolist() == [2.5, 4.5]
     assert np.issubdtype(frame["bid_price"].dtype, np.floating)
+
+
+def test_batch_becomes_a_frame_of_pandas_and_of_polars(instance: Instance) -> None:
+    instance.top(1.0, 2.0, "BTC")
+    instance.book([(1.0, 2.5)], [], "ETH", snapshot=True)
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        pytest.importorskip("pandas")
+        pytest.importorskip("pyarrow")
+        frame = batch.to_pandas("top_of_book")
+        assert frame[["symbol", "bid_price"]].to_numpy().tolist() == [["BTC", 1.0]]
+        pytest.importorskip("polars")
+        books = batch.to_polars(Kind.BOOK)
+        assert books["rows"][0][0]["quantity"] == 2.5
+        assert len(batch.to_polars()) == len(batch.to_pandas()) == 2

@@ -161,8 +161,8 @@ def test_filter_and_none_agree_on_random_streams(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"kinds": [Kind.PAD]}, "kinds must be"),
-        ({"kinds": ["book"]}, "kinds must be"),
-        ({"kinds": "book"}, "was 'book': is Kind.BOOK meant?"),
+        ({"kinds": ["bok"]}, "a kind must be"),
+        ({"kinds": "boo"}, "was 'boo'; did you mean 'BOOK'"),
         ({"kinds": 99}, "was 99$"),
         ({"symbols": 3}, "must be names"),
         ({"symbols": []}, "must be names"),

@@ -564,11 +564,16 @@ class Subscriber:
     def _find_notes(self):
         notes = [f"{grant.asked} was denied: {grant.reason}"
                  for grant in self._runner.grants if not grant.granted]
-        for receiver in self._loop.receivers:
-            notes += [f"{receiver.address}: {result.name} asked {result.asked}, got {result.got}: "
+        # With AF_XDP a receiver is an interface, which its address names; else it is a line.
+        lines = [f"{channel}.{line.name} {line.address}" for channel in ("incremental", "snapshot")
+                 for line in getattr(self.config, channel).lines]
+        for index, receiver in enumerate(self._loop.receivers):
+            by_interface = isinstance(receiver, XdpReceiver)
+            where = receiver.address if by_interface else lines[index]
+            notes += [f"{where}: {result.name} asked {result.asked}, got {result.got}: "
                       f"{result.reason}" for result in receiver.results if result.reason]
-            if isinstance(receiver, XdpReceiver):
-                notes += [f"{receiver.address}: {each}" for each in receiver.fallbacks]
+            if by_interface:
+                notes += [f"{where}: {each}" for each in receiver.fallbacks]
         notes += self._engine.missing_pages()
         if self._bypass.missing:
             notes.append(f"bypass {self._bypass.text}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
@@ -17,61 +18,88 @@ __all__ = ["check", "print_findings"]
 
 @click.command(epilog="Example: udpfast check feed.toml")
 @click.argument("path", metavar="[FEED.TOML]", required=False)
+@click.option("--all", "with_rest", is_flag=True, help="Every setting, and what is fine, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
-def check(path: str | None, as_json: bool) -> None:
-    """Print the resolved settings of FEED.TOML with reasons, then what the host lacks.
+def check(path: str | None, with_rest: bool, as_json: bool) -> None:
+    """Print what of this host is in the way of the feed of FEED.TOML, and what could be better.
 
-    Without a file only the host is looked at. Exit code 1 if a finding is not as it should be.
+    Then the settings that the file makes; with --all every setting with its reason. Without a file
+    only the host is looked at. Exit code 1 if there is a fault: the feed cannot run as it is asked
+    to. What only costs time, or datagrams under load, is none.
     """
     config = load_feed(path) if path else None
     settings = list(describe(config)) if config else []
     use = feed_use(config) if config else HostUse()
     findings = inspect_host(use=use) + inspect_feed(config)
+    faulty = any(finding.fault and finding.ok is False for finding in findings)
     if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "settings": {setting.key: setting.value for setting in settings},
-                    "host": [
-                        {
-                            "name": finding.name,
-                            "want": finding.want,
-                            "have": finding.have,
-                            "ok": finding.ok,
-                            "effect": finding.effect,
-                            "reason": finding.reason,
-                        }
-                        for finding in findings
-                    ],
-                }
-            )
-        )
+        click.echo(json.dumps(_as_json(settings, findings)))
     else:
-        if settings:
-            _print_settings(settings)
-        print_findings(findings, use)
-    sys.exit(any(finding.ok is False for finding in findings))
+        print_findings(findings, use, with_rest)
+        _print_settings(settings, with_rest)
+        if not with_rest:
+            fine = sum(finding.ok is not False for finding in findings)
+            defaults = sum(setting.is_default for setting in settings)
+            more = f" and {defaults} settings at their defaults" if settings else ""
+            click.echo(f"\n--all shows {fine} findings that are fine or not judged{more}")
+    sys.exit(faulty)
 
 
-def _print_settings(settings: list[Setting]) -> None:
-    width = max(len(setting.key) for setting in settings)
-    for setting in settings:
+def _as_json(settings: list[Setting], findings: Sequence[Finding]) -> dict[str, Any]:
+    shown = ("name", "want", "have", "ok", "fault", "effect", "reason")
+    return {
+        "settings": {setting.key: setting.value for setting in settings},
+        "host": [{name: getattr(finding, name) for name in shown} for finding in findings],
+    }
+
+
+def _print_settings(settings: list[Setting], with_rest: bool) -> None:
+    shown = [setting for setting in settings if with_rest or not setting.is_default]
+    if not shown:
+        return
+    click.echo("\nsettings:")
+    width = max(len(setting.key) for setting in shown)
+    for setting in shown:
         origin = "default" if setting.is_default else "set"
         click.echo(
-            f"{setting.key:<{width}} = {json.dumps(setting.value):<22} # {origin}: {setting.reason}"
+            f"  {setting.key:<{width}} = {json.dumps(setting.value):<22} "
+            f"# {origin}: {setting.reason}"
         )
-    click.echo("")
 
 
-def print_findings(findings: Sequence[Finding], use: HostUse) -> None:
-    """Write what could be better, with its effect, then the rest, then what to do about it."""
+def print_findings(findings: Sequence[Finding], use: HostUse, with_rest: bool = True) -> None:
+    """Write the faults, then what could be better, each with its effect, and what to do about it.
+
+    Parameters
+    ----------
+    findings : sequence of Finding
+    use : HostUse
+        For the command that sets what can be set.
+    with_rest : bool
+        Write what is fine, and what cannot be judged, too.
+    """
     width = max(len(finding.name) for finding in findings)
     wrong = [finding for finding in findings if finding.ok is False]
-    if wrong:
-        click.echo("could be better:")
-    for finding in wrong:
-        click.echo(f"  {finding.name:<{width}}  {finding.have}, want {finding.want}")
-        click.echo(f"      {finding.effect}")
+    faults = [finding for finding in wrong if finding.fault]
+    better = [finding for finding in wrong if not finding.fault]
+    for heading, part in (("faults", faults), ("could be better", better)):
+        if part:
+            click.echo(f"{heading}:")
+        for finding in part:
+            click.echo(f"  {finding.name:<{width}}  {finding.have}, want {finding.want}")
+            click.echo(f"      {finding.effect}")
+    if with_rest:
+        _print_rest(findings, width)
+    click.echo(
+        f"{len(faults)} faults, {len(better)} of {len(findings)} findings could be better"
+        if wrong
+        else f"nothing is wrong: {len(findings)} findings"
+    )
+    if any(finding.changes for finding in wrong):
+        click.echo(f"what can be set at run time, this sets, as root:\n  {_apply_command(use)}")
+
+
+def _print_rest(findings: Sequence[Finding], width: int) -> None:
     click.echo("fine:")
     for finding in findings:
         if finding.ok:
@@ -81,18 +109,11 @@ def print_findings(findings: Sequence[Finding], use: HostUse) -> None:
         if finding.ok is None:
             reason = finding.reason or finding.want
             click.echo(f"  {finding.name:<{width}}  {finding.have}: {reason}")
-    if wrong:
-        click.echo(
-            f"\n{len(wrong)} of {len(findings)} findings could be better; what can be set at run "
-            f"time, this sets:\n  {_apply_command(use)}"
-        )
-    else:
-        click.echo(f"\nnone of {len(findings)} findings could be better")
 
 
 def _apply_command(use: HostUse) -> str:
     """Return the command that sets for a feed what can be set at run time."""
-    words = ["scripts/tune_host.sh apply"]
+    words = ["udpfast tune apply"]
     if use.cores:
         words.append(f"--rx-cpus {','.join(map(str, use.cores))}")
     if use.interfaces:

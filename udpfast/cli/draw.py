@@ -9,10 +9,33 @@ from msgspec.structs import asdict
 
 from udpfast.monitor.ledger import Ledger
 from udpfast.monitor.losses import Losses
+from udpfast.monitor.status import HostStatus
 
-__all__ = ["print_latency", "print_ledger", "print_losses"]
+__all__ = ["print_host", "print_latency", "print_ledger", "print_losses"]
 
 _COLUMNS = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
+
+
+def print_host(host: HostStatus) -> None:
+    """Print a line for each instance of a host: whether it runs, what it brought and lost."""
+    if not host.instances and not host.unreadable:
+        click.echo("no instance of this user on this host: udpfast run FEED.TOML starts one")
+        return
+    width = max(len(name) for name in (*host.instances, *host.unreadable, "instance"))
+    click.echo(
+        f"{'instance':<{width}}  {'state':<8}{'pid':>9}{'records':>16}{'lost':>10}"
+        f"{'readers':>9}  silent lines"
+    )
+    for name, status in host.instances.items():
+        lost = sum(status.counters[channel]["lost"] for channel in ("incremental", "snapshot"))
+        silent = ", ".join(sentence.partition(":")[0] for sentence in status.silent)
+        readers = sum(reader.alive for reader in status.readers)
+        click.echo(
+            f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
+            f"{lost:>10,}{readers:>9}  {silent or 'none'}"
+        )
+    for name, reason in host.unreadable.items():
+        click.echo(f"{name:<{width}}  {reason}")
 
 
 def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:

@@ -70,7 +70,7 @@ def export(
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[spark]'") from None
+        raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[export]'") from None
     exporter = Exporter(find_journal(journal), directory, tables=tables or tuple(TABLES), **options)
     stopping = Stop()
     if follow:

@@ -15,6 +15,7 @@ __all__ = ["main"]
 VERBS = {
     "demo": "the whole feed on loopback, proven: publisher, subscriber, two strategies",
     "check": "a feed's resolved settings with reasons, and what this host lacks",
+    "tune": "set what of this host can be set while it runs, and undo it",
     "run": "receive a feed and publish it to local strategies",
     "stat": "the counters of a running or dead instance, its readers and its latency",
     "tail": "print the records of a running instance",

@@ -1,13 +1,17 @@
-"""Types of options that click does not have."""
+"""What click does not have: finite numbers, names of instances, help with options in groups."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-__all__ = ["FiniteRange"]
+from udpfast.shm.instance import instance_root
+
+__all__ = ["FiniteRange", "GroupedCommand", "InstanceName"]
 
 
 class FiniteRange(click.FloatRange):
@@ -21,3 +25,44 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"expected a finite number, found {value}", param, ctx)
         return number
+
+
+class InstanceName(click.types.StringParamType):
+    """The name of an instance, which the shell completes with those of this host."""
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the instances whose names begin so, live and dead."""
+        try:
+            names = sorted(path.name for path in instance_root().iterdir() if path.is_dir())
+        except OSError:  # nobody has run a feed here
+            return []
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+class GroupedCommand(click.Command):
+    """A command whose help lists its options under headings.
+
+    Parameters
+    ----------
+    groups : mapping of str to sequence of str
+        The names of the parameters under each heading.
+    """
+
+    def __init__(self, *args: Any, groups: Mapping[str, Sequence[str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.groups = groups
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, group by group; `--help` and what has no group come last."""
+        rows = {
+            parameter.name or "": record
+            for parameter in self.get_params(ctx)
+            if (record := parameter.get_help_record(ctx)) is not None
+        }
+        for heading, names in self.groups.items():
+            with formatter.section(heading):
+                formatter.write_dl([rows.pop(name) for name in names])
+        with formatter.section("Other options"):
+            formatter.write_dl(list(rows.values()))

@@ -22,7 +22,7 @@ from udpfast.agents.replay_source import (
 )
 from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.draw import print_ledger
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import FiniteRange, GroupedCommand
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
@@ -42,10 +42,20 @@ UNREADABLE = {
     "link_unknown": "of a link that udpfast does not read",
 }
 
+#: The options, by the headings of the help.
+GROUPS = {
+    "What is replayed": ("raw", "start", "end", "from_position", "until_position"),
+    "Where to": ("target", "speed", "host", "interface"),
+    "How it is read": ("config_path", "incremental_ports", "snapshot_ports", "batch"),
+    "What is said": ("expect", "books_path", "as_json"),
+}
+
 _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
 
 
 @click.command(
+    cls=GroupedCommand,
+    groups=GROUPS,
     epilog="""\b
 Examples:
   udpfast replay capture.pcap.gz
@@ -53,7 +63,7 @@ Examples:
   udpfast replay deribit --speed 1 --to ring:rehearsal
   udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
   udpfast replay deribit --raw --to incident.pcapng
-"""
+""",
 )
 @click.argument("source", metavar="NAME|DIRECTORY|CAPTURE")
 @click.option("--raw", is_flag=True, help="Of the journal NAME, the datagrams: its raw capture.")

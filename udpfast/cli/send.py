@@ -18,7 +18,8 @@ from udpfast.agents.market_event import MarketSource
 from udpfast.agents.market_gateway import MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
-from udpfast.cli.send_options import EXAMPLES, with_options
+from udpfast.cli.options import GroupedCommand
+from udpfast.cli.send_options import EXAMPLES, GROUPS, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.feed.carriage import Carriage
 from udpfast.feed.transmitter import Transmitter
@@ -36,7 +37,7 @@ PAUSE_MAX_NS = 200_000
 PAUSE_MIN_NS = 50_000
 
 
-@click.command(epilog=EXAMPLES)
+@click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @with_options
 def send(**options: Any) -> None:
     """Publish market data over UDP: recorded (--market), --simulate, or raw load (--rate).

@@ -10,7 +10,7 @@ import click
 
 from udpfast.cli.options import FiniteRange
 
-__all__ = ["EXAMPLES", "with_options"]
+__all__ = ["EXAMPLES", "GROUPS", "with_options"]
 
 EXAMPLES = """\b
 Examples:
@@ -19,6 +19,20 @@ Examples:
       --incremental 127.0.0.1:9001,127.0.0.1:9101 --snapshot 127.0.0.1:9002 --seconds 5
   udpfast send --rate 100000 --size 64 --count 500000
 """
+
+
+#: The options, by the headings of the help.
+GROUPS = {
+    "What is sent": ("market", "simulate", "levels", "silence", "price_band", "size", "seed"),
+    "Where to": ("incremental", "snapshot", "interfaces", "ttl", "no_loop", "segment"),
+    "How fast, and how long": ("speed", "rate", "count", "seconds", "linger"),
+    "Faults": ("loss", "burst", "duplicate", "reorder", "skew_us", "restart_at"),
+    "The publisher": (
+        *("heartbeat_ms", "snapshot_ms", "snapshot_rate"),
+        *("session_id", "first_seqno", "revision", "byteorder"),
+    ),
+    "What is said": ("books", "as_json"),
+}
 
 
 def _addresses(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:

@@ -11,11 +11,11 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
-from udpfast.cli.draw import print_latency, print_ledger, print_losses
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.draw import print_host, print_latency, print_ledger, print_losses
+from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.monitor.losses import read_losses
-from udpfast.monitor.status import AgentStatus, InstanceStatus, read_status
+from udpfast.monitor.status import AgentStatus, InstanceStatus, read_host, read_status
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.readers import READERS_MAX
 
@@ -23,7 +23,7 @@ __all__ = ["stat"]
 
 
 @click.command(epilog="Example: udpfast stat deribit --watch 1")
-@click.argument("name")
+@click.argument("name", required=False, type=InstanceName())
 @click.option(
     "--watch",
     "interval_s",
@@ -36,7 +36,7 @@ __all__ = ["stat"]
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
 def stat(
-    name: str,
+    name: str | None,
     interval_s: float | None,
     only_latency: bool,
     only_losses: bool,
@@ -45,9 +45,15 @@ def stat(
 ) -> None:
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
-    The instance may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
+    Without NAME: a line for each instance of this user on this host, live or dead. The instance
+    may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
     With --latency and --watch each table shows what came since the one before it.
     """
+    if name is None:
+        if only_latency or only_losses or interval_s is not None:
+            raise click.UsageError("--watch, --latency and --losses want the NAME of an instance")
+        _show_host(as_json)
+        return
     directory = instance_directory(name)
     if not (directory / "counters").exists():
         raise FileNotFoundError(
@@ -68,6 +74,14 @@ def stat(
             time.sleep(interval_s)
         except KeyboardInterrupt:  # the ordinary end
             return
+
+
+def _show_host(as_json: bool) -> None:
+    host = read_host()
+    if as_json:
+        click.echo(json.dumps(to_builtins(host)))
+    else:
+        print_host(host)
 
 
 def _show_latency(directory: Path, earlier: dict[str, Hop], as_json: bool) -> dict[str, Hop]:
@@ -111,7 +125,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     for sentence in status.limits.values():
         click.echo(f"FULL: {sentence}")
     for agent in status.agents:
-        _print_agent(agent)
+        _print_agent(agent, status.alive)
     if status.image is not None:
         click.echo(f"image: {status.image['objects']:,} objects")
     print_ledger(status.counters, status.ledger)
@@ -135,10 +149,12 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         click.echo(f"more than {READERS_MAX - 1:,} readers: the first are shown")
 
 
-def _print_agent(agent: AgentStatus) -> None:
+def _print_agent(agent: AgentStatus, alive: bool) -> None:
+    # What a dead writer left says how it was then.
+    was = "" if alive else "was "
     failure = f"; last failure: {agent.failure}" if agent.failure else ""
     place = f", pid {agent.pid}" if agent.pid else ""
     click.echo(
-        f"agent {agent.name}: {agent.state}{place}, {agent.restarts} restarts, "
+        f"agent {agent.name}: {was}{agent.state}{place}, {agent.restarts} restarts, "
         f"{agent.cycles:,} turns{failure}"
     )

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import numpy as np
 
+from udpfast.cli.options import InstanceName
 from udpfast.client.reader import Reader
-from udpfast.core.layout import CONTROL_DTYPES, Kind
+from udpfast.client.record_words import describe_record, record_line
+from udpfast.core.layout import Kind
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 
@@ -20,7 +21,7 @@ __all__ = ["tail"]
 
 
 @click.command(epilog="Example: udpfast tail deribit --kind book --count 10")
-@click.argument("name")
+@click.argument("name", type=InstanceName())
 @click.option(
     "--kind",
     "kinds",
@@ -54,8 +55,7 @@ def tail(
         for record in _records(reader):
             if record.kind not in wanted or (symbols and record.symbol not in symbols):
                 continue
-            fields = describe_record(record)
-            click.echo(json.dumps(fields) if as_json else _line(fields))
+            click.echo(json.dumps(describe_record(record)) if as_json else record_line(record))
             shown += 1
             if shown == count:
                 return
@@ -73,35 +73,3 @@ def _records(reader: Reader) -> Iterator[Any]:
     left = reader.lag
     click.echo(f"udpfast: writer {pid} is dead; {left:,} records to show", err=True)
     yield from itertools.islice(reader, left)
-
-
-def describe_record(record: Any) -> dict[str, Any]:
-    """Return a record's header and payload as plain values."""
-    fields: dict[str, Any] = {
-        "kind": record.kind.name,
-        "index": record.index,
-        "seqno": record.seqno,
-        "session_id": record.session_id,
-        "channel": record.channel,
-        "line": record.line,
-        "received_ns": record.received_ns,
-        "published_ns": record.published_ns,
-    }
-    if record.kind is Kind.LAPPED:
-        return {"kind": "LAPPED", "missed": record.lapped}
-    if record.kind in CONTROL_DTYPES:
-        values = np.frombuffer(record.payload, CONTROL_DTYPES[record.kind], count=1)[0]
-        return fields | {
-            field: values[field].item() for field in values.dtype.names if field != "reserved"
-        }
-    fields |= {"exchange": record.exchange, "symbol": record.symbol}
-    if record.kind is Kind.MESSAGE:
-        return fields | {"message_type": record.message_type, "size": len(record.payload)}
-    return fields | {"rows": len(record.rows)}
-
-
-def _line(fields: dict[str, Any]) -> str:
-    kind = fields.pop("kind")
-    return f"{kind:<17} " + " ".join(
-        f"{key}={value}" for key, value in fields.items() if value is not None
-    )

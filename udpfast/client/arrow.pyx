@@ -131,6 +131,21 @@ cdef class ArrowTable:
         """Names of the columns, in order."""
         return [(<_Column> child).name.decode() for child in self._root.children]
 
+    def to_pandas(self):
+        """Return a pandas DataFrame; needs pandas and pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self).to_pandas()
+
+    def to_polars(self):
+        """Return a polars DataFrame; needs polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def __repr__(self) -> str:
+        return f"<ArrowTable of {len(self)} rows: {', '.join(self.column_names)}>"
+
     def __len__(self):
         """Return the number of rows."""
         return self._root.length

@@ -8,6 +8,7 @@ from udpfast.core.layout cimport RECORD_SIZE
 
 import numpy as np
 
+from udpfast.client.kinds import kind_of
 from udpfast.core.layout import CONTROL_DTYPES, Kind
 from udpfast.errors import FormatError
 from udpfast.market.updates import UPDATE_DTYPES, view_update
@@ -117,8 +118,9 @@ cdef class Batch:
 
         Parameters
         ----------
-        kind : Kind
-            One that carries a fixed layout: GAP .. RESTART, BOOK .. CUSTOM_METRICS.
+        kind : Kind or str
+            One that carries a fixed layout, GAP .. RESTART, BOOK .. CUSTOM_METRICS, or its name:
+            `batch.select("top_of_book")`.
 
         Returns
         -------
@@ -131,9 +133,10 @@ cdef class Batch:
         FormatError
             The kind has no fixed layout, or a payload is shorter than it.
         """
+        kind = kind_of(kind)
         dtype = _DTYPES.get(kind)
         if dtype is None:
-            raise FormatError(f"kind must be one with a fixed layout, was {kind!r}")
+            raise FormatError(f"kind must be one with a fixed layout, was {kind.name}")
         cdef uint16_t wanted = kind
         cdef int64_t size = dtype.itemsize
         cdef int64_t i, matches = 0
@@ -160,9 +163,9 @@ cdef class Batch:
 
         Parameters
         ----------
-        kind : Kind, optional
-            Records of this kind, with each field of their payloads, and a list of their rows.
-            None: all records, with payloads as bytes.
+        kind : Kind or str, optional
+            Records of this kind, or of that name, with each field of their payloads, and a list
+            of their rows. None: all records, with payloads as bytes.
 
         Returns
         -------
@@ -171,7 +174,15 @@ cdef class Batch:
         """
         from udpfast.client.arrow import record_table, update_table
 
-        return record_table(self) if kind is None else update_table(self, kind)
+        return record_table(self) if kind is None else update_table(self, kind_of(kind))
+
+    def to_pandas(self, kind=None):
+        """Return a pandas DataFrame of `table(kind)`; needs pandas and pyarrow."""
+        return self.table(kind).to_pandas()
+
+    def to_polars(self, kind=None):
+        """Return a polars DataFrame of `table(kind)`; needs polars."""
+        return self.table(kind).to_polars()
 
     def __arrow_c_schema__(self):
         """Return a capsule of the schema of `table()`."""
@@ -220,6 +231,12 @@ cdef class Batch:
     def __repr__(self) -> str:
         lapped = f", {self.lapped} missed before" if self.lapped else ""
         return f"<Batch of {self.count} records{lapped}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: how many records of each kind, and their seqnos."""
+        from udpfast.client.notebook import batch_html
+
+        return batch_html(self)
 
     cdef int check(self) except -1:
         if self.memory.polls != self._poll:

@@ -21,7 +21,7 @@ from udpfast.market.book cimport (
 from udpfast.market.chain cimport chain_doubted
 from udpfast.market.updates cimport UpdateHeader
 
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, unexpected_keyword
 from udpfast.market.book import OrderBook
 
 __all__ = ["Books"]
@@ -72,7 +72,9 @@ cdef class Books:
         self._session = -1
         keyed_draw(&self._tracks.key)
 
-    def __init__(self, reader=None):
+    def __init__(self, reader=None, **unknown):
+        if unknown:
+            raise unexpected_keyword(Books, unknown)
         self.reader = reader
 
     def __dealloc__(self):
@@ -193,6 +195,12 @@ cdef class Books:
         stale = sum([book.stale for book in self.values()])
         contested = f", {self.contested} contested" if self.contested else ""
         return f"<Books: {len(self)}, {stale} stale{contested}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: the top of each book, stale or sound."""
+        from udpfast.client.notebook import books_html
+
+        return books_html(self)
 
     cdef Books _of(self, NameCache names):
         # The books of a record's address: these, or those of one of several.

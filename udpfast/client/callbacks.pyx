@@ -15,7 +15,7 @@ from udpfast.core.layout cimport KIND_LAPPED
 import difflib
 
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, RingClosedError
+from udpfast.errors import ConfigError, RingClosedError, unexpected_keyword
 
 __all__ = ["CALLBACK_NAMES", "Callbacks"]
 
@@ -57,7 +57,9 @@ cdef class Callbacks:
         The strategy has no method to call, or one that no kind has.
     """
 
-    def __init__(self, Reader reader not None, strategy, *, Books books=None):
+    def __init__(self, Reader reader not None, strategy, *, Books books=None, **unknown):
+        if unknown:
+            raise unexpected_keyword(Callbacks, unknown)
         self.reader = reader
         self.books = books
         self._methods = _methods(strategy)

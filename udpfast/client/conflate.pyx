@@ -15,8 +15,10 @@ from udpfast.core.layout cimport KIND_BOOK, KIND_RESTART, KIND_SESSION, RECORD_S
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.client.books import Books
+from udpfast.client.kinds import kinds_of
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, RingClosedError, UdpfastError, shown
+from udpfast.errors import (
+    ConfigError, RingClosedError, UdpfastError, shown, unexpected_keyword)
 
 __all__ = ["Latest"]
 
@@ -29,7 +31,7 @@ _CHANGES = (Kind.ORDERS, Kind.TRADES, Kind.STATISTICS, Kind.CUSTOM_METRICS)
 
 @cython.final
 cdef class Latest:
-    """Latest(reader, *, keep=...)\n--\n
+    """Latest(reader, *, keep=("ORDERS", "TRADES", "STATISTICS", "CUSTOM_METRICS"))\n--\n
     Read everything that is there, hand out of each object the newest record of each kind.
 
     A BOOK is a change to a book: all of them are applied to `books`, and the newest stands for a
@@ -41,7 +43,7 @@ cdef class Latest:
     ----------
     reader : Reader
         Its filters say what is handed out; for `books` let it pass BOOK.
-    keep : iterable of Kind
+    keep : iterable of Kind, or of their names
         Kinds of which no record is left out; by default those of which a newer record does not
         contain what an older one said: ORDERS, TRADES, STATISTICS, CUSTOM_METRICS.
 
@@ -54,11 +56,13 @@ cdef class Latest:
         Records left out because a newer one was there.
     """
 
-    def __init__(self, Reader reader not None, *, keep=_CHANGES):
+    def __init__(self, Reader reader not None, *, keep=_CHANGES, **unknown):
+        if unknown:
+            raise unexpected_keyword(Latest, unknown)
         self.reader = reader
         self.books = Books()
         memset(self._kept, 0, sizeof(self._kept))
-        for kind in keep:
+        for kind in kinds_of(keep):
             if kind not in list(Kind) or kind < KIND_BOOK:
                 raise ConfigError(f"keep must name kinds of updates, was {shown(kind)}")
             self._kept[<int> int(kind)] = True

@@ -5,10 +5,19 @@ import os
 from udpfast.shm.counters import CounterBlock
 from udpfast.shm.instance import instance_directory
 
-__all__ = ["counters"]
+__all__ = ["Counters", "counters"]
 
 
-def counters(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+class Counters(dict[str, dict[str, int]]):
+    """Counters by scope and name: a dict that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from udpfast.client.notebook import counters_html
+
+        return counters_html(self)
+
+
+def counters(instance: str | os.PathLike[str]) -> Counters:
     """Return every counter of an instance by scope and name, as of now.
 
     Parameters
@@ -18,10 +27,10 @@ def counters(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
 
     Returns
     -------
-    dict
-        Scopes are `feed`, `incremental`, `snapshot` and one per line (`incremental.A`); units and
-        meanings are in `docs/operating.md`. The writer goes on meanwhile: sums may differ by what
-        it did between two reads.
+    Counters
+        A dict. Scopes are `feed`, `incremental`, `snapshot` and one per line (`incremental.A`);
+        units and meanings are in `docs/operating.md`. The writer goes on meanwhile: sums
+        may differ by what it did between two reads.
 
     Raises
     ------
@@ -31,4 +40,4 @@ def counters(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         Its counters are of another version, or not safe to read.
     """
     with CounterBlock.attach(instance_directory(instance)) as block:
-        return block.read()
+        return Counters(block.read())

@@ -9,10 +9,13 @@ from udpfast.core.layout cimport (
     RECORD_SIZE)
 from udpfast.market.updates cimport UpdateHeader
 
+from udpfast.client.kinds import kinds_of
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, shown
+from udpfast.errors import ConfigError, did_you_mean
 
 __all__ = ["Filter", "NameFilter"]
+
+cdef int NAMES_SHOWN = 10  # of those known, where a wanted one is not among them
 
 
 @cython.final
@@ -40,6 +43,10 @@ cdef class NameFilter:
         self._states = bytearray()
         self._known_size = 0
 
+    def unknown(self, known) -> list:
+        """Return the names that are wanted and not among those that are known."""
+        return [] if self._wanted is None else sorted(self._wanted - set(known))
+
     cdef bint passes(self, uint32_t name_id, NameCache names) except -1:
         if self._wanted is None:
             return True
@@ -66,26 +73,38 @@ cdef class Filter:
 
     Parameters
     ----------
-    kinds : Kind, or iterable of Kind, or None
+    kinds : Kind or its name, or iterable of these, or None
         None: any.
     exchanges, symbols : str, or iterable of str, or None
         None: any. An update without a name passes no filter by names.
     """
 
     def __init__(self, kinds=None, exchanges=None, symbols=None):
-        if kinds is not None and (isinstance(kinds, str) or not hasattr(kinds, "__iter__")):
-            kinds = [kinds]
         memset(self._kinds, kinds is None, sizeof(self._kinds))
-        for kind in kinds or ():
-            if kind not in list(Kind) or kind == Kind.PAD:
-                named = isinstance(kind, str) and kind.upper() in Kind.__members__
-                hint = f": is Kind.{kind.upper()} meant?" if named else ""
-                raise ConfigError(f"kinds must be members of Kind, was {shown(kind)}{hint}")
+        for kind in () if kinds is None else kinds_of(kinds):
+            if kind is Kind.PAD:
+                raise ConfigError("kinds must be of records that readers get, was PAD")
             self._kinds[<int> int(kind)] = True
         for kind in range(KIND_GAP, KIND_LAPPED + 1):
             self._kinds[<int> kind] = True
         self._exchanges = NameFilter(exchanges)
         self._symbols = NameFilter(symbols)
+
+    def describe_unknown(self, known):
+        """Return a sentence about wanted names that nobody has published; None: there are none.
+
+        Parameters
+        ----------
+        known : sequence of str
+            Names that were published; empty: none so far, and nothing to compare with.
+        """
+        unknown = [*self._exchanges.unknown(known), *self._symbols.unknown(known)]
+        if not known or not unknown:
+            return None
+        some = ", ".join(sorted(known)[:NAMES_SHOWN])
+        more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
+        hint = did_you_mean(unknown[0], known)
+        return f"not known so far: {', '.join(map(repr, unknown))}; known are {some}{more}{hint}"
 
     cdef int64_t select(
             self, Record* headers, uint64_t* offsets, const uint8_t* payloads, int64_t first,

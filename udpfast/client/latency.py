@@ -14,7 +14,15 @@ from udpfast.shm.histogram import VALUE_MAX, LatencyBlock, LatencyHistogram
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.readers import READER_HOPS, reader_histograms
 
-__all__ = ["PERCENTS", "Hop", "hops_since", "latency", "merge_readers", "read_hops"]
+__all__ = [
+    "PERCENTS",
+    "Hop",
+    "Latency",
+    "hops_since",
+    "latency",
+    "merge_readers",
+    "read_hops",
+]
 
 #: The percentiles that every table of hops shows.
 PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "max": 100.0}
@@ -89,7 +97,16 @@ class Hop:
         )
 
 
-def latency(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
+class Latency(dict[str, dict[str, int]]):
+    """Percentiles by hop: a dict that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        from udpfast.client.notebook import latency_html
+
+        return latency_html(self)
+
+
+def latency(instance: str | os.PathLike[str]) -> Latency:
     """Return the latency of every hop of an instance, as of now, in ns.
 
     Parameters
@@ -99,8 +116,8 @@ def latency(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
 
     Returns
     -------
-    dict
-        By hop: `origin_to_kernel`, `kernel_to_loop`, `loop_to_ring` of the loop;
+    Latency
+        A dict by hop: `origin_to_kernel`, `kernel_to_loop`, `loop_to_ring` of the loop;
         `loop_to_strategy`, `kernel_to_strategy` of all readers, and of each
         (`loop_to_strategy.NAME-PID`). Each has `count`, `p50`, `p90`, `p99`, `p99_9`, `max`,
         `below` (values below 0: clocks that disagree) and `above` (an hour). What a hop measures
@@ -114,7 +131,7 @@ def latency(instance: str | os.PathLike[str]) -> dict[str, dict[str, int]]:
         Its histograms are of another version, or not safe to read.
     """
     hops = merge_readers(read_hops(instance_directory(instance)))
-    return {name: hop.summary() for name, hop in hops.items()}
+    return Latency({name: hop.summary() for name, hop in hops.items()})
 
 
 def read_hops(directory: str | os.PathLike[str]) -> dict[str, Hop]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from udpfast.client.published_book import PublishedBook
 from udpfast.config import PublishConfig, load_publish
 from udpfast.core.layout import Encoding
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, unexpected_keyword
 from udpfast.feed.transmitter import CHANNELS, SEND_ATTEMPTS, Transmitter
 
 __all__ = ["Publisher"]
@@ -81,7 +81,9 @@ cdef class Publisher:
     cdef readonly dict _reopened         # sockets opened anew, by sender
     cdef int64_t _renew_at_ns
 
-    def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS, on_event=None):
+    def __init__(self, settings, *, encoding=Encoding.FLATBUFFERS, on_event=None, **unknown):
+        if unknown:
+            raise unexpected_keyword(Publisher, unknown)
         config = settings if isinstance(settings, PublishConfig) else load_publish(settings)
         self._segment = config.segment
         self._senders = []

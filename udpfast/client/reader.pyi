@@ -31,7 +31,7 @@ class Reader:
         buffer_bytes: int | None = None,
         timeout: float | None = 0.0,
         name: str = "",
-        kinds: Kind | Iterable[Kind] | None = None,
+        kinds: Kind | str | Iterable[Kind | str] | None = None,
         exchanges: str | Iterable[str] | None = None,
         symbols: str | Iterable[str] | None = None,
         image: bool = False,
@@ -67,3 +67,4 @@ class Reader:
         trace: TracebackType | None,
     ) -> None: ...
     def __del__(self) -> None: ...
+    def _repr_html_(self) -> str: ...

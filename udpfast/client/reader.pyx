@@ -13,9 +13,11 @@ from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset
 from udpfast.core.layout cimport KIND_LAPPED, KIND_RESTART
 from udpfast.shm.readers cimport reader_time, reader_time_all
 
+import warnings
+
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError, shown
+from udpfast.errors import ConfigError, UdpfastError, shown, unexpected_keyword
 
 __all__ = ["Reader"]
 
@@ -68,11 +70,13 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         Seconds to wait until the ring exists; None: for ever.
     name : str
         What `udpfast stat` calls this reader; by default the name of the program.
-    kinds : Kind, or iterable of Kind, optional
-        Updates and messages of these kinds only. Doubts (GAP, SESSION, RESTART, LAPPED, STALE,
-        RECOVERED, CONNECTION, DISAGREEMENT) always come: see `client.filter.Filter`.
+    kinds : Kind or its name, or iterable of these, optional
+        Updates and messages of these kinds only: `kinds=["book", "trades"]`. Doubts (GAP,
+        SESSION, RESTART, LAPPED, STALE, RECOVERED, CONNECTION, DISAGREEMENT) always come: see
+        `client.filter.Filter`.
     exchanges, symbols : str, or iterable of str, optional
-        Updates of these names only, and doubts. What does not pass costs no Python object.
+        Updates of these names only, and doubts. What does not pass costs no Python object. A name
+        that is not among those published so far is a warning, which says those that are.
     image : bool
         Begin with the complete state, whatever `start` says: each object's last values as records
         flagged `SNAPSHOT`, then the ring from exactly there on. Needs `[image]` in the feed's file.
@@ -94,7 +98,9 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     def __init__(
             self, address, *, idle="backoff", start=None, end=None, batch=4096,
             buffer_bytes=None, timeout=0.0, name="", kinds=None, exchanges=None, symbols=None,
-            image=False):
+            image=False, **unknown):
+        if unknown:
+            raise unexpected_keyword(Reader, unknown)
         if not 1 <= batch <= 1 << 20:
             raise ConfigError(f"batch must be 1 to {1 << 20} records, was {shown(batch)}")
         if buffer_bytes is not None and not 0 <= buffer_bytes <= BUFFER_BYTES_MAX:
@@ -110,6 +116,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         self.address = address if isinstance(address, str) else " + ".join(address)
         self._batch = batch
         self._renew_memory()
+        if exchanges is not None or symbols is not None:
+            _note_unknown(self)
 
     def __iter__(self):
         """Iterate over the records; see `__next__`."""
@@ -304,6 +312,12 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         state = "closed" if self.closed else f"index={self.index} lapped={self.lapped}"
         return f"<Reader {self.address} {state}>"
 
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: where it reads, how far it is, what it missed."""
+        from udpfast.client.notebook import reader_html
+
+        return reader_html(self)
+
     cdef int64_t ahead(self, int64_t limit, int64_t deadline_ns) except -2:
         if reader_in_memory(self):
             return 1
@@ -455,6 +469,21 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     cdef _check_open(self):
         if self._closed():
             raise ValueError(f"reader of {self.address} is closed")
+
+
+cdef _note_unknown(Reader self):
+    # A name that is misspelt would be waited for in silence. (A journal's names are those of the
+    # segment that is read: each says its own.)
+    if not self.address.startswith("ring:"):
+        return
+    try:
+        table = self.names.table
+    except UdpfastError:  # said to who reads
+        return
+    known = [] if table is None else [table[i] for i in range(1, len(table) + 1)]
+    said = self._filter.describe_unknown([name for name in known if name is not None])
+    if said is not None:
+        warnings.warn(f"{self.address}: {said}")
 
 
 cdef int64_t _run_before_restart(Reader self, int64_t count):

@@ -204,12 +204,19 @@ cdef class ReadRecord:
         return self._bytes
 
     def __repr__(self) -> str:
-        words = [self.kind.name]
-        if self._record.kind == KIND_LAPPED:
-            words.append(f"missed={self.lapped}")
-        words += [f"{self.exchange} {self.symbol}"] if self.symbol else []
-        words += [f"seqno={self.seqno}", f"index={self.index}"]
-        return f"<ReadRecord {' '.join(words)}>"
+        return f"<ReadRecord {self}>"
+
+    def __str__(self) -> str:
+        """Return one line: what it is, of whom, and what it says."""
+        from udpfast.client.record_words import record_line
+
+        return record_line(self)
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: each field of header and payload, and the rows."""
+        from udpfast.client.notebook import record_html
+
+        return record_html(self)
 
 
 cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:

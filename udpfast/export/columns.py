@@ -11,24 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.core.layout import (
-    CONTROL_DTYPES,
-    RECORD,
-    ConnectionScope,
-    ConnectionStatus,
-    GapReason,
-    Kind,
-    LappedReason,
-    ObjectStatus,
-    ObjectWait,
-    RecordFlag,
-    SessionReason,
-)
+from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind, RecordFlag
 from udpfast.export.block import Block, Rows
 from udpfast.export.schema import Column, Table, arrow_schema
 from udpfast.market.names import NameTable
 from udpfast.market.schema import ENUMS
 from udpfast.market.updates import ROW_DTYPES, TICK_SIZE_STEP, UPDATE_DTYPES
+from udpfast.market.words import CONTROL_WORDS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,21 +40,6 @@ _UPDATE = UPDATE_DTYPES[Kind.TOP_OF_BOOK]  # all updates begin with the same fie
 _OWN_WORDS: dict[str, dict[int, str]] = {
     each.__name__: {member.value: member.name for member in each} for each in (Kind, GapReason)
 }
-#: Fields of events that are words, and another enumeration's with each kind.
-_EVENT_WORDS: dict[tuple[str, Kind], dict[int, str]] = {
-    (field, kind): {member.value: member.name for member in words}
-    for field, kind, words in (
-        ("reason", Kind.SESSION, SessionReason),
-        ("reason", Kind.LAPPED, LappedReason),
-        ("status", Kind.STALE, ObjectStatus),
-        ("status", Kind.RECOVERED, ObjectStatus),
-        ("status", Kind.CONNECTION, ConnectionStatus),
-        ("scope", Kind.CONNECTION, ConnectionScope),
-        ("waits", Kind.STALE, ObjectWait),
-        ("waits", Kind.RECOVERED, ObjectWait),
-    )
-}
-
 Values: TypeAlias = NDArray[Any]
 #: UNIX day, channel, session_id.
 Partition: TypeAlias = tuple[int, int, int]
@@ -373,7 +347,7 @@ def _event(source: _Source, field: str, type_: pa.DataType) -> pa.Array:
         part = source.block.select(1 << kind, False, source.keep)
         own, offset = _field(dtype, field)
         values = part.column("payload", offset, own).astype(np.int64).tolist()
-        words = _EVENT_WORDS.get((field, kind))
+        words = CONTROL_WORDS.get((kind, field))
         if words is not None:
             values = [words.get(each, str(each)) for each in values]
         found[kinds == kind] = values

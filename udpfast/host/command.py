@@ -1,4 +1,4 @@
-"""`scripts/tune_host.sh`: the findings as a table, their changes made and undone."""
+"""`udpfast tune` and `scripts/tune_host.sh`: findings as a table, changes made and undone."""
 
 from __future__ import annotations
 
@@ -38,9 +38,17 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message.removeprefix('argument ')}\n")
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command; exit code 0 if nothing failed, 1 if something did, 2 for wrong usage."""
-    parser = _parser()
+def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") -> NoReturn:
+    """Run the command; exit code 0 if nothing failed, 1 if something did, 2 for wrong usage.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        By default those of the process.
+    program : str
+        What it calls itself.
+    """
+    parser = _parser(program)
     options = parser.parse_args(arguments)
     root, verb, as_json = options.root, options.verb, options.json
     use = HostUse(
@@ -83,12 +91,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     sys.exit(any(row[3] == "refused" for row in rows))
 
 
-def _parser() -> _Parser:
+def _parser(program: str) -> _Parser:
     parser = _Parser(
-        prog="tune_host.sh",
+        prog=program,
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="tune_host.sh [check | apply | undo | boot-line] [options]",
+        usage=f"{program} [check | apply | undo | boot-line] [options]",
         description="Compare this host with what a low-latency receiver wants, and set at run "
         f"time what can be set.\n\n{_VERBS_HELP}",
         epilog="Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: "

@@ -48,6 +48,9 @@ class Finding:
         Why it cannot be judged; empty if it is.
     changes : tuple of Change
         What makes it better while the host runs; empty if nothing does, or nothing has to.
+    fault : bool
+        Whether a feed cannot run, or not as it is asked to, while it is not as it should be;
+        otherwise it costs time, or datagrams under load.
     """
 
     name: str
@@ -57,6 +60,7 @@ class Finding:
     effect: str
     reason: str = ""
     changes: tuple[Change, ...] = ()
+    fault: bool = False
 
 
 def absent(name: str, want: str, effect: str, reason: str) -> Finding:

@@ -22,7 +22,7 @@ def inspect_interface(tree: HostTree, interface: str) -> Iterator[Finding]:
     net = f"sys/class/net/{interface}"
     if not (tree.root / net).is_dir():
         effect = "A line on it cannot be received."
-        yield Finding(interface, "an interface", "absent", False, effect)
+        yield Finding(interface, "an interface", "absent", False, effect, fault=True)
         return
     yield _interrupts(tree, interface)
     yield _node(tree, interface)

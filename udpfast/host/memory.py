@@ -82,7 +82,8 @@ def inspect_memory(tree: HostTree) -> Iterator[Finding]:
         yield absent(name, want, effect, "no /dev/shm")
     else:
         free = state.f_bavail * state.f_frsize
-        yield Finding(name, want, f"{free >> 20} MiB", free >= SHM_FREE_WANTED, effect)
+        ok = free >= SHM_FREE_WANTED
+        yield Finding(name, want, f"{free >> 20} MiB", ok, effect, fault=True)
 
 
 def inspect_rights(tree: HostTree) -> Iterator[Finding]:

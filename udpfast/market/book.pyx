@@ -10,7 +10,7 @@ from udpfast.core.layout cimport KIND_BOOK, RECORD_SNAPSHOT
 
 import numpy as np
 
-from udpfast.errors import FormatError
+from udpfast.errors import FormatError, unexpected_keyword
 
 __all__ = ["OrderBook"]
 
@@ -31,7 +31,9 @@ cdef class OrderBook:
         book stale until a snapshot that fits.
     """
 
-    def __cinit__(self, *, levels_max: int = 1 << 20):
+    def __cinit__(self, *, levels_max: int = 1 << 20, **unknown):
+        if unknown:
+            raise unexpected_keyword(OrderBook, unknown)
         if not 0 < levels_max <= 1 << 28:
             raise ValueError(f"levels_max must be 1 to {1 << 28}, was {levels_max}")
         self.levels_max = levels_max
@@ -185,3 +187,17 @@ cdef class OrderBook:
         self.book.bids.count = 0
         self.book.asks.count = 0
         self.book.stale = False
+
+    def __repr__(self) -> str:
+        bid, bid_quantity, ask, ask_quantity = self.best()
+        bids, asks = self.levels
+        below = f"{bid_quantity:.12g} x {bid:.12g}" if bids else "no bids"
+        above = f"{ask:.12g} x {ask_quantity:.12g}" if asks else "no asks"
+        state = "STALE" if self.stale else "CROSSED" if self.crossed else "sound"
+        return f"<OrderBook {below} | {above}, {bids} + {asks} levels, {state}>"
+
+    def _repr_html_(self) -> str:
+        """Return a small table for notebooks: the best ten levels, stale or sound."""
+        from udpfast.market.notebook import book_html
+
+        return book_html(self)

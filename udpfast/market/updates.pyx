@@ -204,7 +204,9 @@ def view_update(kind: int, payload) -> Update:
     """
     dtype = UPDATE_DTYPES.get(kind)
     if dtype is None:
-        raise FormatError(f"kind must be one of a decoded update (16 to 26), was {int(kind)}")
+        known = kind in list(Kind)
+        raise FormatError(f"a {Kind(kind).name if known else int(kind)} carries no update: only "
+                          f"{', '.join(each.name for each in UPDATE_DTYPES)} do")
     size = memoryview(payload).nbytes
     if size < dtype.itemsize:
         raise FormatError(f"{Kind(kind).name} takes {dtype.itemsize} bytes at least, was {size}")

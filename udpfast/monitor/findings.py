@@ -71,6 +71,7 @@ def _agent(config: FeedConfig) -> Finding:
         have,
         core in allowed,
         "The scheduler moves a loop that is not pinned, which then finds its caches cold.",
+        fault=core is not None and config.agent.strict,
     )
 
 
@@ -85,12 +86,12 @@ def _record(config: FeedConfig) -> list[Finding]:
     except FileNotFoundError as error:
         directory = Path(error.filename)
     except (UdpfastError, OSError) as error:
-        return [Finding(name, want, str(error), False, effect)]
+        return [Finding(name, want, str(error), False, effect, fault=True)]
     while not directory.exists():
         directory = directory.parent
     found = directory.is_dir() and os.access(directory, os.W_OK | os.X_OK)
     have = str(directory) if found else f"{directory}, which it may not"
-    return [Finding(name, want, have, found, effect)]
+    return [Finding(name, want, have, found, effect, fault=True)]
 
 
 def _sockets(config: FeedConfig) -> list[Finding]:
@@ -103,7 +104,7 @@ def _sockets(config: FeedConfig) -> list[Finding]:
             sock, results = open_receiver(line_address(line), options)
         except OSError as error:
             effect = "This line cannot be received (or is, by a process that runs already)."
-            findings.append(Finding(name, "a socket", str(error), False, effect))
+            findings.append(Finding(name, "a socket", str(error), False, effect, fault=True))
             continue
         sock.close()
         findings += [
@@ -113,6 +114,7 @@ def _sockets(config: FeedConfig) -> list[Finding]:
                 result.got,
                 not result.reason,
                 f"{result.reason}." if result.reason else "",
+                fault=config.agent.strict,
             )
             for result in results
         ]
@@ -138,6 +140,7 @@ def _stacks(config: FeedConfig | None) -> list[Finding]:
                 found if wanted else None,
                 "udpfast run refuses to start: without the library it would receive through the "
                 "kernel, and nothing would say so.",
+                fault=True,
             )
         )
         if config and wanted and found:

@@ -107,6 +107,13 @@ class InstanceStatus(Struct, frozen=True):
     latency_ns: dict[str, dict[str, int]]
 
     @property
+    def life(self) -> str:
+        """In a word: running, stopped (it closed the ring), or dead."""
+        if self.alive:
+            return "running"
+        return "stopped" if self.state == "closed" else "dead"
+
+    @property
     def limits(self) -> dict[str, str]:
         """A sentence for each limit that was reached, by what counts it."""
         return reached_limits(self.counters["feed"], self.image)

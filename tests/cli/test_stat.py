@@ -1,0 +1,65 @@
+"""`udpfast stat`: without a name all instances; of a dead one how it was."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.main import cli
+
+
+def feed(name: str) -> Subscriber:
+    """Return a feed of one line that nobody sends to."""
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    return Subscriber({"name": name, "incremental": {"lines": lines}})
+
+
+def killed_feed(name: str) -> None:
+    """Leave what a feed leaves that was killed."""
+    pid = os.fork()
+    if pid == 0:
+        feed(name).start()
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.fixture(autouse=True)
+def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+
+
+def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
+    assert "no instance" in CliRunner().invoke(cli, ["stat"]).output
+    killed_feed("killed")
+    with feed("ended"):
+        pass
+    with feed("live"):
+        result = CliRunner().invoke(cli, ["stat"])
+        assert result.exit_code == 0
+        rows = [line.split() for line in result.output.splitlines()]
+        assert [row[:2] for row in rows[1:]] == [
+            ["ended", "stopped"],
+            ["killed", "dead"],
+            ["live", "running"],
+        ]
+        assert rows[1][-1] == "incremental.A"
+        found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
+        assert set(found["instances"]) == {"ended", "killed", "live"}
+
+
+@pytest.mark.parametrize("option", [["--latency"], ["--losses"], ["--watch", "1"]])
+def test_stat_without_a_name_refuses_what_is_of_one_instance(option: list[str]) -> None:
+    result = CliRunner().invoke(cli, ["stat", *option])
+    assert result.exit_code == 2
+    assert "NAME of an instance" in result.output
+
+
+def test_stat_of_a_dead_instance_says_what_its_agents_were() -> None:
+    killed_feed("killed")
+    output = CliRunner().invoke(cli, ["stat", "killed"]).output
+    assert "DEAD" in output.splitlines()[0]
+    assert "agent feed: was running" in output

@@ -1,0 +1,61 @@
+"""Kinds by name, wherever a kind is wanted; what is none is refused with what is like it."""
+
+import warnings
+
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import ConfigError, Kind, Latest, Reader
+from udpfast.client.kinds import kind_of, kinds_of
+
+
+@pytest.mark.parametrize("value", [Kind.BOOK, int(Kind.BOOK), "book", "BOOK", "Book"])
+def test_kind_of_member_number_or_name_is_the_kind(value: object) -> None:
+    assert kind_of(value) is Kind.BOOK
+    assert list(kinds_of(value)) == list(kinds_of([value])) == [Kind.BOOK]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("bok", "was 'bok'; did you mean 'BOOK'"),
+        ("top-of-book", "did you mean 'TOP_OF_BOOK'"),
+        ("zzz", "was 'zzz'$"),
+        (99, "was 99$"),
+        (None, "was None$"),
+        (2.5, "was 2.5$"),
+    ],
+)
+def test_kind_of_anything_else_is_refused(value: object, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        kind_of(value)
+
+
+def test_names_of_kinds_serve_reader_batch_and_latest(instance: Instance) -> None:
+    instance.top(1.0, 2.0)
+    instance.book([(1.0, 1.0)], [], snapshot=True)
+    instance.ring.flush()
+    with Reader(instance.address, start="begin", kinds="top_of_book") as reader:
+        assert [record.kind for record in Latest(reader, keep=["trades"]).poll(0)] == [
+            Kind.TOP_OF_BOOK
+        ]
+    with Reader(instance.address, start="begin") as reader:
+        batch = reader.poll()
+        assert batch.select("top_of_book")["bid_price"].tolist() == [1.0]
+        assert len(batch.table("book")) == 1
+
+
+def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -> None:
+    instance.top(1.0, 2.0, "AMBR-PERP")
+    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; known are AMBR-PERP, .*did you mean"):
+        Reader(instance.address, symbols={"AMBR-PRP"}).close()
+    with pytest.warns(UserWarning, match="not known so far: 'cme'"):
+        Reader(instance.address, exchanges="cme", symbols="AMBR-PERP").close()
+
+
+def test_known_names_and_an_empty_table_are_no_note(instance: Instance) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Reader(instance.address, symbols={"AMBR"}).close()
+        instance.top(1.0, 2.0, "AMBR")
+        Reader(instance.address, symbols={"AMBR"}, exchanges="binance-usdm").close()

@@ -1,0 +1,111 @@
+"""Records as one line, and as plain values: prices, quantities, rows, reasons, nothing left out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.client.instance import Instance
+from udpfast import Kind, Reader
+from udpfast.client.record_words import describe_record, number_word, record_line
+from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+
+
+def payload_of(instance: Instance, kind: Kind, rows: int) -> bytes:
+    """Return a payload of a kind whose every number is 1."""
+    update = np.frombuffer(b"\1" * UPDATE_DTYPES[kind].itemsize, UPDATE_DTYPES[kind], 1).copy()
+    update["exchange_id"] = instance.names.intern("deribit")
+    update["symbol_id"] = instance.names.intern("BTC-PERPETUAL")
+    update["row_count"] = rows
+    if kind is Kind.BOOK:
+        update["bid_count"], update["ask_count"] = rows - 1, 1
+    return update.tobytes() + (b"\1" * rows * ROW_DTYPES[kind].itemsize if rows else b"")
+
+
+def test_line_of_a_top_of_book_has_its_prices(instance: Instance) -> None:
+    update = instance.update(
+        UPDATE_DTYPES[Kind.TOP_OF_BOOK],
+        "deribit",
+        "BTC",
+        bid_price=100.05,
+        bid_quantity=28.5,
+        ask_price=float("nan"),
+    )
+    instance.append(Kind.TOP_OF_BOOK, update.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    line = "TOP_OF_BOOK   deribit BTC seqno=1 index=0 bid=100.05 x 28.5 ask=none"
+    assert record_line(record) == str(record) == line
+    assert repr(record) == f"<ReadRecord {line}>"
+    described = describe_record(record)
+    assert (described["bid_price"], described["ask_price"]) == (100.05, None)
+
+
+def test_line_of_a_book_has_its_first_levels_and_how_many_more(instance: Instance) -> None:
+    instance.book([(float(10 - i), 1.5) for i in range(5)], [(11.0, 0.0)], snapshot=True)
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert record_line(record).endswith(
+        "index=0 snapshot snapshot bids 10 x 1.5, 9 x 1.5, 8 x 1.5, 2 more asks 11 x 0"
+    )
+    described = describe_record(record)
+    assert [level["price"] for level in described["bids"]] == [10.0, 9.0, 8.0, 7.0, 6.0]
+    assert described["asks"][0]["quantity"] == 0.0
+
+
+def test_line_of_a_gap_has_its_reason_in_words(instance: Instance) -> None:
+    gap = np.zeros((), CONTROL_DTYPES[Kind.GAP])
+    gap["first"], gap["last"], gap["count"], gap["reason"] = 3, 4, 2, 2
+    instance.append(Kind.GAP, gap.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert record_line(record).endswith("first=3 last=4 count=2 reason=TIME waited_ns=0")
+    assert describe_record(record)["reason"] == "TIME"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.PAD])
+def test_record_of_every_kind_is_a_line_and_json(instance: Instance, kind: Kind) -> None:
+    rows = 5 if kind in ROW_DTYPES else 0
+    if kind in UPDATE_DTYPES:
+        payload = payload_of(instance, kind, rows)
+    elif kind in CONTROL_DTYPES:
+        payload = b"\1" * CONTROL_DTYPES[kind].itemsize
+    else:
+        payload = b"raw"
+    instance.append(kind, payload)
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert record_line(record).startswith(kind.name)
+    assert "\n" not in record_line(record)
+    described = json.loads(json.dumps(describe_record(record), allow_nan=False))
+    listed = [value for name, value in described.items() if name in ("bids", "asks", "rows")]
+    assert sum(map(len, listed)) == rows
+    if kind in UPDATE_DTYPES:
+        own = set(UPDATE_DTYPES[kind].names or ()) - set(described)
+        assert own <= {
+            "exchange_id",
+            "symbol_id",
+            "present",
+            "row_count",
+            "reserved",
+            "reserved2",
+        } | {
+            "bid_count",
+            "ask_count",
+        }
+
+
+@pytest.mark.parametrize("size", [0, 1, 5])
+def test_control_record_that_is_too_short_is_a_line(instance: Instance, size: int) -> None:
+    instance.append(Kind.GAP, b"\1" * size)
+    with Reader(instance.address, start="begin") as reader:
+        assert record_line(next(reader)).startswith("GAP")
+
+
+@pytest.mark.parametrize(
+    ("value", "word"),
+    [(0.1 + 0.2, "0.3"), (1e9, "1000000000"), (float("nan"), "-"), (-0.5, "-0.5")],
+)
+def test_number_word_is_short(value: float, word: str) -> None:
+    assert number_word(value) == word

@@ -1,0 +1,37 @@
+"""Kinds as a user may say them: a member of `Kind`, or its name in any case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError, did_you_mean, shown
+
+__all__ = ["kind_of", "kinds_of"]
+
+
+def kind_of(value: object) -> Kind:
+    """Return the kind that a member, its number or its name says.
+
+    Raises
+    ------
+    ConfigError
+        There is no such kind.
+    """
+    if isinstance(value, str):
+        kind = Kind.__members__.get(value.upper())
+        if kind is not None:
+            return kind
+        hint = did_you_mean(value.upper(), Kind.__members__)
+    else:
+        if value in list(Kind):
+            return Kind(value)  # type: ignore[arg-type]
+        hint = ""
+    raise ConfigError(f"a kind must be a member of Kind or its name, was {shown(value)}{hint}")
+
+
+def kinds_of(values: object) -> Iterator[Kind]:
+    """Yield the kinds that one value says, or each of several."""
+    several = isinstance(values, Iterable) and not isinstance(values, str)
+    for value in values if several else [values]:  # type: ignore[attr-defined]
+        yield kind_of(value)

@@ -1,0 +1,192 @@
+"""A record as people and other programs read it: one line of text, or plain values for JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
+from udpfast.market.updates import UPDATE_DTYPES
+from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
+
+if TYPE_CHECKING:
+    from udpfast.client.record import ReadRecord
+
+__all__ = ["describe_record", "number_word", "record_line"]
+
+#: Rows of each side, or of a list, that a line shows.
+ROWS_SHOWN = 3
+
+# Said by name, or of use to nobody who reads.
+_LEFT_OUT = {
+    *("reserved", "reserved2", "exchange_id", "symbol_id", "present", "row_count"),
+    *("bid_count", "ask_count"),
+}
+_HEADER = UPDATE_DTYPES[Kind.TRADES].names or ()  # what every update begins with
+
+
+def describe_record(record: ReadRecord) -> dict[str, Any]:
+    """Return all of a record as plain values: its header, its payload, its rows.
+
+    Numbers of enumerations are their words; what is no number (NaN) is None; the payload of a
+    MESSAGE is in hexadecimal digits.
+    """
+    fields: dict[str, Any] = {
+        "kind": record.kind.name,
+        "index": record.index,
+        "seqno": record.seqno,
+        "last_seqno": record.last_seqno,
+        "session_id": record.session_id,
+        "object_type": record.object_type,
+        "object_id": record.object_id,
+        "channel": record.channel,
+        "line": record.line,
+        "received_ns": record.received_ns,
+        "published_ns": record.published_ns,
+        "flags": [flag.name for flag in RecordFlag if flag in record.flags],
+    }
+    if record.kind is Kind.LAPPED:
+        fields = {"kind": "LAPPED", "index": record.index}
+    if record.exchange is not None or record.symbol is not None:
+        fields |= {"exchange": record.exchange, "symbol": record.symbol}
+    if record.kind in CONTROL_DTYPES:
+        return fields | dict(_control_fields(record))
+    if record.kind not in UPDATE_DTYPES:
+        return fields | {
+            "message_type": record.message_type,
+            "size": len(record.payload),
+            "payload": record.payload.hex(),
+        }
+    update = record.update
+    fields |= {"exchange": record.exchange, "symbol": record.symbol}
+    fields |= _plain_fields(update.header)
+    if record.kind is Kind.BOOK:
+        return fields | {"bids": _plain_rows(update.bids), "asks": _plain_rows(update.asks)}
+    return fields | {"rows": _plain_rows(update.rows)} if _has_rows(record.kind) else fields
+
+
+def record_line(record: ReadRecord) -> str:
+    """Return a record as one line: what it is, of whom, its numbers, and what it says."""
+    words = [f"{record.kind.name:<13}"]
+    names = [name for name in (record.exchange, record.symbol) if name is not None]
+    words += [" ".join(names)] if names else []
+    if record.kind is not Kind.LAPPED:
+        words += [f"seqno={record.seqno}"]
+    words += [f"index={record.index}"]
+    words += [flag.name.lower() for flag in RecordFlag if flag.name and flag in record.flags]
+    return " ".join([*words, record_content(record)]).rstrip()
+
+
+def record_content(record: ReadRecord) -> str:
+    """Return what a record says, as the end of a line: prices, quantities, rows, reasons."""
+    if record.kind in CONTROL_DTYPES:
+        return _pairs(_control_fields(record))
+    if record.kind not in UPDATE_DTYPES:
+        return f"type={record.message_type} {len(record.payload)} bytes"
+    update = record.update
+    header = update.header
+    if record.kind is Kind.TOP_OF_BOOK:
+        return (
+            f"bid={_level(header['bid_price'], header['bid_quantity'])} "
+            f"ask={_level(header['ask_price'], header['ask_quantity'])}"
+        )
+    kind_of_update = UPDATE_WORDS["update_type"].get(int(header["update_type"]), "")
+    said = [kind_of_update.lower()] if int(header["update_type"]) else []
+    if record.kind is Kind.BOOK:
+        said += [f"bids {_some(map(_row_level, update.bids), len(update.bids))}"]
+        said += [f"asks {_some(map(_row_level, update.asks), len(update.asks))}"]
+        return " ".join(said)
+    said += [_pairs(_own_fields(header))]
+    if _has_rows(record.kind):
+        said += [_some(map(_row_words, update.rows), len(update.rows))]
+    return " ".join(filter(None, said))
+
+
+def number_word(value: float) -> str:
+    """Return a price or a quantity as short as it can be said; "-" for what is no number."""
+    return "-" if math.isnan(value) else f"{value:.12g}"
+
+
+def _has_rows(kind: Kind) -> bool:
+    from udpfast.market.updates import ROW_DTYPES
+
+    return kind in ROW_DTYPES
+
+
+def _control_fields(record: ReadRecord) -> Iterator[tuple[str, Any]]:
+    dtype = CONTROL_DTYPES[record.kind]
+    if len(record.payload) < dtype.itemsize:
+        return
+    values = np.frombuffer(record.payload, dtype, count=1)[0]
+    for field in dtype.names or ():
+        if field not in _LEFT_OUT:
+            number = values[field].item()
+            yield field, CONTROL_WORDS.get((record.kind, field), {}).get(number, number)
+
+
+def _plain_fields(values: np.void) -> dict[str, Any]:
+    names = values.dtype.names or ()
+    return {name: _plain(name, values[name]) for name in names if name not in _LEFT_OUT}
+
+
+def _plain_rows(rows: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
+    return [_plain_fields(row) for row in rows]
+
+
+def _plain(name: str, value: Any) -> Any:
+    plain = value.item()
+    if isinstance(plain, bytes):
+        return plain.rstrip(b"\0").decode(errors="replace")
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else None
+    words = UPDATE_WORDS.get(name)
+    return plain if words is None else words.get(plain, plain)
+
+
+def _own_fields(header: np.void) -> Iterator[tuple[str, Any]]:
+    # What the kind adds to the fields of all updates, as far as it says anything.
+    for name, value in _plain_fields(header).items():
+        if name not in _HEADER and value not in (None, "", 0, "Undefined"):
+            yield name, value
+
+
+def _level(price: float, quantity: float) -> str:
+    return "none" if math.isnan(price) else f"{number_word(price)} x {number_word(quantity)}"
+
+
+def _row_level(row: np.void) -> str:
+    return _level(float(row["price"]), float(row["quantity"]))
+
+
+def _row_words(row: np.void) -> str:
+    plain = _plain_fields(row)
+    said = []
+    if "side" in plain:
+        said.append(str(plain.pop("side")).lower())
+    if "price" in plain:
+        said.append(_level(float(row["price"]), float(row["quantity"])))
+        del plain["price"], plain["quantity"]
+    if {"type", "value"} <= plain.keys():
+        said.append(f"{plain.pop('type')}={number_word(float(row['value']))}")
+        del plain["value"]
+    elif {"name", "value"} <= plain.keys():
+        said.append(f"{plain.pop('name')}={number_word(float(row['value']))}")
+        del plain["value"]
+    said += [f"{name}={value}" for name, value in plain.items() if value not in (None, "", 0)]
+    return " ".join(said)
+
+
+def _some(rows: Iterable[str], count: int) -> str:
+    shown = [row for row, _ in zip(rows, range(ROWS_SHOWN), strict=False)]
+    more = [f"{count - len(shown)} more"] if count > len(shown) else []
+    return ", ".join([*shown, *more]) or "none"
+
+
+def _pairs(fields: Iterable[tuple[str, Any]]) -> str:
+    return " ".join(
+        f"{name}={number_word(value) if isinstance(value, float) else value}"
+        for name, value in fields
+    )
