@@ -195,8 +195,9 @@ class FeedWay(BurstWay):
                 "incremental": {
                     "lines": [{"name": "AB"[i], "address": ADDRESS} for i in range(lines)]
                 },
-                # What is swapped is late, never lost, even where the host lets it wait.
+                # What the host lets wait is late, neither lost nor silent.
                 "window": {"lost_packet_wait_us": 60_000_000},
+                "session": {"inactivity_timeout_ms": 86_400_000},
                 "receive": settings,
             }
         )
