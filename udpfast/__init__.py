@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import sbe
     from .agents.subscriber import Subscriber
     from .client.batch import Batch
     from .client.books import Books
@@ -56,7 +57,10 @@ __all__ = [
     "counters",
     "get_include",
     "latency",
+    "sbe",
 ]
+
+_MODULES = ("sbe",)
 
 _HOMES = {
     "Batch": "client.batch",
@@ -84,6 +88,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     home = _HOMES.get(name)
     if home is None:
         from .errors import did_you_mean

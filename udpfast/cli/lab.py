@@ -28,6 +28,7 @@ PROGRAMS = {
     "streamcheck": "a Spark stream that is killed while its journal grows",
     "pipelinecheck": "from the socket to the report, against what was sent",
     "pipelinescale": "the report's jobs over an export many times",
+    "sbecheck": "random SBE schemas and messages, against a naive encoder",
     "strategy": "follow an instance to its end and write down its books",
 }
 

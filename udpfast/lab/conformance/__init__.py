@@ -3,7 +3,8 @@
     udpfast lab conformance DIR
 
 Every file below DIR that says what must come out of it is run: JSON documents by their `format`,
-lists of payloads (`.jsonl`, plain or gzip) by their first line. Each case passes, or fails with
+lists of payloads (`.jsonl`, plain or gzip) by their first line, schemas of SBE and messages of
+theirs (`.xml`, `.sbe`) by what every schema must hold. Each case passes, or fails with
 one line that says what was expected and what was found.
 """
 
@@ -149,6 +150,9 @@ def run(folder: Path, report: Report) -> None:
     for path in sorted(folder.rglob("*")):
         if path.suffix == ".json":
             document = json.loads(path.read_text(encoding="utf-8"))
+            if isinstance(document, dict) and {"version", "inject", "respond"} <= document.keys():
+                _sbe().check_fix(path, report)
+                continue
             name = document.get("format", "") if isinstance(document, dict) else ""
             module = FORMATS.get(name.partition("/")[0])
             if module is None:
@@ -159,6 +163,14 @@ def run(folder: Path, report: Report) -> None:
             first = next(iter(read_lines(path)), {})
             if {"hex", "expect"} <= first.keys():
                 _checker("payloads")(path, report)
+        elif path.suffix == ".xml" and _sbe().is_schema(path):
+            _sbe().check(path, report)
+        elif path.suffix == ".sbe":
+            _sbe().check_message(path, report)
+
+
+def _sbe() -> Any:
+    return importlib.import_module(f"{__name__}.sbe")
 
 
 def _checker(module: str) -> Callable[[Path, Report], None]:

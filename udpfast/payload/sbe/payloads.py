@@ -1,0 +1,117 @@
+"""What people have as a batch of payloads, as addresses and sizes for the walk."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import RECORD, Kind
+from udpfast.errors import FormatError
+
+__all__ = ["Payloads", "payloads_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Payloads:
+    """Payloads in memory.
+
+    Attributes
+    ----------
+    addresses, sizes : ndarray of uint64
+    index : ndarray of int64
+        Which of the batch each is: records that are no messages have none.
+    keep : object
+        What owns the memory.
+    """
+
+    addresses: NDArray[np.uint64]
+    sizes: NDArray[np.uint64]
+    index: NDArray[np.int64]
+    keep: object
+
+    def payload(self, i: int) -> memoryview:
+        """Return the bytes of one of them; look while `keep` is held."""
+        import ctypes
+
+        size = int(self.sizes[i])
+        return memoryview((ctypes.c_ubyte * size).from_address(int(self.addresses[i]))).cast("B")
+
+
+def payloads_of(batch: Any) -> Payloads:
+    """Return the payloads of a batch.
+
+    Parameters
+    ----------
+    batch : Batch, pyarrow array, or iterable of bytes-like
+        Of a `udpfast.Batch`, the payloads of its records of kind MESSAGE; they are looked at in
+        place, so be done before the reader's next poll. Of pyarrow, an array of binary or
+        large_binary; what is null in it is left out.
+    """
+    if hasattr(batch, "headers") and hasattr(batch, "payloads"):
+        headers, offsets = batch.headers, batch.offsets
+        return payloads_in(batch.payloads, offsets, headers["length"], headers["kind"])
+    if hasattr(batch, "combine_chunks"):
+        batch = batch.combine_chunks()
+    if hasattr(batch, "buffers") and hasattr(batch, "type"):
+        return _arrow_payloads(batch)
+    if isinstance(batch, bytes | bytearray | memoryview | str):
+        raise FormatError("a batch is several payloads: expected a list of bytes, found one")
+    if isinstance(batch, Iterable):
+        return _joined([bytes(each) for each in batch])
+    raise FormatError(f"expected a batch of payloads, found {type(batch).__name__}")
+
+
+def payloads_in(
+    memory: NDArray[np.uint8],
+    offsets: NDArray[np.uint64],
+    lengths: NDArray[Any],
+    kinds: NDArray[Any],
+) -> Payloads:
+    """Return the payloads of the records of kind MESSAGE in a memory.
+
+    Parameters
+    ----------
+    memory : ndarray of uint8
+    offsets : ndarray of uint64
+        Of each record's payload.
+    lengths : ndarray
+        Of each record, its header included.
+    kinds : ndarray
+        Of each record.
+    """
+    index = np.flatnonzero(kinds == Kind.MESSAGE)
+    sizes = lengths[index].astype(np.uint64) - np.uint64(RECORD.itemsize)
+    begins = offsets[index].astype(np.uint64)
+    if len(index) and (begins + sizes).max() > len(memory):
+        raise FormatError("records reach beyond their memory")
+    return Payloads(begins + np.uint64(memory.ctypes.data), sizes, index, memory)
+
+
+def _joined(payloads: list[bytes]) -> Payloads:
+    # One copy, so that one address is enough.
+    memory = np.frombuffer(b"".join(payloads) or b"\0", np.uint8)
+    sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
+    ends = np.cumsum(sizes, dtype=np.uint64)
+    addresses = np.uint64(memory.ctypes.data) + (ends - sizes)
+    return Payloads(addresses, sizes, np.arange(len(payloads)), memory)
+
+
+def _arrow_payloads(array: Any) -> Payloads:
+    import pyarrow as pa
+
+    kind = array.type
+    if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+        raise FormatError(f"expected an array of binary, found one of {kind}")
+    width = np.int32 if pa.types.is_binary(kind) else np.int64
+    _, offsets, data = array.buffers()
+    begin = array.offset
+    if len(array) == 0:
+        return _joined([])
+    ends = np.frombuffer(offsets, width)[begin : begin + len(array) + 1].astype(np.uint64)
+    index = np.flatnonzero(~np.asarray(array.is_null()))
+    base = np.uint64(0 if data is None else data.address)
+    return Payloads((base + ends[:-1])[index], np.diff(ends)[index], index, array)

@@ -1,0 +1,733 @@
+"""The walk over SBE messages: a flat table of instructions, made once from a schema.
+
+    message    header | block | group: dimensions, rows (each: block | groups | data) | data
+    plan       of each message: GROUP .. END for a group and what is inside it, DATA, .., END
+    walk       of each level (root or group): where its rows are; of each row: where its data is
+
+Nothing is copied but what is asked for afterwards. Every length and count is compared with the
+bytes that are left before it is used; a message that does not fit leaves no row.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy, memset
+
+from udpfast.core.check cimport unlikely
+
+from enum import IntEnum
+
+import numpy as np
+
+__all__ = ["DATA", "ROW", "VERDICT", "Plan", "Verdict", "Walk"]
+
+cdef enum:
+    DEPTH_MAX = 32               # groups inside groups, as parse.py refuses more
+    HEADER_NUMBERS = 4           # blockLength, templateId, schemaId, version
+    ROWS_EMPTY_MAX = 65_535      # rows of a message that may take no byte, one for each is free
+    ROOM_MIN = 256               # rows or data that a table begins with
+
+cdef enum:  # what an instruction does
+    OP_END = 0                   # of the message
+    OP_GROUP = 1
+    OP_GROUP_END = 2
+    OP_DATA = 3
+
+cdef enum:  # Verdict
+    IS_SOUND = 0
+    IS_OTHER = 1
+    IS_FOREIGN = 2
+    IS_UNKNOWN = 3
+    IS_HEADER_SHORT = 4
+    IS_BLOCK_BEYOND = 5
+    IS_GROUP_BEYOND = 6
+    IS_DATA_BEYOND = 7
+    IS_COUNT_BEYOND = 8
+    IS_ROWS_MANY = 9
+    IS_BYTES_LEFT = 10
+    NO_MEMORY = -1               # of the walk, not of a message
+
+cdef uint64_t NOWHERE = 0xFFFFFFFFFFFFFFFF
+
+
+class Verdict(IntEnum):
+    """What became of a payload.
+
+    From HEADER_SHORT on it is damaged: what is said of its lengths and counts does not fit its
+    bytes. It has no rows then.
+    """
+
+    SOUND = IS_SOUND
+    OTHER = IS_OTHER
+    FOREIGN = IS_FOREIGN
+    UNKNOWN = IS_UNKNOWN
+    HEADER_SHORT = IS_HEADER_SHORT
+    BLOCK_BEYOND = IS_BLOCK_BEYOND
+    GROUP_BEYOND = IS_GROUP_BEYOND
+    DATA_BEYOND = IS_DATA_BEYOND
+    COUNT_BEYOND = IS_COUNT_BEYOND
+    ROWS_MANY = IS_ROWS_MANY
+    BYTES_LEFT = IS_BYTES_LEFT
+
+
+cdef struct Number:
+    int32_t offset
+    int32_t width                # bytes; 0: a constant
+    uint64_t constant
+    uint64_t high                # what is above is damage
+
+cdef struct Op:
+    int32_t code
+    int32_t level                # of a group; of data, whose it is
+    int32_t slot                 # of data: which of its level's
+    int32_t beyond               # of a group: the instruction behind its END
+    int32_t header               # bytes
+    int32_t flat                 # of a group: neither groups nor data inside
+    uint64_t since
+    Number length
+    Number count
+
+cdef struct Template:
+    uint64_t id
+    int32_t level                # its root's; its groups' follow
+    int32_t level_end
+    int32_t first                # instruction
+
+cdef struct Row:
+    int64_t payload              # which of the batch
+    int64_t parent               # row of the level above; -1: none
+    uint64_t offset              # of the block in its payload
+    uint64_t version             # of the schema that wrote it
+    uint64_t size                # bytes of the block, as written
+
+cdef struct Data:
+    uint64_t offset              # in its payload; NOWHERE: it is not there
+    uint64_t size
+
+cdef struct Level:
+    Row* rows
+    Data* data                   # slots of each row, one row behind the other
+    int64_t count
+    int64_t room
+    int64_t slots
+    int64_t mark                 # rows before the message at hand
+
+cdef struct Frame:
+    int32_t op                   # its GROUP
+    uint64_t left                # rows, the one at hand included
+    uint64_t size
+    int64_t row
+
+cdef struct Place:
+    const uint8_t* data          # of the payload
+    uint64_t size                # up to the end of the message, as far as that is known
+    uint64_t at
+    uint64_t version             # of the schema that wrote it
+    uint64_t rows_left
+    int64_t payload
+
+cdef struct Result:
+    int32_t verdict
+    int32_t op                   # whose number did not fit; -1: the message's own
+    uint64_t at                  # offset in the payload
+    uint64_t wanted              # bytes from there on, or rows
+    uint64_t found
+
+ROW = np.dtype([("payload", "i8"), ("parent", "i8"), ("offset", "u8"), ("version", "u8"),
+                ("size", "u8")])
+DATA = np.dtype([("offset", "u8"), ("size", "u8")])
+VERDICT = np.dtype([("verdict", "i4"), ("op", "i4"), ("at", "u8"), ("wanted", "u8"),
+                    ("found", "u8")])
+if ROW.itemsize != sizeof(Row) or DATA.itemsize != sizeof(Data):
+    raise ImportError(f"rows must have {sizeof(Row)} bytes, dtypes have {ROW.itemsize}")
+if VERDICT.itemsize != sizeof(Result):
+    raise ImportError(f"verdicts must have {sizeof(Result)} bytes, have {VERDICT.itemsize}")
+
+
+cdef inline uint64_t load(const uint8_t* at, int32_t width, bint big) noexcept nogil:
+    # An integer of any width, from any address. Compilers make one load of each branch.
+    cdef uint64_t value = 0
+    cdef int32_t i
+    if width == 2:
+        return (<uint64_t>at[0] << 8 | at[1]) if big else (<uint64_t>at[1] << 8 | at[0])
+    if width == 1:
+        return at[0]
+    for i in range(width):
+        value |= <uint64_t>at[i] << 8 * (width - 1 - i if big else i)
+    return value
+
+
+cdef inline uint64_t number(
+    const Number* n, const uint8_t* header, bint big,
+) noexcept nogil:
+    return load(header + n.offset, n.width, big) if n.width else n.constant
+
+
+cdef inline bint level_reserve(Level* level, int64_t rows) noexcept nogil:
+    # Room for so many more rows. Doubling: a walk allocates for none of its messages.
+    cdef int64_t room
+    cdef void* grown
+    if level.count + rows <= level.room:
+        return True
+    room = max(max(2 * level.room, level.count + rows), ROOM_MIN)
+    grown = realloc(level.rows, room * sizeof(Row))
+    if grown == NULL:
+        return False
+    level.rows = <Row*>grown
+    if level.slots:
+        grown = realloc(level.data, room * level.slots * sizeof(Data))
+        if grown == NULL:
+            return False
+        level.data = <Data*>grown
+    level.room = room
+    return True
+
+
+cdef inline int64_t level_add(
+    Level* level, const Place* place, int64_t parent, uint64_t size,
+) noexcept nogil:
+    # A row whose block begins here, for which there is room.
+    cdef int64_t row = level.count
+    cdef int64_t slot
+    level.rows[row].payload = place.payload
+    level.rows[row].parent = parent
+    level.rows[row].offset = place.at
+    level.rows[row].version = place.version
+    level.rows[row].size = size
+    for slot in range(row * level.slots, (row + 1) * level.slots):
+        level.data[slot].offset = NOWHERE
+        level.data[slot].size = 0
+    level.count = row + 1
+    return row
+
+
+cdef inline int32_t refuse(
+    Result* result, int32_t verdict, int32_t op, uint64_t at, uint64_t wanted, uint64_t found,
+) noexcept nogil:
+    result.verdict = verdict
+    result.op = op
+    result.at = at
+    result.wanted = wanted
+    result.found = found
+    return verdict
+
+
+cdef inline bint row_begin(
+    Level* level, Place* place, int32_t index, Frame* frame, Result* result,
+) noexcept nogil:
+    # The next row of a group that has more in its rows than a block.
+    if unlikely(frame.size > place.size - place.at):
+        refuse(result, IS_GROUP_BEYOND, index, place.at, frame.size, place.size - place.at)
+        return False
+    if unlikely(not level_reserve(level, 1)):
+        result.verdict = NO_MEMORY
+        return False
+    frame.row = level_add(level, place, (frame - 1).row, frame.size)
+    place.at += frame.size
+    return True
+
+
+cdef inline bint data_step(
+    Level* level, const Op* op, Place* place, int32_t index, int64_t row, bint big, Result* result,
+) noexcept nogil:
+    # Over one variable data.
+    cdef uint64_t length
+    cdef uint64_t left = place.size - place.at
+    if unlikely(<uint64_t>op.header > left):
+        refuse(result, IS_DATA_BEYOND, index, place.at, op.header, left)
+        return False
+    length = number(&op.length, place.data + place.at, big)
+    place.at += op.header
+    left -= op.header
+    if unlikely(length > op.length.high or length > left):
+        refuse(result, IS_DATA_BEYOND, index, place.at, length, min(left, op.length.high))
+        return False
+    level.data[row * level.slots + op.slot].offset = place.at
+    level.data[row * level.slots + op.slot].size = length
+    place.at += length
+    return True
+
+
+cdef inline bint group_begin(
+    const Op* op, Place* place, int32_t index, bint big, uint64_t* length, uint64_t* count,
+    Result* result,
+) noexcept nogil:
+    # Over the dimensions of a group.
+    cdef uint64_t left = place.size - place.at
+    if unlikely(<uint64_t>op.header > left):
+        refuse(result, IS_GROUP_BEYOND, index, place.at, op.header, left)
+        return False
+    length[0] = number(&op.length, place.data + place.at, big)
+    count[0] = number(&op.count, place.data + place.at, big)
+    place.at += op.header
+    left -= op.header
+    if unlikely(count[0] > op.count.high):
+        refuse(result, IS_COUNT_BEYOND, index, place.at, op.count.high, count[0])
+        return False
+    if unlikely(count[0] > place.rows_left):
+        refuse(result, IS_ROWS_MANY, index, place.at, count[0], place.rows_left)
+        return False
+    place.rows_left -= count[0]
+    # By division: the product could wrap.
+    if unlikely(length[0] and count[0] > left // length[0]):
+        refuse(result, IS_GROUP_BEYOND, index, place.at, length[0], left)
+        return False
+    return True
+
+
+cdef class Plan:
+    """Instructions of all messages of a schema.
+
+    Parameters
+    ----------
+    big : bool
+        Byte order.
+    schema_id, version : int
+        Of the schema.
+    header_size : int
+        Bytes of a message's header.
+    header : sequence of tuple
+        `(offset, width, constant, high)` of blockLength, templateId, schemaId, version.
+    templates : sequence of tuple
+        `(id, level, level_end, first)`, sorted by id.
+    ops : sequence of tuple
+        `(code, level, slot, beyond, header, flat, since, length, count)`; the last two as in
+        `header`.
+    slots : sequence of int
+        Of each level: how many data its rows have.
+    """
+
+    cdef Op* ops
+    cdef Template* templates
+    cdef Number[HEADER_NUMBERS] header
+    cdef readonly int template_count
+    cdef readonly int level_count
+    cdef readonly list slots
+    cdef uint64_t header_size
+    cdef uint64_t schema_id
+    cdef uint64_t version
+    cdef bint big
+
+    def __cinit__(self, *, big, schema_id, version, header_size, header, templates, ops, slots):
+        cdef int i
+        self.big = big
+        self.schema_id = schema_id
+        self.version = version
+        self.header_size = header_size
+        self.slots = list(slots)
+        self.level_count = len(slots)
+        self.template_count = len(templates)
+        self.templates = <Template*>calloc(len(templates) + 1, sizeof(Template))
+        self.ops = <Op*>calloc(len(ops) + 1, sizeof(Op))
+        if self.templates == NULL or self.ops == NULL:
+            raise MemoryError
+        for i in range(HEADER_NUMBERS):
+            set_number(&self.header[i], header[i])
+        for i, (number, level, level_end, first) in enumerate(templates):
+            self.templates[i].id = number
+            self.templates[i].level = level
+            self.templates[i].level_end = level_end
+            self.templates[i].first = first
+        for i, op in enumerate(ops):
+            self.ops[i].code = op[0]
+            self.ops[i].level = op[1]
+            self.ops[i].slot = op[2]
+            self.ops[i].beyond = op[3]
+            self.ops[i].header = op[4]
+            self.ops[i].flat = op[5]
+            self.ops[i].since = op[6]
+            set_number(&self.ops[i].length, op[7])
+            set_number(&self.ops[i].count, op[8])
+
+    def __dealloc__(self):
+        free(self.templates)
+        free(self.ops)
+
+    def template(self, payload):
+        """Return the place of a payload's template among them all, -1 if it is none of ours.
+
+        None: the payload is shorter than a header.
+        """
+        cdef Py_buffer view
+        cdef int found
+        cdef const uint8_t* data
+        PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+        data = <const uint8_t*>view.buf
+        if <uint64_t>view.len < self.header_size:
+            PyBuffer_Release(&view)
+            return None
+        found = -1
+        if number(&self.header[2], data, self.big) == self.schema_id:
+            found = self.find(number(&self.header[1], data, self.big))
+        PyBuffer_Release(&view)
+        return found
+
+    cdef int find(self, uint64_t id) noexcept nogil:
+        # By halves: a schema has some dozens.
+        cdef int low = 0, high = self.template_count, middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.templates[middle].id < id:
+                low = middle + 1
+            else:
+                high = middle
+        return low if low < self.template_count and self.templates[low].id == id else -1
+
+    cdef int64_t walk_message(
+        self, Level* levels, const uint8_t* data, uint64_t size, uint64_t begin, int64_t payload,
+        int wanted, bint joined, Result* result,
+    ) noexcept nogil:
+        # Walks the message at `begin`; returns where it ends, or -1: `result` says why.
+        cdef uint64_t length
+        cdef Place place
+        cdef bint is_newer
+        cdef const Template* template
+        cdef int found, i
+        cdef int64_t end
+        if unlikely(size - begin < self.header_size):
+            refuse(result, IS_HEADER_SHORT, -1, begin, self.header_size, size - begin)
+            return -1
+        if unlikely(number(&self.header[2], data + begin, self.big) != self.schema_id):
+            refuse(result, IS_FOREIGN, -1, begin, self.schema_id,
+                   number(&self.header[2], data + begin, self.big))
+            return -1
+        found = self.find(number(&self.header[1], data + begin, self.big))
+        if unlikely(found < 0):
+            refuse(result, IS_UNKNOWN, -1, begin, 0,
+                   number(&self.header[1], data + begin, self.big))
+            return -1
+        # Whoever wants one message of many walks over the others only where they hide its begin.
+        if wanted >= 0 and found != wanted and not joined:
+            result.verdict = IS_OTHER
+            return -1
+        template = &self.templates[found]
+        length = number(&self.header[0], data + begin, self.big)
+        place.data = data
+        place.size = size
+        place.at = begin + self.header_size
+        place.version = number(&self.header[3], data + begin, self.big)
+        place.rows_left = size - begin + ROWS_EMPTY_MAX
+        place.payload = payload
+        if unlikely(length > size - place.at):
+            refuse(result, IS_BLOCK_BEYOND, -1, place.at, length, size - place.at)
+            return -1
+        for i in range(template.level, template.level_end):
+            levels[i].mark = levels[i].count
+        if unlikely(not level_reserve(&levels[template.level], 1)):
+            result.verdict = NO_MEMORY
+            return -1
+        level_add(&levels[template.level], &place, -1, length)
+        place.at += length
+        end = self.walk_rows(levels, template, &place, result)
+        is_newer = place.version > self.version
+        if end >= 0 and not joined and not is_newer and <uint64_t>end != size:
+            refuse(result, IS_BYTES_LEFT, -1, end, 0, size - <uint64_t>end)
+            end = -1
+        if unlikely(end < 0) or (wanted >= 0 and found != wanted):
+            if end >= 0:
+                result.verdict = IS_OTHER
+            for i in range(template.level, template.level_end):
+                levels[i].count = levels[i].mark
+        return end
+
+    cdef int64_t walk_rows(
+        self, Level* levels, const Template* template, Place* place, Result* result,
+    ) noexcept nogil:
+        # Groups and data behind the root block; returns where they end, or -1.
+        cdef Frame[DEPTH_MAX + 1] frames
+        cdef Frame* frame = &frames[0]
+        cdef int32_t index = template.first
+        cdef const Op* op
+        cdef Level* level
+        cdef uint64_t length = 0, count = 0
+        frame.row = levels[template.level].count - 1
+        while True:
+            op = &self.ops[index]
+            if op.code == OP_END:
+                return place.at
+            if op.code == OP_GROUP_END:
+                frame.left -= 1
+                if frame.left == 0:
+                    frame -= 1
+                    index += 1
+                    continue
+                index = frame.op
+                if unlikely(not row_begin(&levels[op.level], place, index, frame, result)):
+                    return -1
+                index += 1
+                continue
+            if op.since > place.version:
+                index = op.beyond
+                continue
+            if op.code == OP_DATA:
+                if unlikely(not data_step(&levels[op.level], op, place, index, frame.row, self.big,
+                                          result)):
+                    return -1
+                index += 1
+                continue
+            if unlikely(not group_begin(op, place, index, self.big, &length, &count, result)):
+                return -1
+            if count == 0:
+                index = op.beyond
+                continue
+            level = &levels[op.level]
+            if op.flat:
+                if unlikely(not level_reserve(level, count)):
+                    result.verdict = NO_MEMORY
+                    return -1
+                while count:
+                    level_add(level, place, frame.row, length)
+                    place.at += length
+                    count -= 1
+                index = op.beyond
+                continue
+            frame += 1
+            frame.op = index
+            frame.left = count
+            frame.size = length
+            if unlikely(not row_begin(level, place, index, frame, result)):
+                return -1
+            index += 1
+
+    def walk(self, const uint64_t[::1] addresses, const uint64_t[::1] sizes, keep, *,
+             int wanted=-1, int prefix=-1):
+        """Walk over payloads.
+
+        Parameters
+        ----------
+        addresses, sizes : ndarray of uint64
+            Of each payload.
+        keep : object
+            What owns their memory: held as long as the walk is.
+        wanted : int
+            Place of the only template that is asked for; -1: all.
+        prefix : int
+            -1: a payload is one message. 0: it is several, one behind the other. Else: as 0, and
+            each begins with so many bytes, the first two of which are its size with them.
+
+        Returns
+        -------
+        Walk
+
+        Raises
+        ------
+        MemoryError
+            There is not enough for all rows.
+        """
+        cdef Walk walk = Walk.__new__(Walk)
+        cdef int64_t i, count = addresses.shape[0]
+        cdef Result[::1] results
+        cdef bint whole = True
+        if sizes.shape[0] != count:
+            raise ValueError(f"expected {count} sizes, found {sizes.shape[0]}")
+        walk.prepare(self, np.asarray(addresses), keep)
+        walk.verdicts = np.zeros(count, VERDICT)
+        results = walk.verdicts
+        with nogil:
+            for i in range(count):
+                whole = self.walk_payload(walk.levels, <const uint8_t*>addresses[i], sizes[i], i,
+                                          wanted, prefix, &results[i], walk.tally)
+                if unlikely(not whole):
+                    break
+        if not whole:
+            raise MemoryError("not enough memory for the rows of these messages")
+        return walk
+
+    def walk_bytes(self, bytes payload not None):
+        """Walk over one message."""
+        address = np.array([<uint64_t><const char*>payload], np.uint64)
+        return self.walk(address, np.array([len(payload)], np.uint64), payload)
+
+    cdef bint walk_payload(
+        self, Level* levels, const uint8_t* data, uint64_t size, int64_t payload, int wanted,
+        int prefix, Result* result, int64_t* tally,
+    ) noexcept nogil:
+        # All messages of a payload; False: there is no memory. What is wrong first is its verdict.
+        cdef uint64_t begin = 0, span
+        cdef int64_t end
+        cdef Result last
+        if prefix >= 0 and size == 0:
+            return True
+        while True:
+            last.verdict = IS_SOUND
+            span = size - begin
+            if prefix > 0:
+                span = load(data + begin, 2, False) if span >= <uint64_t>prefix else 0
+                if unlikely(span < <uint64_t>prefix or span > size - begin):
+                    refuse(&last, IS_HEADER_SHORT, -1, begin, max(span, <uint64_t>prefix),
+                           size - begin)
+                    span = size - begin  # where the next one begins nobody knows
+            end = -1
+            if last.verdict == IS_SOUND:
+                end = self.walk_message(levels, data, begin + span, begin + max(prefix, 0), payload,
+                                        wanted, prefix == 0, &last)
+            if unlikely(last.verdict == NO_MEMORY):
+                return False
+            tally[last.verdict] += 1
+            if last.verdict > IS_OTHER and result.verdict <= IS_OTHER:
+                result[0] = last
+            elif prefix < 0:
+                result.verdict = last.verdict
+            if prefix < 0 or (prefix == 0 and end < 0):
+                return True
+            begin = begin + span if prefix else <uint64_t>end
+            if begin == size:
+                return True
+
+
+@cython.final
+cdef class Walk:
+    """Where the rows of all messages of a batch are.
+
+    Attributes
+    ----------
+    verdicts : ndarray
+        One for each payload, dtype `VERDICT`.
+    counts : dict
+        Verdict -> messages that got it.
+    """
+
+    cdef Level* levels
+    cdef readonly Plan plan
+    cdef readonly object verdicts
+    cdef int64_t[IS_BYTES_LEFT + 1] tally
+    cdef object keep
+    cdef const uint64_t[::1] addresses
+
+    def __init__(self):
+        raise TypeError("a Walk is made by Plan.walk")
+
+    cdef int prepare(self, Plan plan, addresses, keep) except -1:
+        cdef int i
+        self.plan = plan
+        self.keep = keep
+        self.addresses = addresses
+        memset(self.tally, 0, sizeof(self.tally))
+        self.levels = <Level*>calloc(plan.level_count + 1, sizeof(Level))
+        if self.levels == NULL:
+            raise MemoryError
+        for i in range(plan.level_count):
+            self.levels[i].slots = plan.slots[i]
+        return 0
+
+    def __dealloc__(self):
+        cdef int i
+        if self.levels != NULL:
+            for i in range(self.plan.level_count):
+                free(self.levels[i].rows)
+                free(self.levels[i].data)
+            free(self.levels)
+
+    cdef Level* level(self, int64_t index) except NULL:
+        if not 0 <= index < self.plan.level_count:
+            raise IndexError(f"this schema has {self.plan.level_count} levels, was {index}")
+        return &self.levels[index]
+
+    @property
+    def counts(self):
+        """Messages by verdict: of a payload with several each has its own."""
+        counts = {verdict: self.tally[<int>verdict] for verdict in Verdict}
+        return {verdict: count for verdict, count in counts.items() if count}
+
+    def count(self, int64_t level) -> int:
+        """Return how many rows a level has."""
+        return self.level(level).count
+
+    def rows(self, int64_t level):
+        """Return where the rows of a level are: a copy, dtype `ROW`."""
+        cdef Level* found = self.level(level)
+        rows = np.empty(found.count, ROW)
+        cdef uint64_t target = rows.ctypes.data
+        if found.count:
+            memcpy(<void*>target, found.rows, found.count * sizeof(Row))
+        return rows
+
+    def data(self, int64_t level):
+        """Return where the data of each row is: shape (rows, slots), a copy, dtype `DATA`."""
+        cdef Level* found = self.level(level)
+        data = np.empty((found.count, found.slots), DATA)
+        cdef uint64_t target = data.ctypes.data
+        if found.count * found.slots:
+            memcpy(<void*>target, found.data, found.count * found.slots * sizeof(Data))
+        return data
+
+    def gather(self, int64_t level, const uint8_t[::1] absent, const int64_t[:, ::1] leaves,
+               const uint64_t[::1] since):
+        """Return the blocks of a level's rows, one behind the other.
+
+        Parameters
+        ----------
+        level : int
+        absent : ndarray of uint8
+            A block in which nothing is there: what a row shorter than the schema's ends with.
+        leaves : ndarray of int64
+            Offset and end of what is one value in the block.
+        since : ndarray of uint64
+            Version that brought each of them.
+
+        Returns
+        -------
+        ndarray of uint8
+            shape (rows * size,).
+        """
+        cdef Level* found = self.level(level)
+        cdef int64_t size = absent.shape[0], i, j, count = leaves.shape[0]
+        cdef uint64_t newest = max(since, default=0)
+        cdef const Row* row
+        cdef uint8_t* target
+        cdef const uint8_t* none = &absent[0] if size else NULL
+        gathered = np.empty(found.count * size, np.uint8)
+        cdef uint64_t address = gathered.ctypes.data
+        if size == 0:
+            return gathered
+        with nogil:
+            target = <uint8_t*>address
+            for i in range(found.count):
+                row = &found.rows[i]
+                if row.size >= <uint64_t>size and row.version >= newest:
+                    memcpy(target, <const uint8_t*>self.addresses[row.payload] + row.offset, size)
+                else:
+                    memcpy(target, <const uint8_t*>self.addresses[row.payload] + row.offset,
+                           min(row.size, <uint64_t>size))
+                    if row.size < <uint64_t>size:
+                        memcpy(target + row.size, none + row.size, size - row.size)
+                    for j in range(count):
+                        if since[j] > row.version or <uint64_t>leaves[j, 1] > row.size:
+                            memcpy(target + leaves[j, 0], none + leaves[j, 0],
+                                   leaves[j, 1] - leaves[j, 0])
+                target += size
+        return gathered
+
+    def texts(self, int64_t level, int64_t slot):
+        """Return one data of all rows: offsets (rows + 1), bytes, and which rows lack it."""
+        cdef Level* found = self.level(level)
+        cdef int64_t i
+        cdef uint64_t total = 0
+        cdef const Data* data
+        if not 0 <= slot < found.slots:
+            raise IndexError(f"these rows have {found.slots} data, was {slot}")
+        offsets = np.zeros(found.count + 1, np.int64)
+        absent = np.zeros(found.count, np.uint8)
+        cdef int64_t[::1] ends = offsets
+        cdef uint8_t[::1] lacking = absent
+        for i in range(found.count):
+            data = &found.data[i * found.slots + slot]
+            lacking[i] = data.offset == NOWHERE
+            total += data.size
+            ends[i + 1] = total
+        joined = np.empty(total, np.uint8)
+        cdef uint64_t address = joined.ctypes.data
+        with nogil:
+            for i in range(found.count):
+                data = &found.data[i * found.slots + slot]
+                if data.size:
+                    memcpy(<void*>(address + <uint64_t>ends[i]),
+                           <const uint8_t*>self.addresses[found.rows[i].payload] + data.offset,
+                           data.size)
+        return offsets, joined, absent.view(np.bool_)
+
+
+cdef int set_number(Number* number, said) except -1:
+    number.offset, number.width, number.constant, number.high = said
+    return 0
