@@ -321,6 +321,7 @@ enum {
     UDPFAST_PRESENT_ROWS = 2,  /* the list (of a book: its bids) was there, perhaps empty */
     UDPFAST_PRESENT_ASKS = 4,  /* Book: absent = no change on that side */
     UDPFAST_PRESENT_LAYER = 8,  /* TopOfBook */
+    UDPFAST_PRESENT_MORE = 16,  /* Book: its event goes on, in the next update of the same book */
     UDPFAST_PRESENT_TEXT = 256,  /* the kind's first text; << i for the i-th in struct order */
     UDPFAST_PRESENT_ROW_TEXT = 1,  /* the same in the `present` of a row */
 };

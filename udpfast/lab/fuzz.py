@@ -3,6 +3,7 @@
     udpfast lab fuzz datagrams --count 1000000 --seed 1
     udpfast lab fuzz payloads --count 1000000 --seed 1
     udpfast lab fuzz frames --count 1000000 --seed 1
+    udpfast lab fuzz iex --count 1000000 --seed 1
     udpfast lab fuzz wire --count 20000000 --seed 1
     udpfast lab fuzz iex_tp --count 1000000 --seed 1
 
@@ -10,8 +11,10 @@
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
 reported (NL1). `payloads` go through the verifier and the decoder; what the verifier refuses must
 not be decoded, and what is decoded must fit its bound. `frames` go through the walk of AF_XDP,
-which must say what a slow one says, and read nothing behind them. `wire` go through all framings
-in turn, a framing's name through that one: sound units or a reason, and nothing read behind them.
+which must say what a slow one says, and read nothing behind them. `iex` are messages for
+the decoder of updates, beside a slow model of what each says of its object. `wire` go through all
+framings in turn, a framing's name through that one: sound units or a reason, and nothing read
+behind them.
 
 The run is cut into cases of 2,000 inputs with a seed each. A case that fails, crashes or hangs is
 printed as the one command that repeats it. `make sanitize` runs this against a build that stops at
@@ -42,6 +45,7 @@ from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.feed.publication import Publication
 from udpfast.lab.fuzz_frames import fuzz_frames
+from udpfast.lab.fuzz_iex import fuzz_iex
 from udpfast.lab.fuzz_wire import fuzz_wire
 from udpfast.lab.mutate import mutated
 from udpfast.lab.program import program, repeat
@@ -302,6 +306,7 @@ KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
     "datagrams": fuzz_datagrams,
     "payloads": fuzz_payloads,
     "frames": fuzz_frames,
+    "iex": fuzz_iex,
     "wire": fuzz_wire,
     **{name: partial(fuzz_wire, name=name) for name in FRAMINGS},
 }

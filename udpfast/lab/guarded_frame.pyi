@@ -1,6 +1,6 @@
 from typing import NamedTuple, Self, final
 
-__all__ = ["OUTCOMES", "GuardedFraming", "WalkedFrame", "walk_frame"]
+__all__ = ["OUTCOMES", "GuardedBytes", "GuardedFraming", "WalkedFrame", "walk_frame"]
 
 OUTCOMES: tuple[str, ...]
 
@@ -13,6 +13,10 @@ class WalkedFrame(NamedTuple):
     payload: bytes = b""
 
 def walk_frame(frame: bytes, checksums: int = 1) -> WalkedFrame: ...
+
+@final
+class GuardedBytes:
+    def put(self, data: bytes) -> memoryview: ...
 
 @final
 class GuardedFraming:

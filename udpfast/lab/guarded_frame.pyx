@@ -6,6 +6,8 @@ A read beyond the frame ends the process, in every build: what a sanitizer would
 from typing import NamedTuple
 
 cimport cython
+from cpython.buffer cimport PyBUF_READ
+from cpython.memoryview cimport PyMemoryView_FromMemory
 from libc.errno cimport ENOMEM
 from libc.stdint cimport uint8_t, uint32_t
 from libc.string cimport memcpy, memset
@@ -23,7 +25,7 @@ from udpfast.wire.unit cimport UNITS_MAX, Unit
 
 from udpfast.wire.framing import Framing
 
-__all__ = ["OUTCOMES", "GuardedFraming", "WalkedFrame", "walk_frame"]
+__all__ = ["OUTCOMES", "GuardedBytes", "GuardedFraming", "WalkedFrame", "walk_frame"]
 
 cdef enum:
     ROOM = 4096
@@ -79,6 +81,30 @@ def walk_frame(bytes frame, int checksums=1):
             found.destination[:16], found.destination_port, payload)
     finally:
         munmap(pages, 2 * ROOM)
+
+
+@cython.final
+cdef class GuardedBytes:
+    """Bytes that end right before a forbidden page."""
+
+    cdef uint8_t* pages
+
+    def __cinit__(self):
+        self.pages = guarded(ROOM_DATAGRAM)
+
+    def __dealloc__(self):
+        if self.pages != NULL:
+            munmap(self.pages, ROOM_DATAGRAM + ROOM)
+
+    def put(self, bytes data):
+        """Return a view of a copy; it is valid until the next call, while this object lives."""
+        cdef size_t size = len(data)
+        cdef const uint8_t* source = data
+        if size > ROOM_DATAGRAM:
+            raise ValueError(f"there is room for {ROOM_DATAGRAM} bytes, was {size}")
+        memcpy(self.pages + ROOM_DATAGRAM - size, source, size)
+        return PyMemoryView_FromMemory(
+            <char*>self.pages + ROOM_DATAGRAM - size, size, PyBUF_READ)
 
 
 @cython.final

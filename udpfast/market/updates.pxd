@@ -36,6 +36,7 @@ cdef enum:  # Present, in UpdateHeader.present
     PRESENT_ROWS = 2             # the list (of a book: its bids) was there, perhaps empty
     PRESENT_ASKS = 4             # Book: absent = no change on that side
     PRESENT_LAYER = 8            # TopOfBook
+    PRESENT_MORE = 16            # Book: its event goes on, in the next update of the same book
     PRESENT_TEXT = 256           # the kind's first text; << i for the i-th in struct order
     PRESENT_ROW_TEXT = 1         # the same in the `present` of a row
 

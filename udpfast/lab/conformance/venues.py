@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.lab.conformance import Report, difference
+from udpfast.lab.conformance.iex_updates import IexUpdates, scaled
 from udpfast.net.pcap import CaptureReader
 from udpfast.payload.iex.decode import DecodedIex, decode_iex
 from udpfast.payload.iex.layouts import PRICE_DECIMALS
@@ -69,6 +70,8 @@ def _capture(path: Path, case: dict[str, Any], report: Report) -> None:
     found = [_segment(run) for run in runs]
     for number, (expect, said) in enumerate(zip(flow["segments"], found, strict=False), 1):
         report.case(f"{case['file']} run {number}", difference, expect, said)
+    for number, (expect, run) in enumerate(zip(flow["segments"], runs, strict=False), 1):
+        report.case(f"{case['file']} run {number}, updates", _updates, expect, run.messages)
     sums = [segment["totals"] for segment in found]
     totals: dict[str, Any] = {
         key: sum(one[key] for one in sums) for key in ("trades", "breaks", "quotes")
@@ -169,6 +172,48 @@ def _level_totals(levels: list[dict[str, int]], books: list[dict[str, Any]]) -> 
         **{name: sum(one[name] for one in levels) for name in summed},
         "final_books_not_empty": sum(size > 0 for size in sizes),
     }
+
+
+def _updates(expect: dict[str, Any], messages: list[NumberedMessage]) -> str | None:
+    # The same by the way that a feed goes. Breaks and the flags of trades are in no update.
+    updates = IexUpdates(messages, deep=True)
+    tables = updates.decoded.tables
+    symbols = {symbol: dict(one) for symbol, one in expect["symbols"].items()}
+    halts = {_symbol(one): chr(one["flags"]) for one in decode_iex(messages).tables.get("O", ())}
+    for symbol, one in symbols.items():
+        one.pop("breaks", None)
+        if halts.get(symbol) == "O":
+            one["status"] = "H"  # an update says whether the symbol trades
+        if "trades" in one:
+            ends = {end: [*one["trades"][end][:-1], 0] for end in ("first", "last")}
+            one["trades"] = one["trades"] | ends
+    found = _symbols(updates.decoded)
+    for symbol, book in updates.books.items():
+        found[symbol]["book"] = {"bids": _side(book.bids()), "asks": _side(book.asks())}
+        counts = found[symbol]["levels"]
+        if book.removals_unknown != counts["removals_of_unknown_levels"]:
+            return f"{symbol}: the book counts {book.removals_unknown} removals of unknown levels"
+    fills = tables.get("T", [])
+    totals = {
+        "trades": len(fills),
+        "trade_size": str(sum(one["size"] for one in fills)),
+        "trade_price_x_size": _decimal(sum(one["size"] * one["price"] for one in fills)),
+        "level_updates": sum(len(tables.get(kind, [])) for kind in "85"),
+    }
+    lines = _level_lines(updates.decoded)
+    digests = {"levels": {"lines": len(lines), "sha256": _digest(lines)}} if lines else {}
+    said = {"totals": totals, "symbols": found, "digests": digests}
+    wanted = {
+        "totals": {name: expect["totals"][name] for name in totals},
+        "symbols": symbols,
+        "digests": {name: expect["digests"][name] for name in digests},
+    }
+    return difference(wanted, said)
+
+
+def _side(levels: Any) -> list[list[str]]:
+    # Of a book: price and size, the best first.
+    return [[_decimal(scaled(price)), str(int(size))] for price, size in levels.tolist()]
 
 
 def _digest(lines: list[str]) -> str:
@@ -276,13 +321,17 @@ def _lines(decoded: DecodedIex) -> dict[str, list[str]]:
         "trades": [_row(one, _fill_cells(one)) for _, one in _ordered(decoded, "T")],
         "breaks": [_row(one, _fill_cells(one)) for _, one in _ordered(decoded, "B")],
         "quotes": [_row(one, _quote_cells(one)) for _, one in _ordered(decoded, "Q")],
-        "levels": [
-            _row(one, ("B" if kind == "8" else "S", *_level_cells(one)))
-            for kind, one in _ordered(decoded, "85")
-        ],
+        "levels": _level_lines(decoded),
         "admin": [_admin_row(kind, one) for kind, one in _ordered(decoded, _ADMIN)],
     }
     return lines
+
+
+def _level_lines(decoded: DecodedIex) -> list[str]:
+    return [
+        _row(one, ("B" if kind == "8" else "S", *_level_cells(one)))
+        for kind, one in _ordered(decoded, "85")
+    ]
 
 
 def _row(one: Any, cells: Iterable[Any]) -> str:
@@ -326,9 +375,26 @@ def _admin_row(kind: str, one: Any) -> str:
 def _single(path: Path, expect: list[list[Any]]) -> str | None:
     framing = Framing("iex_tp")
     found: list[list[Any]] = []
+    updates: list[list[Any]] = []
     with CaptureReader(path) as reader:
         for frame, datagram in enumerate(reader):
             for message in framing.messages(datagram.payload):
                 for kind, lines in _lines(decode_iex([message])).items():
                     found += [[frame, kind, line] for line in lines]
-    return difference(expect, found)
+                updates += _update_lines(frame, message, path.name.startswith("Deep"))
+    # Of a quote, an update has all but its flags.
+    wanted = [
+        [frame, kind, line.rpartition(",")[0] if kind == "quotes" else line]
+        for frame, kind, line in expect
+        if kind in ("quotes", "levels")
+    ]
+    return difference(expect, found) or difference(wanted, updates, "updates")
+
+
+def _update_lines(frame: int, message: NumberedMessage, deep: bool) -> list[list[Any]]:
+    decoded = IexUpdates([message], deep).decoded
+    quotes = [_row(one, _quote_cells(one)[:-1]) for _, one in _ordered(decoded, "Q")]
+    return [
+        *([frame, "quotes", line] for line in quotes),
+        *([frame, "levels", line] for line in _level_lines(decoded)),
+    ]

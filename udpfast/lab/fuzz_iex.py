@@ -1,0 +1,147 @@
+"""Damaged messages of IEX through the decoder of updates, beside a slow model of what they say.
+
+A page that nobody may read lies right behind every message: a step beyond it ends the process.
+"""
+
+import random
+from functools import cache
+
+from udpfast.core.layout import Kind, RecordFlag
+from udpfast.lab.fuzz_wire import real_datagrams
+from udpfast.lab.guarded_frame import GuardedBytes
+from udpfast.lab.mutate import mutated
+from udpfast.market.decode import Outcome
+from udpfast.market.names import NameTable
+from udpfast.market.updates import view_update
+from udpfast.payload.iex.layouts import LAYOUTS
+from udpfast.payload.iex.updates import IexDecoder
+from udpfast.wire.framing import Framing
+
+__all__ = ["fuzz_iex"]
+
+_NAMES = 40  # "IEX" and fewer symbols than there are below
+_STREAMS = (0, 2, 3, 63, 64, 65_535)
+_TABLE = 64  # streams of which a book may be whole
+_UPDATED = {True: "85THO", False: "QTHO"}
+
+
+class _Model:
+    """Which symbols' books and statuses are known whole, in dictionaries."""
+
+    def __init__(self) -> None:
+        self.whole: dict[int, bool] = {}
+        self.run: dict[int, object] = {}
+        self.since: dict[int, object] = {}
+        self.books: dict[int, tuple[int, object]] = {}
+        self.heard: dict[tuple[int, str], object] = {}
+
+    def session(self, stream: int, first: int, unseen: int) -> None:
+        """Begin a session."""
+        self.whole[stream] = first == 1 and unseen == 0 and stream < _TABLE
+        self.run[stream] = self.since[stream] = object()
+
+    def gap(self, stream: int) -> None:
+        """Lose something."""
+        self.whole[stream] = False
+        self.since[stream] = object()
+
+    def complete(self, kind: str, stream: int, symbol: int) -> bool:
+        """Whether a message of a symbol with an id is all that its object is."""
+        if kind == "Q":
+            return True
+        if kind in "HO":
+            if stream >= _TABLE or stream not in self.since:
+                return False
+            self.heard[symbol, kind] = self.since[stream]
+            return self.heard.get((symbol, "H")) is self.heard.get((symbol, "O"))
+        begun = self.books.get(symbol)
+        if not self.whole.get(stream) or (begun and begun[1] is self.run.get(begun[0])):
+            return False
+        self.books[symbol] = (stream, self.run[stream])
+        return True
+
+
+def fuzz_iex(seed: int, count: int) -> dict[str, int]:
+    """Decode `count` messages, most of them damaged.
+
+    Returns
+    -------
+    dict
+        How many became what.
+
+    Raises
+    ------
+    ValueError
+        A message is not what the model says.
+    """
+    rng = random.Random(seed)
+    deep = seed % 2 == 0
+    names = NameTable(capacity=_NAMES)
+    decoder, model, guarded = IexDecoder(names, deep=deep), _Model(), GuardedBytes()
+    kinds = (*LAYOUTS, *_UPDATED[deep] * 4)
+    valid = [_message(kind, rng) for kind in kinds for _ in range(8)] + list(_real_messages()[:40])
+    outcomes: dict[str, int] = {}
+    for number in range(count):
+        stream = rng.choice(_STREAMS)
+        if rng.random() < 0.02:
+            first, unseen = rng.choice(((1, 0), (1, 0), (1, 1), (2, 0), (0, 0)))
+            decoder.session(first, unseen, stream)
+            model.session(stream, first, unseen)
+        if rng.random() < 0.01:
+            decoder.gap(stream)
+            model.gap(stream)
+        data = rng.choice(valid)
+        for _damage in range(rng.choice((0, 0, 0, 1, 2))):
+            data = mutated(data, valid, rng)
+        found = decoder.decode(guarded.put(data), number=number, stream=stream)
+        wanted = _outcome(data, deep)
+        if isinstance(wanted, Outcome) or not isinstance(found.kind, Kind):
+            if found.kind is not wanted or found.payload:
+                raise ValueError(f"expected {wanted!r}, found {found} of {data.hex()}")
+        else:
+            view_update(found.kind, found.payload)
+            flags = _flags(model, wanted, stream, found.symbol_id)
+            if found.flags != flags:
+                raise ValueError(f"expected {flags!r}, found {found} of {data.hex()}")
+        name = found.kind.name.lower()
+        outcomes[name] = outcomes.get(name, 0) + 1
+    return outcomes
+
+
+def _outcome(data: bytes, deep: bool) -> Outcome | str:
+    # What becomes of a message; the character of its type: an update.
+    kind = chr(data[0]) if data else ""
+    layout = LAYOUTS.get(kind)
+    if not data or (layout and len(data) < layout.dtype.itemsize):
+        return Outcome.REFUSED
+    if layout is None:
+        return Outcome.UNKNOWN
+    return kind if kind in _UPDATED[deep] else Outcome.OPAQUE
+
+
+def _flags(model: _Model, kind: str, stream: int, symbol: int) -> RecordFlag:
+    if not symbol:
+        return RecordFlag.UNGATED | RecordFlag.TRUNCATED
+    if kind == "T":
+        return RecordFlag.UNGATED
+    return RecordFlag.SNAPSHOT if model.complete(kind, stream, symbol) else RecordFlag(0)
+
+
+def _message(kind: str, rng: random.Random) -> bytes:
+    body = bytearray(rng.randbytes(LAYOUTS[kind].dtype.itemsize))
+    body[0] = ord(kind)
+    if kind in "HO":
+        body[1] = rng.choice(b"HOPTN")
+    if kind != "S":
+        body[10:18] = f"S{rng.randrange(_NAMES + 10)}".ljust(8).encode()
+    return bytes(body)
+
+
+@cache
+def _real_messages() -> tuple[bytes, ...]:
+    framing = Framing("iex_tp")
+    return tuple(
+        message.data
+        for datagram in real_datagrams("iex_tp")
+        for message in framing.messages(datagram)
+    )
