@@ -27,7 +27,7 @@ LAYERS = {
     "host": 0,
     "config": 2,
     "archive": 3,
-    "sbe": 3,  # udpfast/sbe.py: the public names of payload/sbe
+    "sbe": 4,  # udpfast/sbe.py: the public names of payload/sbe
     "agents": 4,
     "client": 4,
     "export": 5,
