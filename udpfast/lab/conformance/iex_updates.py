@@ -44,7 +44,9 @@ class IexUpdates:
     """
 
     def __init__(self, messages: Iterable[NumberedMessage], deep: bool) -> None:
-        self.decoded = DecodedIex()
+        rows: dict[str, Any] = {}
+        self.decoded = DecodedIex(rows)
+        self._rows = rows
         self.books: dict[str, OrderBook] = {}
         self.others: dict[Any, int] = {}
         names = NameTable(capacity=1 << 14)
@@ -86,7 +88,7 @@ class IexUpdates:
             else:
                 kind = "8" if header["bid_count"] else "5"
                 row["flags"] = int(not header["present"] & _MORE)
-        self.decoded.tables.setdefault(kind, []).append(row)
+        self._rows.setdefault(kind, []).append(row)
 
 
 def scaled(price: float) -> int:

@@ -177,7 +177,7 @@ def _level_totals(levels: list[dict[str, int]], books: list[dict[str, Any]]) -> 
 def _updates(expect: dict[str, Any], messages: list[NumberedMessage]) -> str | None:
     # The same by the way that a feed goes. Breaks and the flags of trades are in no update.
     updates = IexUpdates(messages, deep=True)
-    tables = updates.decoded.tables
+    tables: dict[str, Any] = dict(updates.decoded.tables)
     symbols = {symbol: dict(one) for symbol, one in expect["symbols"].items()}
     halts = {_symbol(one): chr(one["flags"]) for one in decode_iex(messages).tables.get("O", ())}
     for symbol, one in symbols.items():
