@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udpfast.archive.names import names_path
-from udpfast.core.layout import FRAME, Kind
+from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
@@ -51,7 +51,7 @@ SYMBOLS = 10
 ROUNDS = 3
 PAGE = 4096
 #: What a query of prices wants, of the 21 columns that the table has.
-COLUMNS = "position,received_ns,published_ns,seqno,line,symbol,bid_price,ask_price,channel"
+COLUMNS = "position,received_ns,published_ns,number,line,symbol,bid_price,ask_price,stream"
 NOBODY_LISTENS = "noop"
 
 #: 2026-11-21 09:00 UTC; records are 10 us apart.
@@ -104,17 +104,16 @@ def make_journal(directory: Path, count: int) -> Path:
         region.mark_ready()
         region.close()
         room = 0
-        frame = np.zeros((), FRAME)
-        frame["session_id"] = 4711
         for number, content in zip(range(count), itertools.cycle(updates), strict=False):
             if room < PAGE:
                 journal.prepare()
                 journal.roll(0, 1, BEGIN_NS + number)
                 room = 1 << 27
             room -= 64 + len(content)
-            frame["seqno"] = number
             at_ns = BEGIN_NS + number * STEP_NS
-            journal.append(Kind.TOP_OF_BOOK, content, 0, at_ns, at_ns + 9_000, frame.tobytes())
+            journal.append(
+                Kind.TOP_OF_BOOK, content, 0, at_ns, at_ns + 9_000, number=number, session=1
+            )
     return directory
 
 

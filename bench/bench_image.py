@@ -32,7 +32,7 @@ from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.layout import FRAME, OBJECT_STATE, SESSION, Kind, RecordFlag
+from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH
 from udpfast.shm.region import Region
@@ -121,11 +121,11 @@ def filled(directory: Path, objects: int) -> Iterator[None]:
     exchange = names.intern("exchange")
     config = ImageConfig(objects=max(16, objects), capacity_bytes=1 << 28, interval_ms=0)
     with Ring.create(directory, 1 << 26, PAYLOAD_HASH) as ring, region:
-        ring.append(Kind.SESSION, np.zeros((), SESSION).tobytes(), frame=frame(0, 0))
+        ring.append(Kind.SESSION, np.zeros((), SESSION).tobytes(), session=1)
         for number in range(objects):
             state, update = np.zeros((), OBJECT_STATE), book(exchange, names.intern(f"S{number}"))
-            ring.append(Kind.RECOVERED, state.tobytes(), frame=frame(number, number + 1))
-            ring.append(Kind.BOOK, update, RecordFlag.SNAPSHOT, frame=frame(number, number + 1))
+            ring.append(Kind.RECOVERED, state.tobytes(), **place(number))
+            ring.append(Kind.BOOK, update, RecordFlag.SNAPSHOT, **place(number))
         ring.flush()
         keeper = ImageKeeper(config, directory)
         keeper.on_start()
@@ -135,12 +135,9 @@ def filled(directory: Path, objects: int) -> Iterator[None]:
         yield
 
 
-def frame(number: int, seqno: int) -> bytes:
-    """Return the frame of a message of one object."""
-    header = np.zeros((), FRAME)
-    header["object_type"], header["object_id"] = 1 + number // 65_536, number % 65_536
-    header["session_id"], header["seqno"] = 1, seqno
-    return header.tobytes()
+def place(number: int) -> dict[str, int]:
+    """Return where the message of an object stands."""
+    return {"session": 1, "object": number, "number": number + 1}
 
 
 def book(exchange_id: int, symbol_id: int) -> bytes:

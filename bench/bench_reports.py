@@ -94,7 +94,7 @@ def make_export(root: Path, count: int) -> None:
                 "received_ns": at_ns,
                 **make(chance, rows, number),
             }
-            folder = root / TABLES[name].directory / "date=2026-11-21/channel=0/session=s1"
+            folder = root / TABLES[name].directory / "date=2026-11-21/stream=0/session=s1"
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"part-{file:05}.parquet"
             parquet.write_table(pa.table(columns), path, compression="zstd")
@@ -147,7 +147,6 @@ def messages(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
     return {
         **instruments(chance, rows),
         "kind": np.where(chance.random(rows) < 0.8, "BOOK", "TRADES"),
-        "message_type": chance.integers(0, 9, rows).astype(np.int32),
         "snapshot": np.zeros(rows, bool),
         "rows": np.ones(rows, np.int32),
     }
@@ -237,7 +236,7 @@ def timed(rows: Any, bronze: Bronze, name: str, verified: str) -> Outcome:
 
 def compare(found: list[dict[str, Any]], expected: list[dict[str, Any]]) -> int:
     """Return how many rows there are, all that a query selects being equal."""
-    keys = ("feed", "exchange", "symbol", "channel", "line", "hour", "time", "side", "level")
+    keys = ("feed", "exchange", "symbol", "stream", "line", "hour", "time", "side", "level")
     for rows in (found, expected):
         rows.sort(key=lambda row: [str(row[key]) for key in keys if key in row])
     if len(found) != len(expected):

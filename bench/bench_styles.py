@@ -125,7 +125,7 @@ def iterator(reader: Reader) -> Sum:
     total = 0
     for record in reader:
         if record.kind is Kind.BOOK:
-            total += record.seqno
+            total += record.number
     return 0, total
 
 
@@ -149,7 +149,7 @@ class Adding:
 
     def on_book(self, record: ReadRecord) -> None:
         """Add its seqno."""
-        self.total += record.seqno
+        self.total += record.number
 
 
 def batches(reader: Reader, add: Callable[[Any], int]) -> int:
@@ -163,7 +163,7 @@ def batches(reader: Reader, add: Callable[[Any], int]) -> int:
 def poll_numpy(reader: Reader) -> Sum:
     """Select and add columns."""
     return 0, batches(
-        reader, lambda headers: int(headers["seqno"][headers["kind"] == Kind.BOOK].sum())
+        reader, lambda headers: int(headers["number"][headers["kind"] == Kind.BOOK].sum())
     )
 
 
@@ -172,7 +172,7 @@ def arrow(reader: Reader) -> Sum:
     total = 0
     while reader.wait():
         table = pyarrow_table(reader.poll(timeout=0).table(Kind.BOOK))
-        total += int(table["seqno"].to_numpy().sum())
+        total += int(table["number"].to_numpy().sum())
     return 0, total
 
 
@@ -199,7 +199,7 @@ def loop(reader: Reader) -> Sum:
         total = 0
         async for record in reader:
             if record.kind is Kind.BOOK:
-                total += record.seqno
+                total += record.number
         return total
 
     return 0, asyncio.run(read())
@@ -235,7 +235,7 @@ def numba_loop() -> Callable[[Any], int]:
         total = 0
         for i in range(len(headers)):
             if headers[i]["kind"] == book:
-                total += headers[i]["seqno"]
+                total += headers[i]["number"]
         return total
 
     compiled: Callable[[Any], int] = numba.njit(add)

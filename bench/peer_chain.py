@@ -22,7 +22,7 @@ from udpfast.agents.subscriber import FeedLoop
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.core.layout import Kind
+from udpfast.core.layout import FRAME, Kind
 from udpfast.net.sender import DatagramSender
 
 from .loops.drainload import drain_agent
@@ -148,11 +148,12 @@ def follow(state: dict[str, Any], messages: int, start_ns: int, timed: bool) -> 
         while len(batch := reader.poll(timeout=0)):
             unix_ns, last_ns = realtime_ns(), monotonic_ns()
             whole = np.flatnonzero(batch.headers["kind"] == Kind.MESSAGE)
-            seqnos = batch.headers["seqno"][whole]
+            seqnos = batch.headers["number"][whole]
             wrong += int(np.count_nonzero(seqnos != expected + np.arange(len(seqnos))))
             expected += len(seqnos)
             came += len(seqnos)
             if timed:
-                latencies += [unix_ns - DUE.unpack_from(batch.payload(int(i)))[0] for i in whole]
+                stamps = [DUE.unpack_from(batch.payload(int(i)), FRAME.itemsize)[0] for i in whole]
+                latencies += [unix_ns - stamp for stamp in stamps]
     state["expected"] = expected
     return Arrivals(came, wrong, last_ns, latencies)

@@ -14,7 +14,7 @@ SELECT feed, exchange, symbol, {time}
        max_by(price, received_ns) AS close, count(*) AS trades, sum(quantity) AS volume,
        sum(price * quantity) AS notional, count_if(side = 'Buy') AS taker_buys,
        sum(price * quantity) / sum(quantity) AS vwap
-FROM trades WHERE channel = 0 GROUP BY ALL ORDER BY feed, exchange, symbol{order}
+FROM trades WHERE stream = 0 GROUP BY ALL ORDER BY feed, exchange, symbol{order}
 """
 
 MINUTE = "timestamp_seconds(received_ns div 60000000000 * 60) AS time,"
@@ -32,28 +32,28 @@ FROM tops GROUP BY ALL ORDER BY feed, exchange, symbol, time
 
 LOSSES = f"""
 WITH delivered AS (
-    SELECT feed, channel, {HOUR}, count_if(message_type <> 0) AS messages
+    SELECT feed, stream, {HOUR}, count_if(kind IN ('MESSAGE', 'BOOK', 'TRADES')) AS messages
     FROM messages WHERE kind <> 'GAP' GROUP BY ALL
 ), lost AS (
-    SELECT feed, channel, {HOUR}, count(*) AS gaps, sum(lost) AS lost, max(lost) AS longest
+    SELECT feed, stream, {HOUR}, count(*) AS gaps, sum(lost) AS lost, max(lost) AS longest
     FROM gaps GROUP BY ALL
 )
-SELECT feed, channel, hour, messages, gaps, lost, longest, lost / (messages + lost) AS loss
-FROM delivered JOIN lost USING (feed, channel, hour) ORDER BY feed, channel, hour
+SELECT feed, stream, hour, messages, gaps, lost, longest, lost / (messages + lost) AS loss
+FROM delivered JOIN lost USING (feed, stream, hour) ORDER BY feed, stream, hour
 """
 
 LINES = f"""
-SELECT feed, channel, line, hour, count(*) AS datagrams, count(delay) AS brought,
+SELECT feed, stream, line, hour, count(*) AS datagrams, count(delay) AS brought,
        count_if(winner = line) AS first, count(*) - count(delay) AS missing
-FROM (SELECT feed, channel, winner, {HOUR}, posexplode(delays_ns) AS (line, delay) FROM races)
-GROUP BY ALL ORDER BY feed, channel, line, hour
+FROM (SELECT feed, stream, winner, {HOUR}, posexplode(delays_ns) AS (line, delay) FROM races)
+GROUP BY ALL ORDER BY feed, stream, line, hour
 """
 
 RACES = """
-SELECT feed, channel, winner AS line, count(*) AS wins, count_if(completed) AS messages_completed,
+SELECT feed, stream, winner AS line, count(*) AS wins, count_if(completed) AS messages_completed,
        count_if(lead_ns IS NULL) AS only_copy, sum(greatest(lead_ns, 0)) AS saved_ns,
        percentile(lead_ns, array(0.5, 0.9, 0.99, 0.999, 0.9999)) AS leads
-FROM races GROUP BY ALL ORDER BY feed, channel, line
+FROM races GROUP BY ALL ORDER BY feed, stream, line
 """
 
 BOOK = """

@@ -118,7 +118,7 @@ def read_iterate(reading: Reading, attached: Callable[[], None]) -> None:
             first_ns = first_ns or now_ns
             if reading.histogram is not None and reading.seen >= reading.skip:
                 reading.histogram.record(now_ns - record.received_ns)
-            reading.wrong += record.seqno != reading.seen
+            reading.wrong += record.number != reading.seen
             reading.seen += 1
             if reading.seen == reading.records:
                 break

@@ -77,8 +77,8 @@ def ring_wakes(partner: Partner, core: int, count: int, idle: str) -> Outcome:
         seen = 0
         async for record in reader:
             histogram.record(monotonic_ns() - record.published_ns)
-            if record.seqno != seen:
-                raise ValueError(f"expected record {seen}, found {record.seqno}")
+            if record.number != seen:
+                raise ValueError(f"expected record {seen}, found {record.number}")
             seen += 1
             if seen == count:
                 return
@@ -262,7 +262,7 @@ def sleep_and_read(
     async def read(reader: Reader) -> int:
         seen = 0
         async for record in reader:
-            seen += record.seqno == seen
+            seen += record.number == seen
             if seen == len(due_ns):
                 break
         reader.close()

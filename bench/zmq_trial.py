@@ -14,13 +14,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.client.reader import Reader
 from udpfast.config import ZmqConfig
 from udpfast.core.clock import monotonic_ns
-from udpfast.core.layout import FRAME, Kind
+from udpfast.core.layout import Kind
 from udpfast.shm.histogram import LatencyHistogram
 
 from .loops.ring_hop import note_batch, write_bursts
@@ -152,17 +150,15 @@ def publish_due(
 ) -> None:
     """Write each record when it is due, and send it."""
     dues = [start_ns + int(number * 1e9 / rate) for number in range(messages)]
-    frames = np.zeros(messages, FRAME)
-    frames["seqno"] = first + np.arange(messages)
     ready = [
-        (due, DUE.pack(due).ljust(size - 8, b"\7") + DUE.pack(first + i), frames[i].tobytes())
+        (due, DUE.pack(due).ljust(size - 8, b"\7") + DUE.pack(first + i), first + i)
         for i, due in enumerate(dues)
     ]
     append, work, clock = state["ring"].append, state["fanout"].work, monotonic_ns
-    for due, payload, frame in ready:
+    for due, payload, number in ready:
         while clock() < due:
             pass
-        append(Kind.MESSAGE, payload, frame=frame)
+        append(Kind.MESSAGE, payload, number=number)
         work(clock())
 
 
@@ -209,7 +205,7 @@ def read_iterating(state: dict[str, Any], messages: int, first: int, skip: int |
         if skip is not None and first + seen >= skip:
             latencies.append(monotonic_ns() - DUE.unpack_from(record.payload)[0])
         missed += record.lapped
-        wrong += record.seqno != first + seen
+        wrong += record.number != first + seen
         seen += 1
         if seen == messages:
             last_ns = monotonic_ns()

@@ -8,7 +8,7 @@ cimport cython
 from udpfast.core.agent cimport Agent
 from udpfast.core.atomics cimport counter_add, load_acquire
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport KIND_GAP, KIND_MESSAGE, RECORD_SIZE, Record
+from udpfast.core.layout cimport FRAME_SIZE, KIND_GAP, KIND_MESSAGE, RECORD_SIZE, Record
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.histogram cimport LatencyHistogram, histogram_record
 from udpfast.shm.ring cimport ring_poll
@@ -108,11 +108,11 @@ cdef class PublishWatch(Agent):
             int64_t published_ns) noexcept nogil:
         cdef int64_t due_ns
         cdef uint64_t mark
-        memcpy(&due_ns, payload, sizeof(due_ns))
+        memcpy(&due_ns, payload + FRAME_SIZE, sizeof(due_ns))
         memcpy(&mark, payload + record.length - RECORD_SIZE - sizeof(mark), sizeof(mark))
-        if record.frame.seqno != self._next or mark != self._next:
+        if record.number != self._next or mark != self._next:
             self._wrong += 1
-        self._next = <uint64_t>record.frame.seqno + 1
+        self._next = record.number + 1
         if self._messages >= self._skip:
             histogram_record(self.histogram.histogram, published_ns - due_ns)
         counter_add(&self._messages, 1)

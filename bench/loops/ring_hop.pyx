@@ -45,10 +45,11 @@ cdef inline void _append(
     record.flags = 0
     record.received_ns = due_ns
     record.published_ns = sent_ns
-    record.channel = record.line = 0
-    record.message_type = 0
-    memset(&record.frame, 0, sizeof(record.frame))
-    record.frame.seqno = <uint32_t>number
+    record.line = 0
+    record.number = number
+    record.object = 0
+    record.flight_ns = 0
+    record.stream = record.session = 0
     ring_commit(w, size)
 
 
@@ -62,7 +63,7 @@ cdef inline bint _wrong(
         const Record* record, const uint8_t* payload, uint64_t number) noexcept nogil:
     cdef uint64_t mark
     memcpy(&mark, payload + record.length - RECORD_SIZE - sizeof(mark), sizeof(mark))
-    return mark != number or record.frame.seqno != <uint32_t>number
+    return mark != number or record.number != number
 
 
 def _check_size(Ring ring, size):

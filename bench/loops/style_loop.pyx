@@ -25,7 +25,7 @@ def sum_books(RingCursor cursor):
         while count >= 0:
             for i in range(count):
                 if cursor._headers[i].kind == KIND_BOOK:
-                    total += cursor._headers[i].frame.seqno
+                    total += cursor._headers[i].number
             records += count
             count = ring_poll(&cursor.reader, cursor._headers, cursor._offsets, cursor._payloads,
                               cursor._room, cursor._limit, &lapped)
@@ -44,5 +44,5 @@ def sum_batches(Reader reader):
         with nogil:
             for i in range(batch.count):
                 if batch_header(batch, i).kind == KIND_BOOK:
-                    total += batch_header(batch, i).frame.seqno
+                    total += batch_header(batch, i).number
         records += batch.count

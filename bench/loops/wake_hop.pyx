@@ -3,7 +3,7 @@
 `write_turns` writes records on a schedule, and looks for sleepers at each turn of its loop.
 """
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport cpu_relax, store_relaxed
@@ -37,7 +37,7 @@ def write_turns(Ring ring, WakeRegion wake, const int64_t[::1] due_ns, int64_t f
             record.kind = KIND_MESSAGE
             record.received_ns = record.published_ns = due_ns[n]
             number = first + n
-            record.frame.seqno = <uint32_t> number
+            record.number = number
             memcpy(<uint8_t*> record + RECORD_SIZE, &due_ns[n], 8)
             memcpy(<uint8_t*> record + RECORD_SIZE + 8, &number, 8)
             ring_commit(&ring.writer, 16)

@@ -121,7 +121,7 @@ static void handle(const struct udpfast_record *record, const struct names *name
         printf(" %g %g\n", top->bid_price, top->ask_price);
     } else if (record->kind == UDPFAST_KIND_GAP) {
         const struct udpfast_gap *gap = (const struct udpfast_gap *) payload;
-        printf("lost %" PRIu32 " messages\n", gap->count);
+        printf("lost %" PRIu64 " messages\n", gap->count);
     }
 }
 

@@ -21,7 +21,7 @@ from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.client.image_join import ImageJoin
 from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.core.layout import CONNECTION, GAP, OBJECT_STATE, SESSION, ObjectStatus
+from udpfast.core.layout import CONNECTION, GAP, OBJECT_STATE, SESSION, ObjectStatus, Stream
 from udpfast.errors import UdpfastError
 from udpfast.market.updates import (
     GATEWAY_STATUS,
@@ -65,13 +65,13 @@ def catch_up(keeper: ImageKeeper) -> None:
 def session(instance: Instance, session_id: int = 1) -> None:
     payload = np.zeros((), SESSION)
     payload["new_id"] = session_id
-    instance.append(Kind.SESSION, payload.tobytes(), session_id=session_id)
+    instance.append(Kind.SESSION, payload.tobytes(), session=session_id)
 
 
 def state(instance: Instance, kind: Kind, **fields: int) -> None:
     payload = np.zeros((), OBJECT_STATE)
     payload["status"] = ObjectStatus.LIVE if kind is Kind.RECOVERED else ObjectStatus.STALE
-    instance.append(kind, payload.tobytes(), object_type=3, object_id=7, session_id=1, **fields)
+    instance.append(kind, payload.tobytes(), object_type=3, object_id=7, session=1, **fields)
 
 
 def gap(instance: Instance) -> None:
@@ -82,7 +82,7 @@ def live_book(instance: Instance) -> None:
     """Append what a feed says of an object that it sees from the session's beginning."""
     session(instance)
     state(instance, Kind.RECOVERED)
-    instance.book([(10, 1), (9, 2)], [(11, 3)], snapshot=True, seqno=100)
+    instance.book([(10, 1), (9, 2)], [(11, 3)], snapshot=True, number=100)
     instance.ring.flush()
 
 
@@ -90,7 +90,7 @@ def leave_image_of_what_the_ring_forgot(instance: Instance) -> None:
     """Keep a book's image beyond the session's beginning, which is overwritten."""
     live_book(instance)
     for i in range(8_000):
-        instance.top(i, i + 1, object_type=6, session_id=1)
+        instance.top(i, i + 1, object_type=6, session=1)
         if i == 10:
             keeper = keep(instance)
         if i > 10:
@@ -122,17 +122,15 @@ def test_image_holds_the_last_value_of_every_kind(instance: Instance) -> None:
         trades = instance.update(TRADES, "binance-usdm", "BTCUSDT", row_count=1)
         row = np.zeros(1, TRADE)
         row["price"] = price
-        instance.append(
-            Kind.TRADES, trades.tobytes() + row.tobytes(), 32, object_type=4, session_id=1
-        )
+        instance.append(Kind.TRADES, trades.tobytes() + row.tobytes(), 32, object_type=4, session=1)
     status = instance.update(MARKET_STATUS, "binance-usdm", "BTCUSDT", trading_status=7)
-    instance.append(Kind.MARKET_STATUS, status.tobytes(), object_type=5, session_id=1)
+    instance.append(Kind.MARKET_STATUS, status.tobytes(), object_type=5, session=1)
     for account in (b"one", b"two", b"one"):
         gateway = np.zeros((), GATEWAY_STATUS)
-        gateway["account"], gateway["supported"] = account, len(account) + instance.seqno
-        instance.append(Kind.GATEWAY_STATUS, gateway.tobytes(), 32, session_id=1)
-    instance.top(1.0, 2.0, object_type=6, session_id=1)
-    instance.top(1.5, 2.5, object_type=6, session_id=1)
+        gateway["account"], gateway["supported"] = account, len(account) + instance.number
+        instance.append(Kind.GATEWAY_STATUS, gateway.tobytes(), 32, session=1)
+    instance.top(1.0, 2.0, object_type=6, session=1)
+    instance.top(1.5, 2.5, object_type=6, session=1)
     instance.ring.flush()
     keeper = keep(instance)
     records = image_of(instance)
@@ -145,7 +143,7 @@ def test_image_holds_the_last_value_of_every_kind(instance: Instance) -> None:
     assert by_kind[Kind.MARKET_STATUS].data["trading_status"] == 7
     assert by_kind[Kind.BOOK].bids["price"].tolist() == [10, 9]
     assert by_kind[Kind.BOOK].symbol == "BTCUSDT"
-    assert (by_kind[Kind.BOOK].channel, by_kind[Kind.BOOK].last_seqno) == (1, 100)
+    assert by_kind[Kind.BOOK].stream == Stream.SNAPSHOT
     assert found.count(Kind.GATEWAY_STATUS) == 2
     keeper.on_stop()
 
@@ -159,7 +157,7 @@ def test_rows_of_statistics_are_merged_by_type(instance: Instance) -> None:
         values = np.zeros(len(rows), STATISTIC)
         values["type"], values["value"] = zip(*rows, strict=True)
         instance.append(
-            Kind.STATISTICS, update.tobytes() + values.tobytes(), 32, object_type=4, session_id=1
+            Kind.STATISTICS, update.tobytes() + values.tobytes(), 32, object_type=4, session=1
         )
     instance.ring.flush()
     keeper = keep(instance)
@@ -180,7 +178,7 @@ def test_stale_object_and_doubted_object_are_said_to_be_so(instance: Instance) -
     keeper = keep(instance)
     record = image_of(instance)[-1]
     assert (record.kind, record.data["status"]) == (Kind.STALE, ObjectStatus.UNKNOWN)
-    state(instance, Kind.STALE, seqno=102, last_seqno=101)
+    state(instance, Kind.STALE, number=102, follows=101)
     instance.ring.flush()
     record = image_of(instance)[-1]
     assert (record.kind, record.data["status"]) == (Kind.STALE, ObjectStatus.STALE)
@@ -197,8 +195,8 @@ def test_book_in_doubt_is_sound_once_the_feed_is_sure(instance: Instance) -> Non
         books.poll(timeout=0)
         (book,) = books.values()
         assert book.stale
-        state(instance, Kind.RECOVERED, seqno=105, last_seqno=100)
-        instance.book([(10, 5)], [], seqno=105, last_seqno=100)
+        state(instance, Kind.RECOVERED, number=105, follows=100)
+        instance.book([(10, 5)], [], number=105, follows=100)
         books.poll(timeout=0)
         assert not book.stale
         assert book.bids().tolist() == [[10, 5], [9, 2]]
@@ -215,7 +213,7 @@ def test_reader_that_joins_between_recovered_and_its_snapshot_gets_a_sound_book(
     with Reader(instance.address, image=True) as reader:
         books = Books(reader)
         books.poll(timeout=0)
-        instance.book([(10, 1)], [(11, 3)], snapshot=True, seqno=100)
+        instance.book([(10, 1)], [(11, 3)], snapshot=True, number=100)
         books.poll(timeout=0)
         (book,) = books.values()
         assert not book.stale
@@ -226,7 +224,7 @@ def test_image_of_a_new_session_knows_nothing_of_the_old_one(instance: Instance)
     live_book(instance)
     keeper = keep(instance)
     session(instance, 2)
-    instance.book([(5, 1)], [], "ETHUSDT", snapshot=True, session_id=2)
+    instance.book([(5, 1)], [], "ETHUSDT", snapshot=True, session=2)
     instance.ring.flush()
     for _ in range(2):  # from the image of the old session, and from that of the new one
         records = image_of(instance)
@@ -248,7 +246,7 @@ def test_keeper_that_was_lapped_says_so_until_a_snapshot_comes(instance: Instanc
     live_book(instance)
     keeper = keep(instance)
     for i in range(20_000):
-        instance.book([(10, i + 1)], [], seqno=101 + i, last_seqno=100 + i)
+        instance.book([(10, i + 1)], [], number=101 + i, follows=100 + i)
     instance.ring.flush()
     with pytest.raises(ImageError, match=r"overwritten what follows position \d+"):
         Reader(instance.address, image=True)
@@ -257,7 +255,7 @@ def test_keeper_that_was_lapped_says_so_until_a_snapshot_comes(instance: Instanc
     records = image_of(instance)
     assert kinds(records) == [Kind.BOOK, Kind.STALE]
     assert records[1].data["status"] == ObjectStatus.WAITING
-    instance.book([(7, 7)], [], snapshot=True, seqno=90_000, last_seqno=89_999)
+    instance.book([(7, 7)], [], snapshot=True, number=90_000, follows=89_999)
     instance.ring.flush()
     assert kinds(image_of(instance)) == [Kind.RECOVERED, Kind.BOOK]
     keeper.on_stop()
@@ -268,11 +266,10 @@ def test_image_of_a_keeper_that_stopped_serves_as_long_as_the_ring_holds_the_res
 ) -> None:
     live_book(instance)
     keep(instance).on_stop()
-    instance.book([(10, 5)], [], seqno=101, last_seqno=100)
+    instance.book([(10, 5)], [], number=101, follows=100)
     instance.ring.flush()
     (record,) = [record for record in image_of(instance) if record.kind is Kind.BOOK]
     assert record.bids["quantity"].tolist() == [5, 2]
-    assert record.last_seqno == 101
 
 
 def test_keeper_goes_on_with_the_image_that_another_left(instance: Instance) -> None:
@@ -326,7 +323,7 @@ def test_objects_without_room_are_waiting(instance: Instance) -> None:
     session(instance)
     for number in range(100):
         rows = [(i + 1.0, 1.0) for i in range(50)]
-        frame = {"object_id": number, "object_type": 3, "session_id": 1}
+        frame = {"object_id": number, "object_type": 3, "session": 1}
         instance.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **frame)
         instance.book(rows[::-1], [], snapshot=True, **frame)
     instance.ring.flush()
@@ -344,7 +341,7 @@ def test_object_that_grew_out_of_the_image_is_not_what_it_was(
 ) -> None:
     def books(quantity: float, count: int, snapshot: bool) -> None:
         for number in range(8):
-            frame = {"object_id": number, "object_type": 3, "session_id": 1}
+            frame = {"object_id": number, "object_type": 3, "session": 1}
             if snapshot:
                 instance.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **frame)
             rows = [(i + 1.0, quantity) for i in range(count)]
@@ -440,7 +437,7 @@ def without_memory(directory: Path) -> None:
     live_book(instance)
     keeper = keep(instance, capacity_bytes=1 << 24)
     rows = [(100.0 + i, 1.0) for i in range(20_000)]
-    instance.book([], rows, seqno=101, last_seqno=100)
+    instance.book([], rows, number=101, follows=100)
     instance.ring.flush()
     before = keeper.position, keeper.index
     limits = resource.getrlimit(resource.RLIMIT_AS)
@@ -497,13 +494,13 @@ def test_lapped_keeper_does_not_believe_a_snapshot_that_the_feed_may_doubt(
     catch_up(keeper)
     assert keeper.lapped > 0
     assert kinds(image_of(instance)) == [Kind.BOOK, Kind.STALE]
-    instance.book([(7, 7)], [], snapshot=True, channel=1, seqno=3, last_seqno=90_000)
+    instance.book([(7, 7)], [], snapshot=True, stream=1, number=3, follows=90_000)
     instance.ring.flush()
     catch_up(keeper)
     records = image_of(instance)
     assert kinds(records) == [Kind.BOOK, Kind.STALE]
     assert records[1].data["status"] == ObjectStatus.UNKNOWN
-    state(instance, Kind.RECOVERED, seqno=90_001, last_seqno=90_000)
+    state(instance, Kind.RECOVERED, number=90_001, follows=90_000)
     instance.ring.flush()
     catch_up(keeper)
     assert kinds(image_of(instance)) == [Kind.RECOVERED, Kind.BOOK]
@@ -513,7 +510,7 @@ def test_lapped_keeper_does_not_believe_a_snapshot_that_the_feed_may_doubt(
 def gateway(instance: Instance, account: bytes, supported: int = 0, flags: int = 32) -> None:
     update = np.zeros((), GATEWAY_STATUS)
     update["account"], update["supported"] = account, supported
-    instance.append(Kind.GATEWAY_STATUS, update.tobytes(), flags, object_type=9, session_id=1)
+    instance.append(Kind.GATEWAY_STATUS, update.tobytes(), flags, object_type=9, session=1)
     instance.ring.flush()
 
 
@@ -563,7 +560,7 @@ def test_instruments_without_a_name_are_not_merged(instance: Instance) -> None:
         top = instance.update(TOP_OF_BOOK, "binance-usdm", "", bid_price=price)
         top["symbol_id"] = 0  # it was too long for the table
         instance.append(
-            Kind.TOP_OF_BOOK, top.tobytes(), 32 | RecordFlag.TRUNCATED, object_type=6, session_id=1
+            Kind.TOP_OF_BOOK, top.tobytes(), 32 | RecordFlag.TRUNCATED, object_type=6, session=1
         )
     instance.ring.flush()
     keeper = keep(instance)
@@ -574,12 +571,12 @@ def test_instruments_without_a_name_are_not_merged(instance: Instance) -> None:
 
 def test_object_that_names_another_symbol_has_the_book_of_that_alone(instance: Instance) -> None:
     live_book(instance)
-    instance.book([(20, 1)], [], "ETHUSDT", snapshot=True, seqno=101, last_seqno=100)
+    instance.book([(20, 1)], [], "ETHUSDT", snapshot=True, number=101, follows=100)
     instance.ring.flush()
     keeper = keep(instance)
     books = [record for record in image_of(instance) if record.kind is Kind.BOOK]
     assert [(record.symbol, len(record.bids)) for record in books] == [("ETHUSDT", 1)]
-    instance.book([(21, 1)], [], "BTCUSDT", seqno=102, last_seqno=101)
+    instance.book([(21, 1)], [], "BTCUSDT", number=102, follows=101)
     instance.ring.flush()
     catch_up(keeper)
     assert kinds(image_of(instance)) == [Kind.SESSION, Kind.STALE], "nothing that it builds on"
@@ -592,7 +589,7 @@ def test_level_that_is_no_number_puts_the_book_in_doubt_as_a_strategy_has_it(
 ) -> None:
     live_book(instance)
     instance.book(
-        [(10, float("nan")), (8, 1)], [(11, 3)], snapshot=snapshot, seqno=101, last_seqno=100
+        [(10, float("nan")), (8, 1)], [(11, 3)], snapshot=snapshot, number=101, follows=100
     )
     instance.ring.flush()
     keeper = keep(instance)

@@ -67,7 +67,7 @@ def numbers_of(directory):
                 if cursor.headers[i]["kind"] == Kind.LAPPED:
                     found.append(-int.from_bytes(cursor.payload(i)[:8], "little"))
                 else:
-                    found.append(int(cursor.headers[i]["seqno"]))
+                    found.append(int(cursor.headers[i]["number"]))
     return found
 
 
@@ -192,7 +192,7 @@ def test_recorder_behind_a_ring_that_was_replaced_says_exactly_what_it_lacks(
         instance.append(Kind.MESSAGE, PIECE)
     kill(instance) if how == "killed" else instance.close()
     other = Instance(instance.directory, capacity)
-    other.seqno = other.ring.index
+    other.number = other.ring.index
     for _ in range(more):
         other.append(Kind.MESSAGE, PIECE)
     recorder = recorder_of(other, tmp_path)
@@ -212,7 +212,7 @@ def test_recorder_goes_on_in_the_ring_that_takes_the_place_of_its_own(instance, 
             instance.append(Kind.MESSAGE, PIECE)
         kill(instance)
         other = Instance(instance.directory, capacity)
-        other.seqno, instance = instance.seqno, other
+        other.number, instance = instance.number, other
     drive(recorder)
     instance.append(Kind.MESSAGE, PIECE)
     instance.close()
@@ -484,7 +484,7 @@ def test_recorder_on_a_full_disk_drops_counts_and_goes_on(instance, tmp_path, sm
     assert recorder.recordings[0].dropping and recorder.recordings[0].backlog == 0
     assert recorder.recordings[0].journal.remove_oldest()
     assert recorder.recordings[0].journal.remove_oldest()
-    published = instance.seqno
+    published = instance.number
     instance.append(Kind.MESSAGE, PIECE)
     # The keeper tries again after a while; then the first word is what is missing.
     while recorder.recordings[0].dropping:
@@ -502,7 +502,7 @@ def test_recorder_on_a_full_disk_removes_the_oldest(instance, tmp_path, small_di
     drive(recorder)
     recorder.on_stop()
     found = numbers_of(small_disk / "journal")
-    assert found == list(range(found[0], instance.seqno + 1)) and found[0] > 1
+    assert found == list(range(found[0], instance.number + 1)) and found[0] > 1
     assert journal_state(small_disk / "journal").dropped == 0
 
 
@@ -526,7 +526,7 @@ def test_recorder_on_a_failing_disk_removes_nothing(instance, tmp_path, monkeypa
     recorder.on_stop()
     found = numbers_of(tmp_path / "journal")
     assert found[0] == 1 and journal_state(tmp_path / "journal").removed == 0
-    assert sum(max(1, -number) for number in found) == instance.seqno
+    assert sum(max(1, -number) for number in found) == instance.number
 
 
 class BrokenDisk:
@@ -559,7 +559,7 @@ def test_recorder_on_a_stalled_disk_never_waits_and_counts_what_it_missed(
     (missed,) = (-number for number in found if number < 0)
     state = journal_state(tmp_path / "journal")
     assert (state.lapped, state.dropped) == (missed, 0)
-    assert len(found) - 1 + missed == instance.seqno
+    assert len(found) - 1 + missed == instance.number
 
 
 @pytest.mark.parametrize("sync", ["interval", "batch"])

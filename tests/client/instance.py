@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from udpfast.core.layout import FRAME, RECORD, Kind
+from udpfast.core.layout import OBJECT_STATE, Kind, RecordFlag, Stream
 from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
 from udpfast.shm.region import Region
@@ -31,33 +31,53 @@ class Instance:
         self.names = NameTable(self.names_region.view()[REGION_PAGE:], capacity=NAMES_CAPACITY)
         self.names_region.mark_ready()
         self.ring = Ring.create(directory, capacity_bytes, PAYLOAD_HASH)
-        self.seqno = 0
+        self.number = 0
+        #: By session and object: the last number that what was appended contains.
+        self.contained: dict[tuple[int, int], int] = {}
 
     @property
     def address(self) -> str:
         return f"ring:{self.directory}"
 
     def append(
-        self, kind: int, payload: bytes = b"", flags: int = 0, channel: int = 0, **fields: int
+        self,
+        kind: int,
+        payload: bytes = b"",
+        flags: int = 0,
+        *,
+        object_type: int = 0,
+        object_id: int = 0,
+        follows: int = 0,
+        **fields: int,
     ) -> None:
-        """Append a record whose frame has `fields`; seqno counts up unless it is given."""
-        self.seqno += 1
-        frame = np.zeros((), FRAME)
-        frame["seqno"] = self.seqno
-        for name, value in fields.items():
-            frame[name] = value
-        position = self.ring.append(
+        """Append a record as a feed would, with `fields` of its header.
+
+        `follows` is the number of its object's message before; 0: it has none. `number` counts up
+        unless it is given.
+        """
+        self.number += 1
+        header = {"number": self.number, "object": object_type << 16 | object_id} | fields
+        key = header.get("session", 0), header["object"]
+        if kind == Kind.RECOVERED and len(payload) == OBJECT_STATE.itemsize:
+            state = np.frombuffer(payload, OBJECT_STATE).copy()
+            state["continues"] = self.contained.get(key) == follows
+            payload = state.tobytes()
+        elif kind == Kind.MESSAGE or kind >= Kind.BOOK:
+            incremental = header.get("stream", 0) == Stream.INCREMENTAL
+            contained = header["number"] if incremental else follows
+            if not incremental or flags & RecordFlag.RELEASED:
+                contained = max(contained, self.contained.get(key, 0))
+            if not flags & RecordFlag.UNGATED:
+                self.contained[key] = contained
+            flags |= RecordFlag.FIRST if incremental and follows == 0 else 0
+        self.ring.append(
             kind,
             payload,
             flags=flags,
-            received_ns=1_000 + self.seqno,
-            published_ns=2_000 + self.seqno,
-            frame=frame.tobytes(),
+            received_ns=1_000 + self.number,
+            published_ns=2_000 + self.number,
+            **header,
         )
-        if channel:  # in place, before anybody reads it: `append` knows no channels
-            offset = REGION_PAGE + position % self.ring.capacity_bytes
-            header = np.frombuffer(self.ring.region.view(), RECORD, 1, offset)
-            header["channel"] = channel
 
     def update(self, dtype: np.dtype[Any], exchange: str, symbol: str, **fields: Any) -> Any:
         update = np.zeros((), dtype)
@@ -93,7 +113,7 @@ class Instance:
             present=2 | 4,
             update_type=1 if snapshot else 2,
         )
-        fields = {"object_type": 3, "object_id": 7, "session_id": 1} | fields
+        fields = {"object_type": 3, "object_id": 7, "session": 1} | fields
         self.append(Kind.BOOK, update.tobytes() + rows.tobytes(), flags | snapshot, **fields)
 
     def close(self) -> None:

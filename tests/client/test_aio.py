@@ -40,7 +40,7 @@ def waking(tmp_path: Path) -> Iterator[Waking]:
 def test_async_for_returns_all_in_order_and_ends(instance: Instance, idle: str) -> None:
     async def read() -> list[int]:
         with Reader(instance.address, start="begin", idle=idle) as reader:
-            return [record.seqno async for record in reader]
+            return [record.number async for record in reader]
 
     for number in range(10_000):
         instance.top(float(number), 1.0)
@@ -164,7 +164,7 @@ def test_reader_goes_on_in_another_event_loop(waking: Waking) -> None:
     async def one(reader: Reader) -> int:
         asyncio.get_running_loop().call_later(0.005, append)
         async for record in reader:
-            return record.seqno
+            return record.number
         raise AssertionError("the ring ended")
 
     def append() -> None:
@@ -270,7 +270,7 @@ def test_cancelled_step_takes_no_record(instance: Instance) -> None:
     async def read() -> list[int]:
         with Reader(instance.address, start="begin") as reader:
             records = aiter(reader)
-            found = [(await anext(records)).seqno]
+            found = [(await anext(records)).number]
             for _ in range(3):
                 step = asyncio.ensure_future(anext(records))
                 step.cancel()
@@ -278,7 +278,7 @@ def test_cancelled_step_takes_no_record(instance: Instance) -> None:
                     await step
                 with pytest.raises(TimeoutError):
                     await asyncio.wait_for(anext(records), 0)
-            return found + [record.seqno async for record in records]
+            return found + [record.number async for record in records]
 
     for number in range(9):
         instance.top(float(number), 1.0)

@@ -36,7 +36,7 @@ def test_records_carry_headers_names_and_payloads(batch: Batch) -> None:
     assert table["kind"].to_pylist() == [Kind(kind).name for kind in batch.headers["kind"]]
     assert table["symbol"].to_pylist() == ["BTC", "ETH", None, None, "ETH", "ETH", "BTC"]
     assert table["exchange"].null_count == 2
-    for name in ("index", "position", "seqno", "flags", "object_id"):
+    for name in ("index", "position", "number", "flags", "object"):
         assert table[name].to_pylist() == batch.headers[name].tolist()
     assert table["payload"].to_pylist() == [bytes(batch.payload(i)) for i in range(7)]
     assert str(table["received_ns"].type) == "timestamp[ns, tz=UTC]"

@@ -16,8 +16,8 @@ def test_headers_of_a_batch_are_columns(instance: Instance) -> None:
     with Reader(instance.address, start="begin") as reader:
         headers = reader.poll().headers
     assert headers.dtype == RECORD
-    assert headers["seqno"].tolist() == [1, 2, 3, 4, 5]
-    assert headers["object_id"].tolist() == [0, 1, 2, 3, 4]
+    assert headers["number"].tolist() == [1, 2, 3, 4, 5]
+    assert headers["object"].tolist() == [0, 1, 2, 3, 4]
     assert headers["length"].tolist() == [64, 65, 66, 67, 68]
     assert not headers.flags.writeable
 

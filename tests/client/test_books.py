@@ -49,30 +49,30 @@ class Feed:
     def session(self, session_id: int = 1) -> None:
         payload = np.zeros((), SESSION)
         payload["new_id"] = session_id
-        self.instance.append(Kind.SESSION, payload.tobytes(), session_id=session_id)
+        self.instance.append(Kind.SESSION, payload.tobytes(), session=session_id)
         self.apply()
 
-    def gap(self, channel: int = 0, reason: int = 0) -> None:
+    def gap(self, stream: int = 0, reason: int = 0) -> None:
         payload = np.zeros((), GAP)
         payload["reason"] = reason
-        self.instance.append(Kind.GAP, payload.tobytes(), session_id=1, channel=channel)
+        self.instance.append(Kind.GAP, payload.tobytes(), session=1, stream=stream)
         self.apply()
 
-    def state(self, kind: Kind, last_seqno: int, object_id: int = 7, object_type: int = 3) -> None:
-        """STALE or RECOVERED, decided by a message that follows `last_seqno`."""
+    def state(self, kind: Kind, follows: int, object_id: int = 7, object_type: int = 3) -> None:
+        """STALE or RECOVERED, decided by a message that follows the one of that number."""
         payload = np.zeros((), OBJECT_STATE)
-        payload["object_type"], payload["object_id"] = object_type, object_id
+        payload["object"] = object_type << 16 | object_id
         self.instance.append(
-            kind, payload.tobytes(), session_id=1, object_type=object_type, object_id=object_id,
-            last_seqno=last_seqno,
+            kind, payload.tobytes(), session=1, object_type=object_type, object_id=object_id,
+            follows=follows,
         )  # fmt: skip
         self.apply()
 
-    def begin(self, seqno: int = 10) -> OrderBook:
+    def begin(self, number: int = 10) -> OrderBook:
         """A session with one sound book."""
         self.session()
-        self.state(Kind.RECOVERED, last_seqno=0)
-        self.snapshot(100.0, seqno=seqno)
+        self.state(Kind.RECOVERED, follows=0)
+        self.snapshot(100.0, number=number)
         return self.books[BTC]
 
 
@@ -88,7 +88,7 @@ def bid(book: OrderBook) -> float:
 def lap(feed: Feed) -> None:
     """Overwrite what the reader has not read, and let it know."""
     for _ in range(12):
-        feed.instance.append(Kind.MESSAGE, bytes(100_000), session_id=1)
+        feed.instance.append(Kind.MESSAGE, bytes(100_000), session=1)
     if feed.by_batch:
         batch = feed.reader.poll(1)
         assert batch.lapped > 0
@@ -103,14 +103,14 @@ def test_book_after_recovered_and_snapshot_is_sound(feed: Feed) -> None:
     book = feed.begin()
     assert not book.stale
     assert book.best() == (100.0, 1.0, 101.0, 1.0)
-    feed.book(100.5, seqno=11, last_seqno=10)
+    feed.book(100.5, number=11, follows=10)
     assert bid(book) == 100.5
     assert len(book.bids()) == 2
 
 
 def test_books_are_found_by_exchange_and_symbol(feed: Feed) -> None:
     book = feed.begin()
-    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
+    feed.state(Kind.RECOVERED, follows=0, object_id=8)
     feed.snapshot(5.0, symbol="ETHUSDT", object_id=8)
     assert list(feed.books) == [BTC, ETH]
     assert feed.books[BTC] is book
@@ -127,25 +127,25 @@ def test_gap_makes_all_stale_and_a_continued_chain_recovers(feed: Feed) -> None:
     book = feed.begin()
     feed.gap()
     assert book.stale
-    feed.state(Kind.RECOVERED, last_seqno=10)
+    feed.state(Kind.RECOVERED, follows=10)
     assert not book.stale
-    feed.book(100.5, seqno=15, last_seqno=10)
+    feed.book(100.5, number=15, follows=10)
     assert not book.stale
     assert bid(book) == 100.5
 
 
 def test_gap_of_the_snapshot_channel_says_nothing_about_books(feed: Feed) -> None:
     book = feed.begin()
-    feed.gap(channel=SNAPSHOT_CHANNEL)
+    feed.gap(stream=SNAPSHOT_CHANNEL)
     assert not book.stale
 
 
 def test_snapshots_numbered_anew_make_all_stale(feed: Feed) -> None:
     book = feed.begin()
-    feed.gap(channel=SNAPSHOT_CHANNEL, reason=GapReason.ANEW)
+    feed.gap(stream=SNAPSHOT_CHANNEL, reason=GapReason.ANEW)
     assert book.stale
-    feed.state(Kind.RECOVERED, last_seqno=14)
-    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.state(Kind.RECOVERED, follows=14)
+    feed.snapshot(200.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert not book.stale
     assert bid(book) == 200.0
 
@@ -153,58 +153,58 @@ def test_snapshots_numbered_anew_make_all_stale(feed: Feed) -> None:
 def test_recovered_by_a_newer_snapshot_waits_for_it(feed: Feed) -> None:
     book = feed.begin()
     feed.gap()
-    feed.state(Kind.RECOVERED, last_seqno=14)
-    assert book.stale  # our state is that of seqno 10
-    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.state(Kind.RECOVERED, follows=14)
+    assert book.stale  # our state is that of number 10
+    feed.snapshot(200.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert not book.stale
     assert bid(book) == 200.0
     feed.gap()
-    feed.state(Kind.RECOVERED, last_seqno=14)
-    assert not book.stale  # a snapshot contains what its last_seqno says
+    feed.state(Kind.RECOVERED, follows=14)
+    assert not book.stale  # a snapshot contains what the feed says of it
 
 
 def test_stale_then_recovered_waits_for_its_snapshot(feed: Feed) -> None:
     book = feed.begin()
-    feed.state(Kind.STALE, last_seqno=12)
+    feed.state(Kind.STALE, follows=12)
     assert book.stale
     assert bid(book) == 100.0
-    feed.state(Kind.RECOVERED, last_seqno=14)
+    feed.state(Kind.RECOVERED, follows=14)
     assert book.stale
-    feed.snapshot(200.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.snapshot(200.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert not book.stale
-    feed.book(201.0, seqno=16, last_seqno=14, flags=RecordFlag.RELEASED)
+    feed.book(201.0, number=16, follows=14, flags=RecordFlag.RELEASED)
     assert bid(book) == 201.0
 
 
 def test_snapshot_that_the_feed_does_not_believe_leaves_the_book_stale(feed: Feed) -> None:
     book = feed.begin()
     feed.gap()
-    feed.snapshot(150.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.snapshot(150.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert book.stale
     assert bid(book) == 150.0
-    feed.state(Kind.RECOVERED, last_seqno=14)
+    feed.state(Kind.RECOVERED, follows=14)
     assert not book.stale
 
 
 def test_first_snapshot_without_recovered_is_in_doubt(feed: Feed) -> None:
     feed.session()
-    feed.snapshot(100.0, channel=SNAPSHOT_CHANNEL)
+    feed.snapshot(100.0, stream=SNAPSHOT_CHANNEL)
     assert feed.books[BTC].stale
 
 
 def test_first_update_of_a_session_seen_from_its_start_begins_a_book(feed: Feed) -> None:
     feed.session()
-    feed.state(Kind.RECOVERED, last_seqno=0)
-    feed.book(100.0, seqno=3, last_seqno=0)
+    feed.state(Kind.RECOVERED, follows=0)
+    feed.book(100.0, number=3, follows=0)
     assert not feed.books[BTC].stale
 
 
 def test_state_of_another_object_of_the_symbol_changes_nothing(feed: Feed) -> None:
     book = feed.begin()
-    feed.state(Kind.STALE, last_seqno=12, object_type=4)
+    feed.state(Kind.STALE, follows=12, object_type=4)
     assert not book.stale
     feed.gap()
-    feed.state(Kind.RECOVERED, last_seqno=10, object_type=4)
+    feed.state(Kind.RECOVERED, follows=10, object_type=4)
     assert book.stale
 
 
@@ -213,12 +213,12 @@ def test_session_empties_all_books_and_numbers_objects_anew(feed: Feed) -> None:
     feed.session(2)
     assert btc.stale
     assert btc.levels == (0, 0)
-    feed.state(Kind.RECOVERED, last_seqno=0)
-    feed.snapshot(5.0, symbol="ETHUSDT", session_id=2)  # the id that was BTCUSDT's
+    feed.state(Kind.RECOVERED, follows=0)
+    feed.snapshot(5.0, symbol="ETHUSDT", session=2)  # the id that was BTCUSDT's
     assert btc.stale
     assert not feed.books[ETH].stale
-    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
-    feed.snapshot(300.0, session_id=2, object_id=8)
+    feed.state(Kind.RECOVERED, follows=0, object_id=8)
+    feed.snapshot(300.0, session=2, object_id=8)
     assert feed.books[BTC] is btc
     assert bid(btc) == 300.0
     assert not btc.stale
@@ -226,7 +226,7 @@ def test_session_empties_all_books_and_numbers_objects_anew(feed: Feed) -> None:
 
 def test_session_noticed_by_its_id_alone_empties_all_books(feed: Feed) -> None:
     btc = feed.begin()
-    feed.snapshot(5.0, symbol="ETHUSDT", session_id=2, object_id=8)
+    feed.snapshot(5.0, symbol="ETHUSDT", session=2, object_id=8)
     assert btc.stale
     assert btc.levels == (0, 0)
 
@@ -240,16 +240,16 @@ def test_restart_of_the_writer_empties_all_books(feed: Feed) -> None:
 
 
 def test_reader_that_joins_late_knows_a_book_from_its_snapshot_on(feed: Feed) -> None:
-    feed.book(100.0, seqno=50, last_seqno=49)
+    feed.book(100.0, number=50, follows=49)
     book = feed.books[BTC]
     assert book.stale
     assert math.isnan(bid(book))
-    feed.snapshot(101.0, last_seqno=50)
+    feed.snapshot(101.0, follows=50)
     assert not book.stale
 
 
-def test_late_reader_does_not_take_last_seqno_zero_for_a_beginning(feed: Feed) -> None:
-    feed.book(100.0, seqno=50, last_seqno=0)
+def test_late_reader_does_not_take_a_first_update_for_a_beginning(feed: Feed) -> None:
+    feed.book(100.0, number=50, follows=0)
     assert feed.books[BTC].stale
 
 
@@ -257,11 +257,11 @@ def test_lapped_reader_is_stale_until_each_snapshot(feed: Feed) -> None:
     book = feed.begin()
     lap(feed)
     assert book.stale
-    feed.state(Kind.RECOVERED, last_seqno=10)
+    feed.state(Kind.RECOVERED, follows=10)
     assert book.stale
-    feed.book(102.0, seqno=31_000, last_seqno=10)
+    feed.book(102.0, number=31_000, follows=10)
     assert book.stale
-    feed.snapshot(103.0, seqno=31_001)
+    feed.snapshot(103.0, number=31_001)
     assert not book.stale
 
 
@@ -272,14 +272,14 @@ def test_snapshot_is_not_believed_while_the_feed_may_be_in_doubt(feed: Feed, joi
     if joined == "lapped":
         feed.begin()
         lap(feed)
-    feed.snapshot(150.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.snapshot(150.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     book = feed.books[BTC]
     assert bid(book) == 150.0
     assert book.stale
-    feed.book(149.0, seqno=15, last_seqno=14, flags=RecordFlag.RELEASED)  # collected before
-    feed.book(1.0, seqno=16, flags=RecordFlag.UNGATED, symbol="ETHUSDT")
+    feed.book(149.0, number=15, follows=14, flags=RecordFlag.RELEASED)  # collected before
+    feed.book(1.0, number=16, flags=RecordFlag.UNGATED, symbol="ETHUSDT")
     assert book.stale
-    feed.state(Kind.RECOVERED, last_seqno=15)
+    feed.state(Kind.RECOVERED, follows=15)
     assert not book.stale
     assert len(book.bids()) == 2
 
@@ -288,12 +288,12 @@ def test_snapshot_is_not_believed_while_the_feed_may_be_in_doubt(feed: Feed, joi
 def test_late_reader_believes_a_snapshot_once_the_feed_passes_an_update(
     feed: Feed, kind: Kind
 ) -> None:
-    feed.snapshot(150.0, seqno=3, last_seqno=14, channel=SNAPSHOT_CHANNEL)
+    feed.snapshot(150.0, number=3, follows=14, stream=SNAPSHOT_CHANNEL)
     assert feed.books[BTC].stale
     if kind is Kind.BOOK:
-        feed.book(149.0, seqno=15, last_seqno=14)
+        feed.book(149.0, number=15, follows=14)
     else:
-        feed.instance.append(kind, b"x", object_type=3, object_id=7, session_id=1, last_seqno=14)
+        feed.instance.append(kind, b"x", object_type=3, object_id=7, session=1, follows=14)
         feed.apply()
     assert not feed.books[BTC].stale
 
@@ -327,8 +327,8 @@ def test_ungated_books_of_one_object_are_told_apart_by_symbol(feed: Feed) -> Non
 
 
 def test_object_that_names_another_symbol_leaves_its_book_stale(feed: Feed) -> None:
-    book = feed.begin(seqno=10)
-    feed.snapshot(200.0, symbol="ETHUSDT", seqno=11, last_seqno=10)
+    book = feed.begin(number=10)
+    feed.snapshot(200.0, symbol="ETHUSDT", number=11, follows=10)
     assert book.stale
     assert not feed.books[ETH].stale
 
@@ -336,29 +336,29 @@ def test_object_that_names_another_symbol_leaves_its_book_stale(feed: Feed) -> N
 def test_object_that_named_a_symbol_nobody_knows_has_its_book_back_by_a_snapshot(
     feed: Feed,
 ) -> None:
-    book = feed.begin(seqno=10)
+    book = feed.begin(number=10)
     unknown = feed.instance.update(BOOK, BTC[0], BTC[1], update_type=1, symbol_id=63)
     feed.instance.append(
-        Kind.BOOK, unknown.tobytes(), seqno=11, last_seqno=10,
-        session_id=1, object_type=3, object_id=7,
+        Kind.BOOK, unknown.tobytes(), number=11, follows=10,
+        session=1, object_type=3, object_id=7,
     )  # fmt: skip
     feed.apply()
     assert book.stale
-    feed.book(101.0, seqno=12, last_seqno=11)
+    feed.book(101.0, number=12, follows=11)
     assert book.stale
-    feed.snapshot(102.0, seqno=13, last_seqno=12)
+    feed.snapshot(102.0, number=13, follows=12)
     assert not book.stale
 
 
 def test_update_without_symbol_is_counted(feed: Feed) -> None:
-    feed.instance.append(Kind.BOOK, bytes(96), session_id=1)
+    feed.instance.append(Kind.BOOK, bytes(96), session=1)
     feed.apply()
     assert feed.books.unnamed == 1
     assert len(feed.books) == 0
 
 
 def test_book_payload_shorter_than_it_says_is_refused(feed: Feed) -> None:
-    feed.instance.append(Kind.BOOK, b"short", session_id=1)
+    feed.instance.append(Kind.BOOK, b"short", session=1)
     with pytest.raises(FormatError, match="takes 88 bytes at least, was 5"):
         feed.apply()
 
@@ -368,13 +368,13 @@ def test_book_that_could_not_take_an_update_is_stale_and_the_rest_is_applied(
     feed: Feed, whose: str
 ) -> None:
     book = feed.begin()
-    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
-    feed.snapshot(5.0, symbol="ETHUSDT", object_id=8, seqno=11)
+    feed.state(Kind.RECOVERED, follows=0, object_id=8)
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=8, number=11)
     update = feed.instance.update(BOOK, *BTC, bid_count=9, row_count=9)  # and no level
     payload = update.tobytes() if whose == "of a book" else b"short"
-    frame = {"object_type": 3, "object_id": 7, "session_id": 1}
-    feed.instance.append(Kind.BOOK, payload, seqno=12, last_seqno=10, **frame)
-    feed.instance.book([(6.0, 1.0)], [], "ETHUSDT", object_id=8, seqno=13, last_seqno=11)
+    frame = {"object_type": 3, "object_id": 7, "session": 1}
+    feed.instance.append(Kind.BOOK, payload, number=12, follows=10, **frame)
+    feed.instance.book([(6.0, 1.0)], [], "ETHUSDT", object_id=8, number=13, follows=11)
     if feed.by_batch:
         with pytest.raises(FormatError):
             feed.books.apply_batch(feed.reader.poll())
@@ -392,11 +392,11 @@ def test_many_objects_keep_their_books_apart(feed: Feed) -> None:
     count = 60  # more than the table holds before it grows
     feed.session()
     for number in range(count):
-        feed.state(Kind.RECOVERED, last_seqno=0, object_id=number)
-        feed.snapshot(float(number), symbol=f"S{number}", object_id=number, seqno=100 + number)
+        feed.state(Kind.RECOVERED, follows=0, object_id=number)
+        feed.snapshot(float(number), symbol=f"S{number}", object_id=number, number=100 + number)
     feed.gap()
     for number in range(0, count, 2):
-        feed.state(Kind.RECOVERED, last_seqno=100 + number, object_id=number)
+        feed.state(Kind.RECOVERED, follows=100 + number, object_id=number)
     for number in range(count):
         book = feed.books["binance-usdm", f"S{number}"]
         assert book.stale == (number % 2 == 1)
@@ -427,12 +427,12 @@ def test_poll_applies_and_returns_the_batch(instance: Instance) -> None:
 
 def test_book_that_refused_a_level_is_stale_until_its_next_snapshot(feed: Feed) -> None:
     book = feed.begin()
-    feed.book(math.nan, seqno=11, last_seqno=10)
+    feed.book(math.nan, number=11, follows=10)
     assert book.levels_refused == 2
     assert book.stale
-    feed.book(100.5, seqno=12, last_seqno=11)
+    feed.book(100.5, number=12, follows=11)
     assert book.stale
-    feed.snapshot(101.0, seqno=13, last_seqno=12)
+    feed.snapshot(101.0, number=13, follows=12)
     assert not book.stale
 
 
@@ -448,11 +448,11 @@ def test_books_without_a_name_table_are_not_merged(feed: Feed) -> None:
 
 def test_books_of_exchanges_that_had_no_room_in_the_names_are_not_merged(feed: Feed) -> None:
     feed.session()
-    feed.state(Kind.RECOVERED, last_seqno=0)
+    feed.state(Kind.RECOVERED, follows=0)
     for object_id in (7, 8):
         update = feed.instance.update(BOOK, "", "BTCUSDT", exchange_id=0, update_type=1)
         feed.instance.append(
-            Kind.BOOK, update.tobytes(), session_id=1, object_type=3, object_id=object_id
+            Kind.BOOK, update.tobytes(), session=1, object_type=3, object_id=object_id
         )
         feed.apply()
     assert len(feed.books) == 0
@@ -460,13 +460,13 @@ def test_books_of_exchanges_that_had_no_room_in_the_names_are_not_merged(feed: F
 
 
 def test_second_object_of_a_symbol_puts_its_name_in_doubt(feed: Feed) -> None:
-    book = feed.begin(seqno=10)
-    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
-    feed.snapshot(200.0, object_id=8, seqno=11)
+    book = feed.begin(number=10)
+    feed.state(Kind.RECOVERED, follows=0, object_id=8)
+    feed.snapshot(200.0, object_id=8, number=11)
     assert feed.books[BTC] is book
     assert (book.stale, feed.books.contested, len(feed.books)) == (True, 1, 1)
-    feed.book(100.5, seqno=12, last_seqno=10)
-    feed.book(200.5, object_id=8, seqno=13, last_seqno=11)
+    feed.book(100.5, number=12, follows=10)
+    feed.book(200.5, object_id=8, number=13, follows=11)
     assert book.bids().tolist() == [[100.5, 1.0], [100.0, 1.0]], "of the first alone"
     assert book.stale
     assert repr(feed.books) == "<Books: 1, 1 stale, 1 contested>"
@@ -474,40 +474,40 @@ def test_second_object_of_a_symbol_puts_its_name_in_doubt(feed: Feed) -> None:
 
 @pytest.mark.parametrize("leaves", [7, 8])
 def test_name_is_no_longer_contested_when_one_object_is_left(feed: Feed, leaves: int) -> None:
-    book = feed.begin(seqno=10)
-    feed.state(Kind.RECOVERED, last_seqno=0, object_id=8)
-    feed.snapshot(200.0, object_id=8, seqno=11)
+    book = feed.begin(number=10)
+    feed.state(Kind.RECOVERED, follows=0, object_id=8)
+    feed.snapshot(200.0, object_id=8, number=11)
     last = {7: 10, 8: 11}
-    feed.snapshot(5.0, symbol="ETHUSDT", object_id=leaves, seqno=12, last_seqno=last[leaves])
+    feed.snapshot(5.0, symbol="ETHUSDT", object_id=leaves, number=12, follows=last[leaves])
     stays = 15 - leaves
     assert feed.books[BTC] is book
     assert (book.stale, feed.books.contested) == (False, 0)
     assert bid(book) == (100.0 if stays == 7 else 200.0)
     assert not feed.books[ETH].stale
-    feed.book(300.0, object_id=stays, seqno=13, last_seqno=last[stays])
+    feed.book(300.0, object_id=stays, number=13, follows=last[stays])
     assert (bid(book), book.stale) == (300.0, False)
 
 
 def test_many_objects_of_one_symbol_are_told_apart_until_the_next_session(feed: Feed) -> None:
     book = feed.begin()
     for object_id in range(8, 40):
-        feed.state(Kind.RECOVERED, last_seqno=0, object_id=object_id)
+        feed.state(Kind.RECOVERED, follows=0, object_id=object_id)
         feed.snapshot(float(object_id), object_id=object_id)
     assert (book.stale, bid(book), feed.books.contested) == (True, 100.0, 1)
     feed.session(2)
     assert feed.books.contested == 0
-    feed.state(Kind.RECOVERED, last_seqno=0)
-    feed.snapshot(7.0, session_id=2, object_id=9)
+    feed.state(Kind.RECOVERED, follows=0)
+    feed.snapshot(7.0, session=2, object_id=9)
     assert feed.books[BTC] is book
     assert (book.stale, bid(book)) == (True, 7.0), "the feed has not said yet that it is sure"
 
 
 def test_object_that_stops_naming_its_symbol_leaves_its_book_stale(feed: Feed) -> None:
-    book = feed.begin(seqno=10)
+    book = feed.begin(number=10)
     update = feed.instance.update(BOOK, *BTC, update_type=2)
     update["symbol_id"] = 0
-    frame = {"session_id": 1, "object_type": 3, "object_id": 7, "last_seqno": 10}
-    feed.instance.append(Kind.BOOK, update.tobytes(), seqno=11, **frame)
+    frame = {"session": 1, "object_type": 3, "object_id": 7, "follows": 10}
+    feed.instance.append(Kind.BOOK, update.tobytes(), number=11, **frame)
     feed.apply()
     assert (book.stale, feed.books.unnamed) == (True, 1)
 

@@ -17,14 +17,14 @@ from tests.shared import shared
 from udpfast import Books, Kind, OrderBook, Reader, ReadRecord
 from udpfast.agents.replayer import Replayer
 from udpfast.config import parse_feed
-from udpfast.core.layout import Channel
+from udpfast.core.layout import FRAME, Stream
 from udpfast.errors import RingClosedError
 from udpfast.net.pcap import CaptureReader
 
 #: UDP port -> (channel, line), as the capture's description says.
 LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
 
-State = tuple[int, int, int]  # session_id, object_id, seqno
+State = tuple[int, int, int]  # session_id, object, seqno
 
 
 def replay(capture: Path, directory: Path) -> Reader:
@@ -36,7 +36,7 @@ def replay(capture: Path, directory: Path) -> Reader:
             "incremental": {"lines": [_line("A"), _line("B")]},
             "snapshot": {"lines": [_line("S")]},
             "session": {"adopt_datagrams": 2},
-            "ring": {"capacity_bytes": 1 << 26},
+            "ring": {"capacity_bytes": 1 << 26, "carry": "both"},
         }
     )
     replayer = Replayer(config, directory)
@@ -65,13 +65,17 @@ def content(book: OrderBook) -> int:
 def sound_states(reader: Reader) -> Iterator[tuple[State, int, ReadRecord]]:
     """Apply a ring to books, record by record; say what each sound book holds when it changes."""
     books = Books()
+    book = None
     for record in reader:
-        book = books.apply(record)
-        if book is None or book.stale:
+        if record.kind is not Kind.MESSAGE:
+            book = books.apply(record)
             continue
-        snapshot_channel = record.channel == Channel.SNAPSHOT
-        seqno = record.last_seqno if snapshot_channel else record.seqno
-        yield (record.session_id, record.object_id, seqno), content(book), record
+        # The message as published follows what was decoded of it, and says of when that is.
+        if book is not None and not book.stale:
+            frame = np.frombuffer(record.payload, FRAME, 1)[0]
+            seqno = frame["last_seqno"] if record.stream == Stream.SNAPSHOT else frame["seqno"]
+            yield (int(frame["session_id"]), record.object, int(seqno)), content(book), record
+        book = None
 
 
 @pytest.fixture(scope="module")

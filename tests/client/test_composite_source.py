@@ -143,10 +143,10 @@ def test_books_of_two_sources_with_equal_numbers_are_never_mixed(rings):
     with Reader([one.address for one, _, _ in feeds]) as reader:
         books, held = Books(reader), {one.address: Books() for one, _, _ in feeds}
         for ring, symbol, price in feeds:
-            ring.append(Kind.SESSION, session, session_id=1)
-            fields = {"object_type": 3, "object_id": 7, "session_id": 1, "last_seqno": 0}
+            ring.append(Kind.SESSION, session, session=1)
+            fields = {"object_type": 3, "object_id": 7, "session": 1, "follows": 0}
             ring.append(Kind.RECOVERED, np.zeros((), OBJECT_STATE).tobytes(), **fields)
-            ring.book([(price, 1.0)], [(price + 1, 1.0)], symbol, snapshot=True, last_seqno=0)
+            ring.book([(price, 1.0)], [(price + 1, 1.0)], symbol, snapshot=True, follows=0)
         for step in range(1, 4):
             for ring, symbol, price in feeds:
                 ring.book([(price - step, 1.0)], [], symbol)

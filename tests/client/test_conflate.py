@@ -110,7 +110,10 @@ def test_books_of_two_objects_of_one_name_are_handed_out_both(instance: Instance
                 instance.book([(object_id, quantity)], [], snapshot=True, object_id=object_id)
         instance.ring.flush()
         found = latest.poll(timeout=0)
-        assert [(one.object_id, one.bids["quantity"][0]) for one in found] == [(7, 2.0), (8, 2.0)]
+        assert [(one.object & 0xFFFF, one.bids["quantity"][0]) for one in found] == [
+            (7, 2.0),
+            (8, 2.0),
+        ]
         assert latest.superseded == 2
         assert latest.books["binance-usdm", "BTCUSDT"].stale
 
@@ -236,7 +239,7 @@ def test_update_that_is_none_is_said_behind_what_there_is(instance: Instance) ->
         instance.book([(1.0, 1.0)], [], "BTC", snapshot=True)
         instance.book([(2.0, 1.0)], [], "ETH", snapshot=True, object_id=8)
         update = instance.update(BOOK, "binance-usdm", "BTC", bid_count=9, row_count=9)
-        frame = {"object_type": 3, "object_id": 7, "session_id": 1}
+        frame = {"object_type": 3, "object_id": 7, "session": 1}
         instance.append(Kind.BOOK, update.tobytes(), **frame)
         instance.book([(3.0, 1.0)], [], "ETH", object_id=8)
         instance.ring.flush()
@@ -261,6 +264,7 @@ def test_two_objects_of_one_symbol_are_two_objects(instance: Instance) -> None:
             instance.top(price + object_id, 20.0, object_type=6, object_id=object_id)
     with Reader(instance.address, start="begin") as reader:
         found = [
-            (record.object_id, float(record.data["bid_price"])) for record in Latest(reader).poll()
+            (record.object & 0xFFFF, float(record.data["bid_price"]))
+            for record in Latest(reader).poll()
         ]
     assert found == [(7, 9.0), (8, 10.0)]

@@ -12,17 +12,17 @@ from tests.agents.test_image_keeper import keep
 from tests.client.instance import Instance
 from tests.waiting import wait_until
 from udpfast import Batch, Books, Kind, Latest, Reader
-from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus
+from udpfast.core.layout import SESSION, ConnectionScope, ConnectionStatus, Stream
 
 BTC = ("binance-usdm", "BTCUSDT")
 
 
 def live(instance: Instance) -> None:
     """A session with one book that is sound."""
-    session = np.array((0, 1, 1, 0, 1, 0, 0), SESSION).tobytes()
-    instance.append(Kind.SESSION, session, session_id=1)
-    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session_id=1)
-    instance.book([(10, 1)], [(11, 1)], snapshot=True, channel=1, last_seqno=50)
+    session = np.array((0, 1, 1, 0, 1, 0), SESSION).tobytes()
+    instance.append(Kind.SESSION, session, session=1)
+    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
+    instance.book([(10, 1)], [(11, 1)], snapshot=True, stream=1, follows=50)
     instance.ring.flush()
 
 
@@ -131,7 +131,7 @@ def test_connection_says_whom_it_is_about(instance: Instance) -> None:
     with Reader(instance.address) as reader:
         die(instance)
         said = next(reader)
-        assert (said.channel, said.data["scope"]) == (255, ConnectionScope.WRITER)
+        assert (said.stream, said.data["scope"]) == (Stream.NONE, ConnectionScope.WRITER)
 
 
 def test_image_of_a_dead_writer_begins_with_its_death(instance: Instance) -> None:

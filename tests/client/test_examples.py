@@ -79,7 +79,7 @@ def test_callbacks_prints_books_trades_and_gaps(
     instance: Instance, environment: dict[str, str]
 ) -> None:
     instance.book([(10.0, 1.0)], [(11.0, 2.0)], snapshot=True)
-    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
     instance.book([(10.5, 3.0)], [])
     rows = np.zeros(2, TRADE)
     rows["quantity"] = 1.5
@@ -128,7 +128,7 @@ def test_numba_flow_prints_what_was_traded_since_the_last_doubt(
 ) -> None:
     pytest.importorskip("numba")
     trade(instance, 10.0, 5.0, BUY)
-    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
     instance.top(99.0, 101.0)
     trade(instance, 10.0, 4.0, BUY)
     trade(instance, 10.0, 1.0, SELL)
@@ -156,7 +156,7 @@ def test_follow_in_c_prints_quotes_gaps_and_what_was_missed(
     follow.send_signal(signal.SIGSTOP)
     for _ in range(10_000):  # more than the ring holds
         instance.top(10.0, 12.0)
-    instance.append(Kind.GAP, np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
+    instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), CONTROL_DTYPES[Kind.GAP]).tobytes())
     instance.ring.flush()
     follow.send_signal(signal.SIGCONT)
     lines = list(iter(follow.stdout.readline, "lost 2 messages\n"))

@@ -7,7 +7,7 @@ from tests.client.instance import Instance
 from udpfast.agents.recorder import Recorder
 from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
-from udpfast.core.layout import Kind
+from udpfast.core.layout import Kind, Stream
 from udpfast.errors import ConfigError
 
 START_NS = 1_800_000_000_000_000_000
@@ -149,7 +149,7 @@ def test_ring_from_a_time_follows_it_into_a_file_with_larger_records(instance, t
         publish(other, 12, 10)
         found = []
         while len(found) < 11:
-            found += [record for record in [next(reader)] if record.channel != 255]
+            found += [record for record in [next(reader)] if record.stream != Stream.NONE]
         assert bytes(found[0].payload) == large
         assert [int(bytes(each.payload)[:8]) for each in found] == list(range(11, 22))
         other.close()

@@ -14,7 +14,7 @@ import udpfast
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
-from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason
+from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
 from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
@@ -42,18 +42,18 @@ def test_record_fields_are_those_of_the_header_and_frame(instance: Instance) -> 
         flags=udpfast.RecordFlag.SNAPSHOT,
         object_type=3,
         object_id=7,
-        session_id=5,
-        seqno=9,
-        last_seqno=8,
+        session=5,
+        number=9,
+        follows=8,
     )
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
     assert record.kind is udpfast.Kind.MESSAGE
     assert record.flags == udpfast.RecordFlag.SNAPSHOT
-    assert (record.object_type, record.object_id, record.session_id) == (3, 7, 5)
-    assert (record.seqno, record.last_seqno) == (9, 8)
+    assert (record.object, record.session) == (3 << 16 | 7, 5)
+    assert record.number == 9
     assert (record.received_ns, record.published_ns) == (1_001, 2_001)
-    assert (record.position, record.index, record.channel, record.line) == (0, 0, 0, 0)
+    assert (record.position, record.index, record.stream, record.line) == (0, 0, 0, 0)
     assert record.payload.readonly
     assert record.payload == b"abc"
     assert (record.exchange, record.symbol, record.data, record.lapped) == (None, None, None, 0)
@@ -305,7 +305,7 @@ def test_writer_killed_and_back_is_said_in_band(
         _kill(child)
         said = next(reader)
         assert not reader.alive
-        assert (said.kind, said.channel) == (Kind.CONNECTION, 255)
+        assert (said.kind, said.stream) == (Kind.CONNECTION, Stream.NONE)
         assert said.data["status"] == ConnectionStatus.DISCONNECTED
         assert said.data["silent_ns"] >= 0
         assert len(reader.poll(timeout=0.3)) == 0  # once

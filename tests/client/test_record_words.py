@@ -35,7 +35,7 @@ def test_line_of_a_top_of_book_has_its_prices(instance: Instance) -> None:
     instance.append(Kind.TOP_OF_BOOK, update.tobytes())
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
-    line = "TOP_OF_BOOK   deribit BTC seqno=1 index=0 bid=100.05 x 28.5 ask=none"
+    line = "TOP_OF_BOOK   deribit BTC number=1 index=0 first bid=100.05 x 28.5 ask=none"
     assert record_line(record) == str(record) == line
     assert repr(record) == f"<ReadRecord {line}>"
     described = describe_record(record)
@@ -47,7 +47,7 @@ def test_line_of_a_book_has_its_first_levels_and_how_many_more(instance: Instanc
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
     assert record_line(record).endswith(
-        "index=0 snapshot snapshot bids 10 x 1.5, 9 x 1.5, 8 x 1.5, 2 more asks 11 x 0"
+        "index=0 snapshot first snapshot bids 10 x 1.5, 9 x 1.5, 8 x 1.5, 2 more asks 11 x 0"
     )
     described = describe_record(record)
     assert [level["price"] for level in described["bids"]] == [10.0, 9.0, 8.0, 7.0, 6.0]
@@ -60,7 +60,7 @@ def test_line_of_a_gap_has_its_reason_in_words(instance: Instance) -> None:
     instance.append(Kind.GAP, gap.tobytes())
     with Reader(instance.address, start="begin") as reader:
         record = next(reader)
-    assert record_line(record).endswith("first=3 last=4 count=2 reason=TIME waited_ns=0")
+    assert record_line(record).endswith("first=3 last=4 count=2 waited_ns=0 reason=TIME")
     assert describe_record(record)["reason"] == "TIME"
 
 

@@ -8,7 +8,7 @@ from tests.agents.fanout import Turned
 from tests.client.instance import Instance
 from udpfast import Kind, Reader, ReadRecord
 from udpfast.client.zmq_silence import Silence
-from udpfast.core.layout import ConnectionStatus
+from udpfast.core.layout import ConnectionStatus, Stream
 from udpfast.errors import ConfigError
 
 MS = 1_000_000
@@ -63,7 +63,7 @@ def said(record: ReadRecord, status: ConnectionStatus) -> bool:
     """Whether a record is the reader's own word on its fan-out."""
     return (
         record.kind is Kind.CONNECTION
-        and record.channel == 255
+        and record.stream == Stream.NONE
         and record.data["status"] == status
         and record.data["silent_ns"] >= MS
         and record.published_ns > 0

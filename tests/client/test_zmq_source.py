@@ -654,10 +654,10 @@ def test_random_messages_end_in_an_error_or_in_nothing(impostor: Impostor) -> No
 
 
 def test_a_late_reader_gets_last_values_and_goes_on_from_there(instance: Instance) -> None:
-    instance.append(Kind.SESSION, bytes(16), session_id=1)
+    instance.append(Kind.SESSION, bytes(40), session=1)
     instance.book([(10, 1), (9, 2)], [(11, 1)], snapshot=True)
-    instance.book([(10, 5)], [], last_seqno=instance.seqno)
-    instance.top(10, 11, session_id=1, object_type=4, object_id=8)
+    instance.book([(10, 5)], [], follows=instance.number)
+    instance.top(10, 11, session=1, object_type=4, object_id=8)
     with running(instance.directory, addresses=("ipc",)) as fanout:
         caught_up(fanout, instance)
         with (
@@ -667,7 +667,7 @@ def test_a_late_reader_gets_last_values_and_goes_on_from_there(instance: Instanc
         ):
             assert reader.joining
             assert not plain.joining
-            instance.book([(10, 7)], [], last_seqno=instance.seqno)
+            instance.book([(10, 7)], [], follows=instance.number)
             instance.ring.close()
             books = Books()
             records = list(reader)
@@ -756,20 +756,11 @@ def test_books_of_late_joiners_are_those_of_the_ring(tmp_path: Path) -> None:
 
 def append_as_it_is(instance: Instance, record: ReadRecord) -> None:
     """Append a record of another ring: all of its header but where it lies."""
-    from tests.client.instance import REGION_PAGE
     from udpfast.core.layout import RECORD
 
     data = bytes(record)
     header = np.frombuffer(data, RECORD, 1)[0]
-    position = instance.ring.append(
-        int(header["kind"]),
-        data[64:],
-        int(header["flags"]),
-        int(header["received_ns"]),
-        int(header["published_ns"]),
-        data[48:64],
+    ours = ("length", "position", "index", "checksum")
+    instance.ring.append(
+        payload=data[64:], **{name: int(header[name]) for name in RECORD.names if name not in ours}
     )
-    offset = REGION_PAGE + position % instance.ring.capacity_bytes
-    placed = np.frombuffer(instance.ring.region.view(), RECORD, 1, offset)
-    for name in ("channel", "line", "message_type"):
-        placed[name] = header[name]

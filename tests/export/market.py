@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from tests.client.instance import REGION_PAGE, Instance
+from tests.client.instance import Instance
 from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.layout import (
     CONTROL_DTYPES,
-    FRAME,
-    RECORD,
     ConnectionScope,
     ConnectionStatus,
     Kind,
@@ -42,32 +40,18 @@ class Market(Instance):
     """An instance whose records come a millisecond apart, by two lines in turn."""
 
     def put(self, kind: int, payload: bytes = b"", flags: int = 0, **fields: Any) -> None:
-        """Append a record; `fields` are of its frame or of its header."""
-        self.seqno += 1
-        frame = np.zeros((), FRAME)
-        frame["seqno"] = self.seqno
-        frame["session_id"] = SESSION_ID
-        frame["object_id"] = 7
-        header = {"line": self.seqno % 2}
-        for name, value in fields.items():
-            if name in FRAME.names:
-                frame[name] = value
-            else:
-                header[name] = value
-        at_ns = BEGIN_NS + self.seqno * STEP_NS
-        position = self.ring.append(
+        """Append a record; `fields` are of its header."""
+        self.number += 1
+        header = {"line": self.number % 2, "number": self.number, "session": 1, "object": 7}
+        at_ns = BEGIN_NS + self.number * STEP_NS
+        self.ring.append(
             kind,
             payload,
             flags=flags,
             received_ns=at_ns + 1_234,
             published_ns=at_ns + 5_678,
-            frame=frame.tobytes(),
+            **(header | fields),
         )
-        # In place, before anybody reads it: `append` knows no lines and channels.
-        offset = REGION_PAGE + position % self.ring.capacity_bytes
-        written = np.frombuffer(self.ring.region.view(), RECORD, 1, offset)
-        for name, value in header.items():
-            written[name] = value
 
     def say(self, kind: Kind, **fields: Any) -> None:
         """Append one of the feed's own records."""
@@ -98,7 +82,7 @@ def fill(market: Market, rounds: int) -> None:
     """Append so many times 18 records: every kind that has a table, and one that has none."""
     for each in range(rounds):
         market.say(
-            Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_seqno=each, unseen=3
+            Kind.SESSION, new_id=SESSION_ID, reason=SessionReason.FIRST, first_number=each, unseen=3
         )
         _tell_prices(market, each)
         _tell_facts(market, each)
@@ -121,7 +105,7 @@ def _tell_prices(market: Market, each: int) -> None:
         "stream_id": 3,
     }
     market.tell(Kind.BOOK, levels, symbol, bid_count=1, ask_count=len(levels) - 1, **stamps)
-    snapshot = {"flags": int(RecordFlag.SNAPSHOT), "channel": 1}
+    snapshot = {"flags": int(RecordFlag.SNAPSHOT), "stream": 1}
     market.tell(Kind.BOOK, levels, symbol, snapshot, bid_count=0, ask_count=len(levels))
     market.tell(
         Kind.TOP_OF_BOOK,
@@ -155,13 +139,13 @@ def _tell_facts(market: Market, each: int) -> None:
     )
     market.tell(Kind.MARKET_STATUS, trading_status=3)
     market.tell(Kind.GATEWAY_STATUS, account=b"A1")
-    market.put(Kind.MESSAGE, bytes(range(each % 200)), message_type=4)
+    market.put(Kind.MESSAGE, bytes(range(each % 200)))
 
 
 def _say_doubts(market: Market, each: int) -> None:
     market.say(Kind.GAP, first=each, last=each + 2, count=3, reason=2, waited_ns=10**6)
     symbol_id = market.names.intern("BTCUSDT")
-    state = {"object_type": 3, "object_id": 7, "applied_seqno": each, "symbol_id": symbol_id}
+    state = {"object": 3 << 16 | 7, "applied": each, "symbol_id": symbol_id}
     waits = ObjectWait.SNAPSHOT_SILENT
     market.say(Kind.STALE, status=ObjectStatus.STALE, waits=waits, **state)
     market.say(Kind.RECOVERED, status=ObjectStatus.LIVE, **state)
@@ -171,7 +155,7 @@ def _say_doubts(market: Market, each: int) -> None:
         scope=ConnectionScope.LINE,
         silent_ns=10**9,
     )
-    market.say(Kind.DISAGREEMENT, seqno=each, fragment=1, line_first=1, line_other=0)
+    market.say(Kind.DISAGREEMENT, number=each, fragment=1, line_first=1, line_other=0)
     market.say(Kind.RESTART, epoch=2, restarted_ns=BEGIN_NS)
     market.say(Kind.LAPPED, missed=each, reason=LappedReason.DISK)
 

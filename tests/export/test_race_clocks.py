@@ -46,7 +46,7 @@ def seqnos(scan: Scan, pieces: list) -> list[int]:
         seqno
         for piece in pieces
         for batch in scan.batches(piece)
-        for seqno in batch.column("seqno").to_pylist()
+        for seqno in batch.column("number").to_pylist()
     ]
 
 
@@ -106,7 +106,7 @@ def races_of(entries: list[tuple[int, Kind, int, int, bytes]]) -> list[tuple[int
     """Return of each race its number and the delays of two lines."""
     races = Races(0, 1 << 40)
     races.add(block_of(entries))
-    return [(int(race["seqno"]), race["delays_ns"][:2].tolist()) for race in races.take()]
+    return [(int(race["number"]), race["delays_ns"][:2].tolist()) for race in races.take()]
 
 
 def test_clock_that_is_set_between_two_copies_invents_no_lead() -> None:

@@ -139,15 +139,15 @@ def test_races_are_those_that_the_feed_counted(
 def test_completed_races_are_the_whole_messages(
     captured: tuple[Path, dict[str, dict[str, int]]], races: list[dict[str, Any]]
 ) -> None:
-    completed = [race["seqno"] for race in races if race["completed"]]
+    completed = [race["number"] for race in races if race["completed"]]
     assert len(completed) == len(set(completed)) == captured[1]["incremental"]["messages"]
     fragments: dict[int, int] = {}
     for race in races:
-        fragments[race["seqno"]] = fragments.get(race["seqno"], 0) + 1
+        fragments[race["number"]] = fragments.get(race["number"], 0) + 1
     whole = {seqno for seqno, count in fragments.items() if count == (3 if seqno % 7 == 0 else 1)}
     assert set(completed) == whole
-    last = {race["seqno"]: race["fragment"] for race in races}  # in the order of their coming
-    assert all(last[race["seqno"]] == race["fragment"] for race in races if race["completed"])
+    last = {race["number"]: race["fragment"] for race in races}  # in the order of their coming
+    assert all(last[race["number"]] == race["fragment"] for race in races if race["completed"])
 
 
 def test_delays_say_which_line_lost_what(
@@ -159,7 +159,7 @@ def test_delays_say_which_line_lost_what(
         came.setdefault((seqno, fragment), {}).setdefault(arrival.line, arrival.time_ns)
     assert len(races) == len(came)
     for race in races:
-        by_line = came[race["seqno"], race["fragment"]]
+        by_line = came[race["number"], race["fragment"]]
         first_ns = by_line[race["winner"]]
         delays = [by_line[line] - first_ns if line in by_line else None for line in LINES]
         assert race["delays_ns"] == delays
@@ -246,7 +246,9 @@ def test_races_are_read_in_the_byte_order_of_the_feed(tmp_path: Path, byteorder:
     with Journal.open(raw) as journal:
         for seqno in range(1, 4):
             frame = struct.pack(layout, 1, 0, 0, 0, 1, SESSION_ID, seqno, 0)
-            journal.append(Kind.DATAGRAM, bytes(16) + frame, published_ns=BEGIN_NS + seqno)
+            journal.append(
+                Kind.DATAGRAM, bytes(16) + frame, published_ns=BEGIN_NS + seqno, session=seqno
+            )
     list(Exporter(tmp_path / "journal", tmp_path / "root", tables=("races",)).run())
-    found = [(race["seqno"], race["session"]) for race in races_of(tmp_path / "root")]
-    assert found == [(seqno, f"s{SESSION_ID}") for seqno in range(1, 4)]
+    found = [(race["number"], race["session"]) for race in races_of(tmp_path / "root")]
+    assert found == [(seqno, f"s{seqno}") for seqno in range(1, 4)]

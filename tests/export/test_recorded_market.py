@@ -96,10 +96,8 @@ def test_every_record_is_a_message(records, root: Path) -> None:
         (row[0] for rows in records.values() for row in rows), key=lambda h: h["index"]
     )
     assert len(headers) > 10_000 and len(records) > 5
-    for name in ("position", "index", "received_ns", "published_ns", "seqno", "object_id"):
+    for name in ("position", "index", "received_ns", "published_ns", "number", "object"):
         assert table[name].to_pylist() == [int(header[name]) for header in headers]
-    fragments = [int(header["fragment_max"]) + 1 for header in headers]
-    assert table["fragments"].to_pylist() == fragments and max(fragments) > 1
     assert table["kind"].to_pylist() == [Kind(header["kind"]).name for header in headers]
 
 
@@ -111,7 +109,7 @@ def test_rows_of_updates_are_the_rows_of_the_table(records, root: Path, name: st
     nested = kind in ROW_DTYPES
     repeats = [len(rows) if nested else 1 for _, _, rows, _ in updates]
     assert len(table) == sum(repeats) > 0
-    for field in ("position", "seqno", "received_ns"):
+    for field in ("position", "number", "received_ns"):
         expected = np.repeat([int(header[field]) for header, _, _, _ in updates], repeats)
         assert np.array_equal(table[field].to_numpy(), expected)
     symbols = [symbol for _, _, _, symbol in updates]

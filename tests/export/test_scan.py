@@ -12,7 +12,6 @@ from tests.export.market import (
     BEGIN_NS,
     RECORDS,
     ROUNDS,
-    SESSION_ID,
     STEP_NS,
     Market,
     drive,
@@ -69,7 +68,7 @@ def test_conditions_are_about_records(journal: Path) -> None:
     )
     assert found.equals(whole.filter(wanted)) and 290 < len(found) < 310
     nothing = Scan(
-        str(journal), conditions=(Condition("seqno", 1 << 40), Condition("line", -5, 300))
+        str(journal), conditions=(Condition("number", 1 << 40), Condition("line", -5, 300))
     )
     assert len(scanned(nothing)) == 0
 
@@ -93,9 +92,9 @@ def test_kinds_symbols_and_exchanges_choose_records(journal: Path) -> None:
 
 
 def test_partition_columns_are_those_of_the_directories(journal: Path) -> None:
-    found = scanned(Scan(str(journal), columns=("session", "channel", "date")))
-    assert set(found["session"].to_pylist()) == {f"s{SESSION_ID}"}
-    assert found["channel"].to_pylist().count(1) == ROUNDS
+    found = scanned(Scan(str(journal), columns=("session", "stream", "date")))
+    assert set(found["session"].to_pylist()) == {"s1"}
+    assert found["stream"].to_pylist().count(1) == ROUNDS
     assert {str(day) for day in found["date"].to_pylist()} == {"2026-11-20", "2026-11-21"}
 
 

@@ -173,7 +173,8 @@ class Driver:
                 expected = (m.seqno + 1) & 0xFFFFFFFF
             elif m.channel == channel and m.kind is Kind.GAP:
                 gap = read(m)
-                first, last, count = int(gap["first"]), int(gap["last"]), int(gap["count"])
+                first, last = gap["first"] & 0xFFFFFFFF, gap["last"] & 0xFFFFFFFF
+                count = gap["count"]
                 assert expected in (None, first), f"NL1: gap from {first} follows {expected}"
                 assert count == ((last - first) & 0xFFFFFFFF) + 1
                 assert int(gap["waited_ns"]) >= 0
@@ -186,4 +187,5 @@ def read(message: FeedMessage) -> dict[str, int]:
     import numpy as np
 
     values = np.frombuffer(message.payload, dtype)[0]
-    return {name: int(values[name]) for name in dtype.names or ()}
+    found = {name: int(values[name]) for name in dtype.names or ()}
+    return found | {name: found[name] & 0xFFFFFFFF for name in ("first", "last") if name in found}

@@ -49,7 +49,7 @@ def test_restart_with_same_id_is_seen_whatever_lines_spoke(
     assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
     assert [m.payload for m in driver.messages()[9_999:]] == [b"new %d" % i for i in range(1, 200)]
     assert driver.verdicts.count("replay") + driver.verdicts.count("duplicate") <= 64 + 200 + 20
-    assert (session(driver, 1)["first_seqno"], session(driver, 1)["unseen"]) == (1, 0)
+    assert (session(driver, 1)["first_number"], session(driver, 1)["unseen"]) == (1, 0)
 
 
 @pytest.mark.parametrize("lines", [1, 2, 8])
@@ -224,7 +224,7 @@ def test_copy_of_an_old_heartbeat_does_not_hide_a_restart_of_heartbeats() -> Non
     for seqno in range(1, 129):
         driver.send(heartbeat(seqno))
     assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
-    assert (session(driver, 1)["first_seqno"], session(driver, 1)["unseen"]) == (1, 0)
+    assert (session(driver, 1)["first_number"], session(driver, 1)["unseen"]) == (1, 0)
 
 
 @pytest.mark.parametrize("claim", [{"seqno": 1 << 20}, {"session_id": 0x777}])
@@ -250,7 +250,7 @@ def test_restart_of_a_numbering_with_losses_is_no_resumption() -> None:
     driver.now_ns = 140 * SECOND
     numbered(driver, range(1, 60), b"new", (0,), SECOND)
     assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
-    assert session(driver, 1)["first_seqno"] == 1
+    assert session(driver, 1)["first_number"] == 1
 
 
 @pytest.mark.parametrize("what", ["reorder", "copies"])
@@ -271,7 +271,7 @@ def test_restart_over_a_bad_line_is_seen_in_time(what: str) -> None:
             if len(driver.sessions()) > 1:
                 break
         assert driver.accepted - begun <= 64
-        assert session(driver, 1)["first_seqno"] == 1
+        assert session(driver, 1)["first_number"] == 1
 
 
 def forge_and_count() -> None:

@@ -99,7 +99,7 @@ def test_lines_that_disagree_deliver_the_first_and_say_so(where: str) -> None:
         driver.send(datagram(1), 0)
     (event,) = [m for m in driver.out if m.kind is Kind.DISAGREEMENT]
     said = np.frombuffer(event.payload, DISAGREEMENT)[0]
-    assert (said["seqno"], said["fragment"]) == (seqno, len(parts) - 1)
+    assert (said["number"], said["fragment"]) == (seqno, len(parts) - 1)
     assert (said["line_first"], said["line_other"]) == (0, 1)
     assert said["hash_first"] != said["hash_other"]
     assert driver.line(1)["disagreements"] == driver.channel()["disagreements"] == 1

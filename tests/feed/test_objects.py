@@ -112,12 +112,12 @@ class Feed:
 
 
 def session_bytes(first_seqno: int, reason: int = 1, unseen: int = 0) -> bytes:
-    return np.array((0, 1, reason, 0, first_seqno, unseen, 0), SESSION).tobytes()
+    return np.array((0, 1, first_seqno, unseen, reason, 0), SESSION).tobytes()
 
 
 def gap_bytes(first: int, last: int, reason: int = 2) -> bytes:
     first, last = first % WRAP, last % WRAP
-    return np.array((first, last, (last - first + 1) % WRAP, reason, 0), GAP).tobytes()
+    return np.array((first, last, (last - first + 1) % WRAP, 0, reason, 0), GAP).tobytes()
 
 
 def said(outputs: list[ObjectOutput]) -> list[str]:
@@ -126,11 +126,8 @@ def said(outputs: list[ObjectOutput]) -> list[str]:
     for output in outputs:
         if output.kind in (Kind.STALE, Kind.RECOVERED):
             state = np.frombuffer(output.payload, OBJECT_STATE)[0]
-            assert (state["object_type"], state["object_id"]) == (
-                output.object_type,
-                output.object_id,
-            )
-            words.append(f"{Kind(output.kind).name} {state['applied_seqno']}")
+            assert state["object"] == output.object_type << 16 | output.object_id
+            words.append(f"{Kind(output.kind).name} {state['applied'] % WRAP}")
         elif output.kind != Kind.MESSAGE:
             words.append(Kind(output.kind).name)
         elif output.flags & RecordFlag.RELEASED:

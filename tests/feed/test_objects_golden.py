@@ -81,7 +81,7 @@ def test_recovery_by_matching_last_seqno(name: str) -> None:
     gap = case["gap"]
     objects.admit(
         kind=Kind.GAP,
-        payload=np.array((gap["first"], gap["last"], gap["count"], 2, 0), GAP).tobytes(),
+        payload=np.array((gap["first"], gap["last"], gap["count"], 0, 2, 0), GAP).tobytes(),
     )
     for key in case["before_drop"]:
         view = objects.state(*key_of(key))

@@ -22,7 +22,7 @@ def restart(driver: Driver) -> tuple[int, int, int]:
     """Reason, first seqno and count of those unseen before it, of the one restart that was said."""
     _, said = (m.payload for m in driver.out if m.kind is Kind.SESSION)
     value = np.frombuffer(said, SESSION)[0]
-    return int(value["reason"]), int(value["first_seqno"]), int(value["unseen"])
+    return int(value["reason"]), int(value["first_number"]), int(value["unseen"])
 
 
 def send_until_restart(driver: Driver, sent: Iterator[bytes], step_ns: int) -> int:

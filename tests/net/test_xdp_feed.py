@@ -19,7 +19,7 @@ from udpfast.agents.subscriber import FeedLoop, Subscriber
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
-from udpfast.core.layout import Kind
+from udpfast.core.layout import FRAME, Kind
 from udpfast.lab.frames import datagram, datagrams
 from udpfast.monitor.ledger import ledger_of
 
@@ -88,7 +88,7 @@ def received(
             )
         subscriber.stop()  # closes the ring, which ends the iteration
         records = [
-            (record.seqno, bytes(record.payload))
+            (record.number, bytes(record.payload)[FRAME.itemsize :])
             for record in reader
             if record.kind == Kind.MESSAGE
         ]

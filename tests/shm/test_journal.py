@@ -140,8 +140,8 @@ def test_journal_records_of_any_size_are_copied_padded_and_summed(directory):
     for content in contents:
         size = 64 + (len(content) + 7 & ~7)
         record, records = bytearray(records[:size]), records[size:]
-        checksum = int.from_bytes(record[44:48], "little")
-        record[44:48] = bytes(4)
+        checksum = int.from_bytes(record[60:64], "little")
+        record[60:64] = bytes(4)
         assert record[64:] == content + bytes(-len(content) % 8)
         assert checksum == crc32c(record, tables=True)
 

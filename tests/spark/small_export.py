@@ -45,10 +45,10 @@ class SmallExport:
             groups = defaultdict(list)
             for row in rows:
                 if row["position"] >= since:
-                    groups[row["channel"]].append(row)
+                    groups[row["stream"]].append(row)
             for channel, own in groups.items():
                 folder = root / table_of(name).directory / "date=2024-11-21"
-                folder = folder / f"channel={channel}" / "session=s4711"
+                folder = folder / f"stream={channel}" / "session=s1"
                 folder.mkdir(parents=True, exist_ok=True)
                 table = pa.Table.from_pylist(own, arrow_schema(name))
                 parquet.write_table(table, folder / f"part-{part:05}.parquet")
@@ -67,13 +67,12 @@ class SmallExport:
             "position": self._position,
             "received_ns": self._now_ns,
             "published_ns": self._now_ns + 1500,
-            "channel": channel,
+            "stream": channel,
             "snapshot": False,
             **more,
         }
-        code = 0 if kind == "GAP" else 7
         count = more.pop("rows", 0)
-        self.rows["messages"].append(row | {"kind": kind, "message_type": code, "rows": count})
+        self.rows["messages"].append(row | {"kind": kind, "rows": count})
         return row
 
     def _price(self, instrument: tuple[str, str]) -> float:
@@ -155,7 +154,7 @@ class SmallExport:
                 "feed": "deribit",
                 "position": self._position,
                 "received_ns": self._now_ns,
-                "channel": self._chance.choice((0, 0, 1)),
+                "stream": self._chance.choice((0, 0, 1)),
                 "completed": self._chance.random() < 0.5,
                 "winner": winner,
                 "lead_ns": lead,
@@ -172,7 +171,7 @@ class SmallExport:
                         "feed": "deribit",
                         "position": 0,
                         "minute_ns": BEGIN_NS + minute * 60_000_000_000,
-                        "channel": 0,
+                        "stream": 0,
                         "hop": hop,
                         "slots": slots,
                         "values_ns": slots,

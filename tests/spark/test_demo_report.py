@@ -38,7 +38,7 @@ def test_demo_ends_with_the_path_of_a_report_that_agrees_with_it(tmp_path: Path)
     )
     losses = json.loads(report.stdout)["jobs"]["losses"]
     rows = [dict(zip(losses["columns"], row, strict=True)) for row in losses["table"]]
-    own = [row for row in rows if row["channel"] == 0]
+    own = [row for row in rows if row["stream"] == 0]
     assert sum(row["gaps"] for row in own) == values["gaps"]
     assert sum(row["lost"] for row in own) == values["lost"] > 0
 

@@ -55,13 +55,13 @@ def test_losses_add_up_per_channel_and_hour(bronze: Bronze, export: SmallExport)
     expected = defaultdict(Counter)
     for row in export.rows["messages"]:
         if row["kind"] != "GAP":
-            expected[row["channel"], row["received_ns"] // HOUR_NS]["messages"] += 1
+            expected[row["stream"], row["received_ns"] // HOUR_NS]["messages"] += 1
     for row in export.rows["gaps"]:
-        sums = expected[row["channel"], row["received_ns"] // HOUR_NS]
+        sums = expected[row["stream"], row["received_ns"] // HOUR_NS]
         sums["gaps"] += 1
         sums["lost"] += row["lost"]
         sums[f"lost_by_{row['reason'].lower()}"] += row["lost"]
-    found = by(table(bronze, "losses"), "channel", "hour")
+    found = by(table(bronze, "losses"), "stream", "hour")
     assert len(found) == len(expected) > 1
     for (channel, hour), row in found.items():
         sums = expected[channel, epoch_s(hour) // 3600]
@@ -74,11 +74,11 @@ def test_lines_say_what_each_line_missed(bronze: Bronze, export: SmallExport) ->
     expected = defaultdict(Counter)
     for row in export.rows["races"]:
         for line, delay in enumerate(row["delays_ns"]):
-            sums = expected[row["channel"], line, row["received_ns"] // HOUR_NS]
+            sums = expected[row["stream"], line, row["received_ns"] // HOUR_NS]
             sums["datagrams"] += 1
             sums["missing"] += delay is None
             sums["first"] += row["winner"] == line
-    found = by(table(bronze, "lines"), "channel", "line", "hour")
+    found = by(table(bronze, "lines"), "stream", "line", "hour")
     assert len(found) == len(expected)
     for (channel, line, hour), row in found.items():
         sums = expected[channel, line, epoch_s(hour) // 3600]
@@ -87,12 +87,12 @@ def test_lines_say_what_each_line_missed(bronze: Bronze, export: SmallExport) ->
 
 
 def test_races_are_exact_to_three_digits(bronze: Bronze, export: SmallExport) -> None:
-    found = by(table(bronze, "races"), "channel", "line")
+    found = by(table(bronze, "races"), "stream", "line")
     for (channel, line), row in found.items():
         own = [
             race
             for race in export.rows["races"]
-            if race["winner"] == line and race["channel"] == channel
+            if race["winner"] == line and race["stream"] == channel
         ]
         leads = sorted(race["lead_ns"] for race in own if race["lead_ns"] is not None)
         assert row["wins"] == len(own)
@@ -256,7 +256,7 @@ def test_leadlag_finds_who_moves_first(spark, tmp_path: Path) -> None:
                     "symbol": instrument[1],
                     "position": 1000 * step + late,
                     "received_ns": (step + late) * 100_000_000 + 5,
-                    "channel": 0,
+                    "stream": 0,
                     "bid_price": mid - 0.5,
                     "ask_price": mid + 0.5,
                 }

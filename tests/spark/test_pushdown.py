@@ -5,32 +5,30 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from udpfast.core.layout import FRAME, Kind
+from udpfast.core.layout import Kind
 from udpfast.export.scan import Scan
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.journal import Journal
 
 EDGES = (-(1 << 63), -1, 0, 1, 255, 256, (1 << 63) - 1)
 DAYS = (datetime.date.min, datetime.date(1969, 12, 31), datetime.date(2026, 11, 21))
-COLUMNS = ("position", "published_ns", "received_ns", "seqno", "line", "channel", "kind", "date")
+COLUMNS = ("position", "published_ns", "received_ns", "number", "line", "stream", "kind", "date")
 
 
 @pytest.fixture(scope="module")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a journal whose clock jumps, before 1970 too, and whose seqnos take all their bits."""
+    """Return a journal whose clock jumps, before 1970 too; its numbers take all their bits."""
     directory = tmp_path_factory.mktemp("journal")
     chance = random.Random(1)
-    frame = np.zeros((), FRAME)
     with Journal.open(directory, PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
         for number in range(3_000):
-            frame["seqno"] = chance.choice((1, 255, 256, (1 << 31) - 1, 1 << 31, (1 << 32) - 1))
+            wire = chance.choice((1, 255, 256, (1 << 31) - 1, 1 << 31, (1 << 63) - 1))
             kind = chance.choice((Kind.GAP, Kind.STALE, Kind.SESSION))
             times = (-(10**15), 0, 1, 255, 10**18)[: 1 if number < 1_500 else 5]
             at_ns = [chance.choice(times) for _ in range(2)]
-            journal.append(kind, bytes(64), 0, at_ns[0], at_ns[1], frame.tobytes())
+            journal.append(kind, bytes(64), 0, at_ns[0], at_ns[1], number=wire)
     return directory
 
 

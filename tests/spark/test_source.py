@@ -129,12 +129,12 @@ def pushing(spark: "SparkSession") -> Iterator[None]:
 
 FILTERS = [
     "published_ns >= {0} and published_ns < {1}",
-    "published_ns > {0} and position < 500000 and seqno <= 1500",
+    "published_ns > {0} and position < 500000 and number <= 1500",
     "symbol in ('SYM1', 'SYM2') and kind = 'TRADES' and line = 1",
     "kind in ('GAP', 'NONSENSE')",
-    "date = '2026-11-21' and channel = 1",
+    "date = '2026-11-21' and stream = 1",
     "symbol is null and size > 20",
-    "seqno < -1",
+    "number < -1",
 ]
 
 

@@ -31,7 +31,7 @@ def test_stream_of_races_goes_on_behind_what_was_removed(
     from udpfast.spark.stream import JournalStreamReader
 
     def reader(skip_loss: bool) -> JournalStreamReader:
-        scan = Scan(str(journal), "races", columns=("seqno",))
+        scan = Scan(str(journal), "races", columns=("number",))
         return JournalStreamReader(
             scan, first="begin", max_records=max_records, skip_loss=skip_loss
         )
@@ -45,7 +45,7 @@ def test_stream_of_races_goes_on_behind_what_was_removed(
             break
         for partition in stream.partitions(offset, end):
             for batch in stream.read(partition):
-                seqnos += batch.column("seqno").to_pylist()
+                seqnos += batch.column("number").to_pylist()
         offset = end
     assert seqnos == list(range(COUNT - len(seqnos), COUNT)) and 0 < len(seqnos) < COUNT
     strict = reader(skip_loss=False)

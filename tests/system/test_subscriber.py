@@ -51,7 +51,7 @@ def test_subscriber_counts_and_delivers_every_datagram(tables, port):
             seqnos = []
             while count := cursor.poll():
                 seqnos += [
-                    int(header["seqno"])
+                    int(header["number"])
                     for header in cursor.headers[:count]
                     if header["kind"] == Kind.MESSAGE
                 ]

@@ -216,7 +216,7 @@ def test_run_opens_its_lines_again_when_the_network_is_back(start, port, tmp_pat
         def seen(count):
             for header in cursor.headers[: cursor.poll()]:
                 kinds.append(Kind(header["kind"]))
-                seqnos.extend([int(header["seqno"])] * bool(header["kind"] == Kind.MESSAGE))
+                seqnos.extend([int(header["number"])] * bool(header["kind"] == Kind.MESSAGE))
             return len(seqnos) == count
 
         send(port, range(1, 101))

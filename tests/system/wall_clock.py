@@ -69,7 +69,7 @@ class Follower:
         """Take what is there; return the number of messages by now."""
         while len(batch := self.reader.poll(timeout=0)):
             is_message = batch.headers["kind"] == Kind.MESSAGE
-            self.seqnos += batch.headers["seqno"][is_message].tolist()
+            self.seqnos += batch.headers["number"][is_message].tolist()
             self.others.update(Kind(kind).name for kind in batch.headers["kind"][~is_message])
         return len(self.seqnos)
 
@@ -111,7 +111,7 @@ def follow(ports: list[int], chance: random.Random, directory: Path) -> dict[str
             wait_until(lambda least=sent: all(each.read() >= least for each in followers.values()))
         restarts = sum(agent.restarts for agent in read_roster(subscriber.directory))
     with Reader(f"journal:{directory}") as reader:
-        recorded = [record.seqno for record in reader if record.kind == Kind.MESSAGE]
+        recorded = [record.number for record in reader if record.kind == Kind.MESSAGE]
     return {
         "sent": sent,
         "seqnos": {name: each.seqnos for name, each in followers.items()} | {"journal": recorded},

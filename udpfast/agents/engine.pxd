@@ -60,11 +60,10 @@ cdef class Engine:
     cdef bint _is_gated(self, const Message* message, int message_type) noexcept nogil
     cdef bint _publish(self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil
-    cdef void _note_origin(
+    cdef int32_t _note_origin(
         self, const Message* message, const UpdateHeader* header) noexcept nogil
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil
-    cdef bint _publish_raw(
-        self, Message* message, int message_type, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil
     cdef void _commit(
-        self, Record* record, Message* message, int kind, int flags, int message_type,
+        self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, int64_t unix_ns) noexcept nogil

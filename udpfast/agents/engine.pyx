@@ -24,23 +24,28 @@ from udpfast.core.counter cimport (
     LINE_NO_TIMESTAMP,
 )
 from udpfast.core.layout cimport (
+    CHANNEL_COUNT,
     CHANNEL_INCREMENTAL,
     CLOCK_EXPIRE,
     CLOCK_FINISH,
     DATAGRAM_NO_TIMESTAMP,
     ENCODING_FLATBUFFERS,
+    FLIGHT_UNKNOWN,
     FRAME_SIZE,
     KIND_CLOCK,
     KIND_DATAGRAM,
     KIND_MESSAGE,
+    KIND_SESSION,
+    RECORD_FIRST,
     RECORD_NO_TIMESTAMP,
     RECORD_SIZE,
+    STREAM_NONE,
     Capture,
     Clock,
     Record,
 )
 from udpfast.core.oserr cimport check
-from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding
+from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
 from udpfast.feed.objects cimport (
     ObjectsSettings,
     objects_admit,
@@ -101,6 +106,7 @@ cdef enum:
     # Space claimed for an update before its size is known. Larger ones (a book of 2,000 levels)
     # are decoded twice: the first time says how much they need.
     CLAIM_SIZE = 65536
+    FLIGHT_MAX = 2147483647      # ns; what took longer, or is further ahead, is said to be so long
 
 
 @cython.final
@@ -264,6 +270,7 @@ cdef class Engine:
         cdef ObjectsSettings objects
         cdef Region region
         cdef size_t pipeline_size, objects_size
+        cdef int channel
         pipeline_configure(&pipeline, config)
         objects.objects_max = config.objects.max
         objects.collect_messages_max = config.objects.collect_messages
@@ -279,6 +286,9 @@ cdef class Engine:
         self._collapse("slab", region)
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
+        # Sessions of writers before this one have their ordinals.
+        for channel in range(CHANNEL_COUNT):
+            self.pipeline.window[channel].session = <uint16_t>self.ring.header.session
         objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
 
@@ -347,13 +357,12 @@ cdef class Engine:
                 record.flags = RECORD_NO_TIMESTAMP
                 record.received_ns = unix_ns
             record.published_ns = unix_ns
-            record.channel = item.channel
             record.line = item.line
-            record.message_type = 0
-            if item.size >= FRAME_SIZE:
-                memcpy(&record.frame, item.data, FRAME_SIZE)
-            else:
-                memset(&record.frame, 0, FRAME_SIZE)
+            record.number = 0
+            record.object = 0
+            record.flight_ns = FLIGHT_UNKNOWN
+            record.stream = item.channel
+            record.session = self.pipeline.window[item.channel].session
             before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
             before.now_ns = now_ns
             before.flags = item.flags
@@ -369,6 +378,8 @@ cdef class Engine:
             return  # no ring is so small
         memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
         record.kind = KIND_CLOCK
+        record.stream = STREAM_NONE
+        record.flight_ns = FLIGHT_UNKNOWN
         record.received_ns = unix_ns
         record.published_ns = unix_ns
         clock.now_ns = now_ns
@@ -414,11 +425,11 @@ cdef class Engine:
         # False: what the message said is in no record.
         cdef int32_t outcome = DECODE_OPAQUE
         if message.kind != KIND_MESSAGE:
-            return self._publish_raw(message, 0, unix_ns)
+            return self._publish_raw(message, unix_ns)
         if message_type != TYPE_OPAQUE and self.carry_updates:
             outcome = self._publish_update(message, unix_ns)
         if self.carry_messages or outcome == DECODE_OPAQUE or outcome == DECODE_UNKNOWN:
-            if not self._publish_raw(message, max(message_type, 0), unix_ns):
+            if not self._publish_raw(message, unix_ns):
                 return False
         return outcome not in (DECODE_REFUSED, DECODE_ROOM, DECODE_NONE)
 
@@ -426,6 +437,7 @@ cdef class Engine:
         # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
         cdef Record* record = NULL
         cdef int32_t outcome = self._decode(message, &record)
+        cdef int32_t flight_ns
         decode_count(self.counters.feed, outcome, &self.context)
         if outcome <= 0:
             ring_abort(self.ring)
@@ -436,19 +448,23 @@ cdef class Engine:
             objects_tag(
                 &self.objects, &message.frame,
                 (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
-        self._note_origin(message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
-        self._commit(record, message, outcome, message.flags | self.context.flags,
-                     self.context.message_type, self.context.size, unix_ns)
+        flight_ns = self._note_origin(
+            message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
+        self._commit(record, message, outcome, message.flags | self.context.flags, flight_ns,
+                     self.context.size, unix_ns)
         return outcome
 
-    cdef void _note_origin(
+    cdef int32_t _note_origin(
             self, const Message* message, const UpdateHeader* header) noexcept nogil:
-        # A snapshot may repeat an old stamp, and any u64 may stand in a payload.
-        if (header.source_send_time_utc and message.channel == CHANNEL_INCREMENTAL
-                and not message.flags & RECORD_NO_TIMESTAMP):
-            histogram_record_signed(
-                self.origin_to_kernel, self.kernel_to_origin,
-                <int64_t>(<uint64_t>message.received_ns - header.source_send_time_utc))
+        # Returns Record.flight_ns. A snapshot may repeat an old stamp, and any u64 may stand in a
+        # payload.
+        cdef int64_t flight_ns
+        if header.source_send_time_utc == 0 or message.channel != CHANNEL_INCREMENTAL:
+            return FLIGHT_UNKNOWN
+        flight_ns = <int64_t>(<uint64_t>message.received_ns - header.source_send_time_utc)
+        if not message.flags & RECORD_NO_TIMESTAMP:
+            histogram_record_signed(self.origin_to_kernel, self.kernel_to_origin, flight_ns)
+        return <int32_t>max(-FLIGHT_MAX, min(flight_ns, <int64_t>FLIGHT_MAX))
 
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil:
         cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)
@@ -465,30 +481,39 @@ cdef class Engine:
                     self.context.size, &self.names, &self.context)
         return outcome
 
-    cdef bint _publish_raw(
-            self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
-        cdef Record* record = ring_claim(self.ring, message.size)
+    cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # Of a message its frame too, which says how to read it.
+        cdef uint32_t before = FRAME_SIZE if message.kind == KIND_MESSAGE else 0
+        cdef uint32_t size = before + message.size
+        cdef Record* record = ring_claim(self.ring, size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
-        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
-        self._commit(record, message, message.kind, message.flags, message_type, message.size,
-                     unix_ns)
+        memcpy(<uint8_t*>record + RECORD_SIZE, &message.frame, before)
+        memcpy(<uint8_t*>record + RECORD_SIZE + before, message.payload, message.size)
+        self._commit(record, message, message.kind, message.flags, FLIGHT_UNKNOWN, size, unix_ns)
+        if message.kind == KIND_SESSION:
+            self.ring.header.session = message.session
         counter_add(&self.counters.feed[
             FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
         return True
 
     cdef void _commit(
-            self, Record* record, Message* message, int kind, int flags, int message_type,
+            self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, int64_t unix_ns) noexcept nogil:
-        record.kind = <uint16_t>kind
+        if (message.kind == KIND_MESSAGE and message.frame.last_seqno == 0
+                and message.channel == CHANNEL_INCREMENTAL):
+            flags |= RECORD_FIRST
+        record.kind = <uint8_t>kind
+        record.line = message.line
         record.flags = <uint16_t>flags
         record.received_ns = message.received_ns
         record.published_ns = unix_ns
-        record.channel = message.channel
-        record.line = message.line
-        record.message_type = <uint16_t>message_type
-        record.frame = message.frame
+        record.number = message.number
+        record.object = frame_object(&message.frame)
+        record.flight_ns = flight_ns
+        record.stream = message.channel
+        record.session = message.session
         ring_commit(self.ring, size)
         counter_add(&self.counters.feed[FEED_RECORDS], 1)
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)

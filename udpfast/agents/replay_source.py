@@ -17,7 +17,7 @@ import numpy.typing as npt
 from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
 from udpfast.core.endpoint import parse_endpoint
-from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind
+from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind, Stream
 from udpfast.errors import FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
@@ -191,9 +191,9 @@ class _JournalSource:
         self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
 
     def _tell_lines(self, headers: npt.NDArray[Any], records: npt.NDArray[Any]) -> None:
-        for name in ("channel", "line"):
-            headers[name] = records[name]
-        ends = self._endpoints[records["channel"] & 1, records["line"] & 31]
+        stream = np.where(records["stream"] == Stream.NONE, 0, records["stream"])
+        headers["channel"], headers["line"] = stream, records["line"]
+        ends = self._endpoints[stream & 1, records["line"] & 31]
         for name in ENDPOINTS.names or ():
             headers[name] = ends[name]
 
@@ -316,11 +316,10 @@ class MessageSource(_JournalSource):
     def _batch(self, found: npt.NDArray[np.intp]) -> CaptureBatch:
         cursor, buffer = self._cursor, bytearray()
         which, offsets, sizes = [], [], []
-        frames = np.zeros(len(found), self._frame)
-        for name in FRAME.names or ():
-            frames[name] = cursor.headers[name][found]
-        for i, frame in zip(found.tolist(), frames, strict=True):
-            payload = cursor.payload(i)
+        for i in found.tolist():
+            content = cursor.payload(i)
+            frame = np.frombuffer(content, FRAME, 1).astype(self._frame)[0]
+            payload = content[FRAME.itemsize :]
             for fragment in range(int(frame["fragment_max"]) + 1):
                 piece = payload[fragment * FRAGMENT_SIZE : (fragment + 1) * FRAGMENT_SIZE]
                 frame["fragment"] = fragment

@@ -89,14 +89,15 @@ cdef class Republisher:
                 raise FormatError(f"record {header.index} has {size} bytes, the ring takes "
                                   f"{self.ring.payload_max}: a larger one is needed")
             record.kind = header.kind
+            record.line = header.line
             record.flags = header.flags
             record.received_ns = header.received_ns
             record.published_ns = header.published_ns
-            record.channel = header.channel
-            record.line = header.line
-            record.message_type = header.message_type
-            record.checksum = 0
-            record.frame = header.frame
+            record.number = header.number
+            record.object = header.object
+            record.flight_ns = header.flight_ns
+            record.stream = header.stream
+            record.session = header.session
             memcpy(<uint8_t*>record + RECORD_SIZE, cursor._payloads + cursor._offsets[i], size)
             ring_commit(&self.ring.writer, size)
         ring_flush(&self.ring.writer)

@@ -16,6 +16,9 @@ from udpfast.shm.record_hash import RecordHash
 
 __all__ = ["Output"]
 
+#: Those of the protocol have 32 bits; a record counts on where they wrap.
+NUMBERS = 1 << 32
+
 
 class Output:
     """Everything that came out of a replay, over all runs of the feed that it holds."""
@@ -81,15 +84,14 @@ class Output:
         }
 
     def _note(self, kind: Kind, header: Any, payload: memoryview) -> None:
-        channel = Channel(header["channel"]).name.lower()
         if kind is Kind.GAP:
             gap = np.frombuffer(payload, GAP, count=1)[0]
             self.gaps.append(
                 {
-                    "channel": channel,
-                    "session_id": int(header["session_id"]),
-                    "first": int(gap["first"]),
-                    "last": int(gap["last"]),
+                    "channel": Channel(header["stream"]).name.lower(),
+                    "session_id": self.sessions[-1]["new"] if self.sessions else 0,
+                    "first": int(gap["first"]) % NUMBERS,
+                    "last": int(gap["last"]) % NUMBERS,
                     "count": int(gap["count"]),
                     "reason": GapReason(gap["reason"]).name.lower(),
                     "waited_ns": int(gap["waited_ns"]),

@@ -90,7 +90,7 @@ _FORMATS = {
     "f4": b"f", "f8": b"g",
 }
 #: Columns of a record's header that stand before its update's.
-_HEADER = ("index", "received_ns", "published_ns", "flags", "seqno", "session_id")
+_HEADER = ("index", "received_ns", "published_ns", "flags", "number", "session")
 
 
 @cython.final

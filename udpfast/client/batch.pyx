@@ -70,7 +70,7 @@ cdef class Batch:
     def headers(self):
         """The record headers: shape (n,), dtype `core.layout.RECORD`, valid until the next poll.
 
-        The publisher's frame lies flat among them: `batch.headers["seqno"]` is a column.
+        `batch.headers["number"]` is a column.
         """
         self.check()
         return self.memory.headers_array[self.first:self.first + self.count]

@@ -8,13 +8,13 @@ from libc.string cimport memcpy
 from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.client.track cimport (
-    TRACK_UNGATED, track_applied, track_heard, track_joined, track_key, track_recovered,
-    track_sound, track_stale, tracks_add, tracks_clear, tracks_find, tracks_gap, tracks_lapped)
+    track_heard, track_joined, track_recovered, track_sound, track_stale, tracks_add,
+    tracks_clear, tracks_find, tracks_gap, tracks_lapped)
 from udpfast.core.keyed cimport keyed_draw
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection,
-    KIND_BOOK, KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED,
-    KIND_RESTART, KIND_SESSION, KIND_STALE, ObjectState, RECORD_SIZE, RECORD_SNAPSHOT,
+    CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
+    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
+    KIND_SESSION, KIND_STALE, ObjectState, RECORD_FIRST, RECORD_SIZE, RECORD_SNAPSHOT,
     RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
@@ -257,17 +257,17 @@ cdef class Books:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
             # An object may carry more than books: its chain goes through all its messages.
-            track = tracks_find(&self._tracks, track_key(header), 0)
+            track = tracks_find(&self._tracks, header.object, False, 0)
             if track != NULL:
                 track_heard(track, header)
-                track_applied(track, header)
+                track.begun = True
                 self._mark(track)
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
-            track = _track(self, track_key(header), 0)
+            track = _track(self, header.object, False, 0)
             if kind == KIND_STALE:
                 _doubt(track, header, payload)
             else:
-                track_recovered(track, header)
+                track_recovered(track, header, payload)
             self._mark(track)
         elif kind == KIND_GAP:
             if chain_doubted(header, payload):
@@ -297,21 +297,21 @@ cdef class Books:
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
-        if header.frame.session_id != self._session:
+        if header.session != self._session:
             if self._session >= 0:  # its SESSION record was among those that a lapped reader missed
-                self._begin_session(header.frame.session_id, False)
-            self._session = header.frame.session_id
+                self._begin_session(header.session, False)
+            self._session = header.session
         tag = (<uint64_t> update.exchange_id << 32) | update.symbol_id
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1
-            track = tracks_find(&self._tracks, track_key(header), 0)
+            track = tracks_find(&self._tracks, header.object, False, 0)
             if track != NULL and not header.flags & RECORD_UNGATED:
                 self._unbind(track)  # its object does not say any more whose book this is
             return None
         if header.flags & RECORD_UNGATED:
-            track = _track(self, track_key(header) | TRACK_UNGATED, tag)
+            track = _track(self, header.object, True, tag)
         else:
-            track = _track(self, track_key(header), 0)
+            track = _track(self, header.object, False, 0)
         if track.tag != tag or track.book < 0:
             if not self._bind(track, tag, names):
                 self._unnamed += 1
@@ -324,7 +324,7 @@ cdef class Books:
         if snapshot:
             track.missing = False
         elif (track.missing and not track.begun and self._tracks.complete
-                and header.frame.last_seqno == 0 and header.channel == CHANNEL_INCREMENTAL):
+                and header.flags & RECORD_FIRST):
             book.clear()
             track.missing = False
         if track.missing:
@@ -342,7 +342,7 @@ cdef class Books:
         # The origin itself is in doubt, or the book does not hold what the origin holds.
         track.missing = (
             update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused)
-        track_applied(track, header)
+        track.begun = True
         self._mark(track)
         return book
 
@@ -482,8 +482,8 @@ cdef void _doubt(Track* track, const Record* header, const uint8_t* payload) noe
         track_stale(track)
 
 
-cdef Track* _track(Books books, uint32_t key, uint64_t tag) except NULL:
-    cdef Track* track = tracks_add(&books._tracks, key, tag)
+cdef Track* _track(Books books, uint32_t object, bint ungated, uint64_t tag) except NULL:
+    cdef Track* track = tracks_add(&books._tracks, object, ungated, tag)
     if track == NULL:
         raise MemoryError(f"no room for object {books._tracks.count + 1}")
     return track

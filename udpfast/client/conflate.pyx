@@ -202,7 +202,7 @@ cdef class Latest:
                | (<const UpdateHeader*> payload).symbol_id)
         if tag >> 32 == 0 or <uint32_t> tag == 0:
             return -1
-        number = <uint32_t> header.frame.object_type << 16 | header.frame.object_id
+        number = header.object
         place = _place(&self._key, tag, kind, number)
         while True:
             place &= self._slots_mask

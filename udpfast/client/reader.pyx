@@ -276,7 +276,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     def alive(self) -> bool:
         """Whether its writer lives: the feed's process, the fan-out; of several, any of them.
 
-        One that has died is said by a record of `Kind.CONNECTION`, too (channel 255,
+        One that has died is said by a record of `Kind.CONNECTION`, too (stream NONE,
         DISCONNECTED), within a second; one that closed the ring ends the reader.
         """
         return not self._closed() and self._source.writer_alive()

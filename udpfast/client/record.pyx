@@ -5,7 +5,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState, RECORD_SIZE)
+    FLIGHT_UNKNOWN, KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState,
+    RECORD_SIZE, STREAM_NONE)
 from udpfast.market.updates cimport UpdateHeader
 
 import numpy as np
@@ -14,6 +15,9 @@ from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
 from udpfast.market.updates import UPDATE_DTYPES, view_update
 
 __all__ = ["NameCache", "ReadRecord"]
+
+cdef enum:
+    FLIGHT_MAX = 2147483647      # or more
 
 # Members by value: `record.kind is Kind.BOOK` must not cost a call of the enum.
 cdef dict _KINDS = {int(kind): kind for kind in Kind}
@@ -90,34 +94,33 @@ cdef class ReadRecord:
         return self._names.name(symbol_id)
 
     @property
-    def seqno(self) -> int:
-        """The publisher's seqno, per channel; 0 for records that udpfast made itself."""
-        return self._record.frame.seqno
+    def stream(self) -> int:
+        """Which stream of the feed it is of: 0 incremental, 1 snapshot; 65,535: of none."""
+        return self._record.stream
 
     @property
-    def last_seqno(self) -> int:
-        """The last incremental seqno of this object, by its publisher."""
-        return self._record.frame.last_seqno
+    def session(self) -> int:
+        """Ordinal of the stream's session in this log, from 1; SESSION says what it is called."""
+        return self._record.session
 
     @property
-    def session_id(self) -> int:
-        """The publisher's session."""
-        return self._record.frame.session_id
+    def number(self) -> int:
+        """Its number in its stream; 0 for records that udpfast made itself."""
+        return self._record.number
 
     @property
-    def object_type(self) -> int:
-        """The publisher's type of object; its numbers are distinct per session."""
-        return self._record.frame.object_type
+    def object(self) -> int:
+        """The publisher's number of the object; `(type << 16) | id` where it has both."""
+        return self._record.object
 
     @property
-    def object_id(self) -> int:
-        """The publisher's number of the object within its type."""
-        return self._record.frame.object_id
-
-    @property
-    def message_type(self) -> int:
-        """The event's union code as published; 0 for records that udpfast made itself."""
-        return self._record.message_type
+    def sent_ns(self) -> int | None:
+        """When its sender sent it, UNIX ns by its own clock; None: not said, or 2 s off and more.
+        """
+        flight_ns = self._record.flight_ns
+        if not -FLIGHT_MAX < flight_ns < FLIGHT_MAX:
+            return None
+        return self._record.received_ns - flight_ns
 
     @property
     def received_ns(self) -> int:
@@ -138,11 +141,6 @@ cdef class ReadRecord:
     def index(self) -> int:
         """Ordinal of the record in its ring's whole history; of LAPPED: the first one missed."""
         return self._record.index
-
-    @property
-    def channel(self) -> int:
-        """0 incremental, 1 snapshot; 255 neither, in what a reader of ZeroMQ says of its way."""
-        return self._record.channel
 
     @property
     def line(self) -> int:
@@ -255,6 +253,8 @@ cdef ReadRecord record_lapped(
     lapped.reason = reason
     header.length = RECORD_SIZE + sizeof(lapped)
     header.kind = KIND_LAPPED
+    header.stream = STREAM_NONE
+    header.flight_ns = FLIGHT_UNKNOWN
     header.position = position
     header.index = index
     return record_copy(&header, <const uint8_t*> &lapped, names)

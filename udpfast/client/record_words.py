@@ -37,15 +37,14 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "kind": record.kind.name,
         "index": record.index,
-        "seqno": record.seqno,
-        "last_seqno": record.last_seqno,
-        "session_id": record.session_id,
-        "object_type": record.object_type,
-        "object_id": record.object_id,
-        "channel": record.channel,
+        "stream": record.stream,
+        "session": record.session,
+        "number": record.number,
+        "object": record.object,
         "line": record.line,
         "received_ns": record.received_ns,
         "published_ns": record.published_ns,
+        "sent_ns": record.sent_ns,
         "flags": [flag.name for flag in RecordFlag if flag in record.flags],
     }
     if record.kind is Kind.LAPPED:
@@ -55,11 +54,7 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
     if record.kind in CONTROL_DTYPES:
         return fields | dict(_control_fields(record))
     if record.kind not in UPDATE_DTYPES:
-        return fields | {
-            "message_type": record.message_type,
-            "size": len(record.payload),
-            "payload": record.payload.hex(),
-        }
+        return fields | {"size": len(record.payload), "payload": record.payload.hex()}
     update = record.update
     fields |= {"exchange": record.exchange, "symbol": record.symbol}
     fields |= _plain_fields(update.header)
@@ -74,7 +69,7 @@ def record_line(record: ReadRecord) -> str:
     names = [name for name in (record.exchange, record.symbol) if name is not None]
     words += [" ".join(names)] if names else []
     if record.kind is not Kind.LAPPED:
-        words += [f"seqno={record.seqno}"]
+        words += [f"number={record.number}"]
     words += [f"index={record.index}"]
     words += [flag.name.lower() for flag in RecordFlag if flag.name and flag in record.flags]
     return " ".join([*words, record_content(record)]).rstrip()
@@ -85,7 +80,7 @@ def record_content(record: ReadRecord) -> str:
     if record.kind in CONTROL_DTYPES:
         return _pairs(_control_fields(record))
     if record.kind not in UPDATE_DTYPES:
-        return f"type={record.message_type} {len(record.payload)} bytes"
+        return f"{len(record.payload)} bytes"
     update = record.update
     header = update.header
     if record.kind is Kind.TOP_OF_BOOK:

@@ -7,14 +7,14 @@ from libc.string cimport memcpy, memset
 
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport CHANNEL_NEITHER, Source
+from udpfast.client.source cimport Source
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
-    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record)
+    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record, STREAM_NONE)
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport REGION_PAGE
@@ -169,7 +169,7 @@ cdef class RingSource(Source):
         header.position = ring.cursor
         header.index = ring.index
         header.received_ns = header.published_ns = now_ns
-        header.channel = CHANNEL_NEITHER
+        header.stream = STREAM_NONE
         self.offsets[0] = 0
         self.missed = 0
         self.join_taken += 1

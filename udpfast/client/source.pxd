@@ -13,11 +13,6 @@ from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport Record
 from udpfast.shm.readers cimport ReaderEntry
 
-cdef enum:
-    # Of a CONNECTION that is about who writes for this reader (ConnectionScope WRITER, FANOUT), not
-    # about what the feed hears.
-    CHANNEL_NEITHER = 255
-
 cdef class Source:
     cdef readonly object directory   # Path of the instance; None: not of this host
     cdef readonly object headers_array    # RECORD; the pointers below point into these arrays

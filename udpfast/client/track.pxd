@@ -14,25 +14,24 @@
 # A snapshot alone does not end the feed's doubt: the feed may pass one on and still not know
 # whether a lost update is newer (feed/objects).
 #
-# RECOVERED carries the frame of the message that it was decided by. If that message continues what
-# we hold (its last_seqno is what we applied last), what we hold is sound at once; otherwise the
-# message is a snapshot, and until it comes our state is an old one.
+# RECOVERED says whether what was published of the object goes on (`continues`): then what we hold
+# is sound at once. Otherwise a snapshot follows, and until it comes our state is an old one.
 
-from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from udpfast.core.check cimport likely
 from udpfast.core.keyed cimport Key, keyed_word
-from udpfast.core.layout cimport OBJECT_UNKNOWN, OBJECT_WAITING, Record
-from udpfast.market.chain cimport chain_applied, chain_sure
+from udpfast.core.layout cimport (
+    OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_SIZE, Record)
+from udpfast.market.chain cimport chain_sure
 
 # What no feed watches over (RECORD_UNGATED) comes for many symbols under one number: each symbol of
 # it is an object.
 
 cdef enum:
     TRACK_SLOTS_MIN = 64
-    TRACK_UNGATED = 1 << 24      # in Track.key: the tag is a part of it
 
 cdef enum:  # Track.doubted; 0: not in doubt
     TRACK_DOUBTED = 1
@@ -40,10 +39,10 @@ cdef enum:  # Track.doubted; 0: not in doubt
 
 cdef struct Track:
     uint64_t tag                 # (exchange_id << 32) | symbol_id, of its book
-    uint32_t key                 # (object_type << 16) | object_id, ungated: | TRACK_UNGATED
-    uint32_t applied             # last incremental seqno that our state contains
+    uint32_t object              # as in its records
     int32_t book                 # index of its book, -1: none yet
-    uint8_t begun                # applied means something
+    uint8_t ungated              # the tag tells it from others of that number
+    uint8_t begun                # a message of it was applied, or passed by
     uint8_t doubted
     uint8_t missing
     uint8_t contested            # another object says that it is the same instrument
@@ -59,26 +58,26 @@ cdef struct Tracks:
     bint complete
 
 
-cdef inline uint32_t track_key(const Record* header) noexcept nogil:
-    return (<uint32_t> header.frame.object_type << 16) | header.frame.object_id
+cdef inline uint32_t track_place(
+        const Tracks* tracks, uint32_t object, bint ungated, uint64_t tag) noexcept nogil:
+    cdef uint64_t hash_ = keyed_word(&tracks.key, object)
+    return <uint32_t> (keyed_word(&tracks.key, hash_ ^ tag) if ungated else hash_)
 
 
-cdef inline uint32_t track_place(const Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
-    cdef uint64_t hash_ = keyed_word(&tracks.key, key)
-    return <uint32_t> (keyed_word(&tracks.key, hash_ ^ tag) if key & TRACK_UNGATED else hash_)
-
-
-cdef inline bint track_is(const Track* track, uint32_t key, uint64_t tag) noexcept nogil:
-    return track.key == key and (not key & TRACK_UNGATED or track.tag == tag)
+cdef inline bint track_is(
+        const Track* track, uint32_t object, bint ungated, uint64_t tag) noexcept nogil:
+    return track.object == object and track.ungated == ungated and (
+        not ungated or track.tag == tag)
 
 
 cdef inline bint track_sound(const Track* track) noexcept nogil:
     return not track.doubted and not track.missing and not track.contested
 
 
-cdef inline Track* tracks_find(Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
+cdef inline Track* tracks_find(
+        Tracks* tracks, uint32_t object, bint ungated, uint64_t tag) noexcept nogil:
     # NULL: no such object. Valid until the next tracks_add. `tag` counts for ungated ones alone.
-    cdef uint32_t place = track_place(tracks, key, tag)
+    cdef uint32_t place = track_place(tracks, object, ungated, tag)
     cdef uint32_t index
     if tracks.slots == NULL:
         return NULL
@@ -87,14 +86,14 @@ cdef inline Track* tracks_find(Tracks* tracks, uint32_t key, uint64_t tag) noexc
         index = tracks.slots[place]
         if index == 0:
             return NULL
-        if likely(track_is(tracks.tracks + index - 1, key, tag)):
+        if likely(track_is(tracks.tracks + index - 1, object, ungated, tag)):
             return tracks.tracks + index - 1
         place += 1
 
 
 cdef inline void tracks_place(Tracks* tracks, uint32_t index) noexcept nogil:
-    cdef uint32_t place = track_place(
-        tracks, tracks.tracks[index].key, tracks.tracks[index].tag)
+    cdef const Track* track = tracks.tracks + index
+    cdef uint32_t place = track_place(tracks, track.object, track.ungated, track.tag)
     while tracks.slots[place & tracks.slots_mask]:
         place += 1
     tracks.slots[place & tracks.slots_mask] = index + 1
@@ -119,9 +118,10 @@ cdef inline bint tracks_grow(Tracks* tracks) noexcept nogil:
     return True
 
 
-cdef inline Track* tracks_add(Tracks* tracks, uint32_t key, uint64_t tag) noexcept nogil:
+cdef inline Track* tracks_add(
+        Tracks* tracks, uint32_t object, bint ungated, uint64_t tag) noexcept nogil:
     # The object's track, new or known; NULL: out of memory.
-    cdef Track* track = tracks_find(tracks, key, tag)
+    cdef Track* track = tracks_find(tracks, object, ungated, tag)
     if likely(track != NULL):
         return track
     if tracks.slots == NULL or 2 * tracks.count > tracks.slots_mask:
@@ -129,7 +129,8 @@ cdef inline Track* tracks_add(Tracks* tracks, uint32_t key, uint64_t tag) noexce
             return NULL
     track = tracks.tracks + tracks.count
     memset(track, 0, sizeof(Track))
-    track.key = key
+    track.object = object
+    track.ungated = ungated
     track.tag = tag
     track.book = -1
     track.missing = True
@@ -177,17 +178,17 @@ cdef inline void track_joined(Track* track, int status) noexcept nogil:
     track.missing = track.missing or status != OBJECT_UNKNOWN
 
 
-cdef inline void track_recovered(Track* track, const Record* header) noexcept nogil:
+cdef inline void track_recovered(
+        Track* track, const Record* header, const uint8_t* payload) noexcept nogil:
+    cdef ObjectState said
+    said.continues = False
+    if header.length >= <int64_t> (RECORD_SIZE + sizeof(said)):
+        memcpy(&said, payload, sizeof(said))
     track.doubted = 0
-    if not track.begun or header.frame.last_seqno != track.applied:
+    if not track.begun or not said.continues:
         track.missing = True
 
 
 cdef inline void track_heard(Track* track, const Record* header) noexcept nogil:
     if track.doubted == TRACK_UNHEARD and chain_sure(header):
         track.doubted = 0
-
-
-cdef inline void track_applied(Track* track, const Record* header) noexcept nogil:
-    track.applied = chain_applied(track.begun, track.applied, header)
-    track.begun = True

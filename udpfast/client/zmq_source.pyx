@@ -11,13 +11,13 @@ from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport getpid
 
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport CHANNEL_NEITHER, Source
+from udpfast.client.source cimport Source
 from udpfast.client.zmq_silence cimport Silence
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, CONNECTION_WRITER, Connection,
-    KIND_CONNECTION, KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record)
+    KIND_CONNECTION, KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record, STREAM_NONE)
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -245,7 +245,7 @@ cdef class ZmqSource(Source):
         self.headers.position = self.behind
         self.headers.index = self._index_ahead()
         self.headers.received_ns = self.headers.published_ns = clock_realtime_ns()
-        self.headers.channel = CHANNEL_NEITHER
+        self.headers.stream = STREAM_NONE
         self.offsets[0] = 0
         self._settle()
         self.from_image = False

@@ -18,10 +18,14 @@ cdef enum:
     RECORD_SIZE = 64             # the record header, one cache line
     RECORD_ALIGN = 8
 
-cdef enum:  # Channel
+cdef enum:  # Channel: the two streams of a feed
     CHANNEL_INCREMENTAL = 0
     CHANNEL_SNAPSHOT = 1
     CHANNEL_COUNT = 2
+
+cdef enum:
+    STREAM_NONE = 0xFFFF         # of a record that is about no stream of the feed
+    FLIGHT_UNKNOWN = -2147483648
 
 cdef enum:  # Encoding
     ENCODING_NATIVE = 1
@@ -95,32 +99,40 @@ cdef enum:  # RecordFlag
     RECORD_TRUNCATED = 8     # a string or list did not fit its fixed layout and was cut (counted)
     RECORD_NO_TIMESTAMP = 16  # received_ns is the loop's clock, not the kernel's or NIC's
     RECORD_UNGATED = 32      # of a type without snapshots: delivered whatever its object's state
+    RECORD_FIRST = 64        # says that its object had nothing before it: a change to nothing
 
 # --- Record: a message at rest --------------------------------------------------------------
 #
-#    0           4      6       8          16      24            32             40        48
-#   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
-#   | length    | kind | flags | position | index | received_ns | published_ns | channel | frame |
-#   | 0: absent |      |       |  bytes   | count |             |              | line .. | 16 B  |
-#   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
+#    0        4      5      6       8          16      24            32
+#   +--------+------+------+-------+----------+-------+-------------+--------------+
+#   | length | kind | line | flags | position | index | received_ns | published_ns |
+#   +--------+------+------+-------+----------+-------+-------------+--------------+
+#   | number          | object | flight_ns | stream | session | checksum |
+#   +-----------------+--------+-----------+--------+---------+----------+
+#    40                48       52          56       58        60
 #   64: payload (length - 64 bytes), then padding to a multiple of 8
 #
 # The first 8 bytes are the commit word: stored last, with release; 0 means "not there yet".
 # The same bytes in ring, journal, replication and Spark.
+#
+# stream, session, number: which numbering of the feed it is of, and its place there. What sessions
+# and objects are called is the publisher's business: SESSION says what an ordinal stands for.
 
 cdef packed struct Record:
     int32_t length           # header + payload, without the padding to RECORD_ALIGN; > 0
-    uint16_t kind            # Kind
+    uint8_t kind             # Kind
+    uint8_t line             # the line that brought what completed the message
     uint16_t flags           # RecordFlag
     uint64_t position        # byte offset of this record in its log; only grows
     uint64_t index           # ordinal of this record in its log; counts no padding
     int64_t received_ns      # UNIX ns: first receipt of the message's first datagram
     int64_t published_ns     # UNIX ns: the loop's clock when it handled the batch
-    uint8_t channel          # Channel
-    uint8_t line             # the line that brought the fragment which completed the message
-    uint16_t message_type    # union code of the event, as published; 0 for our own records
+    uint64_t number          # of its stream, in its session; 0 for what has none
+    uint32_t object          # the publisher's number of it, as its framing makes one
+    int32_t flight_ns        # received_ns minus when it was sent, by its sender's clock
+    uint16_t stream          # of the feed: Channel; STREAM_NONE: of none
+    uint16_t session         # ordinal in its log, from 1; 0: before the first
     uint32_t checksum        # CRC32C in a journal; 0 in a ring
-    Frame frame              # as published (first fragment), in little-endian
 
 # --- Message: what feed hands out, and agents turn into a Record ------------------------------
 
@@ -130,7 +142,9 @@ cdef struct Message:
     uint16_t kind            # KIND_MESSAGE, or GAP .. DISAGREEMENT with the payloads below
     uint16_t flags           # RecordFlag
     int64_t received_ns
-    Frame frame
+    uint64_t number          # as Record.number
+    Frame frame              # as published (first fragment), in little-endian
+    uint16_t session         # as Record.session
     uint8_t channel
     uint8_t line
     uint16_t fragments
@@ -145,12 +159,13 @@ cdef enum:  # GapReason
     GAP_FINISH = 4           # the input ended with holes open
     GAP_ANEW = 5             # snapshot channel: numbered anew, the rest of the circle is skipped
 
-cdef packed struct Gap:      # 24 bytes
-    uint32_t first           # first lost seqno
-    uint32_t last            # last lost seqno (inclusive, serial arithmetic)
-    uint32_t count           # last - first + 1
-    uint32_t reason          # GapReason
+cdef packed struct Gap:      # 40 bytes
+    uint64_t first           # first lost number
+    uint64_t last            # last lost number, inclusive
+    uint64_t count           # how many
     int64_t waited_ns        # from the hole's first sight to the decision
+    uint32_t reason          # GapReason
+    uint32_t reserved
 
 cdef enum:  # SessionReason
     SESSION_FIRST = 1        # the first session seen
@@ -158,14 +173,13 @@ cdef enum:  # SessionReason
     SESSION_SAME_ID = 3      # the publisher restarted and drew the same id
     SESSION_RESUMED = 4      # the numbering before goes on: what replaced it was not the feed's
 
-cdef packed struct Session:  # 24 bytes
-    uint16_t old_id          # 0 with SESSION_FIRST
-    uint16_t new_id
+cdef packed struct Session:  # 40 bytes
+    uint64_t old_id          # as published; 0 with SESSION_FIRST
+    uint64_t new_id
+    uint64_t first_number    # of the new session: what is delivered begins with it, or behind it
+    uint64_t unseen          # numbers of the new session before that: refused, or lost
     uint32_t reason          # SessionReason
-    uint32_t discarded       # messages of the old session that were pending (both channels)
-    uint32_t first_seqno     # of the new session: what is delivered begins with it, or behind it
-    uint32_t unseen          # seqnos of the new session before that which were refused, or lost
-    uint32_t reserved
+    uint32_t discarded       # messages of the old session that were pending (all streams)
 
 cdef enum:  # ObjectStatus
     OBJECT_WAITING = 0       # nothing sound yet: collecting, waiting for a snapshot
@@ -180,14 +194,14 @@ cdef enum:  # ObjectWait
     WAIT_SNAPSHOT_ABSENT = 3  # for a snapshot, and the feed has no line that brings any
 
 cdef packed struct ObjectState:  # 24 bytes
-    uint8_t object_type
+    uint32_t object          # as Record.object
     uint8_t status           # ObjectStatus
-    uint16_t object_id
-    uint32_t applied_seqno   # last incremental seqno contained in the object's state
+    uint8_t waits            # ObjectWait
+    uint8_t continues        # RECOVERED: what was published of it holds; 0: a snapshot replaces it
+    uint8_t reserved
+    uint64_t applied         # last incremental number contained in the object's state
     uint32_t exchange_id     # interned name, 0 = not known yet
     uint32_t symbol_id
-    uint32_t waits           # ObjectWait
-    uint32_t reserved
 
 cdef enum:  # ConnectionStatus  # Roq's ConnectionStatus numbers
     CONNECTION_DISCONNECTED = 1
@@ -204,14 +218,14 @@ cdef packed struct Connection:  # 16 bytes
     uint32_t scope           # ConnectionScope
     int64_t silent_ns        # how long nothing had arrived
 
-cdef packed struct Disagreement:  # 16 bytes
-    uint32_t seqno
-    uint8_t fragment
-    uint8_t line_first       # the line whose bytes were used
-    uint8_t line_other
-    uint8_t reserved
+cdef packed struct Disagreement:  # 24 bytes
+    uint64_t number
     uint32_t hash_first      # feed/fingerprint of the whole datagrams
     uint32_t hash_other
+    uint16_t fragment
+    uint8_t line_first       # the line whose bytes were used
+    uint8_t line_other
+    uint32_t reserved
 
 cdef packed struct Restart:  # 16 bytes
     uint64_t epoch           # of the new writer; grows by 1 with each
@@ -232,8 +246,7 @@ cdef packed struct Lapped:   # 16 bytes
 #
 # The records of a raw capture hold all that the loop's records depend on: replayed in their order,
 # with their clocks, they make the same records again. received_ns and published_ns are the
-# datagram's receive stamp and the loop's clock, channel and line where it came from, and the
-# frame is its first 16 bytes (zeros if it has fewer).
+# datagram's receive stamp and the loop's clock, stream and line where it came from.
 
 cdef packed struct Capture:  # 16 bytes, before the datagram
     int64_t now_ns           # the loop's monotonic clock, which timers go by

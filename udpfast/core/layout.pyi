@@ -28,12 +28,18 @@ __all__ = [
     "ObjectWait",
     "RecordFlag",
     "SessionReason",
+    "Stream",
     "layout_hash",
 ]
 
 class Channel(enum.IntEnum):
     INCREMENTAL = 0
     SNAPSHOT = 1
+
+class Stream(enum.IntEnum):
+    INCREMENTAL = 0
+    SNAPSHOT = 1
+    NONE = 65535
 
 class Encoding(enum.IntEnum):
     NATIVE = 1
@@ -71,6 +77,7 @@ class RecordFlag(enum.IntFlag):
     TRUNCATED = 8
     NO_TIMESTAMP = 16
     UNGATED = 32
+    FIRST = 64
 
 class GapReason(enum.IntEnum):
     COUNT = 1

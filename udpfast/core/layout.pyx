@@ -31,6 +31,7 @@ __all__ = [
     "ObjectWait",
     "RecordFlag",
     "SessionReason",
+    "Stream",
     "layout_hash",
 ]
 
@@ -43,6 +44,14 @@ class Channel(enum.IntEnum):
 
     INCREMENTAL = CHANNEL_INCREMENTAL
     SNAPSHOT = CHANNEL_SNAPSHOT
+
+
+class Stream(enum.IntEnum):
+    """Which numbering of the feed a record is of."""
+
+    INCREMENTAL = CHANNEL_INCREMENTAL
+    SNAPSHOT = CHANNEL_SNAPSHOT
+    NONE = STREAM_NONE
 
 
 class Encoding(enum.IntEnum):
@@ -89,6 +98,7 @@ class RecordFlag(enum.IntFlag):
     TRUNCATED = RECORD_TRUNCATED
     NO_TIMESTAMP = RECORD_NO_TIMESTAMP
     UNGATED = RECORD_UNGATED
+    FIRST = RECORD_FIRST
 
 
 class GapReason(enum.IntEnum):
@@ -166,31 +176,30 @@ FRAME = np.dtype([
     ("object_id", "<u2"), ("session_id", "<u2"), ("seqno", "<u4"), ("last_seqno", "<u4"),
 ])
 
-#: The 64-byte record header: ours, then the publisher's frame. The frame's fields are flat,
-#: so that `headers["seqno"]` is a column.
+#: The 64-byte record header.
 RECORD = np.dtype([
-    ("length", "<i4"), ("kind", "<u2"), ("flags", "<u2"), ("position", "<u8"), ("index", "<u8"),
-    ("received_ns", "<i8"), ("published_ns", "<i8"), ("channel", "u1"), ("line", "u1"),
-    ("message_type", "<u2"), ("checksum", "<u4"), *((name, FRAME[name]) for name in FRAME.names),
+    ("length", "<i4"), ("kind", "u1"), ("line", "u1"), ("flags", "<u2"), ("position", "<u8"),
+    ("index", "<u8"), ("received_ns", "<i8"), ("published_ns", "<i8"), ("number", "<u8"),
+    ("object", "<u4"), ("flight_ns", "<i4"), ("stream", "<u2"), ("session", "<u2"),
+    ("checksum", "<u4"),
 ])
 
 #: Payload of `Kind.GAP`.
 GAP = np.dtype([
-    ("first", "<u4"), ("last", "<u4"), ("count", "<u4"), ("reason", "<u4"), ("waited_ns", "<i8"),
+    ("first", "<u8"), ("last", "<u8"), ("count", "<u8"), ("waited_ns", "<i8"), ("reason", "<u4"),
+    ("reserved", "<u4"),
 ])
 
 #: Payload of `Kind.SESSION`.
 SESSION = np.dtype([
-    ("old_id", "<u2"), ("new_id", "<u2"), ("reason", "<u4"), ("discarded", "<u4"),
-    ("first_seqno", "<u4"),
-    ("unseen", "<u4"),
-    ("reserved", "<u4"),
+    ("old_id", "<u8"), ("new_id", "<u8"), ("first_number", "<u8"), ("unseen", "<u8"),
+    ("reason", "<u4"), ("discarded", "<u4"),
 ])
 
 #: Payload of `Kind.STALE` and `Kind.RECOVERED`.
 OBJECT_STATE = np.dtype([
-    ("object_type", "u1"), ("status", "u1"), ("object_id", "<u2"), ("applied_seqno", "<u4"),
-    ("exchange_id", "<u4"), ("symbol_id", "<u4"), ("waits", "<u4"), ("reserved", "<u4"),
+    ("object", "<u4"), ("status", "u1"), ("waits", "u1"), ("continues", "u1"), ("reserved", "u1"),
+    ("applied", "<u8"), ("exchange_id", "<u4"), ("symbol_id", "<u4"),
 ])
 
 #: Payload of `Kind.CONNECTION`.
@@ -198,8 +207,8 @@ CONNECTION = np.dtype([("status", "<u4"), ("scope", "<u4"), ("silent_ns", "<i8")
 
 #: Payload of `Kind.DISAGREEMENT`.
 DISAGREEMENT = np.dtype([
-    ("seqno", "<u4"), ("fragment", "u1"), ("line_first", "u1"), ("line_other", "u1"),
-    ("reserved", "u1"), ("hash_first", "<u4"), ("hash_other", "<u4"),
+    ("number", "<u8"), ("hash_first", "<u4"), ("hash_other", "<u4"), ("fragment", "<u2"),
+    ("line_first", "u1"), ("line_other", "u1"), ("reserved", "<u4"),
 ])
 
 #: Payload of `Kind.RESTART`.

@@ -98,7 +98,7 @@ cdef class Block:
         numpy.ndarray
             dtype int32, by record: an index of the list.
         list of (int, int, int)
-            UNIX day of `published_ns`, channel, session_id; in the order of their first records.
+            UNIX day of `published_ns`, stream, session; in the order of their first records.
         """
         cdef int32_t[::1] codes = np.empty(self.count, np.int32)
         cdef dict known = {}
@@ -109,11 +109,10 @@ cdef class Block:
         for i in range(self.count):
             record = self.records + i
             day = _day(record.published_ns)
-            key = (<uint32_t> record.frame.session_id << 8) | record.channel
+            key = (<uint32_t> record.session << 16) | record.stream
             if code < 0 or key != last or day != last_day:
                 last, last_day = key, day
-                code = known.setdefault(
-                    (day, record.channel, record.frame.session_id), len(known))
+                code = known.setdefault((day, record.stream, record.session), len(known))
             codes[i] = code
         return np.asarray(codes), list(known)
 

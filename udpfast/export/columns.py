@@ -41,7 +41,10 @@ _OWN_WORDS: dict[str, dict[int, str]] = {
     each.__name__: {member.value: member.name for member in each} for each in (Kind, GapReason)
 }
 Values: TypeAlias = NDArray[Any]
-#: UNIX day, channel, session_id.
+#: `flight_ns` of this size: it was longer, or not said.
+FLIGHT_MAX = 2**31 - 1
+
+#: UNIX day, stream, session.
 Partition: TypeAlias = tuple[int, int, int]
 Base: TypeAlias = Literal["record", "payload", "row", "update", "ids"]
 
@@ -130,9 +133,9 @@ def kind_mask(table: Table) -> int:
     return (1 << 64) - 1
 
 
-def session_word(session_id: int) -> str:
+def session_word(session: int) -> str:
     """Return a session as the column `session` has it: with a letter, or it would be a number."""
-    return f"s{session_id}"
+    return f"s{session}"
 
 
 def record_batch(
@@ -213,10 +216,10 @@ def partition_columns(partition: Partition, rows: int) -> dict[str, pa.Array]:
     """Return the columns that rows of one partition have in common."""
     import pyarrow as pa
 
-    day, channel, session = partition
+    day, stream, session = partition
     return {
         "date": pa.repeat(pa.scalar(day, pa.int32()), rows).cast(pa.date32()),
-        "channel": pa.repeat(pa.scalar(channel, pa.int32()), rows),
+        "stream": pa.repeat(pa.scalar(stream, pa.int32()), rows),
         "session": pa.repeat(session_word(session), rows),
     }
 
@@ -385,10 +388,19 @@ def _date(source: _Source, type_: pa.DataType) -> pa.Array:
 def _session(source: _Source, type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
-    found, indices = np.unique(source.record("session_id"), return_inverse=True)
+    found, indices = np.unique(source.record("session"), return_inverse=True)
     return pa.DictionaryArray.from_arrays(
         pa.array(indices.astype(np.int32)),
         pa.array([session_word(each) for each in found.tolist()], pa.string()),
+    )
+
+
+def _sent(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    flight_ns = source.record("flight_ns").astype(np.int64)
+    return pa.array(
+        source.record("received_ns") - flight_ns, type_, mask=np.abs(flight_ns) >= FLIGHT_MAX
     )
 
 
@@ -398,15 +410,13 @@ _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "snapshot": lambda source, type_: _numbers(
         source.record("flags") & RecordFlag.SNAPSHOT.value != 0, type_
     ),
-    "fragments": lambda source, type_: _numbers(
-        source.record("fragment_max").astype(np.int32) + 1, type_
-    ),
+    "sent_ns": _sent,
     "size": lambda source, type_: _numbers(source.rows.sizes(), type_),
     "ordinal": lambda source, type_: _numbers(source.rows.ordinals, type_),
     "side": lambda source, type_: _words(source.rows.asks, ("Bid", "Ask")),
     "payload": _payloads,
     "steps": _steps,
     "date": _date,
-    "channel": lambda source, type_: _numbers(source.record("channel"), type_),
+    "stream": lambda source, type_: _numbers(source.record("stream"), type_),
     "session": _session,
 }

@@ -1,7 +1,7 @@
 """Latency out of records: an HDR histogram for each minute, session, channel, line and hop."""
 
 cimport cython
-from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.core.layout cimport (
     CHANNEL_INCREMENTAL, KIND_BOOK, KIND_MESSAGE, RECORD_NO_TIMESTAMP, RECORD_RELEASED, Record)
@@ -47,7 +47,7 @@ cdef class HopCounts:
     are summed up like any others.
     """
 
-    cdef dict _current               # (session, channel, line): an array of HOP_COUNT histograms
+    cdef dict _current               # (session, stream, line): an array of HOP_COUNT histograms
     cdef int64_t _minute
     cdef list _rows
 
@@ -58,7 +58,7 @@ cdef class HopCounts:
     def add(self, Block block not None) -> None:
         """Count the records of a block, those that carry something of the publisher's."""
         cdef int64_t i, minute_ns = <int64_t> MINUTE_S * 1_000_000_000, begin = 0
-        cdef uint32_t key, last = 0
+        cdef uint64_t key, last = 0
         cdef const Record* record
         cdef const UpdateHeader* update
         cdef Histogram* hops = NULL
@@ -74,16 +74,16 @@ cdef class HopCounts:
                     self._end_minute()
                     self._minute = begin
                 hops = NULL
-            key = (<uint32_t> record.frame.session_id << 16) | (record.channel << 8) | record.line
+            key = (<uint64_t> record.session << 24) | (<uint64_t> record.stream << 8) | record.line
             if hops == NULL or key != last:
                 last = key
-                hops = self._hops((record.frame.session_id, record.channel, record.line))
+                hops = self._hops((record.session, record.stream, record.line))
             histogram_record(
                 &hops[HOP_KERNEL_TO_PUBLISHED],
                 _difference(record.published_ns, record.received_ns))
             update = block.update(i)
             # A snapshot may repeat an old stamp, and any number may stand in a payload.
-            if update == NULL or record.channel != CHANNEL_INCREMENTAL:
+            if update == NULL or record.stream != CHANNEL_INCREMENTAL:
                 continue
             if update.source_send_time_utc:
                 histogram_record_signed(
@@ -100,12 +100,12 @@ cdef class HopCounts:
         return <Histogram*> <size_t> self._current[key].ctypes.data
 
     def _end_minute(self):
-        for (session, channel, line), hops in self._current.items():
+        for (session, stream, line), hops in self._current.items():
             for hop, histogram in zip(HOPS, hops):
                 slots = histogram["counts"].nonzero()[0]
                 if len(slots):
                     self._rows.append((
-                        (self._minute // 86_400_000_000_000, channel, session), self._minute, line,
+                        (self._minute // 86_400_000_000_000, stream, session), self._minute, line,
                         hop, int(histogram["above"]), slots.astype(np.int32), _LARGEST[slots],
                         histogram["counts"][slots]))
         self._current.clear()
@@ -116,7 +116,7 @@ cdef class HopCounts:
         Returns
         -------
         list of tuple
-            (UNIX day, channel, session_id), minute in UNIX ns, line, hop, values above an hour,
+            (UNIX day, stream, session), minute in UNIX ns, line, hop, values above an hour,
             and three arrays: slots that are not empty, the largest value of each, its count.
         """
         self._end_minute()

@@ -51,9 +51,9 @@ class WrittenFile:
 
 def partition_directory(partition: Partition) -> str:
     """Return the directories of a partition, as Hive has them."""
-    day, channel, session = partition
+    day, stream, session = partition
     when = _EPOCH + timedelta(days=day)
-    return f"date={when.isoformat()}/channel={channel}/session={session_word(session)}"
+    return f"date={when.isoformat()}/stream={stream}/session={session_word(session)}"
 
 
 class PartitionFile:

@@ -117,14 +117,14 @@ def split_races(races: Races) -> dict[Partition, NDArray[Any]]:
     keys = np.stack(
         (
             np.floor_divide(found["published_ns"], _DAY_NS),
-            found["channel"].astype(np.int64),
-            (found["key"] >> np.uint64(48)).astype(np.int64),
+            found["stream"].astype(np.int64),
+            found["session"].astype(np.int64),
         )
     )
     distinct, codes = np.unique(keys, axis=1, return_inverse=True)
     return {
-        (int(day), int(channel), int(session)): found[codes.reshape(-1) == code]
-        for code, (day, channel, session) in enumerate(distinct.T)
+        (int(day), int(stream), int(session)): found[codes.reshape(-1) == code]
+        for code, (day, stream, session) in enumerate(distinct.T)
     }
 
 
@@ -139,7 +139,7 @@ def race_batch(
         dtype `RACE`, of one partition.
     partition : tuple
     lines : int
-        Lines that were heard on its channel, a bit each: so many delays a row has.
+        Lines that were heard on its stream, a bit each: so many delays a row has.
     feed : str
     columns : tuple of str
         In their order, partition columns may be among them; empty: the table's own.

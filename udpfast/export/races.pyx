@@ -1,7 +1,7 @@
 """Races between lines, out of a raw capture: which brought each datagram first, and by how much."""
 
 cimport cython
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy
 
@@ -25,7 +25,7 @@ cdef enum:
 #: feed is behind another. What has its numbers later than that is of another numbering.
 WAIT_NS = RACE_WAIT_NS
 
-cdef packed struct Race:         # 128 bytes
+cdef packed struct Race:         # 136 bytes
     uint64_t key
     uint64_t position            # of the first copy, in the capture
     int64_t received_ns          # of the first copy
@@ -33,9 +33,10 @@ cdef packed struct Race:         # 128 bytes
     int64_t delays_ns[LINES_MAX]  # behind the first copy; INT64_MIN: that line did not bring it
     int64_t elapsed_ns           # of the first copy: TimePassed.ns
     int64_t copied_ns            # the same of the latest copy
-    uint32_t seqno
+    uint64_t number
     uint32_t arrived             # of a message: fragments that came
-    uint8_t channel
+    uint16_t stream
+    uint16_t session             # ordinal, of the feed's session when its first copy came
     uint8_t fragment
     uint8_t fragment_max
     uint8_t completed
@@ -43,14 +44,15 @@ cdef packed struct Race:         # 128 bytes
     uint8_t second               # NOBODY: there is none
     uint8_t lines                # a bit each
     uint8_t wanted               # its first copy is where races are wanted of
+    uint8_t reserved
 
 #: A race as `Races.take` returns it.
 RACE = np.dtype([
     ("key", "<u8"), ("position", "<u8"), ("received_ns", "<i8"), ("published_ns", "<i8"),
     ("delays_ns", "<i8", (LINES_MAX,)), ("elapsed_ns", "<i8"), ("copied_ns", "<i8"),
-    ("seqno", "<u4"), ("arrived", "<u4"), ("channel", "u1"),
+    ("number", "<u8"), ("arrived", "<u4"), ("stream", "<u2"), ("session", "<u2"),
     ("fragment", "u1"), ("fragment_max", "u1"), ("completed", "u1"), ("winner", "u1"),
-    ("second", "u1"), ("lines", "u1"), ("wanted", "u1"),
+    ("second", "u1"), ("lines", "u1"), ("wanted", "u1"), ("reserved", "u1"),
 ])
 if sizeof(Race) != RACE.itemsize:
     raise ImportError(f"Race has {sizeof(Race)} bytes, its dtype {RACE.itemsize}")
@@ -121,7 +123,7 @@ cdef class Races:
     Attributes
     ----------
     lines : list of int
-        By channel: lines that were heard from the first position on, a bit each.
+        By stream: lines that were heard from the first position on, a bit each.
     behind_ns : int
         The time that passed behind the last position, as far as records were added.
     """
@@ -219,6 +221,7 @@ cdef class Races:
         race.arrived = 0
         race.lines = 0
         race.wanted = False
+        race.reserved = 0
         race.second = NOBODY
         race.elapsed_ns = self._passed.ns
         race.copied_ns = self._passed.ns
@@ -235,7 +238,7 @@ cdef class Races:
         cdef uint32_t* slot
         cdef uint64_t key
         cdef int64_t size = record.length - RECORD_SIZE - <int64_t> sizeof(Capture)
-        if size < 0 or record.channel >= CHANNEL_COUNT or record.line >= LINES_MAX:
+        if size < 0 or record.stream >= CHANNEL_COUNT or record.line >= LINES_MAX:
             return 0
         memcpy(&capture, payload, sizeof(Capture))
         if capture.flags & DATAGRAM_SENDER_REFUSED:
@@ -244,9 +247,9 @@ cdef class Races:
                       &frame) != VERDICT_DELIVERED:
             return 0
         key = ((<uint64_t> frame.session_id << 48) | (<uint64_t> frame.seqno << 16)
-               | (<uint64_t> frame.fragment << 8) | (record.channel << 1))
+               | (<uint64_t> frame.fragment << 8) | (record.stream << 1))
         if record.position >= self._position:
-            self._lines[record.channel] |= <uint8_t> (1 << record.line)
+            self._lines[record.stream] |= <uint8_t> (1 << record.line)
         slot = self._slot(key)
         if slot[0]:
             race = self._races + slot[0] - 1
@@ -259,8 +262,9 @@ cdef class Races:
         race.position = record.position
         race.received_ns = record.received_ns
         race.published_ns = record.published_ns
-        race.seqno = frame.seqno
-        race.channel = record.channel
+        race.number = frame.seqno
+        race.stream = record.stream
+        race.session = record.session
         race.fragment = frame.fragment
         race.fragment_max = frame.fragment_max
         race.winner = record.line

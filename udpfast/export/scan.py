@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["FIELDS", "Condition", "Scan"]
 
 #: Fields of a record's header that conditions may be about.
-FIELDS = ("position", "index", "received_ns", "published_ns", "seqno", "line", "channel")
+FIELDS = ("position", "index", "received_ns", "published_ns", "number", "line", "stream")
 
 #: Rows of one batch of races; those of others are as many as a block of records has.
 _RACES = 1 << 16

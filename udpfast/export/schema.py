@@ -107,10 +107,10 @@ SPARK_TYPES = {
     "steps": "ARRAY<STRUCT<min_price: DOUBLE, tick_size: DOUBLE>>",
 }
 
-#: Columns that are directories, `date=2026-11-21/channel=0/session=s4711`: the UTC day of
-#: `published_ns`; 0 incremental, 1 snapshot; the publisher's session (with a letter before it, or
+#: Columns that are directories, `date=2026-11-21/stream=0/session=s1`: the UTC day of
+#: `published_ns`; 0 incremental, 1 snapshot; the session's ordinal (with a letter before it, or
 #: Spark would take it for a number).
-PARTITION_COLUMNS = {"date": "DATE", "channel": "INT", "session": "STRING"}
+PARTITION_COLUMNS = {"date": "DATE", "stream": "INT", "session": "STRING"}
 
 _FEED = Column("feed", "string", "feed", "name of the instance that was recorded")
 _RECORD = (
@@ -120,7 +120,7 @@ _RECORD = (
     Column("received_ns", "long", "record.received_ns", "first receipt of its first datagram"),
     Column("published_ns", "long", "record.published_ns", "the loop's clock"),
     Column("received_at", "timestamp", "record.received_ns"),
-    Column("seqno", "long", "record.seqno", "the publisher's, by channel"),
+    Column("number", "long", "record.number", "the publisher's, by stream"),
     Column("line", "int", "record.line", "that brought what completed the message"),
     Column("flags", "int", "record.flags", "RecordFlag"),
     Column("snapshot", "boolean", "snapshot", "complete state, not a change to it"),
@@ -139,12 +139,8 @@ _MESSAGES = (
     Column("index", "long", "record.index", "of the record in its journal, records"),
     Column("kind", "string", "record.kind", "BOOK, TRADES, GAP, ...", "Kind"),
     *_RECORD[3:],
-    Column("last_seqno", "long", "record.last_seqno"),
-    Column("object_type", "int", "record.object_type"),
-    Column("object_id", "int", "record.object_id"),
-    Column("control", "int", "record.control"),
-    Column("fragments", "int", "fragments", "datagrams of the message"),
-    Column("message_type", "int", "record.message_type", "union code of the publisher's schema"),
+    Column("object", "long", "record.object", "the publisher's number of it"),
+    Column("sent_ns", "long", "sent_ns", "by its sender's clock"),
     Column("size", "int", "size", "bytes of the payload in its fixed layout"),
     *_NAMES,
     _TIME,
@@ -258,8 +254,8 @@ _STATUS = (
 
 _GAPS = (
     *_RECORD,
-    Column("first_seqno", "long", "payload.first", "of the lost ones"),
-    Column("last_seqno", "long", "payload.last", "of the lost ones, inclusive"),
+    Column("first_number", "long", "payload.first", "of the lost ones"),
+    Column("last_number", "long", "payload.last", "of the lost ones, inclusive"),
     Column("lost", "long", "payload.count", "messages"),
     Column("reason", "string", "payload.reason", "COUNT, TIME, ...", "GapReason"),
     Column("waited_ns", "long", "payload.waited_ns"),
@@ -271,14 +267,13 @@ _EVENTS = (
     Column("reason", "string", "event.reason", "of SESSION and LAPPED"),
     Column("status", "string", "event.status", "of an object, or of a connection"),
     *_NAMES,
-    Column("object_type", "int", "event.object_type"),
-    Column("object_id", "int", "event.object_id"),
-    Column("applied_seqno", "long", "event.applied_seqno", "STALE, RECOVERED: last applied"),
-    Column("old_session", "int", "event.old_id"),
-    Column("new_session", "int", "event.new_id"),
+    Column("object", "long", "event.object"),
+    Column("applied", "long", "event.applied", "STALE, RECOVERED: last number applied"),
+    Column("old_session", "long", "event.old_id", "as published"),
+    Column("new_session", "long", "event.new_id", "as published"),
     Column("discarded", "long", "event.discarded", "SESSION: messages that were pending"),
-    Column("first_seqno", "long", "event.first_seqno", "SESSION: of the new one"),
-    Column("unseen", "long", "event.unseen", "SESSION: seqnos before that, refused or lost"),
+    Column("first_number", "long", "event.first_number", "SESSION: of the new one"),
+    Column("unseen", "long", "event.unseen", "SESSION: numbers before that, refused or lost"),
     Column("waits", "string", "event.waits", "STALE: SNAPSHOT, SNAPSHOT_SILENT, ...; else NONE"),
     Column("scope", "string", "event.scope", "CONNECTION: of a CHANNEL, or of a LINE"),
     Column("silent_ns", "long", "event.silent_ns", "CONNECTION: nothing had arrived for so long"),
@@ -296,8 +291,8 @@ _RACES = (
     Column("received_ns", "long", "record.received_ns", "of its first copy"),
     Column("published_ns", "long", "record.published_ns", "the loop's clock, at its first copy"),
     Column("received_at", "timestamp", "record.received_ns"),
-    Column("seqno", "long", "record.seqno"),
-    Column("fragment", "int", "record.fragment"),
+    Column("number", "long", "race"),
+    Column("fragment", "int", "race"),
     Column("fragments", "int", "fragments", "datagrams of the message"),
     Column("completed", "boolean", "race", "the last missing fragment: one per whole message"),
     Column("winner", "int", "race", "line that brought it first"),
@@ -437,4 +432,4 @@ def partition_schema() -> pa.Schema:
     """Return the Arrow schema of the columns that are directories."""
     import pyarrow as pa
 
-    return pa.schema([("date", pa.date32()), ("channel", pa.int32()), ("session", pa.string())])
+    return pa.schema([("date", pa.date32()), ("stream", pa.int32()), ("session", pa.string())])

@@ -1,7 +1,7 @@
 # What the feed itself has to say (SESSION, CONNECTION, DISAGREEMENT) waits here until take().
 # GAP does not: a window makes it when its turn in the order of seqnos has come.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
@@ -19,9 +19,10 @@ cdef union ControlPayload:
 
 cdef struct Control:
     int64_t received_ns
-    uint32_t seqno               # of the frame shown with it
+    uint64_t number
     uint32_t size
     uint16_t kind
+    uint16_t session
     uint16_t session_id
     uint8_t channel
     uint8_t line

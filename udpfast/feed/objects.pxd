@@ -346,11 +346,11 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
         objects_clear(objects)
         # The session's numbers are here. Its first snapshot may be of an object that has been quiet
         # for more than half of the circle: a wrong place to unwrap from.
-        objects.position = (<uint64_t>1 << 32) + session.first_seqno
+        objects.position = position_from(session.first_number)
         # last_seqno 0 says "none yet", so publishers number from 1. One that began with 0 and was
         # seen from there on is as good; if its message 0 is lost, nothing on the wire can tell.
         objects.saw_session_from_first = (
-            session.first_seqno <= 1 and session.unseen == 0
+            session.first_number <= 1 and session.unseen == 0
             and session.reason != SESSION_RESUMED)
     elif message.kind == KIND_GAP and message.channel != CHANNEL_INCREMENTAL:
         memcpy(&gap, message.payload, sizeof(Gap))
@@ -361,7 +361,7 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
             objects.refuted = objects.generation
     elif message.kind == KIND_GAP:
         memcpy(&gap, message.payload, sizeof(Gap))
-        objects.doubt = position_advance(objects, gap.last)
+        objects.doubt = position_advance(objects, <uint32_t>gap.last)
         if <uint32_t>objects.doubt < gap.count:
             objects.zero = position_zero(objects.doubt)
         objects.behind = True
@@ -611,10 +611,12 @@ cdef inline void objects_recovered(Objects* objects, int counter) noexcept nogil
 cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil:
     # STALE or RECOVERED: the object as it is once all outputs of this message are taken.
     cdef Object* object = objects.object
-    objects.state.object_type = <uint8_t>(object.key >> 16)
-    objects.state.object_id = <uint16_t>object.key
+    cdef bint replaced = (objects.message_ready and objects.message.flags & RECORD_SNAPSHOT
+                          and not objects.message.flags & RECORD_UNGATED)
+    objects.state.object = object.key
     objects.state.status = objects_status(objects, object)
-    objects.state.applied_seqno = <uint32_t>object.applied
+    objects.state.continues = objects.state_kind == KIND_RECOVERED and not replaced
+    objects.state.applied = position_number(object.applied)
     objects.state.exchange_id = <uint32_t>(object.tag >> 32)
     objects.state.symbol_id = <uint32_t>object.tag
     objects.state.waits = WAIT_NONE
@@ -692,11 +694,21 @@ cdef inline uint64_t position_zero(uint64_t position) noexcept nogil:
     return position >> 32 << 32
 
 
+cdef inline uint64_t position_from(uint64_t number) noexcept nogil:
+    # With room for numbers before it.
+    return (<uint64_t>1 << 32) + number
+
+
+cdef inline uint64_t position_number(uint64_t position) noexcept nogil:
+    # As records carry it; one from before the session's first circle as it was published.
+    return position - position_from(0) if position >> 32 else position
+
+
 cdef inline uint64_t position_advance(Objects* objects, uint32_t seqno) noexcept nogil:
     # Unwrap a seqno of the incremental channel, and go there if it is new.
     cdef uint64_t unwrapped
     if objects.position == 0:
-        objects.position = (<uint64_t>1 << 32) + seqno   # room for numbers before it
+        objects.position = position_from(seqno)
     unwrapped = objects.position + <uint64_t><int64_t><int32_t>(seqno - <uint32_t>objects.position)
     if not objects.joined:
         objects.joined = True
@@ -717,7 +729,7 @@ cdef inline uint64_t position_of(Objects* objects, uint32_t seqno) noexcept nogi
     if seqno == 0:
         return position_zero(objects.named)
     if objects.position == 0:
-        objects.position = (<uint64_t>1 << 32) + seqno
+        objects.position = position_from(seqno)
     ahead = seqno - <uint32_t>objects.position
     if ahead < SEQNO_AHEAD_MAX:
         return objects.position + ahead

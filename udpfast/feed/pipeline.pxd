@@ -46,8 +46,8 @@ from udpfast.feed.pipeline_state cimport (
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_PACE, Slot, Window, window_evidence_before,
     window_furthest, window_is_before, window_is_copy, window_is_doubtful, window_is_filled_by,
-    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_pass_milestone,
-    window_past, window_refute, window_slot, window_start, window_unwrap,
+    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_number,
+    window_pass_milestone, window_past, window_refute, window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold, window_jump,
@@ -314,7 +314,8 @@ cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
 
 cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
     cdef const Datagram* d = p.ready
-    cdef int64_t* counters = p.window[d.channel].counters
+    cdef const Window* w = &p.window[d.channel]
+    cdef int64_t* counters = w.counters
     p.ready = NULL
     m.payload = d.data + FRAME_SIZE
     m.size = d.size - FRAME_SIZE
@@ -328,6 +329,8 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
         m.flags |= RECORD_HEARTBEAT
         counter_add(&counters[CHANNEL_HEARTBEATS], 1)
     m.received_ns = d.received_ns
+    m.number = window_number(w, w.next - 1)
+    m.session = w.session
     m.frame = p.frame
     m.channel = d.channel
     m.line = d.line
@@ -400,7 +403,9 @@ cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) n
     m.kind = control.kind
     m.received_ns = control.received_ns
     m.frame.session_id = control.session_id
-    m.frame.seqno = control.seqno
+    m.number = control.number
+    m.session = control.session
+    m.frame.seqno = <uint32_t>control.number
     m.frame.object_type = <uint8_t>(control.object_key >> 16)
     m.frame.object_id = <uint16_t>control.object_key
     m.channel = control.channel
@@ -414,7 +419,9 @@ cdef inline void pipeline_say_gap(Pipeline* p, Window* w, Message* m) noexcept n
     m.kind = KIND_GAP
     m.received_ns = p.received_ns
     m.frame.session_id = p.book.session_id
-    m.frame.seqno = p.gap.first
+    m.number = p.gap.first
+    m.session = w.session
+    m.frame.seqno = <uint32_t>p.gap.first
     m.channel = w.channel
 
 

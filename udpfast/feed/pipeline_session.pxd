@@ -27,12 +27,14 @@ from udpfast.feed.frame cimport frame_read
 from udpfast.feed.line cimport Line, line_claims
 from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_hear
 from udpfast.feed.session cimport (
-    RetiredSession, session_begin, session_goes_on, session_retired,
+    RetiredSession, session_begin, session_goes_on, session_ordinal,
+    session_retired,
 )
 from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_dispute, window_early,
     window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
-    window_is_quiet, window_left_at, window_slot, window_start, window_unwrap, window_was_other,
+    window_is_quiet, window_left_at, window_number, window_slot, window_start, window_unwrap,
+    window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
 
@@ -423,10 +425,11 @@ cdef inline void pipeline_rebase(
         control.channel = w.channel
         control.received_ns = p.received_ns
         control.session_id = p.book.session_id
-        control.seqno = <uint32_t>w.next
+        control.session = w.session
+        control.number = window_number(w, w.next)
         control.size = sizeof(control.payload.gap)
-        control.payload.gap.first = <uint32_t>w.next
-        control.payload.gap.last = first - 1
+        control.payload.gap.first = control.number
+        control.payload.gap.last = control.number + skipped - 1
         control.payload.gap.count = skipped
         control.payload.gap.reason = GAP_ANEW
     counter_add(&w.counters[CHANNEL_GAPS], 1)
@@ -450,8 +453,10 @@ cdef inline void pipeline_begin(
     cdef uint32_t left_at = window_left_at(&p.window[CHANNEL_INCREMENTAL])
     cdef bint same_id = p.book.begun and p.book.session_id == session_id
     cdef uint32_t discarded = 0
+    cdef uint16_t session = session_ordinal(p.window[CHANNEL_INCREMENTAL].session)
     for channel in range(CHANNEL_COUNT):
         w = &p.window[channel]
+        w.session = session
         if channel == CHANNEL_SNAPSHOT and same_id and reason == SESSION_RESUMED:
             continue                     # it goes on
         discarded += w.pending
@@ -472,13 +477,14 @@ cdef inline void pipeline_begin(
         control.channel = CHANNEL_INCREMENTAL
         control.received_ns = p.received_ns
         control.session_id = session_id
-        control.seqno = first_seqno
+        control.session = session
+        control.number = first_seqno
         control.size = sizeof(control.payload.session)
         control.payload.session.old_id = p.book.session_id if p.book.begun else 0
         control.payload.session.new_id = session_id
         control.payload.session.reason = reason
         control.payload.session.discarded = discarded
-        control.payload.session.first_seqno = first_seqno
+        control.payload.session.first_number = first_seqno
         control.payload.session.unseen = unseen
     w = &p.window[CHANNEL_INCREMENTAL]
     counter_add(&w.counters[CHANNEL_SESSIONS], 1)

@@ -202,6 +202,7 @@ cdef inline void pipeline_say_connection(
     control.line = <uint8_t>line
     control.received_ns = p.received_ns
     control.session_id = p.book.session_id
+    control.session = w.session
     control.size = sizeof(control.payload.connection)
     control.payload.connection.status = status
     control.payload.connection.scope = scope

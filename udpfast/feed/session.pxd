@@ -21,6 +21,11 @@ cdef struct SessionBook:
     RetiredSession retired[64]   # SESSIONS_RETIRED_MAX; the oldest is overwritten
 
 
+cdef inline uint16_t session_ordinal(uint16_t before) noexcept nogil:
+    # Of the session that follows: 0 stays what has none.
+    return before % 0xFFFF + 1
+
+
 cdef inline const RetiredSession* session_retired(
     const SessionBook* book, uint16_t session_id, int64_t now_ns,
 ) noexcept nogil:

@@ -123,6 +123,7 @@ cdef struct Window:
     int64_t judge_until          # what was delivered by judge_ns
     int64_t judge_ns
     int64_t base                 # first seqno of this numbering
+    int64_t zero                 # the number 0 of the circle that it began in
     int64_t begun_ns
     int64_t interval
     int64_t wait_ns
@@ -131,6 +132,7 @@ cdef struct Window:
     bint finishing               # input ended: latest_run is suspended
     uint32_t lines
     uint8_t channel
+    uint16_t session             # ordinal, as records carry it
     uint32_t fragments_capacity
     uint64_t fragments_head      # positions in the ring of fragments; they only grow
     uint64_t fragments_tail
@@ -152,6 +154,11 @@ cdef struct Window:
 
 cdef inline int64_t window_unwrap(const Window* w, uint32_t seqno) noexcept nogil:
     return w.next + <int32_t>(seqno - <uint32_t>w.next)
+
+
+cdef inline uint64_t window_number(const Window* w, int64_t key) noexcept nogil:
+    # As records carry it: the publisher's, and on beyond its wraps.
+    return <uint64_t>(key - w.zero)
 
 
 cdef inline Slot* window_slot(Window* w, int64_t key) noexcept nogil:
@@ -191,7 +198,8 @@ cdef inline bint window_is_copy(Window* w, const Frame* frame, int64_t at) noexc
 
 cdef inline void window_start(Window* w, uint32_t seqno, int64_t now_ns) noexcept nogil:
     # The first datagram of a numbering sets its base.
-    w.base = (((w.next >> 32) + 4) << 32) | seqno
+    w.zero = ((w.next >> 32) + 4) << 32
+    w.base = w.zero | seqno
     w.next = w.base
     w.decided = w.base
     w.decide_frontier = 0
@@ -416,32 +424,32 @@ cdef inline void window_disagree(
     counter_add(&w.counters[CHANNEL_DISAGREEMENTS], 1)
     if slot.state == SLOT_DELIVERED:
         window_say_both(
-            w, slot.cell, frame_object(frame), d.received_ns, frame.session_id, frame.seqno,
+            w, slot.cell, frame_object(frame), d.received_ns, frame.session_id, slot.key,
             frame.fragment, line_first, d.line, hash_first, hash_other)
         return
     if early.other_line and early.other_object != frame_object(frame):
         window_say_disagreement(         # no room for a third one
-            w, early.other_object, d.received_ns, frame.session_id, frame.seqno,
+            w, early.other_object, d.received_ns, frame.session_id, slot.key,
             early.other_fragment, line_first, early.other_line - 1, hash_first, early.other_hash)
     window_dispute(early, d, frame, hash_other)
 
 
 cdef inline void window_say_both(
     Window* w, uint32_t first, uint32_t other, int64_t received_ns, uint16_t session_id,
-    uint32_t seqno, uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
+    int64_t key, uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
     uint32_t hash_other,
 ) noexcept nogil:
     window_say_disagreement(
-        w, first, received_ns, session_id, seqno, fragment, line_first, line_other, hash_first,
+        w, first, received_ns, session_id, key, fragment, line_first, line_other, hash_first,
         hash_other)
     if other != first:
         window_say_disagreement(
-            w, other, received_ns, session_id, seqno, fragment, line_first, line_other, hash_first,
+            w, other, received_ns, session_id, key, fragment, line_first, line_other, hash_first,
             hash_other)
 
 
 cdef inline void window_say_disagreement(
-    Window* w, uint32_t object_key, int64_t received_ns, uint16_t session_id, uint32_t seqno,
+    Window* w, uint32_t object_key, int64_t received_ns, uint16_t session_id, int64_t key,
     uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
     uint32_t hash_other,
 ) noexcept nogil:
@@ -453,10 +461,11 @@ cdef inline void window_say_disagreement(
     control.line = line_other
     control.received_ns = received_ns
     control.session_id = session_id
-    control.seqno = seqno
+    control.session = w.session
+    control.number = window_number(w, key)
     control.object_key = object_key
     control.size = sizeof(control.payload.disagreement)
-    control.payload.disagreement.seqno = seqno
+    control.payload.disagreement.number = control.number
     control.payload.disagreement.fragment = fragment
     control.payload.disagreement.line_first = line_first
     control.payload.disagreement.line_other = line_other

@@ -13,7 +13,7 @@
 # (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
 
 from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
@@ -37,7 +37,8 @@ from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
     WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
     window_early, window_furthest, window_is_copy, window_is_whole, window_judge_end,
-    window_judge_until, window_pass_milestone, window_passed, window_say_both, window_slot,
+    window_judge_until, window_number, window_pass_milestone, window_passed, window_say_both,
+    window_slot,
 )
 
 cdef enum:
@@ -335,10 +336,11 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
         end += 1
     if w.pending == 0:
         end = w.decided
-    gap.first = <uint32_t>first
-    gap.last = <uint32_t>(end - 1)
-    gap.count = <uint32_t>(end - first)
+    gap.first = window_number(w, first)
+    gap.last = window_number(w, end - 1)
+    gap.count = <uint64_t>(end - first)
     gap.reason = w.decided_reason
+    gap.reserved = 0
     w.next = end
     w.fork_came += first - w.resumed_at
     if (w.resumed_at == w.base or first - w.resumed_at >= WINDOW_START
@@ -392,6 +394,8 @@ cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noex
         m.flags |= RECORD_HEARTBEAT
         counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
     m.received_ns = slot.received_ns
+    m.number = window_number(w, w.next)
+    m.session = w.session
     m.frame.control = early.control
     m.frame.fragment = 0
     m.frame.fragment_max = slot.fragment_max
@@ -408,7 +412,7 @@ cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noex
     slot.cell = frame_object(&m.frame)
     if unlikely(early.other_line):
         window_say_both(
-            w, slot.cell, early.other_object, slot.received_ns, session_id, m.frame.seqno,
+            w, slot.cell, early.other_object, slot.received_ns, session_id, w.next,
             early.other_fragment, slot.line, early.other_line - 1, slot.hash, early.other_hash)
     w.pending -= 1
     w.next += 1

@@ -41,12 +41,17 @@ enum {
     UDPFAST_RECORD_ALIGN = 8,
 };
 
-/* Channel */
+/* Channel: the two streams of a feed */
 enum {
     UDPFAST_CHANNEL_INCREMENTAL = 0,
     UDPFAST_CHANNEL_SNAPSHOT = 1,
     UDPFAST_CHANNEL_COUNT = 2,
 };
+
+enum {
+    UDPFAST_STREAM_NONE = 65535,  /* of a record that is about no stream of the feed */
+};
+#define UDPFAST_FLIGHT_UNKNOWN UINT64_C(0x-80000000)
 
 /* Encoding */
 enum {
@@ -116,32 +121,40 @@ enum {
     UDPFAST_RECORD_TRUNCATED = 8,  /* a string or list did not fit its fixed layout and was cut (counted) */
     UDPFAST_RECORD_NO_TIMESTAMP = 16,  /* received_ns is the loop's clock, not the kernel's or NIC's */
     UDPFAST_RECORD_UNGATED = 32,  /* of a type without snapshots: delivered whatever its object's state */
+    UDPFAST_RECORD_FIRST = 64,  /* says that its object had nothing before it: a change to nothing */
 };
 
 /*
- *    0           4      6       8          16      24            32             40        48
- *   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
- *   | length    | kind | flags | position | index | received_ns | published_ns | channel | frame |
- *   | 0: absent |      |       |  bytes   | count |             |              | line .. | 16 B  |
- *   +-----------+------+-------+----------+-------+-------------+--------------+---------+-------+
+ *    0        4      5      6       8          16      24            32
+ *   +--------+------+------+-------+----------+-------+-------------+--------------+
+ *   | length | kind | line | flags | position | index | received_ns | published_ns |
+ *   +--------+------+------+-------+----------+-------+-------------+--------------+
+ *   | number          | object | flight_ns | stream | session | checksum |
+ *   +-----------------+--------+-----------+--------+---------+----------+
+ *    40                48       52          56       58        60
  *   64: payload (length - 64 bytes), then padding to a multiple of 8
  *
  * The first 8 bytes are the commit word: stored last, with release; 0 means "not there yet".
  * The same bytes in ring, journal, replication and Spark.
+ *
+ * stream, session, number: which numbering of the feed it is of, and its place there. What sessions
+ * and objects are called is the publisher's business: SESSION says what an ordinal stands for.
  */
 struct udpfast_record {
     int32_t length;  /* header + payload, without the padding to RECORD_ALIGN; > 0 */
-    uint16_t kind;  /* Kind */
+    uint8_t kind;  /* Kind */
+    uint8_t line;  /* the line that brought what completed the message */
     uint16_t flags;  /* RecordFlag */
     uint64_t position;  /* byte offset of this record in its log; only grows */
     uint64_t index;  /* ordinal of this record in its log; counts no padding */
     int64_t received_ns;  /* UNIX ns: first receipt of the message's first datagram */
     int64_t published_ns;  /* UNIX ns: the loop's clock when it handled the batch */
-    uint8_t channel;  /* Channel */
-    uint8_t line;  /* the line that brought the fragment which completed the message */
-    uint16_t message_type;  /* union code of the event, as published; 0 for our own records */
+    uint64_t number;  /* of its stream, in its session; 0 for what has none */
+    uint32_t object;  /* the publisher's number of it, as its framing makes one */
+    int32_t flight_ns;  /* received_ns minus when it was sent, by its sender's clock */
+    uint16_t stream;  /* of the feed: Channel; STREAM_NONE: of none */
+    uint16_t session;  /* ordinal in its log, from 1; 0: before the first */
     uint32_t checksum;  /* CRC32C in a journal; 0 in a ring */
-    struct udpfast_frame frame;  /* as published (first fragment), in little-endian */
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_record, 64);
 
@@ -154,15 +167,16 @@ enum {
     UDPFAST_GAP_ANEW = 5,  /* snapshot channel: numbered anew, the rest of the circle is skipped */
 };
 
-/* 24 bytes */
+/* 40 bytes */
 struct udpfast_gap {
-    uint32_t first;  /* first lost seqno */
-    uint32_t last;  /* last lost seqno (inclusive, serial arithmetic) */
-    uint32_t count;  /* last - first + 1 */
-    uint32_t reason;  /* GapReason */
+    uint64_t first;  /* first lost number */
+    uint64_t last;  /* last lost number, inclusive */
+    uint64_t count;  /* how many */
     int64_t waited_ns;  /* from the hole's first sight to the decision */
+    uint32_t reason;  /* GapReason */
+    uint32_t reserved;
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_gap, 24);
+UDPFAST_SIZE(udpfast_gap, 40);
 
 /* SessionReason */
 enum {
@@ -172,17 +186,16 @@ enum {
     UDPFAST_SESSION_RESUMED = 4,  /* the numbering before goes on: what replaced it was not the feed's */
 };
 
-/* 24 bytes */
+/* 40 bytes */
 struct udpfast_session {
-    uint16_t old_id;  /* 0 with SESSION_FIRST */
-    uint16_t new_id;
+    uint64_t old_id;  /* as published; 0 with SESSION_FIRST */
+    uint64_t new_id;
+    uint64_t first_number;  /* of the new session: what is delivered begins with it, or behind it */
+    uint64_t unseen;  /* numbers of the new session before that: refused, or lost */
     uint32_t reason;  /* SessionReason */
-    uint32_t discarded;  /* messages of the old session that were pending (both channels) */
-    uint32_t first_seqno;  /* of the new session: what is delivered begins with it, or behind it */
-    uint32_t unseen;  /* seqnos of the new session before that which were refused, or lost */
-    uint32_t reserved;
+    uint32_t discarded;  /* messages of the old session that were pending (all streams) */
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_session, 24);
+UDPFAST_SIZE(udpfast_session, 40);
 
 /* ObjectStatus */
 enum {
@@ -202,14 +215,14 @@ enum {
 
 /* 24 bytes */
 struct udpfast_object_state {
-    uint8_t object_type;
+    uint32_t object;  /* as Record.object */
     uint8_t status;  /* ObjectStatus */
-    uint16_t object_id;
-    uint32_t applied_seqno;  /* last incremental seqno contained in the object's state */
+    uint8_t waits;  /* ObjectWait */
+    uint8_t continues;  /* RECOVERED: what was published of it holds; 0: a snapshot replaces it */
+    uint8_t reserved;
+    uint64_t applied;  /* last incremental number contained in the object's state */
     uint32_t exchange_id;  /* interned name, 0 = not known yet */
     uint32_t symbol_id;
-    uint32_t waits;  /* ObjectWait */
-    uint32_t reserved;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_object_state, 24);
 
@@ -235,17 +248,17 @@ struct udpfast_connection {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_connection, 16);
 
-/* 16 bytes */
+/* 24 bytes */
 struct udpfast_disagreement {
-    uint32_t seqno;
-    uint8_t fragment;
-    uint8_t line_first;  /* the line whose bytes were used */
-    uint8_t line_other;
-    uint8_t reserved;
+    uint64_t number;
     uint32_t hash_first;  /* feed/fingerprint of the whole datagrams */
     uint32_t hash_other;
+    uint16_t fragment;
+    uint8_t line_first;  /* the line whose bytes were used */
+    uint8_t line_other;
+    uint32_t reserved;
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_disagreement, 16);
+UDPFAST_SIZE(udpfast_disagreement, 24);
 
 /* 16 bytes */
 struct udpfast_restart {
@@ -273,8 +286,7 @@ UDPFAST_SIZE(udpfast_lapped, 16);
 /*
  * The records of a raw capture hold all that the loop's records depend on: replayed in their order,
  * with their clocks, they make the same records again. received_ns and published_ns are the
- * datagram's receive stamp and the loop's clock, channel and line where it came from, and the
- * frame is its first 16 bytes (zeros if it has fewer).
+ * datagram's receive stamp and the loop's clock, stream and line where it came from.
  */
 /* 16 bytes, before the datagram */
 struct udpfast_capture {
@@ -620,7 +632,8 @@ struct udpfast_ring_header {
     uint64_t generation;  /* number of this file in its log, from 1 */
     uint64_t first;  /* position where this file begins, and the one before it ended */
     uint64_t first_index;  /* index of the record there */
-    uint8_t pad_state[48];
+    uint64_t session;  /* ordinal of the log's latest session */
+    uint8_t pad_state[40];
 };
 UDPFAST_SIZE(udpfast_ring_header, 512);
 
@@ -730,9 +743,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0xAFB4FAF632BA411C)
+#define UDPFAST_RING_LAYOUT UINT64_C(0xD23F5FFA3B6E7ACD)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0xE84A8F0029C30663)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xAFB4FAF632BA411E)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xD23F5FFA3B6E7ACE)
 
 #endif

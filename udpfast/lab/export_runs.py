@@ -76,7 +76,7 @@ class _Kept:
         """Return what record `index` carries."""
         if index % GAP_EVERY:
             return random.Random(index ^ self.salt).randbytes(index * 7 % 200)
-        found = struct.pack("<IIIIq", index, index, 1, 0, self.salt)
+        found = struct.pack("<QQQqII", index, index, 1, self.salt, 0, 0)
         assert len(found) == GAP.itemsize
         return found
 

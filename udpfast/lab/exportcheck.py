@@ -140,7 +140,7 @@ class _World:
 
     def look(self) -> None:
         """Read all that is there at once."""
-        indices = list(_rows(Scan(str(self.journal), columns=("index", "seqno"))))
+        indices = list(_rows(Scan(str(self.journal), columns=("index", "number"))))
         first = indices[0][0] if indices else self.written
         expect("records of a scan", list(range(first, self.written)), [row[0] for row in indices])
 
@@ -175,7 +175,7 @@ class _World:
         try:
             self.check_export(self.directory / "damaged", copy)
             for table in ("messages", "races"):
-                scan = Scan(str(copy), table, columns=("position", "seqno"))
+                scan = Scan(str(copy), table, columns=("position", "number"))
                 whole = len(list(_rows(Scan(str(self.journal), table, columns=scan.columns))))
                 try:
                     found = len(list(_rows(scan)))
@@ -203,7 +203,7 @@ class _Stream:
         for _ in range(chance.randint(1, 3)):
             limit = chance.choice((None, 1, 40, 1000))
             column = "index" if self.table == "messages" else "position"
-            scan = Scan(str(self.journal), self.table, columns=(column, "seqno"))
+            scan = Scan(str(self.journal), self.table, columns=(column, "number"))
             reader = JournalStreamReader(scan, first="begin", max_records=limit, skip_loss=True)
             if self.offset is None:
                 self.offset = reader.initialOffset()
@@ -269,7 +269,9 @@ def _write(
         captured = struct.pack("<qII", now_ns, 0, 0) + frame + bytes(chance.randrange(400))
         contents = ((Kind.MESSAGE, bytes(2000)), (Kind.DATAGRAM, captured))
         for journal, (kind, content) in zip(journals, contents, strict=True):
-            journal.append(kind, content, received_ns=wall_ns, published_ns=wall_ns, frame=frame)
+            journal.append(
+                kind, content, received_ns=wall_ns, published_ns=wall_ns, number=_seqno(number)
+            )
         if chance.random() < 0.02:
             journals[chance.randrange(2)].sync(wall_ns)
     for journal in journals:
@@ -329,7 +331,7 @@ def _exported(root: Path, table: str) -> Iterator[tuple[int, int]]:
     own = root / TABLES[table].directory
     for path in own.glob("date=*/**/part-*.parquet"):
         column = "index" if table == "messages" else "position"
-        found = pq.read_table(path, columns=[column, "seqno"], partitioning=None)
+        found = pq.read_table(path, columns=[column, "number"], partitioning=None)
         yield from zip(*(column.to_pylist() for column in found.columns), strict=True)
 
 

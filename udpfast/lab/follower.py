@@ -21,12 +21,11 @@ from udpfast.core.layout import (
 from udpfast.feed.objects import FeedObjects, ObjectOutput
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.lab.origin import Key, Origin, fold, snapshot_state
+from udpfast.lab.said import gap_of, session_of
 from udpfast.net.bad_network import Arrival
 
 __all__ = ["Follower", "Wrong"]
 
-_GAP = struct.Struct("<IIIIq")
-_SESSION = struct.Struct("<HHIIIII")
 _CONNECTION = struct.Struct("<II")
 _WRAP = 1 << 32
 
@@ -191,14 +190,14 @@ class Follower:
             if self.origin is None or message.session_id != self.origin.session_id:
                 raise Wrong(f"message of session {message.session_id} in {self.origin}")
         elif message.kind == Kind.GAP:
-            first, last, count, reason, _ = _GAP.unpack(message.payload)
+            first, last, count, reason = gap_of(message)
             if count == 0 or (last - first + 1) % _WRAP != count:
                 raise Wrong(f"gap [{first}, {last}] with count {count}")
             self._advance(channel, first, count)
             self.lost[channel] += count
             self.gaps.append((channel, first, count, reason))
         elif message.kind == Kind.SESSION:
-            old, new, reason, *_ = _SESSION.unpack(message.payload)
+            old, new, reason, *_ = session_of(message)
             self.sessions.append((old, new, reason))
             while self.upcoming and (
                 self.origin is None

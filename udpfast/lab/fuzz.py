@@ -49,6 +49,7 @@ from udpfast.lab.fuzz_iex import fuzz_iex
 from udpfast.lab.fuzz_wire import fuzz_wire
 from udpfast.lab.mutate import mutated
 from udpfast.lab.program import program, repeat
+from udpfast.lab.said import gap_of
 from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["FuzzError", "fuzz_datagrams", "fuzz_payloads", "main"]
@@ -163,7 +164,7 @@ class _Order:
 
     def see(self, message: FeedMessage, pipeline: FeedPipeline) -> None:
         if message.kind == Kind.GAP:
-            first, last = struct.unpack_from("<II", message.payload)
+            first, last = gap_of(message)[:2]
         elif message.kind == Kind.MESSAGE:
             first = last = message.seqno
         else:

@@ -42,7 +42,7 @@ from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, ImageConfig, parse_feed
 from udpfast.core.agent import AgentRunner
-from udpfast.core.layout import Channel, Kind, RecordFlag
+from udpfast.core.layout import OBJECT_STATE, Channel, Kind, RecordFlag, Stream
 from udpfast.errors import RingClosedError
 from udpfast.feed.transmitter import DatagramViews, Transmitter, datagrams_of
 from udpfast.lab.program import program
@@ -355,7 +355,7 @@ def _join(directory: Path, rng: random.Random) -> Attach:
     began_ns = time.perf_counter_ns()
     with Reader(f"ring:{directory}", image=True, name="joiner") as reader:
         books = Books(reader)
-        applied: dict[tuple[int, int], int] = {}
+        applied: dict[int, int] = {}
         image_records = 0
         while reader.joining:
             batch = books.poll(timeout=0)
@@ -385,29 +385,29 @@ def _join(directory: Path, rng: random.Random) -> Attach:
         return Attach(complete_ns, image_records, records, checks)
 
 
-def _note_image(batch: Any, applied: dict[tuple[int, int], int]) -> None:
-    for header in batch.headers:
+def _note_image(batch: Any, applied: dict[int, int]) -> None:
+    for i, header in enumerate(batch.headers):
         assert header["flags"] & RecordFlag.SNAPSHOT
-        key = (int(header["object_type"]), int(header["object_id"]))
         if header["kind"] == Kind.RECOVERED:
-            applied[key] = int(header["last_seqno"])
+            said = np.frombuffer(batch.payload(i), OBJECT_STATE)[0]
+            applied[int(header["object"])] = int(said["applied"])
         elif header["kind"] == Kind.STALE:
-            applied.pop(key, None)
+            applied.pop(int(header["object"]), None)
 
 
-def _check_chain(batch: Any, applied: dict[tuple[int, int], int]) -> None:
-    # Of an object that the image called sound, the next update is the one behind what it said.
+def _check_chain(batch: Any, applied: dict[int, int]) -> None:
+    # Of an object that the image called sound, the next update lies behind what it said.
     for header in batch.headers:
-        kind, key = header["kind"], (int(header["object_type"]), int(header["object_id"]))
+        kind, key = header["kind"], int(header["object"])
         if kind in (Kind.SESSION, Kind.RESTART, Kind.GAP):
             applied.clear()
         elif kind == Kind.BOOK and key in applied:
-            if not header["flags"] & RecordFlag.SNAPSHOT:
-                assert header["last_seqno"] == applied[key], (
+            if header["stream"] == Stream.INCREMENTAL:
+                assert header["number"] > applied[key], (
                     f"object {key}: the image contained {applied[key]}, the next update "
-                    f"follows {header['last_seqno']}"
+                    f"is {header['number']}"
                 )
-            applied[key] = int(header["seqno"])
+                applied[key] = int(header["number"])
         elif kind in (Kind.STALE, Kind.RECOVERED):
             applied.pop(key, None)
 

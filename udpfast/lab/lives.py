@@ -126,7 +126,7 @@ class _Witness:
         assert os.waitpid(child, 0)[1] == 0, "forked reader: failed, see above"
 
     def _take(self, batch: Any) -> None:
-        own = batch.headers["channel"] == 255
+        own = batch.headers["kind"] == Kind.CONNECTION  # here no other is said
         self.said_dead += int(own.sum())
         indices = batch.headers["index"][~own]
         if self._kinds is None:
@@ -200,7 +200,7 @@ class _Fanned:
 
     def _take(self, batch: Any) -> None:
         self._at += batch.lapped
-        for index in batch.headers["index"][batch.headers["channel"] != 255].tolist():
+        for index in batch.headers["index"][batch.headers["kind"] != Kind.CONNECTION].tolist():
             assert index == self._at, f"fan-out: expected record {self._at}, found {index}"
             self._at += 1
 

@@ -28,8 +28,8 @@ from udpfast.lab.program import by_seeds
 __all__ = ["main", "run"]
 
 _WRAP = 1 << 32
-_GAP = struct.Struct("<IIIIq")
-_SESSION = struct.Struct("<HHIIIII")
+_GAP = struct.Struct("<QQQqII")
+_SESSION = struct.Struct("<QQQQII")
 _STATE = struct.Struct("<I")
 _TYPE = 3
 _MESSAGES = 400
@@ -102,14 +102,14 @@ class _Run:
         if number < case.join:
             return
         if not self.joined:
-            self._control(Kind.SESSION, _SESSION.pack(0, 7, 1, 0, seqno, 0, 0))
+            self._control(Kind.SESSION, _SESSION.pack(0, 7, seqno, 0, 1, 0))
             self.joined = True
         if rng.random() < loss:
             self.lost += 1
             return
         if self.lost:
             first = (seqno - self.lost) % _WRAP
-            self._control(Kind.GAP, _GAP.pack(first, (seqno - 1) % _WRAP, self.lost, 2, 0))
+            self._control(Kind.GAP, _GAP.pack(first, (seqno - 1) % _WRAP, self.lost, 0, 2, 0))
             self.lost = 0
         flags = RecordFlag.SNAPSHOT if snapshot and not ungated else RecordFlag(0)
         if not key[0]:

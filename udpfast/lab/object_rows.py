@@ -9,6 +9,7 @@ from udpfast.lab.follower import Follower, Wrong
 from udpfast.lab.loss_rows import Found, settle
 from udpfast.lab.model import FeedModel
 from udpfast.lab.origin import Origin
+from udpfast.lab.said import gap_of, session_of
 from udpfast.lab.traffic import Traffic
 from udpfast.net.bad_network import LineFaults, LineMap, network
 
@@ -145,10 +146,10 @@ def _compare(messages: list[FeedMessage], model: FeedModel, now_ns: int) -> None
                 )
             )
         elif message.kind == Kind.GAP:
-            first, last = (int.from_bytes(message.payload[at : at + 4], "little") for at in (0, 4))
+            first, last = gap_of(message)[:2]
             came.append(("gap", message.channel, message.session_id, first, last, b""))
         elif message.kind == Kind.SESSION:
-            old, new = (int.from_bytes(message.payload[at : at + 2], "little") for at in (0, 2))
+            old, new = session_of(message)[:2]
             came.append(("session", message.channel, new, old, new, b""))
     expected = model.take()
     # The channels are independent: within one call, either may come first.

@@ -1,7 +1,6 @@
 """Rows T-O1 to T-O3, T-F1 and T-F2: reordering, the two criteria, fragments good and hostile."""
 
 import random
-import struct
 
 from udpfast.core.layout import GapReason, Kind
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
@@ -9,6 +8,7 @@ from udpfast.lab.follower import Follower, Wrong
 from udpfast.lab.frames import FRAGMENT_SIZE, datagram, datagrams
 from udpfast.lab.loss_rows import Found
 from udpfast.lab.origin import Origin
+from udpfast.lab.said import gap_of
 from udpfast.lab.traffic import Traffic
 from udpfast.net.bad_network import Arrival
 
@@ -20,7 +20,6 @@ __all__ = [
     "reorder",
 ]
 
-_GAP = struct.Struct("<IIIIq")
 _MS = 1_000_000
 
 
@@ -75,11 +74,7 @@ def criteria(seed: int, datagrams: int, wait_ms: int = 5, interval: int = 16) ->
     for number in range(1, wait_ms + interval + 3):
         came = _feed(engine, _single(101 + number), number * _MS)
         engine.expire(number * _MS)
-        gaps = [
-            _GAP.unpack(message.payload)
-            for message in came + engine.take()
-            if message.kind == Kind.GAP
-        ]
+        gaps = [gap_of(message) for message in came + engine.take() if message.kind == Kind.GAP]
         if gaps:
             break
     # 101 is lost. Datagram n has seqno 101 + n and comes at n ms; the hole is seen at 1 ms.
@@ -150,7 +145,7 @@ def hostile_fragments(seed: int, datagrams: int) -> Found:
                 if message.payload != payload:
                     raise Wrong(f"seqno {seqno}: {len(message.payload)} other bytes")
             elif message.kind == Kind.GAP:
-                raise Wrong(f"seqno {seqno}: gap {_GAP.unpack(message.payload)}")
+                raise Wrong(f"seqno {seqno}: {gap_of(message)}")
         if came != seqno + 1:
             raise Wrong(f"seqno {seqno} was not delivered")
     counted = engine.counters()["incremental.0"]
@@ -207,5 +202,5 @@ def _said(messages: list[FeedMessage]) -> list[int | tuple[int, int]]:
         if message.kind == Kind.MESSAGE:
             said.append(message.seqno)
         elif message.kind == Kind.GAP:
-            said.append(_GAP.unpack(message.payload)[:2])
+            said.append(gap_of(message)[:2])
     return said

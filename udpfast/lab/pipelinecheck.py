@@ -254,7 +254,7 @@ def compare_feed(gold: Gold, values: dict[str, dict[str, int]]) -> Iterator[Find
     races = gold.table("races", 100).to_pylist()
     lines = gold.table("lines", 10_000).to_pylist()
     for number, channel in enumerate(CHANNELS):
-        own = [row for row in losses if row["channel"] == number]
+        own = [row for row in losses if row["stream"] == number]
         for name in ("gaps", "lost"):
             found = sum(row[name] for row in own)
             yield finding(f"{channel} {name}", values[channel][name], found)
@@ -262,13 +262,13 @@ def compare_feed(gold: Gold, values: dict[str, dict[str, int]]) -> Iterator[Find
             if not scope.startswith(f"{channel}."):
                 continue
             index = [one for one in values if one.startswith(f"{channel}.")].index(scope)
-            won = [row for row in races if (row["channel"], row["line"]) == (number, index)]
+            won = [row for row in races if (row["stream"], row["line"]) == (number, index)]
             found = sum(row["wins"] for row in won)
             yield finding(f"{scope} wins", line["wins"], found)
             contested = sum(row["wins"] - row["only_copy"] for row in won)
             yield finding(f"{scope} leads", line["leads"], contested)
             saved = sum(row["saved_ns"] for row in won)
             yield finding(f"{scope} lead_ns", line["lead_ns"], saved)
-            came = [row for row in lines if (row["channel"], row["line"]) == (number, index)]
+            came = [row for row in lines if (row["stream"], row["line"]) == (number, index)]
             behind = sum(row["brought"] - row["first"] for row in came)
             yield finding(f"{scope} ties_lost", line["ties_lost"], behind)

@@ -8,7 +8,6 @@ that the oracle knows the truth of every message that comes out.
 """
 
 import random
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -17,6 +16,7 @@ from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.lab.follower import Wrong
 from udpfast.lab.frames import datagrams, heartbeat
 from udpfast.lab.loss_rows import Found
+from udpfast.lab.said import SaidSession, gap_of, session_of
 from udpfast.net.bad_network import Arrival
 
 __all__ = ["same_id_corners"]
@@ -24,8 +24,6 @@ __all__ = ["same_id_corners"]
 _SESSION_ID = 7
 _SECOND = 1_000_000_000
 _WRAP = 1 << 32
-_SESSION = struct.Struct("<HHIIIII")
-_GAP = struct.Struct("<IIIIq")
 _HEADER_SIZE = 16
 
 #: Datagrams of the new numbering until SESSION is said; four times as many where datagrams are
@@ -159,7 +157,7 @@ class _Oracle:
 
     def __init__(self, lines: int, snapshot_lines: int) -> None:
         self.pipeline = FeedPipeline(lines_incremental=lines, lines_snapshot=snapshot_lines)
-        self.sessions: list[tuple[int, ...]] = []  # old, new, reason, discarded, first, unseen
+        self.sessions: list[SaidSession] = []
         self.expected: list[int | None] = [None, None]
         self.delivered: dict[int, bytes] = {}
         self.before: dict[int, bytes] = {}
@@ -181,7 +179,7 @@ class _Oracle:
     def _follow(self, messages: list[FeedMessage]) -> None:
         for message in messages:
             if message.kind == Kind.SESSION:
-                self.sessions.append(_SESSION.unpack(message.payload))
+                self.sessions.append(session_of(message))
                 self.expected = [None, None]
                 self.before = self.delivered
                 self.delivered = {}
@@ -191,7 +189,7 @@ class _Oracle:
                 if message.channel == Channel.INCREMENTAL:
                     self.delivered[message.seqno] = message.payload
             elif message.kind == Kind.GAP:
-                first, _, count, _, _ = _GAP.unpack(message.payload)
+                first, _, count, _ = gap_of(message)
                 self._go(message.channel, first, count)
                 if message.channel == Channel.INCREMENTAL and count < 1 << 16:
                     self.lost.update((first + i) % _WRAP for i in range(count))
@@ -277,7 +275,7 @@ def _run_restart(
         return {"needed": 0, "unseen": 0, "datagrams": len(arrivals)}
     if len(oracle.sessions) != 2:
         raise Wrong(f"sessions {oracle.sessions}, expected 2; {needed} datagrams of the new one")
-    _, _, reason, _, first, unseen, _ = oracle.sessions[1]
+    _, _, reason, first, unseen = oracle.sessions[1]
     if reason != SessionReason.SAME_ID:
         raise Wrong(f"session {oracle.sessions[1]}, expected SAME_ID")
     allowed = _NOTICED_WITH_FAULTS if faults else _NOTICED

@@ -155,8 +155,8 @@ cdef void _write(
         record.flags = <uint16_t>base
         record.received_ns = <int64_t>base
         record.published_ns = <int64_t>~base
-        record.message_type = <uint16_t>size
-        record.frame.seqno = <uint32_t>w.index
+        record.object = <uint32_t>size
+        record.number = w.index
         ring_commit(w, size)
         if n % FLUSH_EVERY == 0:
             ring_flush(w)
@@ -210,6 +210,6 @@ cdef bint _torn(const Record* record, const uint64_t* words) noexcept nogil:
             or record.flags != <uint16_t>base
             or record.received_ns != <int64_t>base
             or record.published_ns != <int64_t>~base
-            or record.message_type != <uint16_t>size
+            or record.object != <uint32_t>size
             or record.checksum != 0
-            or record.frame.seqno != <uint32_t>record.index)
+            or record.number != record.index)

@@ -66,7 +66,7 @@ def stream(journal: Path, sink: Path, batch: int, now: bool) -> None:
     source = spark.readStream.format("udpfast").option("max_records", batch)
     writer = (
         source.load(str(journal))
-        .select("position", "index", "seqno", "kind", "size")
+        .select("position", "index", "number", "kind", "size")
         .writeStream.format("parquet")
         .option("checkpointLocation", str(sink / "checkpoint"))
     )
@@ -93,15 +93,13 @@ class _Traffic:
         self._thread.start()
 
     def _fill(self) -> None:
-        frame = np.zeros(16, np.uint8)
         count = 0
         began = time.monotonic()
         while not self._stopping.wait(0.01):
             due = int((time.monotonic() - began) * self._rate)
-            for seqno in range(count, due):
-                frame[8:12] = np.frombuffer(seqno.to_bytes(4, "little"), np.uint8)
+            for number in range(count, due):
                 now_ns = time.time_ns()
-                self._ring.append(Kind.MESSAGE, PAYLOAD, 0, now_ns, now_ns, frame.tobytes())
+                self._ring.append(Kind.MESSAGE, PAYLOAD, 0, now_ns, now_ns, number=number)
             self._ring.flush()
             count = max(count, due)
 

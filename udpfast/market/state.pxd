@@ -22,13 +22,12 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.keyed cimport Key
-from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX, Connection, Frame, Record, Session
+from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX, Connection, Record, Session
 from udpfast.market.ladder cimport Ladder
 
 cdef enum:
-    STATE_UNGATED = 1 << 24      # in StateObject.key
     STATE_SLOTS_MIN = 64
-    STATE_LOCAL = -1             # session_id: none seen yet
+    STATE_LOCAL = -1             # session_now: none seen yet
     STATE_VALUES_MAX = 1024      # of one object: an entry is written whole when one of them changes
     STATE_ROWS_MAX = 1024        # of one value that updates are merged into, one by one
 
@@ -48,16 +47,16 @@ cdef struct StateValue:
     Ladder asks
 
 cdef struct StateObject:
-    uint64_t key                 # (object_type << 16) | object_id, ungated: | STATE_UNGATED
+    uint64_t key                 # state_key
     uint64_t tag                 # ungated: a part of the key
     uint64_t until               # contains all records of it below this position
     uint64_t index               # of the last of them
-    uint32_t applied             # last incremental seqno contained
+    uint64_t applied             # last incremental number contained, as far as it is known
     uint32_t sure                # gaps counted when the feed was last sure of it
     uint32_t values              # the first, index + 1
     uint32_t values_count
-    uint16_t session_id
-    uint8_t begun                # applied means something
+    uint16_t session
+    uint8_t begun                # a message of it was applied, or passed by
     uint8_t stale                # the feed holds back what comes, until a snapshot
     uint8_t unkept               # it carries what no value is kept of
     uint8_t changed              # is in the list of changed ones
@@ -78,7 +77,7 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     uint32_t values_refused      # records of values beyond what an object may have, or cut names
     uint8_t silent_lines[CHANNEL_COUNT]  # bit masks: those that said so last
     uint8_t reserved[2]
-    int32_t session_id           # STATE_LOCAL: none seen yet
+    int32_t session_now          # ordinal; STATE_LOCAL: none seen yet
     uint8_t complete             # the session was seen from its SESSION record on
     uint8_t has_session
     uint8_t has_connection[CHANNEL_COUNT]
@@ -110,8 +109,13 @@ cdef inline uint64_t state_tag(uint32_t exchange_id, uint32_t symbol_id) noexcep
     return (<uint64_t>exchange_id << 32) | symbol_id
 
 
-cdef inline uint64_t state_key(const Frame* frame) noexcept nogil:
-    return (<uint64_t>frame.object_type << 16) | frame.object_id
+cdef inline uint64_t state_key(uint32_t object, bint ungated) noexcept nogil:
+    # Of ungated ones the tag is a part of what tells them apart.
+    return (<uint64_t>ungated << 32) | object
+
+
+cdef inline bint state_ungated(uint64_t key) noexcept nogil:
+    return key >> 32 != 0
 
 
 cdef inline bint state_doubted(const State* state, const StateObject* object) noexcept nogil:

@@ -12,10 +12,10 @@ from udpfast.core.layout cimport (
     CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
     KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_MARKET_STATUS, KIND_MESSAGE,
     KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION, KIND_STALE,
-    KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_SIZE,
-    RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
+    KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_FIRST,
+    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.chain cimport chain_applied, chain_doubted, chain_sure
+from udpfast.market.chain cimport chain_doubted, chain_sure
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.updates cimport (
     Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
@@ -37,7 +37,7 @@ cdef void state_init(State* state, uint32_t objects_max) noexcept nogil:
     memset(state, 0, sizeof(State))
     keyed_draw(&state.key)
     state.objects_max = objects_max
-    state.mark.session_id = STATE_LOCAL
+    state.mark.session_now = STATE_LOCAL
 
 
 cdef void state_free(State* state) noexcept nogil:
@@ -70,7 +70,7 @@ cdef void state_drop_objects(State* state) noexcept nogil:
 cdef void state_begin(State* state, bint complete) noexcept nogil:
     state_drop_objects(state)
     state.mark.generation += 1
-    state.mark.session_id = STATE_LOCAL
+    state.mark.session_now = STATE_LOCAL
     state.mark.complete = complete
     state.mark.has_session = False
 
@@ -84,7 +84,7 @@ cdef void state_lapped(State* state, uint64_t count) noexcept nogil:
     for i in range(state.mark.objects):
         state.objects[i].stale = False
         state.objects[i].sure = state.mark.gaps
-        if not state.objects[i].key & STATE_UNGATED:
+        if not state_ungated(state.objects[i].key):
             state.objects[i].sure -= 1  # the feed's word on it may be among what was missed
         state.objects[i].begun = False
         state_changed(state, state.objects + i)
@@ -114,7 +114,7 @@ cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept 
     # `tag` is part of the key of ungated objects alone. NULL: no such object.
     cdef uint32_t place, index
     cdef StateObject* object
-    tag = tag if key & STATE_UNGATED else 0
+    tag = tag if state_ungated(key) else 0
     if state.slots == NULL:
         return NULL
     place = state_place(state, key, tag)
@@ -124,7 +124,7 @@ cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept 
         if index == 0:
             return NULL
         object = state.objects + index - 1
-        if likely(object.key == key and (not key & STATE_UNGATED or object.tag == tag)):
+        if likely(object.key == key and (not state_ungated(key) or object.tag == tag)):
             return object
         place += 1
 
@@ -132,7 +132,7 @@ cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept 
 cdef void state_enter(State* state, uint32_t index) noexcept nogil:
     cdef const StateObject* object = state.objects + index
     cdef uint32_t place = state_place(
-        state, object.key, object.tag if object.key & STATE_UNGATED else 0)
+        state, object.key, object.tag if state_ungated(object.key) else 0)
     while state.slots[place & state.slots_mask]:
         place += 1
     state.slots[place & state.slots_mask] = index + 1
@@ -171,7 +171,7 @@ cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept n
     object.tag = tag
     # One of which the feed said nothing is in doubt.
     object.sure = state.mark.gaps
-    if not key & STATE_UNGATED:
+    if not state_ungated(key):
         object.sure -= 1
     state_enter(state, state.mark.objects)
     state.mark.objects += 1
@@ -369,12 +369,12 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         memcpy(&restart, payload, sizeof(Restart))
         state.mark.epoch = restart.epoch
     elif (header.kind == KIND_CONNECTION and size >= sizeof(Connection)
-            and header.channel < CHANNEL_COUNT):
+            and header.stream < CHANNEL_COUNT):
         memcpy(&connection, payload, sizeof(Connection))
         if connection.scope == CONNECTION_CHANNEL:
-            state.mark.has_connection[header.channel] = True
-            state.mark.connection_record[header.channel] = header[0]
-            state.mark.connection[header.channel] = connection
+            state.mark.has_connection[header.stream] = True
+            state.mark.connection_record[header.stream] = header[0]
+            state.mark.connection[header.stream] = connection
         elif connection.scope == CONNECTION_LINE and header.line < LINES_MAX:
             state_note_line(&state.mark, header, &connection)
     if rc < 0:
@@ -389,11 +389,11 @@ cdef void state_note_line(
     # Of its lines a joiner learns which ones are silent.
     cdef uint8_t bit = <uint8_t>(1 << header.line)
     if said.status == CONNECTION_DISCONNECTED:
-        mark.silent_lines[header.channel] |= bit
+        mark.silent_lines[header.stream] |= bit
     else:
-        mark.silent_lines[header.channel] &= ~bit
-    mark.line_record[header.channel][header.line] = header[0]
-    mark.line_connection[header.channel][header.line] = said[0]
+        mark.silent_lines[header.stream] &= ~bit
+    mark.line_record[header.stream][header.line] = header[0]
+    mark.line_connection[header.stream][header.line] = said[0]
 
 
 cdef StateObject* state_object(
@@ -409,7 +409,7 @@ cdef StateObject* state_object(
     if object == NULL:
         rc[0] = -ENOMEM
         return NULL
-    object.session_id = header.frame.session_id
+    object.session = header.session
     return object
 
 
@@ -427,14 +427,15 @@ cdef void state_heard(const State* state, StateObject* object, const Record* hea
 
 cdef void state_applied(State* state, StateObject* object, const Record* header) noexcept nogil:
     state_heard(state, object, header)
-    object.applied = chain_applied(object.begun, object.applied, header)
+    if header.stream == CHANNEL_INCREMENTAL:
+        object.applied = header.number
     object.begun = True
     state_touch(state, object, header)
 
 
 cdef void state_chain(State* state, const Record* header) noexcept nogil:
     # An object may carry more than what is kept of it: its chain goes through all its messages.
-    cdef StateObject* object = state_find(state, state_key(&header.frame), 0)
+    cdef StateObject* object = state_find(state, state_key(header.object, False), 0)
     if object != NULL and object.until <= header.position:
         state_applied(state, object, header)
 
@@ -447,16 +448,17 @@ cdef int state_gate(State* state, const Record* header, const uint8_t* payload) 
     cdef bint missing = True
     cdef int rc = 0
     memcpy(&said, payload, sizeof(said))
-    object = state_object(state, header, state_key(&header.frame), 0, &rc)
+    object = state_object(state, header, state_key(header.object, False), 0, &rc)
     if object == NULL:
         return rc
     if said.symbol_id:
         object.tag = state_tag(said.exchange_id, said.symbol_id)
     object.stale = header.kind == KIND_STALE
-    object.waits = <uint8_t>said.waits
+    object.waits = said.waits
+    object.applied = said.applied
     if header.kind == KIND_RECOVERED:
         object.sure = state.mark.gaps
-        missing = not object.begun or header.frame.last_seqno != object.applied
+        missing = not object.begun or not said.continues
     index = object.values
     while missing and index:
         state.values[index - 1].missing = True
@@ -470,23 +472,22 @@ cdef int state_update(
     cdef UpdateHeader update
     cdef StateObject* object
     cdef StateValue* value
-    cdef uint64_t tag, key = state_key(&header.frame)
+    cdef uint64_t tag, key = state_key(header.object, header.flags & RECORD_UNGATED != 0)
     cdef int rc = 0
     if size < sizeof(UpdateHeader):
         return 0
     memcpy(&update, payload, sizeof(update))
-    if header.frame.session_id != state.mark.session_id:
-        if state.mark.session_id != STATE_LOCAL:  # its SESSION record was among those missed
+    if header.session != state.mark.session_now:
+        if state.mark.session_now != STATE_LOCAL:  # its SESSION record was among those missed
             state_begin(state, False)
-        state.mark.session_id = header.frame.session_id
+        state.mark.session_now = header.session
     tag = state_tag(update.exchange_id, update.symbol_id)
     if header.flags & RECORD_UNGATED:
         state_chain(state, header)
-        key |= STATE_UNGATED
     object = state_object(state, header, key, tag, &rc)
     if object == NULL:
         return rc
-    if not key & STATE_UNGATED:
+    if not state_ungated(key):
         object.tag = tag
     if header.kind == KIND_ORDERS or header.kind > KIND_CUSTOM_METRICS:
         return state_leave(state, object, header)
@@ -534,7 +535,7 @@ cdef bint update_nameless(
     # has a gate is told by its object, but for metrics, of whose texts and rows there are many.
     if kind in (KIND_GATEWAY_STATUS, KIND_EXTERNAL_LATENCY, KIND_CUSTOM_METRICS):
         return True
-    return key & STATE_UNGATED != 0 and (update.exchange_id == 0 or update.symbol_id == 0)
+    return state_ungated(key) and (update.exchange_id == 0 or update.symbol_id == 0)
 
 
 cdef void state_damaged(State* state, StateObject* object, const Record* header) noexcept nogil:
@@ -561,7 +562,7 @@ cdef int state_take(
         update.update_type == UPDATE_TYPE_SNAPSHOT)
     cdef bint whole = snapshot or not parts
     cdef bint first = value.missing and not object.begun and state.mark.complete and (
-        header.channel == CHANNEL_INCREMENTAL and header.frame.last_seqno == 0)
+        header.flags & RECORD_FIRST)
     cdef int rc
     if first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
         snapshot = True
@@ -580,7 +581,7 @@ cdef int state_take(
     if rc < 0:
         return rc  # and nothing of it was taken
     value.missing = rc == UNSOUND or (value.missing and not whole and not snapshot)
-    if object.key & STATE_UNGATED and whole:
+    if state_ungated(object.key) and whole:
         object.sure = state.mark.gaps  # nobody watches over it: what is complete ends all doubt
     state_applied(state, object, header)
     value.record = header[0]

@@ -5,7 +5,7 @@
 #   records     the whole state as a late joiner shall see it: SESSION, CONNECTION, then object by
 #               object its values, each flagged SNAPSHOT, and what the feed says of it
 #
-#     0            56                  144
+#     0            64                  152
 #     +------------+-------------------+---------+-------------------+---------+ ...
 #     | StateEntry | StateEntryValue   | payload | StateEntryValue   | payload |
 #     +------------+-------------------+---------+-------------------+---------+ ...
@@ -17,21 +17,21 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from udpfast.core.layout cimport Record
 from udpfast.market.state cimport State
 
-cdef packed struct StateEntry:   # 56 bytes; fields as in StateObject
+cdef packed struct StateEntry:   # 64 bytes; fields as in StateObject
     uint64_t key
     uint64_t tag
     uint64_t until
     uint64_t index
-    uint32_t applied
+    uint64_t applied
     uint32_t sure
     uint32_t generation          # of the session, StateMark.generation
     uint32_t values              # how many follow
-    uint16_t session_id
+    uint16_t session
     uint8_t begun
     uint8_t stale
     uint8_t unkept
     uint8_t waits
-    uint8_t reserved[2]
+    uint8_t reserved[6]
 
 cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint64_t tag

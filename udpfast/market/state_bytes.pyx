@@ -5,15 +5,15 @@ from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, Connection, KIND_BOOK,
+    CHANNEL_COUNT, CHANNEL_SNAPSHOT, Connection, FLIGHT_UNKNOWN, KIND_BOOK,
     KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, LINES_MAX, OBJECT_LIVE,
     OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
     RECORD_SNAPSHOT, RECORD_TRUNCATED, Session)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
-    STATE_UNGATED, STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed,
-    state_doubted, state_find, state_fixed, state_keep, state_value, state_value_add)
+    STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
+    state_find, state_fixed, state_keep, state_ungated, state_value, state_value_add)
 from udpfast.market.updates cimport (
     Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 
@@ -23,13 +23,13 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["ENTRY_HASH", "read_mark"]
 
-_LAYOUT = 3  # of StateMark, StateEntry and StateEntryValue: counts their changes
+_LAYOUT = 4  # of StateMark, StateEntry and StateEntryValue: counts their changes
 
 #: Of the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
 
-if sizeof(StateEntry) != 56 or sizeof(StateEntryValue) != 88:
-    raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 56; "
+if sizeof(StateEntry) != 64 or sizeof(StateEntryValue) != 88:
+    raise ImportError(f"StateEntry has {sizeof(StateEntry)} bytes, not 64; "
                       f"StateEntryValue {sizeof(StateEntryValue)}, not 88")
 
 
@@ -119,7 +119,7 @@ cdef void entry_write(
     entry.sure = of.sure
     entry.generation = state.mark.generation
     entry.values = 0 if bare else of.values_count
-    entry.session_id = of.session_id
+    entry.session = of.session
     entry.begun = of.begun
     entry.stale = of.stale
     entry.waits = of.waits
@@ -160,7 +160,7 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
     object.index = head.index
     object.applied = head.applied
     object.sure = head.sure
-    object.session_id = head.session_id
+    object.session = head.session
     object.begun = head.begun
     object.stale = head.stale
     object.waits = head.waits
@@ -338,7 +338,7 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
     # One object may be both: what its gate says shall be the last word on it.
     for gated in range(2):
         for i in range(mark.objects):
-            if gated == (state.objects[i].key & STATE_UNGATED == 0) and rc == 0:
+            if gated != state_ungated(state.objects[i].key) and rc == 0:
                 rc = object_records(state, state.objects + i, output)
     return rc
 
@@ -350,7 +350,7 @@ cdef int object_records(
     cdef bint doubted = state_doubted(state, object)
     cdef bint missing = object_misses(state, object)
     cdef int rc = 0
-    if not doubted and not missing and object.key & STATE_UNGATED == 0:
+    if not doubted and not missing and not state_ungated(object.key):
         rc = output_state(object, KIND_RECOVERED, OBJECT_LIVE, output)
     if rc == 0:
         rc = object_values(state, object, output)
@@ -393,7 +393,7 @@ cdef int object_values(
         value_write(value, 0, <uint8_t*>record + RECORD_SIZE)
         if value.cut:
             record.flags |= RECORD_TRUNCATED
-        output_channel(record, object.applied if object.begun else record_applied(&value.record))
+        output_place(record)
     return 0
 
 
@@ -403,21 +403,20 @@ cdef int output_state(
     cdef Record like
     cdef Record* record
     memset(&like, 0, sizeof(like))
-    like.kind = <uint16_t>kind
+    like.kind = <uint8_t>kind
     like.position = object.until - 1
     like.index = object.index
-    like.frame.object_type = <uint8_t>(object.key >> 16)
-    like.frame.object_id = <uint16_t>object.key
-    like.frame.session_id = object.session_id
+    like.object = <uint32_t>object.key
+    like.session = object.session
+    like.flight_ns = FLIGHT_UNKNOWN
     record = output_claim(output, &like, sizeof(ObjectState))
     if record == NULL:
         return -ENOMEM
-    output_channel(record, object.applied)
+    output_place(record)
     memset(&said, 0, sizeof(said))
-    said.object_type = record.frame.object_type
-    said.object_id = record.frame.object_id
+    said.object = record.object
     said.status = <uint8_t>status
-    said.applied_seqno = object.applied
+    said.applied = object.applied
     said.exchange_id = <uint32_t>(object.tag >> 32)
     said.symbol_id = <uint32_t>object.tag
     if object.stale and (status == OBJECT_STALE or status == OBJECT_WAITING):
@@ -426,14 +425,8 @@ cdef int output_state(
     return 0
 
 
-cdef uint32_t record_applied(const Record* record) noexcept nogil:
-    return (record.frame.seqno if record.channel == CHANNEL_INCREMENTAL
-            else record.frame.last_seqno)
-
-
-cdef void output_channel(Record* record, uint32_t applied) noexcept nogil:
-    # As a message of the snapshot channel would say it: the state as of that incremental seqno.
-    record.channel = CHANNEL_SNAPSHOT
+cdef void output_place(Record* record) noexcept nogil:
+    # As a message of the snapshot channel: no number of the incremental one is its own.
+    record.stream = CHANNEL_SNAPSHOT
     record.line = 0
-    record.frame.seqno = 0
-    record.frame.last_seqno = applied
+    record.number = 0

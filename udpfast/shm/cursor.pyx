@@ -3,7 +3,7 @@
 import numpy as np
 
 from libc.errno cimport EPIPE
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t, uint8_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
 from libc.string cimport memcmp
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
@@ -345,7 +345,7 @@ cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexc
         offset = position & r.mask
         word = load_relaxed(<const uint64_t*>(r.data + offset))
         length = <uint32_t>word
-        if <uint16_t>(word >> 32) == KIND_PAD:
+        if <uint8_t>(word >> 32) == KIND_PAD:
             if count == 0 or length != r.capacity - offset:
                 return False
             position += length

@@ -54,7 +54,13 @@ class Journal:
         flags: int = 0,
         received_ns: int = 0,
         published_ns: int = 0,
-        frame: bytes | None = None,
+        *,
+        line: int = 0,
+        number: int = 0,
+        object: int = 0,
+        flight_ns: int = ...,
+        stream: int = 0,
+        session: int = 0,
     ) -> int: ...
     def flush(self, unix_ns: int) -> None: ...
     def note_source(self, identity: bytes) -> None: ...

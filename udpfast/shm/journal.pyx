@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport load_acquire, load_relaxed, store_release
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
-from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.core.layout cimport FLIGHT_UNKNOWN, RECORD_SIZE, Record
 from udpfast.core.oserr cimport check
 from udpfast.shm.journal_header cimport take_header
 from udpfast.shm.journal_state cimport region_state
@@ -211,7 +211,9 @@ cdef class Journal:
             self._active = None
             self.writer.limit = 0
 
-    def append(self, kind, payload, flags=0, received_ns=0, published_ns=0, frame=None) -> int:
+    def append(
+            self, kind, payload, flags=0, received_ns=0, published_ns=0, *, line=0, number=0,
+            object=0, flight_ns=FLIGHT_UNKNOWN, stream=0, session=0) -> int:
         """Append one record; return its position. For tools and tests: recorders use C.
 
         The segments that it takes are made on the way; it waits for the disk.
@@ -219,15 +221,12 @@ cdef class Journal:
         Raises
         ------
         ValueError
-            The payload does not fit a segment, or the frame has not 16 bytes.
+            The payload does not fit a segment.
         """
         cdef Record record
         cdef bytes content = bytes(payload)
-        cdef bytes frame_bytes = bytes(16) if frame is None else bytes(frame)
         cdef uint64_t position
         self._check_open()
-        if len(frame_bytes) != sizeof(record.frame):
-            raise ValueError(f"frame must have 16 bytes, has {len(frame_bytes)}")
         if <uint64_t>len(content) > self._capacity - SEGMENT_END_SIZE - RECORD_SIZE:
             raise ValueError(f"payload must fit a segment of {self._capacity} bytes, "
                              f"has {len(content)}")
@@ -237,7 +236,12 @@ cdef class Journal:
         record.flags = flags
         record.received_ns = received_ns
         record.published_ns = published_ns
-        memcpy(&record.frame, <const char*>frame_bytes, sizeof(record.frame))
+        record.line = line
+        record.number = number
+        record.object = object
+        record.flight_ns = flight_ns
+        record.stream = stream
+        record.session = session
         while True:
             position = self.writer.position
             if segment_append(&self.writer, &record, <const unsigned char*><const char*>content):

@@ -18,9 +18,9 @@ __all__ = ["RecordHash"]
 cdef class RecordHash:
     """A SHA-256 over records, in their order.
 
-    Every byte of header and payload counts, but for where the record lies: position, index and
-    checksum are those of one log, and taken as 0. RESTART says only that a log goes on, and is left
-    out.
+    Every byte of header and payload counts, but for where the record lies: position, index,
+    session and checksum are those of one log, and taken as 0. RESTART says only that a log goes on,
+    and is left out.
 
     Attributes
     ----------
@@ -76,7 +76,8 @@ cdef class RecordHash:
                 length = <uint64_t>records[i].length - RECORD_SIZE
                 copy = <Record*>&target[used]
                 memcpy(copy, records + i, RECORD_SIZE)
-                copy.position = copy.index = 0
+                copy.position = copy.index = 0  # where it lies in its log is not hashed
+                copy.session = 0
                 copy.checksum = 0
                 used += RECORD_SIZE
                 if length:

@@ -3,7 +3,7 @@
 #
 # The protocol, in four rules:
 #
-#   1. The commit word of a Record (its first 8 bytes: length, kind, flags) is stored last. Length 0
+#   1. The commit word of a Record (its first 8 bytes: length .. flags) is stored last. Length 0
 #      means "not there yet". Before a record is committed, the commit word behind it is zeroed: a
 #      reader that has consumed record n sees 0 until record n + 1 itself is committed, and so
 #      waits on the record it wants, not on a tail that all share.
@@ -86,7 +86,8 @@ cdef struct RingHeader:
     uint64_t generation      # number of this file in its log, from 1
     uint64_t first           # position where this file begins, and the one before it ended
     uint64_t first_index     # index of the record there
-    uint8_t pad_state[48]
+    uint64_t session         # ordinal of the log's latest session
+    uint8_t pad_state[40]
 
 cdef struct RingWriter:
     uint8_t* data
@@ -172,7 +173,7 @@ cdef inline void ring_wrap(RingWriter* w) noexcept nogil:
 
 cdef inline Record* ring_claim(RingWriter* w, uint32_t payload_size) noexcept nogil:
     # Return where the next record goes; NULL if it is larger than record_max. The caller fills
-    # kind, flags, received_ns, published_ns, channel .. frame (not length, position, index), and
+    # all of the header but length, position, index and checksum, and
     # writes up to payload_size bytes behind it. Claiming again without commit gives the same place.
     cdef uint64_t size = ring_aligned(RECORD_SIZE + <uint64_t>payload_size)
     cdef uint64_t end
@@ -198,7 +199,8 @@ cdef inline void ring_commit(RingWriter* w, uint32_t payload_size) noexcept nogi
     record.checksum = 0
     ring_store_commit(
         w, w.position + size,
-        length | (<uint64_t>record.kind << 32) | (<uint64_t>record.flags << 48))
+        length | (<uint64_t>record.kind << 32) | (<uint64_t>record.line << 40)
+        | (<uint64_t>record.flags << 48))
     ring_fetch_ahead(w, size)
     w.latest = w.position
     w.position += size
@@ -254,7 +256,7 @@ cdef inline bint ring_walk(RingReader* r, bint to_tail, uint64_t* last) noexcept
         length = <uint32_t>word
         if length == 0:
             break
-        if <uint16_t>(word >> 32) == KIND_PAD:
+        if <uint8_t>(word >> 32) == KIND_PAD:
             valid = length == r.capacity - offset
             cursor += length
             continue
@@ -306,7 +308,7 @@ cdef inline int ring_run(RingReader* r, RingRun* run) noexcept nogil:
         if length == 0:
             end = RUN_EMPTY
             break
-        if <uint16_t>(word >> 32) == KIND_PAD:
+        if <uint8_t>(word >> 32) == KIND_PAD:
             if length != r.capacity - offset:
                 end = RUN_CORRUPT
                 break

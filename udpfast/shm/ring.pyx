@@ -6,7 +6,7 @@ from pathlib import Path
 from libc.string cimport memset
 
 from udpfast.core.clock cimport clock_realtime_ns
-from udpfast.core.layout cimport KIND_RESTART, Restart
+from udpfast.core.layout cimport FLIGHT_UNKNOWN, KIND_RESTART, STREAM_NONE, Restart
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
 from udpfast.errors import RegionError
 
@@ -14,7 +14,7 @@ __all__ = ["RING_KIND", "RING_LAYOUT", "Ring", "ring_path"]
 
 #: Kind and layout hash of a ring's region.
 RING_KIND = "RING"
-RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 2  # of RingHeader: counts its changes
+RING_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ 3  # of RingHeader: counts its changes
 
 if sizeof(RingHeader) != 512 or sizeof(RingHeader) > RING_DATA:
     raise ImportError(f"RingHeader has {sizeof(RingHeader)} bytes, not 512")
@@ -90,7 +90,9 @@ cdef class Ring:
             self._before.close()
             self._before = None
 
-    def append(self, kind, payload, flags=0, received_ns=0, published_ns=0, frame=None):
+    def append(
+            self, kind, payload, flags=0, received_ns=0, published_ns=0, *, line=0, number=0,
+            object=0, flight_ns=FLIGHT_UNKNOWN, stream=0, session=0):
         """Append one record; return its position. For tools and tests: the hot loop uses C.
 
         Parameters
@@ -98,21 +100,17 @@ cdef class Ring:
         kind : int
         payload : bytes-like
         flags : int
-        received_ns, published_ns : int
-        frame : bytes, optional
-            The publisher's 16 bytes; zeros if None.
+        received_ns, published_ns, line, number, object, flight_ns, stream, session : int
+            Fields of the header, as in `core.layout.RECORD`.
 
         Raises
         ------
         ValueError
-            The payload is larger than `payload_max`, or the frame has not 16 bytes.
+            The payload is larger than `payload_max`.
         """
         cdef const uint8_t[::1] view = payload
         cdef uint32_t size = view.shape[0]
-        cdef bytes frame_bytes = bytes(16) if frame is None else bytes(frame)
         cdef Record* record
-        if len(frame_bytes) != sizeof(record.frame):
-            raise ValueError(f"frame must have 16 bytes, has {len(frame_bytes)}")
         self._check_open()
         record = ring_claim(&self.writer, size) if view.shape[0] <= self.payload_max else NULL
         if record == NULL:
@@ -123,7 +121,12 @@ cdef class Ring:
         record.flags = flags
         record.received_ns = received_ns
         record.published_ns = published_ns
-        memcpy(&record.frame, <const char*>frame_bytes, sizeof(record.frame))
+        record.line = line
+        record.number = number
+        record.object = object
+        record.flight_ns = flight_ns
+        record.stream = stream
+        record.session = session
         if size > 0:
             memcpy(<uint8_t*>record + RECORD_SIZE, &view[0], size)
         position = self.writer.position
@@ -142,7 +145,8 @@ cdef class Ring:
         restart.epoch = self.epoch
         restart.restarted_ns = now_ns
         self.append(KIND_RESTART, (<uint8_t*>&restart)[:sizeof(restart)],
-                    received_ns=now_ns, published_ns=now_ns)
+                    received_ns=now_ns, published_ns=now_ns,
+                    stream=STREAM_NONE, session=self.writer.header.session)
         self.flush()
 
     def flush(self):
@@ -271,6 +275,7 @@ cdef Ring _succeed(path, capacity_bytes, layout):
         if _stand_behind(ring, ring._before):
             log = bytes((<const uint8_t*>before.log)[:16])
             header.generation = before.generation + 1
+            header.session = before.session
     memcpy(header.log, <const char*>log, 16)
     header.first = header.began = header.tail = ring.writer.position
     header.first_index = header.began_index = header.tail_index = ring.writer.index

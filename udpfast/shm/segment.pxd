@@ -128,10 +128,10 @@ cdef inline uint64_t header_state(
 
 cdef inline uint32_t record_checksum(const uint8_t* at, uint64_t size) noexcept nogil:
     # Of a record in a segment, padded with zeros to `size`. Aligned by contract. The checksum (the
-    # upper half of word 5) counts as 0.
+    # upper half of word 7) counts as 0.
     cdef const uint64_t* words = <const uint64_t*>at
     cdef uint64_t state = header_state(
-        words[0], words[1], words[2], words[3], words[4], <uint32_t>words[5], words[6], words[7])
+        words[0], words[1], words[2], words[3], words[4], words[5], words[6], <uint32_t>words[7])
     return <uint32_t>~crc32c_words(state, at + RECORD_SIZE, size - RECORD_SIZE)
 
 
@@ -202,9 +202,9 @@ cdef inline bint segment_append(
     cdef uint64_t commit = load_word(source)
     cdef uint64_t word_3 = load_word(source + 24)
     cdef uint64_t word_4 = load_word(source + 32)
-    cdef uint64_t word_5 = <uint32_t>load_word(source + 40)
+    cdef uint64_t word_5 = load_word(source + 40)
     cdef uint64_t word_6 = load_word(source + 48)
-    cdef uint64_t word_7 = load_word(source + 56)
+    cdef uint64_t word_7 = <uint32_t>load_word(source + 56)
     cdef uint64_t length = <uint32_t>commit
     cdef uint64_t size = record_size(length)
     cdef uint64_t state
@@ -219,9 +219,9 @@ cdef inline bint segment_append(
     place[2] = w.index
     place[3] = word_3
     place[4] = word_4
-    place[5] = word_5 | ~state << 32
+    place[5] = word_5
     place[6] = word_6
-    place[7] = word_7
+    place[7] = word_7 | ~state << 32
     # Orders the whole record before its commit word; read by record_look in any process.
     store_release(place, commit)
     if <int64_t>word_4 < w.first_ns:

@@ -95,7 +95,7 @@ def draw_races(canvas: Figure, lines: list[dict[str, Any]]) -> None:
         leads = [row[f"lead_{name}_ns"] for name in PERCENTS]
         if leads[0] is not None:
             spread(right, place, [lead / 1e3 for lead in leads])
-    names = [f"{row['feed']} {channel(row['channel'])} {row['line']}" for row in lines]
+    names = [f"{row['feed']} {channel(row['stream'])} {row['line']}" for row in lines]
     left.set_yticks(range(len(lines)), names)
     left.set(xlabel="share of races won", xlim=(0, 1))
     right.set(xlabel="lead, us", xscale="log")

@@ -135,7 +135,7 @@ def header(report: dict[str, Any], title: str) -> Iterator[str]:
             f'<b class="{kind}">{lost:,} lost</b> in {gaps:,} gaps.</p>'
         )
     for row in records(report, "races"):
-        if row["channel"] == 0:
+        if row["stream"] == 0:
             yield (
                 f"<p>{escape(row['feed'])} line {row['line']} was first with "
                 f"{row['win_rate']:.1%} of all datagrams, {row['only_copy']:,} of which no other "

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - the name that every Spark program gives it
 
+from udpfast.core.layout import Kind
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
@@ -26,6 +28,8 @@ __all__ = ["INSTRUMENT", "SILVER", "period"]
 INSTRUMENT = ("feed", "exchange", "symbol")
 
 INCREMENTAL = 0
+#: Kinds of what a publisher sent.
+MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or kind >= Kind.BOOK)
 NS_PER_S = 1_000_000_000
 
 
@@ -39,7 +43,7 @@ def trades(bronze: Bronze) -> DataFrame:
     """Return every trade once, with its notional."""
     return (
         bronze.table("trades")
-        .where((F.col("channel") == INCREMENTAL) & F.col("price").isNotNull())
+        .where((F.col("stream") == INCREMENTAL) & F.col("price").isNotNull())
         .select(
             *INSTRUMENT,
             "received_ns",
@@ -104,11 +108,11 @@ def deliveries(bronze: Bronze) -> DataFrame:
     What the feed says of itself carries no message: control records count nothing, but stand for
     the hour in which they came.
     """
-    count = F.when(F.col("message_type") != 0, 1).otherwise(0).cast("bigint")
+    count = F.when(F.col("kind").isin(*MESSAGES), 1).otherwise(0).cast("bigint")
     zero = F.lit(0).cast("bigint")
     messages = bronze.table("messages").where(F.col("kind") != "GAP")
     gaps = bronze.table("gaps")
-    keys = ("feed", "channel", period(3600).alias("hour"))
+    keys = ("feed", "stream", period(3600).alias("hour"))
     return messages.select(
         *keys,
         count.alias("messages"),
@@ -136,7 +140,7 @@ def copies(bronze: Bronze) -> DataFrame:
     """Return a row per datagram and line that could have brought it; `delay_ns` NULL: did not."""
     return bronze.table("races").select(
         "feed",
-        "channel",
+        "stream",
         period(3600).alias("hour"),
         "winner",
         F.posexplode("delays_ns").alias("line", "delay_ns"),
@@ -146,7 +150,7 @@ def copies(bronze: Bronze) -> DataFrame:
 def races(bronze: Bronze) -> DataFrame:
     """Return a row per datagram: who brought it first, and by how much if anyone else did."""
     return bronze.table("races").select(
-        "feed", "channel", F.col("winner").alias("line"), "lead_ns", "completed"
+        "feed", "stream", F.col("winner").alias("line"), "lead_ns", "completed"
     )
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from tests.payload.sbe.schemas import ORDER, orders, schema_of
-from udpfast.core.layout import RECORD, Kind
+from udpfast.core.layout import FRAME, RECORD, Kind
 
 
 def test_order_becomes_a_table_for_each_level(tmp_path: Path) -> None:
@@ -67,10 +67,10 @@ def test_arrow_arrays_and_records_are_batches(tmp_path: Path) -> None:
     class Records:
         headers = np.zeros(3, RECORD)
         offsets = np.array([0, 8, 16], np.uint64)
-        payloads = np.frombuffer(b"x" * 16 + raw, np.uint8)
+        payloads = np.frombuffer(b"x" * 16 + bytes(FRAME.itemsize) + raw, np.uint8)
 
     Records.headers["kind"] = [Kind.MESSAGE, Kind.GAP, Kind.MESSAGE]
-    Records.headers["length"] = RECORD.itemsize + np.array([1, 8, len(raw)])
+    Records.headers["length"] = RECORD.itemsize + np.array([1, 8, FRAME.itemsize + len(raw)])
     rows = schema.rows(Records())
     assert rows.counts == {"sound": 1, "header_short": 1}
     assert rows.places("Order")["payload"].tolist() == [2]

@@ -26,6 +26,7 @@ DROPS = {
     "fragment_max_mismatch": ("fragment_max_changed",),
 }
 _POLICIES = ("latest_run", "keep_all")
+_WRAP = 1 << 32
 _WINDOW = 8192
 
 
@@ -78,10 +79,11 @@ def described(message: FeedMessage) -> dict[str, Any] | None:
 
 
 def control_payload(message: FeedMessage) -> dict[str, int]:
-    """Return the payload of one of the feed's own messages by field name."""
+    """Return the payload of one of the feed's own messages by field; numbers as on the wire."""
     dtype = CONTROL_DTYPES[message.kind]
     values = np.frombuffer(message.payload, dtype)[0]
-    return {name: int(values[name]) for name in dtype.names or ()}
+    found = {name: int(values[name]) for name in dtype.names or ()}
+    return found | {name: found[name] % _WRAP for name in ("first", "last") if name in found}
 
 
 def _expected(scenario: dict[str, Any], on_gap: str) -> dict[Channel, list[Any]] | None:

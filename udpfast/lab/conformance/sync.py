@@ -122,7 +122,7 @@ def _recover_from_gap(case: dict[str, Any]) -> str | None:
     objects.admit(
         kind=Kind.GAP,
         payload=np.array(
-            (gap["first"], gap["last"], gap["count"], GapReason.TIME, 0), GAP
+            (gap["first"], gap["last"], gap["count"], 0, GapReason.TIME, 0), GAP
         ).tobytes(),
     )
     for name in case["before_drop"]:

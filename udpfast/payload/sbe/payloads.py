@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.core.layout import RECORD, Kind
+from udpfast.core.layout import FRAME, RECORD, Kind
 from udpfast.errors import FormatError
 
 __all__ = ["Payloads", "payloads_of"]
@@ -84,9 +84,10 @@ def payloads_in(
         Of each record.
     """
     index = np.flatnonzero(kinds == Kind.MESSAGE)
-    sizes = lengths[index].astype(np.uint64) - np.uint64(RECORD.itemsize)
-    begins = offsets[index].astype(np.uint64)
-    if len(index) and (begins + sizes).max() > len(memory):
+    before = RECORD.itemsize + FRAME.itemsize  # the payload begins with its datagram's header
+    sizes = np.maximum(lengths[index].astype(np.int64) - before, 0).astype(np.uint64)
+    begins = offsets[index].astype(np.uint64) + np.uint64(FRAME.itemsize)
+    if len(index) and ((begins + sizes)[sizes > 0].max(initial=0)) > len(memory):
         raise FormatError("records reach beyond their memory")
     return Payloads(begins + np.uint64(memory.ctypes.data), sizes, index, memory)
 

@@ -27,7 +27,7 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
     )
     return (
         silver.deliveries(bronze)
-        .groupBy("feed", "channel", "hour")
+        .groupBy("feed", "stream", "hour")
         .agg(
             F.sum("messages").alias("messages"),
             F.sum("gaps").alias("gaps"),
@@ -44,7 +44,7 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
 def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
     """Put the share of what was lost beside it."""
     whole = F.col("messages") + F.col("lost")
-    return sums.withColumn("loss", F.try_divide("lost", whole)).orderBy("feed", "channel", "hour")
+    return sums.withColumn("loss", F.try_divide("lost", whole)).orderBy("feed", "stream", "hour")
 
 
 def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
@@ -52,7 +52,7 @@ def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
     brought = F.col("delay_ns").isNotNull()
     return (
         silver.copies(bronze)
-        .groupBy("feed", "channel", "line", "hour")
+        .groupBy("feed", "stream", "line", "hour")
         .agg(
             F.count("*").alias("datagrams"),
             F.sum(brought.cast("bigint")).alias("brought"),
@@ -68,7 +68,7 @@ def finish_lines(sums: DataFrame, _: Parameters) -> DataFrame:
             "missing": F.col("datagrams") - F.col("brought"),
             "loss": F.try_divide(F.col("datagrams") - F.col("brought"), F.col("datagrams")),
         }
-    ).orderBy("feed", "channel", "line", "hour")
+    ).orderBy("feed", "stream", "line", "hour")
 
 
 LOSSES = Job(

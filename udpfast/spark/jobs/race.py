@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HOPS", "RACES"]
 
-KEYS = ("feed", "channel", "line")
+KEYS = ("feed", "stream", "line")
 
 
 def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
@@ -49,7 +49,7 @@ def finish_races(slots: DataFrame, _: Parameters) -> DataFrame:
         F.sum(F.when(F.col("slot") < 0, F.col("count")).otherwise(0)).alias("came_later"),
         F.sum("saved_ns").alias("saved_ns"),
     )
-    race = Window.partitionBy("feed", "channel")
+    race = Window.partitionBy("feed", "stream")
     leads = quantiles(slots.where(~alone), KEYS, "slot").drop("count")
     named = {name: f"lead_{name}_ns" for name in leads.columns if name not in KEYS}
     return (

@@ -1,0 +1,46 @@
+"""What the feed says of itself, read by a format of its own: numbers as they are on the wire."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from udpfast.feed.pipeline import FeedMessage
+
+__all__ = ["SaidGap", "SaidSession", "gap_of", "session_of"]
+
+_WRAP = 1 << 32
+_GAP = struct.Struct("<QQQqII")
+_SESSION = struct.Struct("<QQQQII")
+
+
+class SaidGap(NamedTuple):
+    """The payload of a GAP."""
+
+    first: int
+    last: int
+    lost: int
+    reason: int
+
+
+class SaidSession(NamedTuple):
+    """The payload of a SESSION."""
+
+    old: int
+    new: int
+    reason: int
+    first: int
+    unseen: int
+
+
+def gap_of(message: FeedMessage) -> SaidGap:
+    """Read a GAP."""
+    first, last, count, _, reason, _ = _GAP.unpack(message.payload)
+    return SaidGap(first % _WRAP, last % _WRAP, count, reason)
+
+
+def session_of(message: FeedMessage) -> SaidSession:
+    """Read a SESSION."""
+    old, new, first, unseen, reason, _ = _SESSION.unpack(message.payload)
+    return SaidSession(old, new, reason, first % _WRAP, unseen)
