@@ -28,7 +28,7 @@ def print_host(host: HostStatus) -> None:
     )
     for name, status in host.instances.items():
         lost = sum(status.counters[channel]["lost"] for channel in ("incremental", "snapshot"))
-        silent = ", ".join(sentence.partition(":")[0] for sentence in status.silent)
+        silent = ", ".join(status.silent_lines)
         readers = sum(reader.alive for reader in status.readers)
         click.echo(
             f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"

@@ -18,6 +18,8 @@ VERBS = {
     "tune": "set what of this host can be set while it runs, and undo it",
     "run": "receive a feed and publish it to local strategies",
     "stat": "the counters of a running or dead instance, its readers and its latency",
+    "metrics": "serve the facts of all feeds to Prometheus",
+    "top": "all feeds of this host in the terminal, and one with lines, readers, latency",
     "tail": "print the records of a running instance",
     "send": "publish market data over UDP: recorded, simulated or raw load",
     "record": "keep what an instance publishes, and what it received, in a journal",

@@ -12,6 +12,7 @@ import click
 from msgspec import to_builtins
 
 from udpfast.cli.draw import print_host, print_latency, print_ledger, print_losses
+from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.monitor.losses import read_losses
@@ -33,6 +34,7 @@ __all__ = ["stat"]
 )
 @click.option("--latency", "only_latency", is_flag=True, help="Latency per hop, and no more.")
 @click.option("--losses", "only_losses", is_flag=True, help="Losses by stage, and no more.")
+@click.option("--metrics", "as_metrics", is_flag=True, help="OpenMetrics text, for Prometheus.")
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
 def stat(
@@ -40,6 +42,7 @@ def stat(
     interval_s: float | None,
     only_latency: bool,
     only_losses: bool,
+    as_metrics: bool,
     with_zeros: bool,
     as_json: bool,
 ) -> None:
@@ -49,6 +52,14 @@ def stat(
     may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
     With --latency and --watch each table shows what came since the one before it.
     """
+    if as_metrics:
+        need_monitor("prometheus_client")
+        from udpfast.monitor.metrics import metrics_text
+
+        if name is not None:
+            read_status(name)  # refused here, not left out
+        click.echo(metrics_text(() if name is None else (name,)), nl=False)
+        return
     if name is None:
         if only_latency or only_losses or interval_s is not None:
             raise click.UsageError("--watch, --latency and --losses want the NAME of an instance")

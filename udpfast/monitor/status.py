@@ -76,6 +76,8 @@ class InstanceStatus(Struct, frozen=True):
         Of the ring: open or closed.
     epoch, records, position : int
         Of the ring: which writer, and records and bytes so far.
+    started_ns : int
+        When the feed was started, UNIX ns.
     bypass : BypassStatus
     agents : tuple of AgentStatus
     ledger : Ledger
@@ -97,6 +99,7 @@ class InstanceStatus(Struct, frozen=True):
     epoch: int
     records: int
     position: int
+    started_ns: int
     bypass: BypassStatus
     agents: tuple[AgentStatus, ...]
     ledger: Ledger
@@ -105,6 +108,16 @@ class InstanceStatus(Struct, frozen=True):
     image: dict[str, int] | None
     readers: tuple[ReaderStatus, ...]
     latency_ns: dict[str, dict[str, int]]
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return Path(self.directory)
+
+    @property
+    def silent_lines(self) -> tuple[str, ...]:
+        """The scopes of the lines that bring nothing."""
+        return tuple(sentence.partition(":")[0] for sentence in self.silent)
 
     @property
     def life(self) -> str:
@@ -158,6 +171,7 @@ def read_status(name: str | Path) -> InstanceStatus:
         epoch=epoch,
         records=records,
         position=position,
+        started_ns=started_ns,
         bypass=read_bypass(values["feed"], pid if alive else None),
         agents=tuple(
             AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})

@@ -1,0 +1,166 @@
+"""What Prometheus is told: every counter, with help and units by its conventions, and no more."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.shared import ROOT
+from udpfast import Reader
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.main import cli
+from udpfast.client.latency import Hop
+from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS, VERDICTS
+from udpfast.monitor.metrics import BOUNDS_NS, metrics_text
+from udpfast.monitor.status import read_status
+from udpfast.shm.histogram import LatencyHistogram
+
+parser = pytest.importorskip("prometheus_client.openmetrics.parser")
+
+RULES = ROOT / "packaging" / "prometheus" / "udpfast.rules.yml"
+DASHBOARD = ROOT / "packaging" / "grafana" / "udpfast.json"
+
+
+@pytest.fixture
+def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber]:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    with Subscriber({"name": "deribit", "incremental": {"lines": lines}}) as subscriber:
+        yield subscriber
+
+
+def promtool(*arguments: str, text: str = "", directory: Path | None = None) -> str:
+    """Run promtool, which must find nothing wrong; return what it says."""
+    path = shutil.which("promtool")
+    if path is None:
+        pytest.skip("no promtool here: apt-get install prometheus")
+    result = subprocess.run(
+        [path, *arguments], input=text, capture_output=True, text=True, check=False, cwd=directory
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout + result.stderr
+
+
+def families(text: str) -> dict[str, object]:
+    return {each.name: each for each in parser.text_string_to_metric_families(text)}
+
+
+def test_metrics_have_every_counter_with_its_help_and_value(feed: Subscriber) -> None:
+    found = families(metrics_text())
+    status = read_status("deribit")
+    assert all(each.documentation.endswith(".") for each in found.values())  # type: ignore[attr-defined]
+    helps = {each.documentation.lower() for each in found.values()}  # type: ignore[attr-defined]
+    own = [info for info in LINE_COUNTERS if info not in VERDICTS]
+    for info in (*own, *CHANNEL_COUNTERS, *FEED_COUNTERS):
+        assert f"{info.meaning}.".lower() in helps, info.name
+    verdicts = found["udpfast_line_verdicts"].samples  # type: ignore[attr-defined]
+    assert [sample.labels["verdict"] for sample in verdicts] == [info.name for info in VERDICTS]
+    (records,) = found["udpfast_ring_records"].samples  # type: ignore[attr-defined]
+    assert (records.name, records.value) == ("udpfast_ring_records_total", status.records)
+    assert records.labels == {"feed": "deribit"}
+
+
+def test_metrics_are_what_promtool_wants(feed: Subscriber) -> None:
+    from prometheus_client import generate_latest
+
+    from udpfast.monitor.metrics import feed_registry
+
+    with Reader("ring:deribit"):
+        text = generate_latest(feed_registry()).decode()
+    assert promtool("check", "metrics", text=text) == ""
+
+
+def test_readers_of_one_name_are_told_apart(feed: Subscriber) -> None:
+    with Reader("ring:deribit", name="s"), Reader("ring:deribit", name="s"):
+        text = metrics_text()
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert len(series) == len(set(series))
+    samples = families(text)["udpfast_reader_up"].samples  # type: ignore[attr-defined]
+    assert [sample.labels["reader"] for sample in samples] == ["s", "s+"]
+
+
+def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
+    from udpfast.monitor import metrics
+
+    values = [100, 1_000, 1_001, 999_999, 3_000_000_000]
+    histogram = LatencyHistogram()
+    for value in values:
+        histogram.record(value)
+    counts = histogram.counts()
+    hop = Hop(counts, np.zeros_like(counts), 0, 0)
+    buckets, total = metrics._cumulated(hop)
+    assert buckets == sorted(buckets)
+    for bound, count in zip(BOUNDS_NS, buckets, strict=True):
+        # A slot that the bound cuts through counts above it.
+        assert sum(value <= bound * 0.99 for value in values) <= count
+        assert count <= sum(value <= bound for value in values)
+    assert total == pytest.approx(sum(values) / 1e9, rel=0.01)
+    below = Hop(counts, counts, 5, 0)
+    assert metrics._cumulated(below)[0] == [5 + count for count in buckets]
+
+
+def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path) -> None:
+    (tmp_path / "nothing").mkdir(mode=0o700)
+    for names in ((), ("deribit", "nothing")):
+        samples = families(metrics_text(names))["udpfast_feed_readable"].samples  # type: ignore[attr-defined]
+        assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}
+
+
+def test_stat_prints_the_same_metrics(feed: Subscriber) -> None:
+    result = CliRunner().invoke(cli, ["stat", "deribit", "--metrics"])
+    assert result.exit_code == 0
+    assert result.output.endswith("# EOF\n")
+    assert families(result.output).keys() == families(metrics_text()).keys()
+    absent = CliRunner().invoke(cli, ["stat", "absent", "--metrics"])
+    assert isinstance(absent.exception, FileNotFoundError)
+
+
+def test_a_feed_imports_nothing_of_what_shows_it() -> None:
+    code = (
+        "import sys, udpfast.agents.subscriber, udpfast.cli.run; "
+        "print({name.partition('.')[0] for name in sys.modules} & {'prometheus_client', 'textual'})"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert result.stdout == "set()\n"
+
+
+def test_alerts_are_what_promtool_wants_and_fire_when_they_should(tmp_path: Path) -> None:
+    promtool("check", "rules", str(RULES))
+    shutil.copy(RULES, tmp_path)
+    shutil.copy(Path(__file__).with_name("alerts_test.yml"), tmp_path)
+    promtool("test", "rules", "alerts_test.yml", directory=tmp_path)
+
+
+def expressions() -> list[str]:
+    """Return the queries of alerts and dashboard, the dashboard's variables filled in."""
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    shown = [target["expr"] for panel in panels for target in panel["targets"]]
+    filled = [each.replace("$feed", ".*").replace("$__rate_interval", "1m") for each in shown]
+    return [*filled, RULES.read_text()]
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(feed: Subscriber) -> None:
+    with Reader("ring:deribit"):
+        text = metrics_text()
+    names = {line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
+    asked = {name for each in expressions() for name in re.findall(r"\budpfast_\w+", each)}
+    assert asked <= names, asked - names
+
+
+def test_queries_of_the_dashboard_are_what_promtool_understands(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"udpfast:panel:{number}", "expr": each}
+        for number, each in enumerate(expressions()[:-1])
+    ]
+    path = tmp_path / "panels.yml"
+    path.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    promtool("check", "rules", str(path))

@@ -1,0 +1,57 @@
+"""`udpfast metrics`: the facts of this host's feeds for Prometheus, by HTTP."""
+
+from __future__ import annotations
+
+import signal
+import sys
+
+import click
+
+from udpfast.cli.options import InstanceName
+from udpfast.cli.stop import Stop
+from udpfast.core.endpoint import parse_endpoint
+from udpfast.core.stop import stop_signals
+from udpfast.errors import ConfigError
+
+__all__ = ["metrics", "need_monitor"]
+
+
+@click.command(epilog="Example: udpfast metrics --listen 127.0.0.1:9817")
+@click.argument("names", metavar="[NAME]...", nargs=-1, type=InstanceName())
+@click.option(
+    "--listen",
+    metavar="IP:PORT",
+    default="127.0.0.1:9817",
+    show_default=True,
+    help="Where Prometheus asks, for /metrics. Nobody is asked who they are.",
+)
+def metrics(names: tuple[str, ...], listen: str) -> None:
+    """Serve counters, lags and latency of instances NAME to Prometheus; by default of all.
+
+    All of this user on this host, live or dead, those that come later included. Read-only: it looks
+    at shared memory when it is asked, and no feed takes part. Until SIGINT or SIGTERM.
+    """
+    need_monitor("prometheus_client")
+    from prometheus_client import start_http_server
+
+    from udpfast.monitor.metrics import feed_registry
+
+    host, port = parse_endpoint(listen)
+    stopping = Stop()
+    for number in stop_signals():
+        signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
+    server, thread = start_http_server(port, host, feed_registry(names))
+    click.echo(f"udpfast: http://{host}:{server.server_port}/metrics")
+    sys.stdout.flush()
+    while not stopping.wait(1.0):
+        pass
+    server.shutdown()
+    thread.join()
+
+
+def need_monitor(module: str) -> None:
+    """Refuse what needs the extra `[monitor]` where it is not installed."""
+    from importlib.util import find_spec
+
+    if find_spec(module) is None:
+        raise ConfigError(f"{module} is not installed: pip install 'udpfast[monitor]'")
