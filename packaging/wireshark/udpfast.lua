@@ -4,8 +4,9 @@
 -- (~/.local/lib/wireshark/plugins), or: tshark -X lua_script:udpfast.lua -r FILE. Ports are a
 -- preference of the protocol (roqudp.ports), or "Decode As...".
 --
--- A line is one destination (address and port); a channel is all lines of one session and one
--- direction, incremental or snapshot. What of a channel was not brought by any line is lost; what
+-- A line is one destination (address and port); a channel is all lines of one session that are
+-- incremental, or all that are snapshot: a line is what the snapshot bit of its first payload says,
+-- or roqudp.snapshot_ports (heartbeats have no such bit, nor has the legacy revision). What of a channel was not brought by any line is lost; what
 -- one line did not bring, and another one did, is lost on that line. Both are known for certain
 -- when the whole file was read once: Wireshark does so, tshark with -2.
 --
@@ -41,6 +42,8 @@ local REFUSED = {
 }
 
 roq.prefs.ports = Pref.range("UDP ports", "9001,9002,9101", "Destination ports of the lines", 65535)
+roq.prefs.snapshot_ports = Pref.range("Snapshot ports", "",
+    "Of these, destination ports of snapshot lines; others are told by the snapshot bit", 65535)
 roq.prefs.big_endian = Pref.bool("Big-endian header", false, "wire.byteorder of the feed")
 roq.prefs.legacy = Pref.bool("Legacy revision", false,
     "The whole first byte is the encoding; there is no snapshot bit")
@@ -167,16 +170,31 @@ local function missing(span)
     return count, table.concat(parts, ", ")
 end
 
+-- Whether a range of ports, as text ("9001,9101-9103"), has one.
+local function has_port(range, port)
+    for first, last in string.gmatch(tostring(range), "(%d+)%-?(%d*)") do
+        if port >= tonumber(first) and port <= tonumber(last ~= "" and last or first) then
+            return true
+        end
+    end
+    return false
+end
+
 local function follow(line, datagram, result)
-    local key = datagram.session .. (datagram.snapshot and "S" or "I")
+    if line.snapshot == nil then
+        if not datagram.snapshot_port and datagram.empty then
+            return -- a heartbeat, before anything said which channel this is
+        end
+        line.snapshot = datagram.snapshot_port or datagram.snapshot
+    end
+    local key = datagram.session .. (line.snapshot and "S" or "I")
     channels[key] = channels[key] or new_tracker()
     local message, before, span =
         track(channels[key], datagram.seqno, datagram.fragment, datagram.max, datagram.frame)
     result.message, result.copy_of, result.span = message, before, span
-    local direction = datagram.snapshot and "snapshot" or "incremental"
-    line[direction] = line[direction] or new_tracker()
+    line.tracker = line.tracker or new_tracker()
     local _, repeated, own =
-        track(line[direction], datagram.seqno, datagram.fragment, datagram.max, datagram.frame)
+        track(line.tracker, datagram.seqno, datagram.fragment, datagram.max, datagram.frame)
     result.duplicate, result.line_span = repeated ~= nil, own
 end
 
@@ -196,7 +214,7 @@ local function look(where, datagram)
         follow(line, datagram, result)
     elseif line.candidate and line.candidate.datagram.session == datagram.session then
         local first = line.candidate
-        line = { session = datagram.session }
+        line = { session = datagram.session, snapshot = line.snapshot }
         lines[where] = line
         first.result.begins, first.result.foreign = true, nil
         follow(line, first.datagram, first.result)
@@ -273,6 +291,9 @@ local function add_found(tree, result, info)
         info[#info + 1] = "[another session]"
         return
     end
+    if result.message == nil then
+        return
+    end
     tree:add(f.fragments, result.message.max + 1):set_generated()
     tree:add(f.fragments_seen, result.message.seen):set_generated()
     if result.copy_of then
@@ -322,6 +343,8 @@ function roq.dissector(buffer, pinfo, root)
         max = buffer(2, 1):uint(),
         session = number(6, 2),
         seqno = number(8, 4),
+        empty = size == HEADER_SIZE,
+        snapshot_port = has_port(roq.prefs.snapshot_ports, pinfo.dst_port),
     }
     add_header(tree, buffer, datagram)
     local info = {

@@ -1,0 +1,176 @@
+"""The dissector, in the real tshark: golden headers, sessions, copies, and what was lost."""
+
+import gzip
+import json
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.shared import ROOT, shared
+from udpfast.lab.frames import datagram, datagrams
+from udpfast.market.schema import MESSAGES
+
+SCRIPT = ROOT / "packaging" / "wireshark" / "udpfast.lua"
+A, B, SNAPSHOT = 9001, 9101, 9002
+HEADER = ("object_type", "object_id", "session_id", "seqno", "last_seqno")
+
+
+@pytest.fixture
+def tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    found = shutil.which("tshark")
+    if found is None:
+        pytest.skip("no tshark here: apt-get install tshark")
+    monkeypatch.setenv("HOME", str(tmp_path))  # nobody's own plugins
+    return found
+
+
+def capture(path: Path, sent: Sequence[tuple[int, bytes]]) -> Path:
+    """Write datagrams, each with its destination's port, as a capture of IPv4."""
+    with path.open("wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101))
+        for number, (port, payload) in enumerate(sent):
+            size = 28 + len(payload)
+            ip = struct.pack(
+                ">BBHHHBBH4s4s",
+                *(0x45, 0, size, number & 0xFFFF, 0, 64, 17, 0),
+                *(bytes([127, 0, 0, 1]), bytes([239, 1, 1, 1])),
+            )
+            udp = struct.pack(">HHHH", 40000, port, 8 + len(payload), 0)
+            file.write(struct.pack("<IIII", number // 1000, number % 1000 * 1000, size, size))
+            file.write(ip + udp + payload)
+    return path
+
+
+def dissected(
+    tshark: str, path: Path, fields: Sequence[str], *options: str
+) -> list[dict[str, str]]:
+    """Return the fields of each frame that has any, as tshark prints them in its second pass."""
+    command = [tshark, "-n", "-X", f"lua_script:{SCRIPT}", "-2", "-r", str(path), "-T", "fields"]
+    for field in fields:
+        command += ["-e", "udp.dstport" if field == "port" else f"roqudp.{field}"]
+    result = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "Lua" not in result.stderr, result.stderr
+    rows = [line.split("\t") for line in result.stdout.splitlines()]
+    return [dict(zip(fields, row, strict=True)) for row in rows]
+
+
+@pytest.mark.parametrize("revision", ["current", "legacy"])
+def test_golden_headers_are_read_as_expected(tshark: str, tmp_path: Path, revision: str) -> None:
+    cases = json.loads(shared("wire", "golden", f"headers_{revision}.json").read_text())
+    known = [case for case in cases["datagrams"] if case["hex"]]  # an empty one goes to nobody
+    path = capture(tmp_path / "golden.pcap", [(A, bytes.fromhex(case["hex"])) for case in known])
+    fields = (*HEADER, "encoding", "snapshot", "fragment", "fragment_max", "heartbeat", "refused")
+    options = ("-o", f"roqudp.legacy:{'TRUE' if revision == 'legacy' else 'FALSE'}")
+    found = dissected(tshark, path, fields, *options)
+    assert len(found) == len(known)
+    for case, row in zip(known, found, strict=True):
+        expected = case["expect"]
+        assert bool(row["refused"]) == (not expected["ok"]), case["name"]
+        if not expected["ok"]:
+            continue
+        header = expected["header"]
+        for field in (*HEADER, "encoding", "fragment", "fragment_max"):
+            assert int(row[field]) == header[field], (case["name"], field)
+        if revision == "current":
+            assert row["snapshot"] in (("1", "True") if header["snapshot"] else ("0", "False"))
+        assert bool(row["heartbeat"]) == expected["heartbeat"], case["name"]
+
+
+def test_big_endian_header_is_read_if_the_preference_says_so(tshark: str, tmp_path: Path) -> None:
+    payload = datagram(b"x", seqno=0x01020304, session_id=0x0506, byteorder="big")
+    path = capture(tmp_path / "big.pcap", [(A, payload)])
+    (row,) = dissected(tshark, path, ("seqno", "session_id"), "-o", "roqudp.big_endian:TRUE")
+    assert (int(row["seqno"]), int(row["session_id"])) == (0x01020304, 0x0506)
+
+
+def test_lost_numbers_are_told_by_line_and_by_all_lines(tshark: str, tmp_path: Path) -> None:
+    # Around the wrap. Line A lacks two, B one of them and another; 2 comes late on B.
+    numbers = [2**32 - 2, 2**32 - 1, 0, 1, 2, 3, 4]
+    on_a = [number for number in numbers if number not in (2**32 - 1, 1)]
+    on_b = [2**32 - 2, 2**32 - 1, 0, 3, 2, 4]
+    sent = [(A, datagram(b"x", seqno=number)) for number in on_a]
+    sent += [(B, datagram(b"x", seqno=number)) for number in on_b]
+    path = capture(tmp_path / "lost.pcap", sent)
+    fields = ("seqno", "lost.numbers", "line.lost.numbers", "copy_of", "duplicate")
+    found = dissected(tshark, path, fields)
+    lost = {row["seqno"]: row["lost.numbers"] for row in found if row["lost.numbers"]}
+    assert lost == {"2": "1"}
+    a, b = found[: len(on_a)], found[len(on_a) :]
+    assert [row["line.lost.numbers"] for row in a] == ["", "4294967295", "1", "", ""]
+    assert [row["line.lost.numbers"] for row in b] == ["", "", "", "1", "", ""]
+    assert [row["copy_of"] for row in b] == ["1", "", "2", "4", "3", "5"]
+    assert not any(row["duplicate"] for row in found)
+
+
+def test_heartbeats_of_the_snapshot_channel_are_numbers_of_its_own(
+    tshark: str, tmp_path: Path
+) -> None:
+    snapshot = datagrams(b"x", seqno=901, snapshot=True)
+    sent = [(SNAPSHOT, *snapshot), (A, datagram(b"x", seqno=1))]
+    sent += [(SNAPSHOT, datagram(seqno=902)), (A, datagram(b"x", seqno=2)), (A, datagram(seqno=3))]
+    sent += [(SNAPSHOT, datagram(seqno=904))]
+    path = capture(tmp_path / "channels.pcap", sent)
+    found = dissected(tshark, path, ("seqno", "lost.numbers"))
+    assert [row["lost.numbers"] for row in found] == ["", "", "", "", "", "903"]
+    legacy = [(A, datagram(b"x", seqno=1)), (SNAPSHOT, datagram(b"x", seqno=901))]
+    legacy += [(A, datagram(b"x", seqno=2)), (SNAPSHOT, datagram(b"x", seqno=902))]
+    path = capture(tmp_path / "legacy.pcap", legacy)
+    options = ("-o", "roqudp.legacy:TRUE", "-o", "roqudp.snapshot_ports:9002")
+    found = dissected(tshark, path, ("seqno", "lost.numbers"), *options)
+    assert not any(row["lost.numbers"] for row in found)
+
+
+def test_message_of_fragments_is_lost_if_one_is(tshark: str, tmp_path: Path) -> None:
+    first = datagrams(bytes(1200), seqno=1)
+    second = datagrams(bytes(1200), seqno=2)
+    sent = [(A, each) for each in (first[0], first[2], *second, datagram(b"x", seqno=3))]
+    path = capture(tmp_path / "fragments.pcap", sent)
+    fields = ("seqno", "fragments", "fragments.seen", "lost.numbers")
+    found = dissected(tshark, path, fields)
+    assert [row["fragments.seen"] for row in found] == ["2", "2", "3", "3", "3", "1"]
+    assert [row["lost.numbers"] for row in found] == ["", "", "1", "", "", ""]
+
+
+def test_session_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_path: Path) -> None:
+    def of(session: int, seqno: int) -> tuple[int, bytes]:
+        return A, datagram(b"x", session_id=session, seqno=seqno)
+
+    sent = [of(7, 1), of(7, 2), of(9, 50), of(7, 3), of(8, 1), of(8, 2), of(8, 4)]
+    path = capture(tmp_path / "sessions.pcap", sent)
+    found = dissected(tshark, path, ("session.begins", "session.foreign", "lost.numbers"))
+    assert [bool(row["session.begins"]) for row in found] == [1, 0, 0, 0, 1, 0, 0]
+    assert [bool(row["session.foreign"]) for row in found] == [0, 0, 1, 0, 0, 0, 0]
+    assert [row["lost.numbers"] for row in found] == ["", "", "", "", "", "", "3"]
+
+
+def test_dissector_knows_the_messages_of_the_schema() -> None:
+    text = SCRIPT.read_text().partition("local MESSAGES = {")[2].partition("}")[0]
+    assert [name.strip().strip('"') for name in text.split(",") if name.strip()] == list(
+        MESSAGES[1:]
+    )
+
+
+def test_capture_of_a_market_has_lost_what_is_known_of_it(tshark: str, tmp_path: Path) -> None:
+    expected = json.loads(shared("wire", "capture", "expected.json").read_text())["rough"]
+    frames = 20_000  # of 74,023: over the wrap
+    path = tmp_path / "rough.pcap"
+    with gzip.open(shared("wire", "capture", "roq_udp_rough.pcap.gz")) as file:
+        path.write_bytes(file.read(frames * 600))
+    fields = ("port", "seqno", "lost.numbers", "message")
+    found = dissected(tshark, path, fields, "-c", str(frames))
+    own = [row for row in found if row["port"] in (str(A), str(B)) and row["seqno"]]
+    lost = [row["lost.numbers"] for row in own if row["lost.numbers"]]
+    newest = max(int(row["seqno"]) for row in own if int(row["seqno"]) < 2**31)
+    gaps = [
+        f"{gap['first']}-{gap['last']}" if gap["count"] > 1 else str(gap["first"])
+        for gap in expected["gaps_over_both_lines"]
+        if gap["first"] > 2**31 or gap["last"] < newest
+    ]
+    assert len(gaps) > 4
+    assert lost == gaps
+    assert {"MarketByPriceUpdate", "TradeSummary", "TopOfBook"} <= {row["message"] for row in own}
