@@ -1,0 +1,150 @@
+"""What `udpfast top` shows, as lines of at most 80 columns: of a host, and of one feed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from udpfast.client.latency import Hop
+from udpfast.monitor.change import FeedChange, HostLook
+
+__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "short"]
+
+#: Of the table of feeds; `host_row` has its rows.
+HOST_TITLE = (
+    f"{'feed':<14}{'state':<8}{'lines':>6}{'datagr/s':>10}{'records/s':>10}{'lost':>7}"
+    f"{'drops':>7}{'missed':>7}{'p99 us':>9}"
+)
+
+_UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}
+
+
+def short(count: float, width: int = 9) -> str:
+    """Return a count in few characters: 1,234, then 12.3k, 1.23M."""
+    text = f"{count:,.0f}"
+    if len(text) <= width:
+        return text
+    for unit, letter in _UNITS:
+        if abs(count) >= unit:
+            return f"{count / unit:#.3g}".rstrip(".") + letter
+    return text
+
+
+def host_caption(look: HostLook) -> str:
+    """Return the time, and how many feeds run."""
+    lives = [status.life for status in look.feeds.values()]
+    states = [f"{lives.count(life)} {life}" for life in ("running", "stopped", "dead")]
+    if look.unreadable:
+        states.append(f"{len(look.unreadable)} unreadable")
+    when = datetime.fromtimestamp(look.unix_ns / 1e9, UTC)
+    return f"udpfast top  {when:%H:%M:%S} UTC  feeds: {', '.join(states)}"
+
+
+def host_row(feed: FeedChange) -> str:
+    """Return a feed as one line below `HOST_TITLE`."""
+    speaking = sum(not line.silent for line in feed.lines)
+    hop = feed.hops.get("kernel_to_loop")
+    state = "DEAD" if feed.status.life == "dead" else feed.status.life
+    return (
+        f"{feed.name[:13]:<14}{state:<8}{f'{speaking}/{len(feed.lines)}':>6}"
+        f"{short(feed.datagrams_per_s):>10}{short(feed.records_per_s):>10}"
+        f"{short(feed.lost_total, 6):>7}{short(feed.kernel_drops_total, 6):>7}"
+        f"{short(feed.lapped_total, 6):>7}{_microseconds(hop, 'p99'):>9}"
+    )
+
+
+def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
+    """Yield the lines about one feed: its lines, readers, latency, losses, agents."""
+    status = feed.status
+    age = max(unix_ns - status.started_ns, 0) // 1_000_000_000
+    since = f"{age // 3600}:{age // 60 % 60:02}:{age % 60:02}"
+    state = (
+        status.life if status.alive else f"{status.life.upper()}, what follows is the last known"
+    )
+    yield f"{feed.name}: {state}; pid {status.writer_pid}, started {since} ago"
+    yield f"{short(feed.datagrams_per_s)} datagrams/s, {short(feed.records_per_s)} records/s"
+    yield from _section(
+        f"{'line':<26}{'datagr/s':>10}{'first':>8}{'lead us':>10}{'losses':>10}{'drops':>8}",
+        [
+            f"{line.name[:25]:<26}{short(line.datagrams_per_s):>10}{_share(line.first):>8}"
+            f"{_number(line.lead_ns, 1e3):>10}{short(line.losses_total):>10}"
+            f"{short(line.kernel_drops_total, 7):>8}{' SILENT' if line.silent else ''}"
+            for line in feed.lines
+        ],
+    )
+    yield from _section(
+        f"{'reader':<20}{'pid':>9}{'records/s':>11}{'lag':>11}{'missed':>10}{'p50 us':>9}"
+        f"{'p99 us':>9}",
+        [
+            f"{(one.status.name or 'reader')[:19]:<20}{one.status.pid:>9}"
+            f"{short(one.records_per_s):>11}{short(one.status.lag):>11}"
+            f"{short(one.status.lapped):>10}{_microseconds(one.way, 'p50'):>9}"
+            f"{_microseconds(one.way, 'p99'):>9}{'' if one.status.alive else ' DEAD'}"
+            for one in feed.readers
+        ],
+    )
+    yield from _section(
+        f"{'latency, us':<22}{'count':>12}" + "".join(f"{name:>11}" for name in _PERCENTS),
+        [
+            f"{name:<22}{short(hop.count, 11):>12}"
+            + "".join(f"{_microseconds(hop, percent):>11}" for percent in _PERCENTS)
+            for name, hop in feed.hops.items()
+        ],
+    )
+    yield from _section("losses since the start, by stage", list(_losses(feed)))
+    was = "" if status.alive else "was "
+    yield from _section(
+        "agents",
+        [
+            f"{agent.name}: {was}{agent.state}, {agent.restarts} restarts"
+            + (f"; {agent.failure}" if agent.failure else "")
+            for agent in status.agents
+        ],
+    )
+    yield from status.silent
+    yield from (f"FULL: {sentence}" for sentence in status.limits.values())
+
+
+def _losses(feed: FeedChange) -> Iterator[str]:
+    counters = feed.status.counters
+    found = {
+        "kernel: datagrams dropped": feed.kernel_drops_total,
+        "window: messages lost, incremental": counters["incremental"]["lost"],
+        "window: messages lost, snapshot": counters["snapshot"]["lost"],
+        "memory: early datagrams without room": sum(
+            counters[line.name]["slab_full"] for line in feed.lines
+        ),
+        "objects: messages without room": counters["feed"]["objects_full"]
+        + counters["feed"]["collect_full"],
+        "publish: payloads refused": counters["feed"]["decode_refused"],
+        "readers: records missed": feed.lapped_total,
+    }
+    for name, count in found.items():
+        if count:
+            yield f"{name:<42}{count:>14,}"
+    if not feed.status.alive and not feed.status.ledger.adds_up:
+        yield "THE SUMS DIFFER"
+
+
+def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield title
+    yield from rows
+    if not rows:
+        yield "none"
+
+
+def _share(part: float | None) -> str:
+    return "-" if part is None else f"{100 * part:.1f} %"
+
+
+def _number(value: float | None, unit: float) -> str:
+    return "-" if value is None else f"{value / unit:,.1f}"
+
+
+def _microseconds(hop: Hop | None, percent: str) -> str:
+    if hop is None or not hop.count:
+        return "-"
+    value = hop.percentiles({percent: _PERCENTS[percent]})[percent] / 1e3
+    return f"{value:,.2f}" if abs(value) < 1000 else short(value, 8)
