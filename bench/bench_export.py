@@ -151,7 +151,7 @@ def arrow_sum(root: Path, count: int) -> Outcome:
     import pyarrow.dataset as ds
 
     began = time.perf_counter()
-    table = ds.dataset(root / TABLES[TABLE].directory, format="parquet", partitioning="hive")
+    table = ds.dataset(root / TABLE, format="parquet", partitioning="hive")
     sums = table.to_table(columns=["symbol", "bid_quantity"]).group_by("symbol")
     found = sums.aggregate([("bid_quantity", "sum"), ("bid_quantity", "count")])
     took = time.perf_counter() - began
@@ -178,7 +178,7 @@ def spark_variants(
 ) -> dict[str, Callable[[], float | Outcome]]:
     """Return every way that goes through Spark."""
     schema = spark_schema(TABLE)
-    place = str(root / TABLES[TABLE].directory)
+    place = str(root / TABLE)
     source = {"table": TABLE, "piece_bytes": str(max(1 << 20, count * 184 // 4))}
 
     def parquet() -> DataFrame:

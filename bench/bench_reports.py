@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udpfast.errors import UdpfastError
-from udpfast.export.schema import TABLES, spark_schema
+from udpfast.export.schema import spark_schema
 
 from .inputs import need_pyarrow
 from .reports_by_hand import QUERIES
@@ -94,7 +94,7 @@ def make_export(root: Path, count: int) -> None:
                 "received_ns": at_ns,
                 **make(chance, rows, number),
             }
-            folder = root / TABLES[name].directory / "date=2026-11-21/stream=0/session=s1"
+            folder = root / name / "date=2026-11-21/stream=0/session=s1"
             folder.mkdir(parents=True, exist_ok=True)
             path = folder / f"part-{file:05}.parquet"
             parquet.write_table(pa.table(columns), path, compression="zstd")
@@ -208,7 +208,7 @@ def open_bronze(root: str) -> Bronze:
 
     bronze = Bronze(spark, (root,))
     for name in TABLE_MAKERS:
-        folder = f"{root}/{TABLES[name].directory}"
+        folder = f"{root}/{name}"
         spark.read.schema(spark_schema(name)).parquet(folder).createOrReplaceTempView(name)
     return bronze
 

@@ -67,7 +67,7 @@ def column_tables() -> str:
     """Return every table of an export with its columns."""
     parts = []
     for table in TABLES.values():
-        parts += [f"### {table.name}", "", f"`DIR/{table.directory}`: {table.doc}", ""]
+        parts += [f"### {table.name}", "", f"`DIR/{table.name}`: {table.doc}", ""]
         parts += ["| column | type | what it says |", "|---|---|---|", *column_rows(table), ""]
     return "\n".join(parts)
 

@@ -41,7 +41,7 @@ from udpfast.shm.segment import list_segments, segment_path
 def table_of(root: Path, name: str) -> pa.Table:
     """Return a table of an export, in the order of the journal."""
     schema = arrow_schema(name, partitions=True)
-    place = root / TABLES[name].directory
+    place = root / name
     found = ds.dataset(place, schema, format="parquet", partitioning="hive").to_table()
     return found.sort_by(
         [("position", "ascending"), *[("row", "ascending")] * ("row" in found.column_names)]
@@ -54,10 +54,21 @@ def rows_of(root: Path, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.parametrize("name", ["messages", "trades", "gaps"])
+def test_table_is_read_by_the_lines_of_the_page(root: Path, name: str) -> None:
+    expected = len(table_of(root, name))
+    place = str(root / name)
+    pandas, polars = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    assert len(pandas.read_parquet(place)) == expected
+    assert polars.scan_parquet(f"{place}/").collect().height == expected
+    outside = [path for path in (root / name).rglob("*") if path.is_file()]
+    assert {path.suffix for path in outside} == {".parquet"}
+
+
 def test_table_without_rows_is_there(root: Path) -> None:
-    for name, table in TABLES.items():
-        assert (root / table.directory).is_dir(), name
-    assert not list((root / TABLES["races"].directory).iterdir())  # nothing was captured raw
+    for name in TABLES:
+        assert (root / name).is_dir(), name
+    assert not list((root / "races").iterdir())  # nothing was captured raw
     assert table_of(root, "races").num_rows == 0
 
 
@@ -187,7 +198,7 @@ def test_gaps_and_events_have_the_fields_of_their_kind(root: Path) -> None:
 
 def test_latency_counts_every_update_with_a_stamp(root: Path) -> None:
     schema = arrow_schema("latency", partitions=True)
-    rows = ds.dataset(root / "_latency", schema, partitioning="hive").to_table().to_pylist()
+    rows = ds.dataset(root / "latency", schema, partitioning="hive").to_table().to_pylist()
     totals: dict[str, int] = {}
     for row in rows:
         assert row["count"] == sum(row["counts"]) and len(row["slots"]) == len(row["counts"])
@@ -248,7 +259,7 @@ def test_tables_asked_for_later_are_added(journal: Path, root: Path, tmp_path: P
     for tables in (("tops", "gaps"), ("gaps",), ("trades",), tuple(TABLES)):
         list(Exporter(journal, tmp_path, tables=tables).run())
         found = {path.partition("/")[0] for path in files_of(tmp_path)}
-        assert found >= {f"_{name}" for name in tables if name != "messages"} - {"_races"}
+        assert found >= set(tables) - {"races"}
     list(Exporter(journal, tmp_path, tables=("messages",), payloads=True).run())
     assert files_of(tmp_path) == files_of(root)
     assert {entry.name: set(entry.files) for entry in read_entries(tmp_path)} == {
@@ -415,7 +426,7 @@ def test_payloads_asked_for_with_another_table_are_not_taken_for_there(
     list(Exporter(journal, tmp_path, tables=("messages",)).run())
     list(Exporter(journal, tmp_path, tables=("gaps",), payloads=True).run())
     list(Exporter(journal, tmp_path, tables=("messages",), payloads=True).run())
-    files = tmp_path.glob("date=*/**/part-*.parquet")
+    files = tmp_path.glob("messages/date=*/**/part-*.parquet")
     columns = [pq.read_table(path, columns=["payload"], partitioning=None)[0] for path in files]
     assert sum(column.null_count for column in columns) == 0
 

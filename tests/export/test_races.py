@@ -108,7 +108,7 @@ def captured(
 def races_of(root: Path) -> list[dict[str, Any]]:
     """Return the table of races, in the order of the capture."""
     schema = arrow_schema("races", partitions=True)
-    table = ds.dataset(root / "_races", schema, format="parquet", partitioning="hive").to_table()
+    table = ds.dataset(root / "races", schema, format="parquet", partitioning="hive").to_table()
     found: list[dict[str, Any]] = table.sort_by("position").to_pylist()
     return found
 

@@ -62,12 +62,6 @@ def test_records_join_by_feed_and_position(table: Table) -> None:
         assert {"feed", "position"} <= set(table.column_names)
 
 
-def test_side_tables_are_hidden_from_the_root() -> None:
-    hidden = [table.directory for table in TABLES.values() if table.directory]
-    assert all(directory.startswith("_") for directory in hidden)
-    assert len(hidden) == len(set(hidden)) == len(TABLES) - 1
-
-
 def test_table_of_unknown_name_says_which_there_are() -> None:
     with pytest.raises(ValueError, match=r"table must be one of messages, levels, .*, was 'bars'"):
         table_of("bars")

@@ -47,7 +47,7 @@ class SmallExport:
                 if row["position"] >= since:
                     groups[row["stream"]].append(row)
             for channel, own in groups.items():
-                folder = root / table_of(name).directory / "date=2024-11-21"
+                folder = root / table_of(name).name / "date=2024-11-21"
                 folder = folder / f"stream={channel}" / "session=s1"
                 folder.mkdir(parents=True, exist_ok=True)
                 table = pa.Table.from_pylist(own, arrow_schema(name))

@@ -208,7 +208,7 @@ def test_run_refuses_what_has_no_records_before_spark_starts(of: str, tmp_path: 
 
 def test_export_that_is_not_there_is_refused(spark, export: Path) -> None:
     Bronze(spark, (str(export),)).check()
-    with pytest.raises(FormatError, match="nowhere: expected an export, found no such place"):
+    with pytest.raises(FormatError, match="nowhere: expected an export, found none of its tables"):
         Bronze(spark, (str(export), f"file://{export}/nowhere")).check()
 
 

@@ -164,7 +164,7 @@ class _Summary:
             click.echo(json.dumps(found | {"seconds": took_ns / 1e9}))
             return
         for table, rows in self._rows.items():
-            place = self._directory / TABLES[table].directory
+            place = self._directory / table
             click.echo(f"{table:<12}{rows:>16,} rows  {place}")
         counts = self._counts
         click.echo(

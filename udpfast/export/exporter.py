@@ -245,7 +245,7 @@ class Exporter:
             if "messages" not in wanted:  # what it has stays as it is
                 payloads = before.payloads
         for table in self._tables:  # one without rows is there as well, for who reads it
-            (self.root / table.directory).mkdir(parents=True, exist_ok=True)
+            (self.root / table.name).mkdir(parents=True, exist_ok=True)
         entry = Entry(
             feed=feed,
             journal=part.journal,

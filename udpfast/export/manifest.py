@@ -39,7 +39,7 @@ __all__ = [
     "writing_directory",
 ]
 
-VERSION = 2
+VERSION = 3
 
 #: Of all tables: an export by another version of them is written anew.
 SCHEMA_HASH = hashlib.sha256(

@@ -70,8 +70,7 @@ class PartitionFile:
     """
 
     def __init__(self, writing: Path, table: Table, partition: Partition, name: str) -> None:
-        directory = "/".join(filter(None, (table.directory, partition_directory(partition))))
-        self.path = f"{directory}/{name}"
+        self.path = f"{table.name}/{partition_directory(partition)}/{name}"
         self._table = table
         self._path = writing / self.path
         self._writer: pq.ParquetWriter | None = None

@@ -60,14 +60,11 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: columns, and where it lies.
+    """A table: its columns. It lies in the directory of its name, below the export's root.
 
     Attributes
     ----------
     name : str
-    directory : str
-        Below the export's root; empty: the root itself. Spark does not look into directories that
-        begin with `_` unless one names them.
     kinds : tuple of str
         Of the records that have rows here; empty: all, or those of a raw capture.
     raw : bool
@@ -80,7 +77,6 @@ class Table:
     """
 
     name: str
-    directory: str
     kinds: tuple[str, ...]
     raw: bool
     rows: bool
@@ -321,28 +317,24 @@ _LATENCY = (
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
-        Table("messages", "", (), False, False, "Every record.", _MESSAGES),
-        Table("levels", "_levels", ("BOOK",), False, True, "Levels of book updates.", _LEVELS),
-        Table("orders", "_orders", ("ORDERS",), False, True, "Orders of book updates.", _ORDERS),
-        Table("tops", "_tops", ("TOP_OF_BOOK",), False, False, "Tops of book.", _TOPS),
-        Table("trades", "_trades", ("TRADES",), False, True, "Trades.", _TRADES),
-        Table(
-            "statistics", "_statistics", ("STATISTICS",), False, True, "Statistics.", _STATISTICS
-        ),
+        Table("messages", (), False, False, "Every record.", _MESSAGES),
+        Table("levels", ("BOOK",), False, True, "Levels of book updates.", _LEVELS),
+        Table("orders", ("ORDERS",), False, True, "Orders of book updates.", _ORDERS),
+        Table("tops", ("TOP_OF_BOOK",), False, False, "Tops of book.", _TOPS),
+        Table("trades", ("TRADES",), False, True, "Trades.", _TRADES),
+        Table("statistics", ("STATISTICS",), False, True, "Statistics.", _STATISTICS),
         Table(
             "reference",
-            "_reference",
             ("REFERENCE_DATA",),
             False,
             False,
             "Reference data.",
             _REFERENCE,
         ),
-        Table("status", "_status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
-        Table("gaps", "_gaps", ("GAP",), False, False, "Messages that no line brought.", _GAPS),
+        Table("status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
+        Table("gaps", ("GAP",), False, False, "Messages that no line brought.", _GAPS),
         Table(
             "events",
-            "_events",
             (
                 "SESSION",
                 "STALE",
@@ -359,7 +351,6 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "races",
-            "_races",
             (),
             True,
             False,
@@ -368,7 +359,6 @@ TABLES: dict[str, Table] = {
         ),
         Table(
             "latency",
-            "_latency",
             (),
             False,
             False,

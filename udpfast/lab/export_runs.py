@@ -249,7 +249,7 @@ def _found(root: Path, table: str) -> dict[str, Rows]:
     import pyarrow.parquet as pq
 
     found: dict[str, Rows] = {}
-    place, column = (root, "payload") if table == "messages" else (root / "_gaps", "waited_ns")
+    place, column = root / table, "payload" if table == "messages" else "waited_ns"
     for path in place.glob("date=*/**/part-*.parquet"):
         columns = pq.read_table(path, columns=["feed", "index", column], partitioning=None)
         for feed, index, content in zip(

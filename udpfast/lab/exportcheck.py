@@ -328,7 +328,7 @@ def _exported(root: Path, table: str) -> Iterator[tuple[int, int]]:
     # What a reader of the directory finds, whatever the manifest says.
     import pyarrow.parquet as pq
 
-    own = root / TABLES[table].directory
+    own = root / table
     for path in own.glob("date=*/**/part-*.parquet"):
         column = "index" if table == "messages" else "position"
         found = pq.read_table(path, columns=[column, "number"], partitioning=None)

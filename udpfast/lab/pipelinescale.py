@@ -92,7 +92,7 @@ def repeat_export(export: Path, root: Path, copies: int) -> int:
     span_ns, span_bytes = extent(export)
     rows = 0
     for name, table in TABLES.items():
-        source = export / table.directory if table.directory else export
+        source = export / table.name
         for path in sorted(source.glob("date=*/channel=*/session=*/*.parquet")):
             whole = parquet.read_table(path, partitioning=None)
             for copy in range(copies):
@@ -101,7 +101,7 @@ def repeat_export(export: Path, root: Path, copies: int) -> int:
                 _, channel, session, file = path.parts[-4:]
                 first = shifted["minute_ns" if name == "latency" else "published_ns"][0].as_py()
                 day = datetime.datetime.fromtimestamp(first / 1e9, datetime.UTC).date()
-                folder = root / table.directory / f"date={day}" / channel / session
+                folder = root / table.name / f"date={day}" / channel / session
                 folder.mkdir(parents=True, exist_ok=True)
                 parquet.write_table(shifted, folder / f"copy-{copy:04}-{file}", compression="zstd")
                 rows += len(shifted)
@@ -113,7 +113,7 @@ def extent(export: Path) -> tuple[int, int]:
     """Return the time that an export spans, up to whole seconds, and the bytes of its journal."""
     messages = pa.concat_tables(
         parquet.read_table(path, columns=["received_ns", "position"], partitioning=None)
-        for path in export.glob("date=*/channel=*/session=*/*.parquet")
+        for path in export.glob("messages/date=*/channel=*/session=*/*.parquet")
     )
     times, places = pc.min_max(messages["received_ns"]), pc.max(messages["position"])
     span = times["max"].as_py() - times["min"].as_py()

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from udpfast.errors import FormatError
-from udpfast.export.schema import spark_schema, table_of
+from udpfast.export.schema import TABLES, spark_schema, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,12 +66,16 @@ class Bronze:
         for root in self.roots:
             if root.startswith(JOURNAL):
                 continue
-            try:
-                self.spark.read.schema(spark_schema("messages")).parquet(root)
-            except AnalysisException as error:
-                if error.getCondition() != "PATH_NOT_FOUND":
-                    raise
-                raise FormatError(f"{root}: expected an export, found no such place") from None
+            for name in TABLES:
+                try:
+                    self.spark.read.schema(spark_schema(name)).parquet(f"{root}/{name}")
+                except AnalysisException as error:
+                    if error.getCondition() != "PATH_NOT_FOUND":
+                        raise
+                else:
+                    break
+            else:
+                raise FormatError(f"{root}: expected an export, found none of its tables")
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name in `export/schema.py`."""
@@ -106,7 +110,7 @@ class Bronze:
             register(self.spark)
             reader = self.spark.readStream if self.streaming else self.spark.read
             return reader.format("udpfast").option("table", name).load(journal)
-        path = f"{root}/{table_of(name).directory}"
+        path = f"{root}/{name}"
         if self.streaming:
             files = self.spark.readStream.schema(schema).option("maxFileAge", _FILE_AGE_MAX)
             return files.parquet(path)

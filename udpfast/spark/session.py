@@ -36,11 +36,13 @@ __all__ = [
 LOCAL_MEMORY = "4g"
 
 #: Times are instants: they shall not be shown in the time zone of whoever looks. The values of
-#: partition directories keep the types that the tables' schema gives them.
+#: partition directories keep the types that the tables' schema gives them. What is wrong with an
+#: option of the data source is a sentence, which Python's traceback around it would hide.
 EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }
 
