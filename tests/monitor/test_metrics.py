@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -48,21 +49,21 @@ def promtool(*arguments: str, text: str = "", directory: Path | None = None) -> 
     return result.stdout + result.stderr
 
 
-def families(text: str) -> dict[str, object]:
+def families(text: str) -> dict[str, Any]:
     return {each.name: each for each in parser.text_string_to_metric_families(text)}
 
 
 def test_metrics_have_every_counter_with_its_help_and_value(feed: Subscriber) -> None:
     found = families(metrics_text())
     status = read_status("deribit")
-    assert all(each.documentation.endswith(".") for each in found.values())  # type: ignore[attr-defined]
-    helps = {each.documentation.lower() for each in found.values()}  # type: ignore[attr-defined]
+    assert all(each.documentation.endswith(".") for each in found.values())
+    helps = {each.documentation.lower() for each in found.values()}
     own = [info for info in LINE_COUNTERS if info not in VERDICTS]
     for info in (*own, *CHANNEL_COUNTERS, *FEED_COUNTERS):
         assert f"{info.meaning}.".lower() in helps, info.name
-    verdicts = found["udpfast_line_verdicts"].samples  # type: ignore[attr-defined]
+    verdicts = found["udpfast_line_verdicts"].samples
     assert [sample.labels["verdict"] for sample in verdicts] == [info.name for info in VERDICTS]
-    (records,) = found["udpfast_ring_records"].samples  # type: ignore[attr-defined]
+    (records,) = found["udpfast_ring_records"].samples
     assert (records.name, records.value) == ("udpfast_ring_records_total", status.records)
     assert records.labels == {"feed": "deribit"}
 
@@ -82,7 +83,7 @@ def test_readers_of_one_name_are_told_apart(feed: Subscriber) -> None:
         text = metrics_text()
     series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
-    samples = families(text)["udpfast_reader_up"].samples  # type: ignore[attr-defined]
+    samples = families(text)["udpfast_reader_up"].samples
     assert [sample.labels["reader"] for sample in samples] == ["s", "s+"]
 
 
@@ -109,7 +110,7 @@ def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
 def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir(mode=0o700)
     for names in ((), ("deribit", "nothing")):
-        samples = families(metrics_text(names))["udpfast_feed_readable"].samples  # type: ignore[attr-defined]
+        samples = families(metrics_text(names))["udpfast_feed_readable"].samples
         assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}
 
 

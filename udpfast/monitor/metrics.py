@@ -112,7 +112,8 @@ def metrics_text(names: Sequence[str] = ()) -> str:
     """Return the metrics of instances as OpenMetrics text."""
     from prometheus_client.openmetrics.exposition import generate_latest
 
-    return generate_latest(feed_registry(names)).decode()
+    text: bytes = generate_latest(feed_registry(names))  # type: ignore[no-untyped-call]
+    return text.decode()
 
 
 class _Families:
