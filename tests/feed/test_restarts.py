@@ -193,3 +193,120 @@ def test_session_that_begins_anew_behind_a_forged_one_loses_no_more_than_is_said
 @pytest.mark.parametrize("seed", [220_020, 420_016, 420_021, 620_095])
 def test_feed_that_goes_on_beside_forged_jumps_is_no_restart(seed: int) -> None:
     assert forged(seed, 4_000)["bursts"] == 2
+
+
+def test_feed_that_filled_a_hole_beside_a_forged_jump_is_resumed() -> None:
+    # One forged fragment contradicts the feed, a forged datagram ahead makes the rest fill a hole.
+    driver = Driver(lines_incremental=1)
+    step_ns = 10_000
+    for seqno in range(1, 425):
+        driver.send(datagram(seqno), at_ns=seqno * step_ns)
+    driver.send(fragments(6_873, 2)[1])
+    driver.send(fragments(448, 256)[145])
+    for seqno in range(425, 1_400):
+        driver.send(datagram(seqno), at_ns=seqno * step_ns)
+    driver.finish()
+    reason, _, unseen = restart(driver)
+    assert reason == SessionReason.RESUMED
+    assert unseen <= 1
+    assert set(range(1, 1_400)) - {448} <= set(driver.seqnos())
+
+
+def straggle(driver: Driver, seqno: int, payload: bytes) -> None:
+    """Bring one more of the old numbering, which shows that it is alive."""
+    driver.send(datagram(seqno, payload), at_ns=driver.now_ns)
+    assert len(driver.sessions()) == 1
+
+
+@pytest.mark.parametrize("late", [1, 2, 3, 4])
+def test_restart_refuted_once_keeps_what_came_when_copies_and_late_ones_follow(late: int) -> None:
+    driver = Driver(lines_incremental=1)
+    for seqno in range(10_000, 10_300):
+        driver.send(datagram(seqno, b"old"), at_ns=seqno * 10_000)
+    for seqno in (1, 2, 4):
+        driver.send(datagram(seqno, b"new %d" % seqno), at_ns=driver.now_ns + 10_000)
+    straggle(driver, 10_300, b"old")
+    for seqno in (late, *range(3, 200)):
+        driver.send(datagram(seqno, b"new %d" % seqno), at_ns=driver.now_ns + 10_000)
+    driver.finish()
+    assert restart(driver) == (SessionReason.SAME_ID, 1, 0)
+    assert [m.payload for m in driver.messages()][-199:] == [b"new %d" % i for i in range(1, 200)]
+
+
+def test_restart_that_contradicts_a_refuted_run_says_what_is_not_delivered() -> None:
+    # Replayed heartbeats, refuted; the new numbering begins with one that looks the same.
+    driver = Driver(lines_incremental=1)
+    for seqno in range(100, 10_300):
+        data = heartbeat(seqno) if seqno in (101, 102) else datagram(seqno, b"old")
+        driver.send(data, at_ns=seqno * 10_000)
+    for seqno in range(100, 130):
+        data = heartbeat(seqno) if seqno in (101, 102) else datagram(seqno, b"older")
+        driver.send(data, at_ns=driver.now_ns + 1_000)
+    straggle(driver, 10_300, b"old")
+    sent = [heartbeat(101), heartbeat(102)]
+    sent += [datagram(seqno, b"new %d" % seqno) for seqno in range(103, 300)]
+    for data in sent:
+        driver.send(data, at_ns=driver.now_ns + 10_000)
+    driver.finish()
+    reason, first, unseen = restart(driver)
+    assert (reason, first - unseen) == (SessionReason.SAME_ID, 101)
+
+
+@pytest.mark.parametrize("lost", [5, 200])
+def test_restart_of_heartbeats_behind_an_early_hole_says_all_that_came(lost: int) -> None:
+    # The window still waits for what was lost, near the numbers that begin anew.
+    driver = Driver(lines_incremental=1)
+    sent = [*range(1, lost), *range(lost + 1, 405), *range(8, 24, 4), 405]
+    for number, seqno in enumerate(sent):
+        driver.send(heartbeat(seqno), at_ns=number * 10)
+    for seqno in range(1, 400):
+        driver.send(heartbeat(seqno), at_ns=driver.now_ns + 10_000)
+    driver.finish()
+    reason, first, unseen = restart(driver)
+    assert (reason, first - unseen) == (SessionReason.SAME_ID, 1)
+
+
+def test_restart_takes_nothing_of_an_older_run_on_another_line() -> None:
+    # Line 1 repeats heartbeats up to the end of the old numbering, and is silent from then on.
+    driver = Driver(lines_incremental=2)
+    for seqno in range(1, 132):
+        driver.send(heartbeat(seqno), 1, at_ns=seqno * 50_000)
+        if seqno > 40 and seqno % 9 == 5:
+            driver.send(heartbeat(seqno), 1)
+    now_ns = 6 * SECOND
+    for seqno in range(1, 400):
+        now_ns += 50_000
+        driver.send(datagram(seqno, b"new %d" % seqno), at_ns=now_ns)
+    driver.finish()
+    assert restart(driver) == (SessionReason.SAME_ID, 1, 0)
+    assert [m.payload for m in driver.messages()][-399:] == [b"new %d" % i for i in range(1, 400)]
+
+
+def test_restart_keeps_its_first_when_a_late_one_of_the_old_numbering_follows() -> None:
+    driver = Driver(lines_incremental=1)
+    for seqno in (*range(10_000, 10_058), 10_059):
+        driver.send(datagram(seqno, b"old"), at_ns=seqno * 100 * MS)
+    for seqno in (1, 2):
+        driver.send(datagram(seqno, b"new"), at_ns=driver.now_ns + 100 * MS)
+    assert driver.send(datagram(10_058, b"old"), at_ns=driver.now_ns) == "late"
+    for seqno in range(3, 100):
+        driver.send(datagram(seqno, b"new"), at_ns=driver.now_ns + 100 * MS)
+    driver.finish()
+    assert restart(driver) == (SessionReason.SAME_ID, 1, 0)
+
+
+def test_restart_of_heartbeats_says_the_one_that_a_line_long_dead_has_brought() -> None:
+    driver = Driver(lines_incremental=2)
+    for seqno in range(1, 208):
+        driver.send(heartbeat(seqno), at_ns=seqno * 50_000)
+        if seqno < 40:
+            driver.send(heartbeat(seqno), 1)
+            if seqno % 4 == 0:
+                driver.send(heartbeat(seqno), 1)
+    driver.send(heartbeat(1), 1, at_ns=driver.now_ns + 50_000)
+    for seqno in range(2, 200):
+        for line in range(2):
+            driver.send(heartbeat(seqno), line, at_ns=seqno * 50_000 + 208 * 50_000)
+    driver.finish()
+    reason, first, unseen = restart(driver)
+    assert (reason, first - unseen) == (SessionReason.SAME_ID, 1)

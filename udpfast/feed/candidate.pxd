@@ -35,6 +35,7 @@ cdef enum:  # Evidence: what a datagram of a run tells about the run
     EVIDENCE_NEUTRAL = 3         # a heartbeat looks the same in every numbering: its place counts
     EVIDENCE_REPEATED = 4        # the same, but its line had brought it: it is not just slower
     EVIDENCE_NONE = 5            # a straggler would look the same: not even its place counts
+    EVIDENCE_FILLED = 6          # nor here: the numbering at hand had a hole there, and accepted it
 
 cdef enum:
     CANDIDATE_STEP_MAX = 16      # seqnos to the next datagram of a dense run: loss, reordering
@@ -64,14 +65,18 @@ cdef struct Candidate:
     uint32_t strays              # in a row that did not belong to it
     uint32_t same                # EVIDENCE_SAME, of the whole run
     uint32_t other               # EVIDENCE_OTHER
+    uint32_t filled              # EVIDENCE_FILLED
     uint32_t total               # datagrams that carried it further
     # since the numbering at hand last went on
     uint32_t count               # datagrams that carried the run further
     uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
     uint32_t repeated            # of these: EVIDENCE_REPEATED
-    int64_t since_ns             # the first of them
+    uint32_t since_first         # earliest of them
+    int64_t since_ns             # when the first of them came
     bint broken                  # a run before this one was given up for it, and
     uint32_t broken_first        # began here
+    bint returned                # refuted, it had copies and late ones since, the
+    uint32_t returned_first      # earliest of them
     uint32_t held_capacity
     uint32_t held_total          # of this run; the newest held_capacity of them are there
     HeldDatagram* held
@@ -81,6 +86,7 @@ cdef inline void candidate_forget(Candidate* c) noexcept nogil:
     c.claim = CLAIM_NONE
     c.count = 0
     c.broken = False
+    c.returned = False
     c.held_total = 0
 
 
@@ -110,12 +116,12 @@ cdef inline bint candidate_follows(
 cdef inline bint candidate_is_same(
     const Candidate* c, const Candidate* other,
 ) noexcept nogil:
-    # Whether two lines' runs are one: they overlap, and neither is from before the numbering at
-    # hand last went on.
+    # Whether two lines' runs are one: what they brought since the numbering at hand last went on
+    # overlaps.
     return (
         other.claim == c.claim and other.session_id == c.session_id and other.count
-        and <int32_t>(other.first - c.furthest) <= CANDIDATE_STEP_MAX
-        and <int32_t>(c.first - other.furthest) <= CANDIDATE_STEP_MAX
+        and <int32_t>(other.since_first - c.furthest) <= CANDIDATE_STEP_MAX
+        and <int32_t>(c.since_first - other.furthest) <= CANDIDATE_STEP_MAX
     )
 
 
@@ -135,10 +141,6 @@ cdef inline bint candidate_note(
     cdef uint32_t begun
     cdef bint broken
     if not candidate_follows(c, claim, frame):
-        if c.claim == CLAIM_BEHIND and c.total and evidence == EVIDENCE_NONE:
-            if c.strays < CANDIDATE_STRAYS_MAX:
-                c.strays += 1            # a few begin nothing in place of what began
-                return False
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
                 return False             # of the numbering at hand, for all we know
@@ -151,6 +153,9 @@ cdef inline bint candidate_note(
         if c.broken and 0 <= <int32_t>(frame.seqno - c.broken_first) <= CANDIDATE_BACK_MAX:
             begun = c.broken_first       # it was a straggler in between
         broken = c.count and c.claim == claim and c.session_id == frame.session_id
+        if c.returned:
+            broken = True
+            begun = c.returned_first
         candidate_forget(c)
         c.broken = broken
         c.broken_first = begun
@@ -160,6 +165,7 @@ cdef inline bint candidate_note(
         c.furthest = frame.seqno - 1
         c.same = 0
         c.other = 0
+        c.filled = 0
         c.total = 0
         c.fresh = 0
         c.repeated = 0
@@ -170,19 +176,24 @@ cdef inline bint candidate_note(
         c.first_fresh = frame.seqno
     c.same += evidence == EVIDENCE_SAME
     c.other += evidence == EVIDENCE_OTHER
+    c.filled += evidence == EVIDENCE_FILLED
     step = <int32_t>(frame.seqno - c.furthest)
     if step < 0:
         if <int32_t>(frame.seqno - c.first) < 0:
             c.first = frame.seqno
+        if <int32_t>(frame.seqno - c.since_first) < 0:
+            c.since_first = frame.seqno
     if step < 0 or (step == 0 and frame.fragment < c.fragment):
         if claim != CLAIM_NEW_ID:
             return True
     else:
         c.furthest = frame.seqno
         c.fragment = frame.fragment
-    if evidence != EVIDENCE_NONE:
+    if evidence != EVIDENCE_NONE and evidence != EVIDENCE_FILLED:
         if c.count == 0:
+            c.since_first = frame.seqno
             c.since_ns = now_ns
+        c.returned = False
         c.count += 1
         c.total += 1
         c.fresh += evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER
@@ -213,3 +224,29 @@ cdef inline HeldDatagram* candidate_held(Candidate* c, uint32_t i) noexcept nogi
     # The i-th of those held, oldest first.
     cdef uint32_t first = c.held_total - candidate_held_count(c)
     return &c.held[(first + i) % c.held_capacity]
+
+
+cdef inline bint candidate_returns(
+    Candidate* c, const Datagram* d, const Frame* frame,
+) noexcept nogil:
+    # A copy of a datagram of a refuted run, or one that lies between them, does not break it off: it
+    # is held with them. Other bytes than are held begin another run.
+    cdef const HeldDatagram* held
+    cdef uint32_t count = candidate_held_count(c)
+    cdef uint32_t i
+    if c.count or c.session_id != frame.session_id:
+        return False
+    if not 0 <= <int32_t>(c.furthest - frame.seqno) <= CANDIDATE_BACK_MAX:
+        return False
+    if <int32_t>(frame.seqno - c.first) < 0:
+        return False
+    for i in range(count - CANDIDATE_HELD if count > CANDIDATE_HELD else 0, count):
+        held = candidate_held(c, i)
+        if held.data[1] == d.data[1] and memcmp(held.data + 8, d.data + 8, 4) == 0:
+            if held.size != d.size or memcmp(held.data, d.data, d.size):
+                return False
+    if not c.returned or <int32_t>(frame.seqno - c.returned_first) < 0:
+        c.returned_first = frame.seqno
+    c.returned = True
+    candidate_hold(c, d)
+    return True

@@ -27,9 +27,9 @@ from udpfast.core.layout cimport (
     RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_NEUTRAL,
-    EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows, candidate_forget,
-    candidate_note, candidate_refute,
+    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_FILLED,
+    EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows,
+    candidate_forget, candidate_note, candidate_refute,
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
@@ -253,7 +253,7 @@ cdef inline bint pipeline_is_taken(
         return False
     if follows or line_steps_back(line, at):
         # It fills a hole of whichever it is: held, it is lost to neither, and it proves nothing.
-        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NONE, False, now_ns)
+        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_FILLED, False, now_ns)
     return False
 
 

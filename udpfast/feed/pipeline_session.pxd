@@ -17,10 +17,10 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND,
-    CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW,
-    EVIDENCE_REPEATED, Candidate, HeldDatagram, candidate_first, candidate_follows,
+    CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
+    EVIDENCE_OTHER, Candidate, HeldDatagram, candidate_first, candidate_follows,
     candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_is_replay,
-    candidate_is_same, candidate_note,
+    candidate_is_same, candidate_note, candidate_returns,
 )
 from udpfast.feed.control cimport Control, control_push
 from udpfast.feed.frame cimport frame_read
@@ -50,8 +50,8 @@ cdef enum:
     # many lines or in many fragments, the numbering at hand need not be quiet for longer than so
     # many take, but for this many at least: some are lost, or late.
     RUN_LONG = 64
-    # What began anew repeats by chance. A run that mostly does is of the numbering at hand, which
-    # went elsewhere meanwhile.
+    # What began anew repeats by chance, and fills holes by chance. A run that mostly does is of the
+    # numbering at hand, which went elsewhere meanwhile.
     SAME_PER_OTHER = 4
     QUIET_MIN = 3
     # Nothing is under way for longer than this: neither a straggler nor a slower line.
@@ -65,7 +65,7 @@ cdef struct Run:                 # on all lines that bring it
     uint32_t count
     uint32_t fresh
     uint32_t repeated
-    uint32_t same
+    uint32_t known               # what the numbering at hand has, too: the same, or filled in
     uint32_t other
     uint32_t messages
     uint32_t first_fresh         # where it leaves what we know
@@ -203,8 +203,9 @@ cdef inline bint pipeline_numbered_anew(
     cdef uint32_t needed = p.restart_datagrams
     cdef Run run
     w.contested = True
-    if pipeline_is_copy_of_late(w, c, frame, evidence):
-        return False
+    if pipeline_is_elsewhere(w, line):
+        if candidate_returns(c, d, frame) or pipeline_is_copy_of_late(w, line, frame, evidence):
+            return False
     if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
         return False
     candidate_hold(c, d)
@@ -217,7 +218,7 @@ cdef inline bint pipeline_numbered_anew(
         reason = SESSION_RESUMED
         needed = RESUME_DATAGRAMS
     elif pipeline_was_here(w, window_unwrap(w, run.first_fresh)) or (
-        run.same >= RESUME_DATAGRAMS and run.same > SAME_PER_OTHER * run.other
+        run.known >= RESUME_DATAGRAMS and run.known > SAME_PER_OTHER * run.other
     ):
         reason = SESSION_RESUMED
     if not proven and not pipeline_is_proven(w, c, &run, needed, now_ns):
@@ -234,17 +235,26 @@ cdef inline bint pipeline_numbered_anew(
     return True
 
 
+cdef inline bint pipeline_is_elsewhere(const Window* w, const Line* line) noexcept nogil:
+    # Whether a run is not just copies of what its line brought last of the numbering at hand.
+    cdef int64_t at = window_unwrap(w, line.candidate.furthest)
+    return (
+        line.candidate.claim == CLAIM_BEHIND
+        and not at - CANDIDATE_BACK_MAX <= line.highest <= at + CANDIDATE_BACK_MAX
+    )
+
+
 cdef inline bint pipeline_is_copy_of_late(
-    const Window* w, const Candidate* c, const Frame* frame, int evidence,
+    const Window* w, const Line* line, const Frame* frame, int evidence,
 ) noexcept nogil:
-    # A heartbeat of the latest ones of the numbering at hand, which looks like a copy of it: what
-    # has begun elsewhere, and was refuted, may go on behind it.
-    if evidence != EVIDENCE_NEUTRAL and evidence != EVIDENCE_REPEATED:
+    # What tells nothing new and is of the latest that its line brought of the numbering at hand:
+    # what has begun elsewhere may go on behind it.
+    cdef const Candidate* c = &line.candidate
+    if evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER or evidence == EVIDENCE_FILLED:
         return False
     return (
-        c.claim == CLAIM_BEHIND and c.total and c.count == 0
-        and not candidate_follows(c, CLAIM_BEHIND, frame)
-        and w.next - window_unwrap(w, frame.seqno) <= CANDIDATE_BACK_MAX
+        c.total and not candidate_is_replay(c) and not candidate_follows(c, CLAIM_BEHIND, frame)
+        and w.base <= line.highest <= window_unwrap(w, frame.seqno) + CANDIDATE_BACK_MAX
     )
 
 
@@ -252,14 +262,14 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     # A run on all lines that bring it.
     cdef const Candidate* other
     cdef Run run
-    cdef uint32_t first = c.first
+    cdef uint32_t first = c.since_first
     cdef uint32_t furthest = c.furthest
     cdef uint32_t i
     run.count = 0
     run.fresh = 0
     run.first_fresh = c.first_fresh
     run.repeated = 0
-    run.same = 0
+    run.known = 0
     run.other = 0
     for i in range(w.lines):
         other = &w.line[i].candidate
@@ -268,10 +278,10 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         run.count += other.count
         run.fresh += other.fresh
         run.repeated += other.repeated
-        run.same += other.same
+        run.known += other.same + other.filled
         run.other += other.other
-        if <int32_t>(other.first - first) < 0:
-            first = other.first
+        if <int32_t>(other.since_first - first) < 0:
+            first = other.since_first
         if <int32_t>(other.furthest - furthest) > 0:
             furthest = other.furthest
         if <int32_t>(other.first_fresh - run.first_fresh) < 0:
