@@ -29,10 +29,10 @@ from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
-from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK
+from udpfast.market.names import NameTable, name_table_size
+from udpfast.market.updates import LAYOUTS, TOP_OF_BOOK
 from udpfast.shm.journal import Journal
-from udpfast.shm.region import Region
+from udpfast.shm.names import create_names, names_table
 
 from .inputs import need_pyarrow
 from .result import Row
@@ -96,10 +96,9 @@ def run(settings: Settings) -> Iterator[Row]:
 
 def make_journal(directory: Path, count: int) -> Path:
     """Return a closed journal of so many tops of book."""
-    with Journal.open(directory, PAYLOAD_HASH, name="bench", durable=False) as journal:
-        size = PAGE + name_table_size(SYMBOLS + 1)
-        region = Region.create(names_path(directory, 1), NAMES_REGION_KIND, size, PAYLOAD_HASH)
-        names = NameTable(region.view()[PAGE:], capacity=SYMBOLS + 1)
+    with Journal.open(directory, LAYOUTS, name="bench", durable=False) as journal:
+        region = create_names(names_path(directory, 1), name_table_size(SYMBOLS + 1))
+        names = NameTable(names_table(region), capacity=SYMBOLS + 1)
         updates = [update(names, number) for number in range(1_000)]
         region.mark_ready()
         region.close()

@@ -33,9 +33,9 @@ from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH
-from udpfast.shm.region import Region
+from udpfast.shm.names import create_names, names_table
 from udpfast.shm.ring import Ring
 
 from .bench_replay import STEP, Recording, expected_messages, load, verify
@@ -110,13 +110,8 @@ def attach(core: int, directory: Path, objects: int, way: str) -> Outcome:
 @contextlib.contextmanager
 def filled(directory: Path, objects: int) -> Iterator[None]:
     """Have a ring, names, and the image of so many books in a directory."""
-    region = Region.create(
-        directory / "names",
-        NAMES_REGION_KIND,
-        NAMES_OFFSET + name_table_size(objects + 1),
-        PAYLOAD_HASH,
-    )
-    names = NameTable(region.view()[NAMES_OFFSET:], capacity=objects + 1)
+    region = create_names(directory / "names", name_table_size(objects + 1))
+    names = NameTable(names_table(region), capacity=objects + 1)
     region.mark_ready()
     exchange = names.intern("exchange")
     config = ImageConfig(objects=max(16, objects), capacity_bytes=1 << 28, interval_ms=0)

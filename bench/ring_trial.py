@@ -16,11 +16,11 @@ import numpy.typing as npt
 
 from udpfast.client.reader import Reader
 from udpfast.core.clock import monotonic_ns
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.shm.region import Region
+from udpfast.shm.names import create_names, names_table
 from udpfast.shm.ring import Ring
 
 from .loops.hostprobe import pinned
@@ -41,7 +41,6 @@ __all__ = ["READERS", "open_progress", "open_ring", "ring_latency", "ring_throug
 
 #: 65,536 records of 64 bytes with their headers, as many as the C slot ring has slots.
 CAPACITY_BYTES = 1 << 23
-REGION_PAGE = 4096
 NAMES = 64
 TIMEOUT_S = 60.0
 
@@ -195,9 +194,8 @@ def _verify(reading: Reading) -> str:
 def open_ring(state: dict[str, Any], directory: str, capacity_bytes: int = CAPACITY_BYTES) -> None:
     """Create a ring, and the names that every instance has."""
     path = Path(directory)
-    size_bytes = REGION_PAGE + name_table_size(NAMES)
-    with Region.create(path / "names", NAMES_REGION_KIND, size_bytes, PAYLOAD_HASH) as region:
-        NameTable(region.view()[REGION_PAGE:], capacity=NAMES)
+    with create_names(path / "names", name_table_size(NAMES)) as region:
+        NameTable(names_table(region), capacity=NAMES)
         region.mark_ready()
     state["ring"] = Ring.create(path, capacity_bytes, PAYLOAD_HASH)
 

@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
-from udpfast.market.names import NAMES_REGION_KIND
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
+from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT
 
 ROOT = Path(__file__).parent.parent
@@ -188,7 +187,6 @@ def c_comment(lines: list[str]) -> list[str]:
 
 def hashes() -> list[str]:
     """Return what the region headers of this version hold."""
-    journal = layout_hash(RECORD, *CONTROL_DTYPES.values()) ^ PAYLOAD_HASH
     return [
         "",
         "/* --- what files of this version say of themselves: refuse all others --- */",
@@ -196,9 +194,9 @@ def hashes() -> list[str]:
         '#define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */',
         f'#define UDPFAST_RING_KIND "{RING_KIND}"',
         f"#define UDPFAST_RING_LAYOUT UINT64_C(0x{RING_LAYOUT ^ PAYLOAD_HASH:016X})",
-        f'#define UDPFAST_NAMES_KIND "{NAMES_REGION_KIND}"',
-        f"#define UDPFAST_NAMES_LAYOUT UINT64_C(0x{PAYLOAD_HASH:016X})",
-        f"#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x{journal:016X})",
+        f'#define UDPFAST_NAMES_KIND "{NAMES_KIND}"',
+        f"#define UDPFAST_NAMES_LAYOUT UINT64_C(0x{NAMES_LAYOUT:016X})",
+        f"#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x{LAYOUTS.hash:016X})",
     ]
 
 

@@ -15,8 +15,8 @@ from tests.shared import ROOT
 from udpfast.client.compiled import check_layouts
 from udpfast.core import layout
 from udpfast.market import updates
-from udpfast.market.names import NAMES_REGION_KIND
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
+from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
 from udpfast.shm.ring import RING_KIND, RING_LAYOUT
 
 HEADER = Path(udpfast.get_include()) / "udpfast.h"
@@ -89,9 +89,10 @@ def test_header_names_kinds_and_hashes_of_this_version() -> None:
     text = HEADER.read_text()
     macros = dict(re.findall(r"^#define UDPFAST_(\w+_(?:KIND|LAYOUT)) (\S+)$", text, re.M))
     assert macros["RING_KIND"] == f'"{RING_KIND}"'
-    assert macros["NAMES_KIND"] == f'"{NAMES_REGION_KIND}"'
+    assert macros["NAMES_KIND"] == f'"{NAMES_KIND}"'
     assert macros["RING_LAYOUT"] == f"UINT64_C(0x{RING_LAYOUT ^ PAYLOAD_HASH:016X})"
-    assert macros["NAMES_LAYOUT"] == f"UINT64_C(0x{PAYLOAD_HASH:016X})"
+    assert macros["NAMES_LAYOUT"] == f"UINT64_C(0x{NAMES_LAYOUT:016X})"
+    assert macros["SEGMENT_LAYOUT"] == f"UINT64_C(0x{LAYOUTS.hash:016X})"
 
 
 def test_header_is_also_cpp(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ process loads only what it touches: a strategy never loads the subscriber's sock
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from udpfast.core.version import VERSION
+
 if TYPE_CHECKING:
     from . import sbe
     from .agents.subscriber import Subscriber
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     )
     from .market.book import OrderBook
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Batch",

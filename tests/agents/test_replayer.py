@@ -16,14 +16,14 @@ from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 from udpfast.market.encode import encode_book
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.monitor.losses import read_losses
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.journal import Journal
-from udpfast.shm.region import Region
+from udpfast.shm.names import attach_names, names_table
 
 
 def feed(**tables):
@@ -269,8 +269,8 @@ def test_replay_another_table_size_keeps_every_name_and_id(tmp_path):
 
     run(tmp_path, feed(ring={"names": 64}), one_line([(1, update(1, "old"))]))
     run(tmp_path, feed(ring={"names": 128}), one_line([(2, update(1, "new"))]))
-    with Region.attach(tmp_path / "names", NAMES_REGION_KIND, PAYLOAD_HASH) as region:
-        names = NameTable(region.view()[4096:])
+    with attach_names(tmp_path / "names") as region:
+        names = NameTable(names_table(region))
         assert [names[i] for i in range(1, len(names) + 1)] == ["x", "old", "new"]
         del names
     with pytest.raises(ConfigError, match=r"ring\.names: expected at least"):

@@ -5,7 +5,7 @@ from tests.client.instance import Instance
 from udpfast.agents.republisher import Republisher
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal_cursor import JournalCursor
 
 
@@ -23,9 +23,7 @@ def test_republished_names_are_there_before_the_restart_that_says_so(tmp_path):
     found = []
     with (
         Reader(f"ring:{again}") as reader,
-        JournalCursor.attach(
-            tmp_path / "journal", follow=False, payload_hash=PAYLOAD_HASH
-        ) as cursor,
+        JournalCursor.attach(tmp_path / "journal", follow=False, layouts=LAYOUTS) as cursor,
     ):
         while not cursor.ended:
             republisher.take(cursor, 0, cursor.poll())

@@ -16,8 +16,9 @@ from udpfast.cli.demo import account_for_missing, compare_books
 from udpfast.cli.main import VERBS, cli
 from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.shm.journal import Journal
 from udpfast.shm.ring import Ring
@@ -91,7 +92,7 @@ def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
         source = shared("wire", "capture", "roq_udp_clean.pcap.gz")
     else:
         directory = source / "raw" if of == "raw" else source
-        with Journal.open(directory, 0 if of == "raw" else PAYLOAD_HASH) as journal:
+        with Journal.open(directory, CONTROL_LAYOUTS if of == "raw" else LAYOUTS) as journal:
             journal.append(Kind.MESSAGE, b"x", published_ns=10**9)
     arguments = [*["--raw"] * (of == "raw"), str(source), *option]
     error = CliRunner().invoke(cli, ["replay", *arguments]).exception
@@ -102,7 +103,7 @@ def test_replay_of_a_part_that_is_not_there_says_what_is(option, of, tmp_path):
 
 
 def test_replay_of_a_hole_in_a_journal_says_so(tmp_path):
-    with Journal.open(tmp_path, PAYLOAD_HASH) as journal:
+    with Journal.open(tmp_path, LAYOUTS) as journal:
         for second in (1, 5):
             journal.append(Kind.MESSAGE, b"x", published_ns=second * 10**9)
     arguments = ["replay", str(tmp_path), "--from", str(2 * 10**9), "--until", str(3 * 10**9)]

@@ -9,7 +9,7 @@ from tests.client.instance import Instance
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import segment_path
 
@@ -113,7 +113,7 @@ def test_verify_repair_cuts_what_no_record_is(journal):
 
 
 def test_verify_of_a_journal_that_is_written_ignores_what_is_on_its_way(journal):
-    with Journal.open(journal, PAYLOAD_HASH, segment_bytes=1 << 18) as writer:
+    with Journal.open(journal, LAYOUTS, segment_bytes=1 << 18) as writer:
         writer.append(Kind.MESSAGE, b"\2" * 100)
         path = sorted(journal.glob("*.segment"))[-1]
         end = len(path.read_bytes().rstrip(b"\0"))

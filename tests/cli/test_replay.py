@@ -10,7 +10,7 @@ from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
 from udpfast.lab import frames
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 
 WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
@@ -72,7 +72,7 @@ def test_replay_of_whole_frames_misses_none(tmp_path):
 
 
 def test_replay_of_a_journal_without_its_end_counts_records_and_missing_ones(tmp_path):
-    with Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+    with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18) as journal:
         for _ in range(600):
             journal.append(Kind.MESSAGE, bytes(1000))
     (tmp_path / "journal" / "00000003.segment").unlink()

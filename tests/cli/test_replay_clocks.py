@@ -12,7 +12,7 @@ from udpfast.cli.main import cli
 from udpfast.cli.replay_target import Pacer
 from udpfast.core.layout import Kind
 from udpfast.lab import frames
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 
 SECOND = 1_000_000_000
@@ -26,7 +26,7 @@ SET_BACK = "the clock was set back 2 times, by up to 3609.000 s"
 
 def of_journal(directory):
     """Make a journal; return the arguments that replay it."""
-    with Journal.open(directory / "journal", PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+    with Journal.open(directory / "journal", LAYOUTS, segment_bytes=1 << 18) as journal:
         for number, at_ns in enumerate(STAMPS):
             journal.append(Kind.RESTART, b"", received_ns=at_ns, published_ns=at_ns)
             if number % 7 == 6:

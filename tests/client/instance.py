@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import OBJECT_STATE, Kind, RecordFlag, Stream
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
-from udpfast.shm.region import Region
+from udpfast.shm.names import create_names, names_table
 from udpfast.shm.ring import Ring
 
 REGION_PAGE = 4096
@@ -21,14 +21,8 @@ class Instance:
     def __init__(self, directory: Path, capacity_bytes: int = 1 << 20) -> None:
         directory.mkdir(mode=0o700, exist_ok=True)
         self.directory = directory
-        self.names_region = Region.create(
-            directory / "names",
-            NAMES_REGION_KIND,
-            REGION_PAGE + name_table_size(NAMES_CAPACITY),
-            PAYLOAD_HASH,
-            replace=True,
-        )
-        self.names = NameTable(self.names_region.view()[REGION_PAGE:], capacity=NAMES_CAPACITY)
+        self.names_region = create_names(directory / "names", name_table_size(NAMES_CAPACITY))
+        self.names = NameTable(names_table(self.names_region), capacity=NAMES_CAPACITY)
         self.names_region.mark_ready()
         self.ring = Ring.create(directory, capacity_bytes, PAYLOAD_HASH)
         self.number = 0

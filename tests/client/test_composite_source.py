@@ -12,7 +12,7 @@ from udpfast import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
 from udpfast.errors import ConfigError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 
 SEGMENT = 1 << 18
@@ -20,7 +20,7 @@ SEGMENT = 1 << 18
 
 def journal_of(directory, stamps):
     """Make a journal of messages published at these times, each of which says its number."""
-    with Journal.open(directory, PAYLOAD_HASH, segment_bytes=SEGMENT, durable=False) as journal:
+    with Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT, durable=False) as journal:
         for number, stamp in enumerate(stamps):
             journal.append(Kind.MESSAGE, number.to_bytes(2, "little") * 50, published_ns=stamp)
     return f"journal:{directory}"

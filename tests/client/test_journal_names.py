@@ -13,7 +13,7 @@ from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.errors import FormatError
 from udpfast.export.scan import Scan
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal_cursor import JournalCursor
 
 SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
@@ -108,7 +108,7 @@ def test_replay_into_a_ring_refuses_damaged_names(journal, tmp_path, how):
     (tmp_path / "again").mkdir(mode=0o700)
     republisher = Republisher(tmp_path / "again", 1 << 20)
     with (
-        JournalCursor.attach(journal, follow=False, payload_hash=PAYLOAD_HASH) as cursor,
+        JournalCursor.attach(journal, follow=False, layouts=LAYOUTS) as cursor,
         pytest.raises(FormatError),
     ):
         republisher.take(cursor, 0, cursor.poll())

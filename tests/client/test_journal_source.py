@@ -4,13 +4,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.layouts import OLDER
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError, RegionError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
+from udpfast.shm.journal_layouts import layouts_path
 from udpfast.shm.segment import segment_path
 
 START_NS = int(datetime(2026, 8, 21, 9, 30, tzinfo=UTC).timestamp()) * 1_000_000_000
@@ -20,7 +22,7 @@ SECOND = 1_000_000_000
 @pytest.fixture
 def directory(tmp_path):
     """Return a journal of 100 records, one per second from 09:30."""
-    with Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+    with Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18) as journal:
         for number in range(100):
             journal.append(
                 Kind.MESSAGE,
@@ -87,12 +89,16 @@ def test_journal_time_that_is_none_is_refused(directory, options, expected):
         Reader(f"journal:{directory}", **options)
 
 
-def test_journal_of_other_payloads_is_refused_with_both_hashes(tmp_path):
-    with Journal.open(tmp_path / "journal", 12345) as journal:
+def test_journal_of_another_version_without_its_layouts_is_refused(tmp_path):
+    with Journal.open(tmp_path / "journal", OLDER) as journal:
         journal.append(Kind.MESSAGE, b"1")
-    with pytest.raises(RegionError, match=r"expected layout hash \w{16}, found \w{16}"):
-        Reader(f"journal:{tmp_path / 'journal'}")
-    with pytest.raises(RegionError, match="expected layout hash"):
+    layouts_path(tmp_path / "journal", OLDER.hash).unlink()
+    with (
+        Reader(f"journal:{tmp_path / 'journal'}") as reader,
+        pytest.raises(RegionError, match=r"layouts-\w{16}\.json: expected the layouts of segments"),
+    ):
+        reader.poll(timeout=0)
+    with pytest.raises(RegionError, match="expected the layouts of segments"):
         replay_records(tmp_path / "journal", "", Pacer(0), None, None)
 
 
@@ -107,7 +113,7 @@ def test_journal_that_is_not_there_is_said(tmp_path):
 
 
 def test_journal_open_is_followed(tmp_path):
-    journal = Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18)
+    journal = Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18)
     with Reader(f"journal:{tmp_path / 'journal'}") as reader:
         for number in range(3000):
             journal.append(Kind.MESSAGE, b"%d" % number)
@@ -174,7 +180,7 @@ def test_part_of_a_journal_that_ends_before_it_begins_is_refused(directory):
 
 
 def test_reader_may_wait_for_what_a_living_recorder_will_write(tmp_path):
-    journal = Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18)
+    journal = Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18)
     journal.append(Kind.MESSAGE, b"1", published_ns=START_NS)
     with Reader(f"journal:{tmp_path / 'journal'}", start=START_NS + 1) as reader:
         assert len(reader.poll(timeout=0)) == 0
@@ -184,5 +190,5 @@ def test_reader_may_wait_for_what_a_living_recorder_will_write(tmp_path):
 
 
 def test_empty_journal_has_no_part_to_be_outside_of(tmp_path):
-    Journal.open(tmp_path / "journal", PAYLOAD_HASH, segment_bytes=1 << 18).close()
+    Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18).close()
     assert numbers(tmp_path / "journal", start=START_NS) == []

@@ -16,10 +16,9 @@ from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
-from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.names import create_names
 from udpfast.shm.readers import list_readers
-from udpfast.shm.region import Region
 from udpfast.shm.ring import Ring
 
 
@@ -254,9 +253,7 @@ def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
         instance.names_region.close()
         instance.ring.region.close()
         # The next writer has begun a table that is not ready yet.
-        region = Region.create(
-            instance.directory / "names", NAMES_REGION_KIND, 1 << 16, PAYLOAD_HASH, replace=True
-        )
+        region = create_names(instance.directory / "names", 1 << 15)
         assert next(reader).kind is Kind.LAPPED
         assert next(reader).symbol == "before"
         region.close()
@@ -558,16 +555,14 @@ def test_poll_of_a_ring_without_names_looks_for_them_once_per_slice(
 ) -> None:
     looks = 0
 
-    class Missing:
-        @staticmethod
-        def attach(path: Path, *_: object) -> None:
-            nonlocal looks
-            looks += 1
-            raise FileNotFoundError(path)
+    def missing(path: Path) -> None:
+        nonlocal looks
+        looks += 1
+        raise FileNotFoundError(path)
 
     tmp_path.chmod(0o700)
     with Ring.create(tmp_path, 1 << 16, PAYLOAD_HASH) as ring, Reader(f"ring:{tmp_path}") as reader:
-        monkeypatch.setattr("udpfast.client.ring_source.Region", Missing)
+        monkeypatch.setattr("udpfast.client.ring_source.attach_names", missing)
         started = time.monotonic()
         for _ in range(2000):
             ring.append(Kind.MESSAGE, b"x")

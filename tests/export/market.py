@@ -21,7 +21,7 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
-from udpfast.market.updates import PAYLOAD_HASH, ROW_DTYPES, UPDATE_DTYPES
+from udpfast.market.updates import LAYOUTS, ROW_DTYPES, UPDATE_DTYPES
 from udpfast.shm.journal import Journal
 
 #: 2026-11-20 23:59:59.5 UTC: a day ends within the first second.
@@ -196,7 +196,7 @@ def append_and_die(directory: Path, first: int, count: int) -> None:
     """Append messages to a journal by a process that is gone then, without a word."""
     child = os.fork()
     if child == 0:
-        journal = Journal.open(directory, PAYLOAD_HASH, name="feed", segment_bytes=SEGMENT_BYTES)
+        journal = Journal.open(directory, LAYOUTS, name="feed", segment_bytes=SEGMENT_BYTES)
         for number in range(first, first + count):
             at_ns = BEGIN_NS + number * STEP_NS
             content = number.to_bytes(8, "little") * 200

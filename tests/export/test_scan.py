@@ -23,7 +23,7 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import Condition, Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_state import journal_state
 from udpfast.shm.segment import list_segments, segment_path
@@ -130,7 +130,7 @@ def test_begin_is_behind_what_was_removed_to_make_room_and_nothing_else(
 ) -> None:
     copy = tmp_path / "journal"
     shutil.copytree(journal, copy)
-    with Journal.open(copy, PAYLOAD_HASH) as writer:
+    with Journal.open(copy, LAYOUTS) as writer:
         writer.remove_oldest()
         second = Scan(str(copy)).pieces()[0]
         begin = journal_begin(copy)

@@ -10,7 +10,7 @@ import pytest
 
 from udpfast.core.crc32c import crc32c
 from udpfast.core.layout import Kind
-from udpfast.errors import RegionError, WriterExistsError
+from udpfast.errors import WriterExistsError
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_state import journal_state
@@ -82,15 +82,6 @@ def test_journal_opened_again_goes_on(directory):
 def test_journal_has_one_writer(directory):
     with Journal.open(directory), pytest.raises(WriterExistsError):
         Journal.open(directory)
-
-
-def test_journal_of_another_layout_is_refused(directory):
-    with Journal.open(directory, payload_hash=1) as journal:
-        fill(journal, 0, 1)
-    with pytest.raises(RegionError, match="layout hash"):
-        Journal.open(directory, payload_hash=2)
-    with pytest.raises(RegionError, match="layout hash"):
-        JournalCursor.attach(directory, payload_hash=2)
 
 
 def test_journal_open_is_followed_and_ends_when_closed(directory):

@@ -16,7 +16,7 @@ from udpfast.cli.spark import spark as verb
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import Entry, write_entry
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
@@ -199,7 +199,7 @@ def test_journal_read_as_it_is_answers_like_its_export(spark, tmp_path: Path) ->
 
 @pytest.mark.parametrize("of", ["journal", "export"])
 def test_run_refuses_what_has_no_records_before_spark_starts(of: str, tmp_path: Path) -> None:
-    Journal.open(tmp_path / "journal", PAYLOAD_HASH).close()
+    Journal.open(tmp_path / "journal", LAYOUTS).close()
     (tmp_path / "export" / "_manifest" / "feed").mkdir(parents=True)
     error = CliRunner().invoke(verb, ["run", str(tmp_path / of), str(tmp_path)]).exception
     assert isinstance(error, FormatError)

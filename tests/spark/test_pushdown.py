@@ -9,7 +9,7 @@ import pytest
 
 from udpfast.core.layout import Kind
 from udpfast.export.scan import Scan
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 
 EDGES = (-(1 << 63), -1, 0, 1, 255, 256, (1 << 63) - 1)
@@ -22,7 +22,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a journal whose clock jumps, before 1970 too; its numbers take all their bits."""
     directory = tmp_path_factory.mktemp("journal")
     chance = random.Random(1)
-    with Journal.open(directory, PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+    with Journal.open(directory, LAYOUTS, segment_bytes=1 << 18) as journal:
         for number in range(3_000):
             wire = chance.choice((1, 255, 256, (1 << 31) - 1, 1 << 31, (1 << 63) - 1))
             kind = chance.choice((Kind.GAP, Kind.STALE, Kind.SESSION))

@@ -19,9 +19,12 @@ from tests.export.market import (
     record,
 )
 from tests.export.test_races import arrivals, captured  # noqa: F401
+from tests.layouts import NEWER
 from tests.waiting import PATIENCE_S
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
+from udpfast.lab.aged import write_aged
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.segment import list_segments, segment_path
 
 if TYPE_CHECKING:
@@ -193,6 +196,18 @@ def test_damage_is_an_error_that_names_the_file(
 
 
 # --- streams -------------------------------------------------------------------------------------
+
+
+def test_journal_of_another_version_has_the_same_rows(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    own = make_journal(tmp_path, 3)
+    write_aged(own, tmp_path / "newer", LAYOUTS, NEWER)
+    for table in ("messages", "levels"):
+        expected = load(spark, own, table).drop("position")
+        assert_same(load(spark, tmp_path / "newer", table).drop("position"), expected)
+    run_stream(spark, tmp_path / "newer", tmp_path, "levels")
+    assert_same(spark.read.parquet(str(tmp_path / "rows")).drop("position"), expected)
 
 
 #: Spark gives a stream's Python ten seconds to start, which a busy host may need for others.

@@ -21,7 +21,7 @@ from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_state import journal_state
 
@@ -238,7 +238,7 @@ def test_messages_among_records_are_received_once_more(feed, tmp_path):
 
 
 def test_decoded_updates_are_no_messages(tmp_path):
-    with Journal.open(tmp_path / "j", PAYLOAD_HASH, segment_bytes=1 << 18) as journal:
+    with Journal.open(tmp_path / "j", LAYOUTS, segment_bytes=1 << 18) as journal:
         journal.append(Kind.TOP_OF_BOOK, bytes(64))
     write_feed(parse_feed({"name": "x", "incremental": {"lines": LINE}}), tmp_path / "j")
     found = CliRunner().invoke(cli, ["replay", str(tmp_path / "j"), "--to", "engine"])

@@ -90,8 +90,8 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn
 
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
-from udpfast.market.names import NAMES_REGION_KIND
 from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.names import create_names, reopen_names
 
 __all__ = ["LATENCY_HOPS", "Engine"]
 
@@ -241,7 +241,7 @@ cdef class Engine:
         cdef uint64_t i
         path = self.directory / "names"
         try:
-            region = Region.reopen_for_write(path, NAMES_REGION_KIND, PAYLOAD_HASH, claim=False)
+            region = reopen_names(path, claim=False)
             if names_attach(
                     &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE):
                 if region.size_bytes == size:
@@ -256,7 +256,7 @@ cdef class Engine:
         if len(known) > config.ring.names:
             raise ConfigError(f"ring.names: expected at least {len(known)}, which the instance has "
                               f"already, found {config.ring.names}")
-        region = Region.create(path, NAMES_REGION_KIND, size, PAYLOAD_HASH, replace=True)
+        region = create_names(path, size - REGION_PAGE)
         self._regions.append(region)
         names_init(&self.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
                    config.ring.names)

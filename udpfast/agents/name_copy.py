@@ -6,10 +6,10 @@ import os
 import re
 from pathlib import Path
 
-from udpfast.archive.names import REGION_PAGE, names_path
+from udpfast.archive.names import names_path
 from udpfast.errors import FormatError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.names import NameTable, name_table_size
+from udpfast.shm.names import attach_names, create_names, names_table, reopen_names
 from udpfast.shm.region import Region
 
 __all__ = ["NameCopy"]
@@ -56,14 +56,14 @@ class NameCopy:
         if self._region is not None and not self._region.replaced():
             return False
         try:
-            region = Region.attach(self._instance / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+            region = attach_names(self._instance / "names")
         except FileNotFoundError:
             return False
         if self._region is not None:
             self.copy()  # what the old one got last
         self.close()
         self._region = region
-        self.source = NameTable(region.view()[REGION_PAGE:])
+        self.source = NameTable(names_table(region))
         names = (_FILE.fullmatch(path.name) for path in self._directory.iterdir())
         self.number = max((int(found[1]) for found in names if found), default=0)
         if not self.number or not self._continue_target(self.source):
@@ -76,10 +76,8 @@ class NameCopy:
     def _continue_target(self, source: NameTable) -> bool:
         # Whether the last file's names are the first ones of this table, in the same order.
         try:
-            region = Region.reopen_for_write(
-                names_path(self._directory, self.number), NAMES_REGION_KIND, PAYLOAD_HASH
-            )
-            target = NameTable(region.view()[REGION_PAGE:])
+            region = reopen_names(names_path(self._directory, self.number))
+            target = NameTable(names_table(region))
         except FormatError:  # torn by a power cut
             return False
         if (
@@ -94,14 +92,9 @@ class NameCopy:
         return False
 
     def _create_target(self, capacity: int) -> None:
-        self._target_region = Region.create(
-            names_path(self._directory, self.number),
-            NAMES_REGION_KIND,
-            REGION_PAGE + name_table_size(capacity),
-            PAYLOAD_HASH,
-            replace=True,
-        )
-        self._target = NameTable(self._target_region.view()[REGION_PAGE:], capacity=capacity)
+        path = names_path(self._directory, self.number)
+        self._target_region = create_names(path, name_table_size(capacity))
+        self._target = NameTable(names_table(self._target_region), capacity=capacity)
         self._target_region.mark_ready()
         self.copied = self._synced = 0
 

@@ -25,7 +25,8 @@ from udpfast.shm.segment cimport SEGMENT_BYTES_MIN
 
 from udpfast.agents.recording import Recording as RecordingFace
 from udpfast.archive.feed_settings import copy_feed
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.readers import ReaderRegistration
 
@@ -83,12 +84,12 @@ cdef class Recorder(Agent):
         try:
             if what != "raw":
                 self.recordings.append(RecordingFace(
-                    self._directory / "ring", target, PAYLOAD_HASH, self._directory, self._config,
+                    self._directory / "ring", target, LAYOUTS, self._directory, self._config,
                     self._name))
             if what != "records":
                 self.recordings.append(RecordingFace(
-                    self._directory / "capture", target / "raw", 0, None, self._config,
-                    self._name))
+                    self._directory / "capture", target / "raw", CONTROL_LAYOUTS, None,
+                    self._config, self._name))
             for recording in self.recordings:
                 copy_feed(self._directory, recording.journal.directory)
             if what != "raw":

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import final
 
 from udpfast.config import RecordConfig
+from udpfast.core.layouts import Layouts
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.journal import Journal
 
@@ -24,7 +25,7 @@ class Recording:
         self,
         ring: Path,
         directory: str | os.PathLike[str],
-        payload_hash: int,
+        layouts: Layouts,
         instance: Path | None,
         config: RecordConfig,
         name: str,

@@ -19,6 +19,7 @@ from udpfast.shm.segment cimport segment_append
 from udpfast.agents.name_copy import NameCopy
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
+from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor as RingCursorFace
 from udpfast.shm.journal import Journal as JournalFace
 from udpfast.shm.journal_cursor import JournalCursor
@@ -42,8 +43,8 @@ cdef class Recording:
         Of the ring's file.
     directory : str or Path
         Of the journal.
-    payload_hash : int
-        Of the ring.
+    layouts : Layouts
+        Of the ring's records.
     instance : Path or None
         The directory whose names the records go by; None: they have none.
     config : RecordConfig
@@ -62,18 +63,18 @@ cdef class Recording:
         What ended it.
     """
 
-    def __init__(self, ring, directory, payload_hash, instance, config, name):
+    def __init__(self, ring, directory, layouts, instance, config, name):
         self._segment_ns = config.segment_s * 1_000_000_000
         self._sync_each = config.sync == "batch"
         self.journal = JournalFace.open(
-            directory, payload_hash, name=name, segment_bytes=config.segment_bytes,
+            directory, layouts, name=name, segment_bytes=config.segment_bytes,
             durable=config.sync != "none")
         try:
             if instance is not None:
                 self._names = NameCopy(instance, self.journal.directory)
                 self._table = self._names.source
                 self._names_copied = self._names.copied
-            self._attach(ring, payload_hash)
+            self._attach(ring, 0 if layouts.raw else PAYLOAD_HASH)
         except BaseException:
             self.close()
             raise
@@ -129,7 +130,8 @@ cdef class Recording:
         # How many of the ring's records the journal has, or says are missing, from there on.
         count = 0
         with JournalCursor.attach(
-                self.journal.directory, ("position", position), follow=False) as cursor:
+                self.journal.directory, ("position", position), follow=False,
+                layouts=self.journal.layouts) as cursor:
             while not cursor.ended:
                 polled = cursor.poll()
                 count += cursor.missed

@@ -18,8 +18,9 @@ from udpfast.agents.replay_lines import Flow, tell_lines
 from udpfast.config import FeedConfig
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind, Stream
+from udpfast.core.layouts import CONTROL_LAYOUTS, Layouts
 from udpfast.errors import FormatError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_span import Place
@@ -166,7 +167,7 @@ def _not_before(headers: npt.NDArray[Any], place: Place) -> npt.NDArray[np.bool_
 
 class _JournalSource:
     # What the two kinds of journal have in common: how they are read, and whose lines these were.
-    PAYLOAD: int
+    LAYOUTS: Layouts
     FRAMES: tuple[str, ...]
 
     def __init__(
@@ -185,7 +186,7 @@ class _JournalSource:
             end or end_now(directory),
             follow=False,
             limit=BATCH,
-            payload_hash=self.PAYLOAD,
+            layouts=self.LAYOUTS,
         )
         self._endpoints = _endpoints_of(config)
         self._frame = FRAME.newbyteorder(">" if config.wire.byteorder == "big" else "<")
@@ -221,7 +222,7 @@ class RawSource(_JournalSource):
     damage : None
     """
 
-    PAYLOAD = 0
+    LAYOUTS = CONTROL_LAYOUTS
     FRAMES = ("datagrams", "clocks")
 
     def __iter__(self) -> Iterator[CaptureBatch]:
@@ -286,7 +287,7 @@ class MessageSource(_JournalSource):
     damage : None
     """
 
-    PAYLOAD = PAYLOAD_HASH
+    LAYOUTS = LAYOUTS
     FRAMES = ("messages", "datagrams")
 
     def __iter__(self) -> Iterator[CaptureBatch]:

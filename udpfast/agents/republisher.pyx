@@ -15,16 +15,13 @@ from udpfast.shm.wake cimport WakeRegion, waker_turn
 
 from udpfast.archive.names import journal_names, names_path
 from udpfast.errors import FormatError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable, name_table_size
+from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.region import Region
+from udpfast.shm.names import create_names, names_table
 from udpfast.shm.ring import Ring as RingFace
 from udpfast.shm.wake import WakeRegion as WakeRegionFace
 
 __all__ = ["Republisher"]
-
-cdef enum:
-    NAMES_AT = 4096              # of the table in its region
 
 
 @cython.final
@@ -143,10 +140,9 @@ cdef class Republisher:
         if again:
             self._names_region.close()
         capacity = self._source.capacity
-        self._names_region = Region.create(
-            self._directory / "names", NAMES_REGION_KIND, NAMES_AT + name_table_size(capacity),
-            PAYLOAD_HASH, replace=True)
-        self._target = NameTable(self._names_region.view()[NAMES_AT:], capacity=capacity)
+        self._names_region = create_names(
+            self._directory / "names", name_table_size(capacity))
+        self._target = NameTable(names_table(self._names_region), capacity=capacity)
         self._names_region.mark_ready()
         self._names = number
         # The table first: a reader looks for it when it meets the RESTART.

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from udpfast.errors import NotReadyError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.names import NameTable
+from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.region import Region
 
 __all__ = ["RingNames"]
 
-_REGION_PAGE = 4096
 #: A ring that its owner gave no names never has any: they are not looked for at every record.
 _LOOK_NS = 50_000_000
 
@@ -48,11 +47,11 @@ class RingNames:
         if self._region is not None and not self._region.replaced():
             return False
         try:
-            region = Region.attach(self._directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+            region = attach_names(self._directory / "names")
         except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return False
         self._region = region
-        self._table = NameTable(region.view()[_REGION_PAGE:])
+        self._table = NameTable(names_table(region))
         self.number = region.created_ns & 0xFFFFFFFF
         self.texts = []
         return True

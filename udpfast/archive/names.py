@@ -10,14 +10,10 @@ import os
 from pathlib import Path
 
 from udpfast.errors import FormatError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
-from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.region import Region
+from udpfast.market.names import NameTable
+from udpfast.shm.names import attach_names, names_table
 
-__all__ = ["REGION_PAGE", "journal_names", "names_path"]
-
-#: Bytes of a region before its table.
-REGION_PAGE = 4096
+__all__ = ["journal_names", "names_path"]
 
 
 def names_path(directory: Path, number: int) -> Path:
@@ -36,8 +32,7 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
         It is torn, or of another journal.
     """
     path = names_path(Path(directory), number)
-    region = Region.attach(path, NAMES_REGION_KIND, PAYLOAD_HASH)
-    table = NameTable(region.view()[REGION_PAGE:])
+    table = NameTable(names_table(attach_names(path)))
     if mark and table.mark != mark:
         raise FormatError(
             f"{path}: expected names with mark {mark:08x}, as the segments have it, found "

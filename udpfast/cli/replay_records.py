@@ -12,7 +12,7 @@ from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.config import RingConfig
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.record_hash import RecordHash
@@ -42,7 +42,7 @@ def replay_records(
             end,
             follow=False,
             limit=BATCH,
-            payload_hash=PAYLOAD_HASH,
+            layouts=LAYOUTS,
         ) as cursor:
             return _publish(cursor, republisher, pacer)
     finally:

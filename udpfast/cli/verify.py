@@ -11,11 +11,13 @@ from typing import Any
 import click
 
 from udpfast.cli.journal import find_journal
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
-from udpfast.shm.journal_state import JOURNAL_LAYOUT, journal_state
-from udpfast.shm.segment import Segment, list_segments, segment_path
+from udpfast.shm.journal_layouts import journal_layouts, layouts_version
+from udpfast.shm.journal_state import is_raw, journal_identity, journal_state
+from udpfast.shm.segment import SEGMENT_FORMAT
 from udpfast.shm.verify import SegmentCheck, verify_segments
 
 __all__ = ["verify"]
@@ -63,11 +65,31 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
         + _lost_end(checks, state),
         "state": state,
     }
+    found |= _origin(target, checks, found["problems"])
     if state is None:
         found["problems"].append("the file `journal` is lost or damaged: nobody knows the end")
     if repair and checks:
         found["repaired"] = _repair(target)
     return found, checks
+
+
+def _origin(directory: Path, checks: list[SegmentCheck], problems: list[str]) -> dict[str, Any]:
+    # Which journal it is, and which versions wrote it: their layouts, beside what they wrote.
+    layouts = []
+    for found in dict.fromkeys(check.info.layout_hash for check in checks if check.info):
+        try:
+            journal_layouts(directory, found)
+            version = layouts_version(directory, found)
+        except FormatError as problem:
+            problems.append(str(problem))
+            version = None
+        own = found in (LAYOUTS.hash, CONTROL_LAYOUTS.hash)
+        layouts.append({"hash": f"{found:016x}", "version": version, "translated": not own})
+    try:
+        identity = journal_identity(directory).hex()
+    except (FileNotFoundError, FormatError):
+        identity = None
+    return {"identity": identity, "format": SEGMENT_FORMAT, "layouts": layouts}
 
 
 def _state(directory: Path) -> dict[str, Any] | None:
@@ -97,18 +119,16 @@ def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[
 
 
 def _repair(directory: Path) -> dict[str, Any]:
-    hashes = {PAYLOAD_HASH, 0}
-    for number in list_segments(directory):
-        try:
-            layout = Segment.open(segment_path(directory, number)).layout_hash
-        except FormatError:
-            continue  # its header is what is damaged
-        hashes &= {layout ^ JOURNAL_LAYOUT}
-    with Journal.open(directory, hashes.pop() if hashes else PAYLOAD_HASH) as journal:
+    with Journal.open(directory, CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS) as journal:
         return dataclasses.asdict(journal.recovery)
 
 
 def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
+    click.echo(f"journal {found['identity']}, segments of format {found['format']}")
+    for layouts in found["layouts"]:
+        how = "read by name" if layouts["translated"] else "as this version has them"
+        version = layouts["version"] or "of a version that nobody knows"
+        click.echo(f"layouts {layouts['hash']}, written by udpfast {version}: {how}")
     click.echo(f"{'segment':<20}{'records':>14}{'first':>16}{'sealed':>9}{'durable':>9}")
     for check in checks:
         info = check.info

@@ -23,7 +23,7 @@ from udpfast.shm.journal_cursor cimport JournalCursor
 
 from udpfast.client.journal_source import JournalSource
 from udpfast.errors import ConfigError, FormatError, UdpfastError
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.journal_state import journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
@@ -247,7 +247,7 @@ def open_history(RingSource live not None, start_ns, batch, buffer_bytes, addres
         raise ConfigError(f"start must be 'tail', 'begin' or 'oldest' for {address}: no journal "
                           f"has its records (looked at {', '.join(looked) or 'none'})")
     cursor = JournalCursorFace.attach(
-        directory, ("time", start_ns), follow=False, limit=batch, payload_hash=PAYLOAD_HASH,
+        directory, ("time", start_ns), follow=False, limit=batch, layouts=LAYOUTS,
         room_bytes=max(buffer_bytes or 256 * batch, len(live.payloads_array)))
     return HistorySource(JournalSource(cursor), live, f"journal:{directory}", address, start_ns)
 

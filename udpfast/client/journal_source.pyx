@@ -17,8 +17,9 @@ import datetime
 import warnings
 
 from udpfast.archive.names import journal_names
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.journal_state import is_raw, journal_state
 from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
@@ -168,7 +169,7 @@ def open_source(
     directory = journal_directory(target)
     cursor = JournalCursorFace.attach(
         directory, first, last, limit=batch, room_bytes=buffer_bytes,
-        payload_hash=0 if is_raw(directory) else PAYLOAD_HASH)
+        layouts=CONTROL_LAYOUTS if is_raw(directory) else LAYOUTS)
     check_part(directory, first if isinstance(first, tuple) else None, last,
                grows=_is_written(directory))
     return JournalSource(cursor)

@@ -17,7 +17,6 @@ from udpfast.core.layout cimport (
     LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record, STREAM_NONE)
 from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.readers cimport ReaderRegistration, reader_report
-from udpfast.shm.region cimport REGION_PAGE
 from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
 
 import contextlib
@@ -30,12 +29,12 @@ from pathlib import Path
 
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import NotReadyError, RegionError, RingClosedError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
+from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
+from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.readers import ReaderRegistration
-from udpfast.shm.region import Region
 from udpfast.shm.wake import Sleeper
 
 __all__ = ["RingSource", "open_source"]
@@ -217,12 +216,11 @@ cdef class RingSource(Source):
         if self.names_region is not None and not self.names_region.replaced():
             return
         try:
-            region = Region.attach(
-                Path(self.directory) / "names", NAMES_REGION_KIND, PAYLOAD_HASH)
+            region = attach_names(Path(self.directory) / "names")
         except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return
         self.names_region = region
-        self.names = NameCache(NameTable(region.view()[REGION_PAGE:]))
+        self.names = NameCache(NameTable(names_table(region)))
 
     cdef bint names_missing(self):
         # A look in vain takes 17 us, and a ring that its owner gave no names never has any. The

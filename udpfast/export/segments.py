@@ -8,10 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from udpfast.archive.names import journal_names
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
 from udpfast.export.columns import Names
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_state import JournalState, journal_identity, journal_state
 from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_path
@@ -315,7 +316,7 @@ class Blocks:
         self._directory = directory
         self._journal = journal
         self._bounds = (position, end_position)
-        self._hash = 0 if raw else PAYLOAD_HASH
+        self._raw = raw
 
     def __iter__(self) -> Iterator[tuple[Block, Names]]:
         """Yield blocks, each valid until the next, and what their name ids mean.
@@ -334,7 +335,7 @@ class Blocks:
             ("position", end_position),
             follow=False,
             limit=BLOCK_RECORDS,
-            payload_hash=self._hash,
+            layouts=CONTROL_LAYOUTS if self._raw else LAYOUTS,
         ) as cursor:
             while count := cursor.poll():
                 if cursor.names != number:
@@ -342,7 +343,7 @@ class Blocks:
                     names = _names(self._directory, number, cursor.names_mark)
                 self.records += count
                 block = Block(cursor.headers, cursor.offsets, cursor.payloads, count)
-                if number and self._hash:
+                if number and not self._raw:
                     self.nameless |= not names.has(block.ids())
                 yield block, names
 

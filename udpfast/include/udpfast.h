@@ -675,7 +675,7 @@ UDPFAST_SIZE(udpfast_name_entry, 128);
 /* --- a journal's files: udpfast/shm/segment.pxd --- */
 
 enum {
-    UDPFAST_SEGMENT_VERSION = 2,
+    UDPFAST_SEGMENT_VERSION = 3,
     UDPFAST_SEGMENT_PAGE = 4096,
     UDPFAST_SEGMENT_SEAL = 512,  /* a disk's sector of its own, so that it is written whole */
     UDPFAST_SEGMENT_STRIDE = 65536,  /* bytes of records per index entry: 10 us of reading */
@@ -696,7 +696,7 @@ struct udpfast_segment_header {
     char magic[8];  /* "UDPFSEG\0" */
     uint32_t version;
     uint32_t names;  /* number of the file of names that its records go by; 0: none */
-    uint64_t layout_hash;  /* of records and payloads */
+    uint64_t layout_hash;  /* of records and payloads: their layouts lie beside it */
     uint64_t number;  /* of the segment, from 1: its file's name */
     uint64_t position;  /* of its first record: where the segment before it ended */
     uint64_t index;
@@ -745,7 +745,7 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 #define UDPFAST_RING_KIND "RING"
 #define UDPFAST_RING_LAYOUT UINT64_C(0xD23F5FFA3B6E7ACD)
 #define UDPFAST_NAMES_KIND "NAME"
-#define UDPFAST_NAMES_LAYOUT UINT64_C(0xE84A8F0029C30663)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xD23F5FFA3B6E7ACE)
+#define UDPFAST_NAMES_LAYOUT UINT64_C(0x0000000000000001)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x1F88FF89DBCABAFB)
 
 #endif

@@ -25,7 +25,7 @@ from udpfast.core.layout import GAP, Kind
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.lab.children import in_child
 from udpfast.lab.program import by_seeds
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 
 __all__ = ["check_seed", "main"]
@@ -128,7 +128,7 @@ class _World:
 
         def write() -> None:
             kept = Journal.open(
-                journal.directory, PAYLOAD_HASH, name=journal.name, segment_bytes=SEGMENT_BYTES
+                journal.directory, LAYOUTS, name=journal.name, segment_bytes=SEGMENT_BYTES
             )
             for number in range(count):
                 index = kept.index

@@ -23,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 from udpfast.core.layout import Kind
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
@@ -30,7 +31,7 @@ from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES
 from udpfast.lab.children import in_child
 from udpfast.lab.program import by_seeds
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.segment import list_segments, segment_path
 
@@ -252,8 +253,8 @@ def _write(
     directory: Path, first: int, count: int, ending: str, trim: bool, chance: random.Random
 ) -> None:
     journals = [
-        Journal.open(place, layout, name="feed", segment_bytes=SEGMENT_BYTES)
-        for place, layout in ((directory, PAYLOAD_HASH), (directory / "raw", 0))
+        Journal.open(place, layouts, name="feed", segment_bytes=SEGMENT_BYTES)
+        for place, layouts in ((directory, LAYOUTS), (directory / "raw", CONTROL_LAYOUTS))
     ]
     if trim:
         for journal in journals:

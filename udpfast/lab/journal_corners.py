@@ -32,7 +32,7 @@ from udpfast.lab.journals import (
     each_seed,
     expect,
 )
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_map import journal_map
@@ -179,7 +179,7 @@ def _check_writing_on(written: Written, directory: Path, header: bool) -> None:
     # far as anything still says how much that was.
     before = _inodes(directory)
     try:
-        journal = Journal.open(directory, PAYLOAD_HASH, segment_bytes=SEGMENT)
+        journal = Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT)
     except RegionError:
         expect(header, "a journal with its file `journal` can be opened")
         return
@@ -250,7 +250,7 @@ def _check_live_copy(work: Path, seed: int) -> None:
     draw = random.Random(seed)
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True, mode=0o700)
-    journal = Journal.open(work / "journal", PAYLOAD_HASH, segment_bytes=SEGMENT)
+    journal = Journal.open(work / "journal", LAYOUTS, segment_bytes=SEGMENT)
     number = 0
     for _ in range(draw.randrange(1, 6)):
         for _ in range(draw.randrange(1, 400)):
@@ -269,7 +269,7 @@ def _check_live_copy(work: Path, seed: int) -> None:
     shutil.rmtree(work / "journal")
     if draw.random() < 0.5:
         _close_wiped(journal)
-    with Journal.open(work / "journal", PAYLOAD_HASH, segment_bytes=SEGMENT) as anew:
+    with Journal.open(work / "journal", LAYOUTS, segment_bytes=SEGMENT) as anew:
         for other in range(draw.randrange(1, 2 * number + 2)):
             anew.append(Kind.MESSAGE, content(other), received_ns=other, published_ns=BASE_NS)
         expect(anew.identity != reader.identity, "another journal")
@@ -298,7 +298,7 @@ def _check_clock(directory: Path, seed: int) -> None:
     draw = random.Random(seed)
     shutil.rmtree(directory, ignore_errors=True)
     times = list(_times(draw))
-    with Journal.open(directory, PAYLOAD_HASH, segment_bytes=SEGMENT) as journal:
+    with Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT) as journal:
         for number, at_ns in enumerate(times):
             journal.append(Kind.MESSAGE, content(number), received_ns=number, published_ns=at_ns)
             if draw.random() < 0.01:

@@ -34,7 +34,7 @@ from udpfast.lab.journals import (
     each_seed,
     expect,
 )
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_cursor import JournalCursor
 from udpfast.shm.journal_state import journal_identity
@@ -110,7 +110,7 @@ def _write_on(directory: Path, draw: random.Random, ending: str) -> int:
     told, tell = os.pipe()
 
     def write() -> None:
-        journal = Journal.open(directory, PAYLOAD_HASH, name="feed", segment_bytes=SEGMENT)
+        journal = Journal.open(directory, LAYOUTS, name="feed", segment_bytes=SEGMENT)
         for _ in range(count):
             number = journal.index
             journal.append(
@@ -227,7 +227,7 @@ def _expect_all_or_error(read: Callable[[], list[int]], wanted: list[int], what:
 def _check_stream_on(directory: Path, stream: _Stream, records: int | None) -> None:
     # The next writer's records come to the stream that was there before.
     try:
-        with Journal.open(directory, PAYLOAD_HASH, segment_bytes=SEGMENT) as journal:
+        with Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT) as journal:
             first = journal.index
             expect(records in (None, first), f"it goes on behind {records}, not {first}")
             for number in range(first, first + 5):

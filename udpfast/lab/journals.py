@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udpfast.core.layout import Kind
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS
 from udpfast.shm.journal import Journal
 from udpfast.shm.journal_state import journal_state
 from udpfast.shm.segment import list_segments, segment_path
@@ -86,13 +86,11 @@ def _write(directory: Path, ends: list[int], end: str, removed: int, durable: bo
         return
     try:
         number = 0
-        journal = Journal.open(directory, PAYLOAD_HASH, segment_bytes=SEGMENT, durable=durable)
+        journal = Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT, durable=durable)
         for place, last in enumerate(ends):
             if place and end == "again" and place % 2 == 0:
                 journal.close()
-                journal = Journal.open(
-                    directory, PAYLOAD_HASH, segment_bytes=SEGMENT, durable=durable
-                )
+                journal = Journal.open(directory, LAYOUTS, segment_bytes=SEGMENT, durable=durable)
             elif place:
                 journal.prepare()
                 journal.roll(place, unix_ns=place)

@@ -22,10 +22,9 @@ from udpfast.config import parse_feed
 from udpfast.core import oserr
 from udpfast.core.layout import Kind
 from udpfast.errors import WriterExistsError
-from udpfast.market.names import NAMES_REGION_KIND, NameTable
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.names import NameTable
 from udpfast.shm.instance import admit_group
-from udpfast.shm.region import Region
+from udpfast.shm.names import attach_names, names_table
 
 __all__ = ["Life", "draw_life", "race", "run"]
 
@@ -177,11 +176,7 @@ def _take_over(engine: Engine, directory: Path, life: Life) -> None:
     admit_group(directory, life.group)
     engine.publish()
     engine.announce_restart(1)
-    table = NameTable(
-        Region.attach(directory / "names", NAMES_REGION_KIND, PAYLOAD_HASH, writable=True).view()[
-            _PAGE:
-        ]
-    )
+    table = NameTable(names_table(attach_names(directory / "names", writable=True)))
     for _ in range(life.interned):
         table.intern(f"S{len(table)}")
 

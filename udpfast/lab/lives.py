@@ -41,7 +41,7 @@ from udpfast.errors import RingClosedError
 from udpfast.lab.children import in_child
 from udpfast.lab.life import Life, draw_life, race, run
 from udpfast.lab.program import by_seeds
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.journal_cursor import JournalCursor
@@ -272,7 +272,7 @@ class _Kept:
         if self._begin is None:
             return
         at = self._begin
-        with JournalCursor.attach(self._journal, follow=False, payload_hash=PAYLOAD_HASH) as cursor:
+        with JournalCursor.attach(self._journal, follow=False, layouts=LAYOUTS) as cursor:
             while not cursor.ended:
                 for i in range(cursor.poll()):
                     payload = bytes(cursor.payload(i))

@@ -3,9 +3,7 @@ from typing import Self, final
 
 from typing_extensions import Buffer
 
-__all__ = ["NAMES_REGION_KIND", "NameTable", "name_table_size"]
-
-NAMES_REGION_KIND: str
+__all__ = ["NameTable", "name_table_size"]
 
 def name_table_size(capacity: int) -> int: ...
 

@@ -10,10 +10,7 @@ from udpfast.core.keyed cimport Key
 
 from udpfast.errors import FormatError
 
-__all__ = ["NAMES_REGION_KIND", "NameTable", "name_table_size"]
-
-#: An instance keeps its table in a region of this kind, from the region's second page on.
-NAMES_REGION_KIND = "NAME"
+__all__ = ["NameTable", "name_table_size"]
 
 if sizeof(NamesHeader) != 64 or sizeof(NameEntry) != 128:
     raise ImportError(f"name table structs have {sizeof(NamesHeader)} and {sizeof(NameEntry)} "

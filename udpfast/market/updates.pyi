@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer
 
 from udpfast.core.layout import Kind
+from udpfast.core.layouts import Layouts
 
 __all__ = [
     "BOOK",
@@ -12,6 +13,7 @@ __all__ = [
     "EXTERNAL_LATENCY",
     "GATEWAY_SETTINGS",
     "GATEWAY_STATUS",
+    "LAYOUTS",
     "LEVEL",
     "MARKET_STATUS",
     "MEASUREMENT",
@@ -51,6 +53,7 @@ TRADES: np.dtype[np.void]
 UPDATE_DTYPES: dict[Kind, np.dtype[np.void]]
 ROW_DTYPES: dict[Kind, np.dtype[np.void]]
 PAYLOAD_HASH: int
+LAYOUTS: Layouts
 
 class Update(NamedTuple):
     kind: Kind

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from udpfast.core.layout import Kind, layout_hash
+from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind, layout_hash
+from udpfast.core.layouts import Layouts
 from udpfast.errors import FormatError
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "EXTERNAL_LATENCY",
     "GATEWAY_SETTINGS",
     "GATEWAY_STATUS",
+    "LAYOUTS",
     "LEVEL",
     "MARKET_STATUS",
     "MEASUREMENT",
@@ -152,9 +154,14 @@ ROW_DTYPES = {
     Kind.CUSTOM_METRICS: MEASUREMENT,
 }
 
-#: Of all of these: the `payload_hash` of rings that carry updates, and the layout hash of the
-#: region that holds their names.
+#: Of all of these: the `payload_hash` of rings that carry updates.
 PAYLOAD_HASH = layout_hash(*UPDATE_DTYPES.values(), *ROW_DTYPES.values())
+
+#: Of the records of a feed, as its journals have them beside their segments.
+LAYOUTS = Layouts(
+    RECORD,
+    {int(kind): each for kind, each in {**CONTROL_DTYPES, **UPDATE_DTYPES}.items()},
+    {int(kind): each for kind, each in ROW_DTYPES.items()})
 
 
 class Update(NamedTuple):

@@ -29,7 +29,7 @@ cdef class Journal:
     cdef readonly object recovery    # shm.recovery.Recovery: what was found when it was opened
     cdef readonly bint made          # the file `journal` was made when it was opened
     cdef readonly bint failed        # a sync failed: nothing is known to be on the disk any more
-    cdef uint64_t _layout_hash
+    cdef readonly object layouts     # core.layouts.Layouts of what is appended
     cdef uint64_t _capacity
     cdef bytes _name
     cdef list _notes                 # of what was found when it was opened

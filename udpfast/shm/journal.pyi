@@ -6,6 +6,7 @@ from typing import Self
 
 from typing_extensions import Buffer
 
+from udpfast.core.layouts import Layouts
 from udpfast.shm.journal_state import JournalState
 from udpfast.shm.recovery import Recovery
 from udpfast.shm.region import Region
@@ -23,6 +24,8 @@ class Journal:
     @property
     def directory(self) -> Path: ...
     @property
+    def layouts(self) -> Layouts: ...
+    @property
     def region(self) -> Region: ...
     @property
     def recovery(self) -> Recovery: ...
@@ -33,7 +36,7 @@ class Journal:
     @staticmethod
     def open(
         directory: str | os.PathLike[str],
-        payload_hash: int = 0,
+        layouts: Layouts = ...,
         *,
         name: str = "",
         segment_bytes: int = ...,

@@ -31,9 +31,11 @@ from udpfast.shm.segment cimport (
     segment_end,
 )
 
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import RegionError
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal_state import JOURNAL_LAYOUT, JournalState
+from udpfast.shm.journal_layouts import check_layouts, keep_layouts, sync_path
+from udpfast.shm.journal_state import JournalState
 from udpfast.shm.segment import Segment as SegmentFace
 from udpfast.shm.segment import list_segments, segment_file_bytes, segment_path, set_aside
 
@@ -65,6 +67,8 @@ cdef class Journal:
     Attributes
     ----------
     directory : pathlib.Path
+    layouts : Layouts
+        Of the records that it gets.
     region : Region
         Who writes it, how far it is.
     recovery : Recovery
@@ -76,7 +80,9 @@ cdef class Journal:
     """
 
     @staticmethod
-    def open(directory, payload_hash=0, *, name="", segment_bytes=1 << 27, durable=True):
+    def open(
+            directory, layouts=CONTROL_LAYOUTS, *, name="", segment_bytes=1 << 27,
+            durable=True):
         """Open a journal for writing: a new one, or where the last writer ended.
 
         What the last writer left is cut to its valid prefix, whether it closed the journal, was
@@ -86,8 +92,8 @@ cdef class Journal:
         ----------
         directory : str or path
             Made if it is not there.
-        payload_hash : int
-            Hash of the layouts that payloads have.
+        layouts : Layouts
+            Of the records that it will get. It goes on behind those of other layouts.
         name : str
             Of the instance, for its segments' headers.
         segment_bytes : int
@@ -100,7 +106,7 @@ cdef class Journal:
         WriterExistsError
             A living process writes it.
         RegionError
-            Its last records have another layout.
+            It is a raw capture and these are no layouts of one, or the reverse.
         OSError
             A file cannot be read or written.
         """
@@ -109,7 +115,7 @@ cdef class Journal:
                              f"to {SEGMENT_BYTES_MAX}, was {segment_bytes}")
         cdef Journal journal = Journal.__new__(Journal)
         journal.directory = journal_directory(directory, create=True)
-        journal._layout_hash = JOURNAL_LAYOUT ^ payload_hash
+        journal.layouts = layouts
         journal._capacity = segment_bytes
         journal._name = name.encode()[:SEGMENT_NAME_SIZE]
         journal._durable = durable
@@ -120,6 +126,8 @@ cdef class Journal:
             journal.directory, &journal.written, &journal.kept, &journal.made, journal._notes)
         journal.header = <JournalHeader*>(journal.region.pointer + JOURNAL_HEADER)
         try:
+            check_layouts(journal.directory, layouts)
+            journal._notes += keep_layouts(journal.directory, layouts)
             journal._recover()
         except BaseException:
             journal.region.close()
@@ -131,7 +139,7 @@ cdef class Journal:
         self._number = max(list_segments(self.directory), default=0)
         (self.directory / "next.segment").unlink(missing_ok=True)
         self._active = recover(
-            self.directory, self.identity, self._layout_hash, &self.written, &self.kept,
+            self.directory, self.identity, self.layouts.hash, &self.written, &self.kept,
             &self.writer, clock_realtime_ns(), self._notes, found)
         self.recovery = found[0]
         if self._active is None:
@@ -182,7 +190,7 @@ cdef class Journal:
             memset(&header, 0, sizeof(header))
             header.names = <uint32_t>names
             header.names_mark = names_mark
-            header.layout_hash = self._layout_hash
+            header.layout_hash = self.layouts.hash
             header.number = self._number
             header.position = self.writer.position
             header.index = self.writer.index
@@ -416,7 +424,7 @@ cdef class Journal:
                 rc = active.sync()
             self._note_failure(rc)
         if renamed:
-            _sync_file(self.directory)
+            sync_path(self.directory)
         self.kept.syncs += 1
         self.kept.sync_longest_ns = max(
             self.kept.sync_longest_ns, clock_monotonic_ns() - started_ns)
@@ -491,7 +499,7 @@ cdef class Journal:
                 self.kept.oldest_position, self.kept.oldest_index = info.position, info.index
                 break
         journal_keep(self)
-        _sync_file(self.region.path)
+        sync_path(self.region.path)
 
     def size_bytes(self) -> int:
         """Return the bytes of disk that the journal has: segments, the next one, names."""
@@ -552,11 +560,3 @@ cdef class Journal:
     cdef _check_open(self):
         if self.region.pointer == NULL:
             raise ValueError(f"journal {self.directory} is closed")
-
-
-def _sync_file(path):
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

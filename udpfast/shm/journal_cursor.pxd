@@ -41,7 +41,14 @@ cdef class JournalCursor:
     cdef uint64_t _end_position
     cdef bint _past                  # there was a record published at _end_ns or later
     cdef bint _follow                # wait for a living writer
-    cdef object _layout_hash         # None: any
+    cdef object _layouts             # that records are handed out by; None: as they are
+    cdef dict _translations          # by the layout hash of segments
+    cdef object _translation         # of this segment's records; None: there is none to do
+    cdef tuple _source               # headers, offsets, payloads before they are translated
+    cdef uint8_t* _into_headers      # where poll_segment puts them, and how long a header is
+    cdef uint64_t* _into_offsets
+    cdef uint8_t* _into_payloads
+    cdef uint64_t _header_size
     cdef Region _region              # of the writer; None: there is none that can be believed
     cdef object _doubt               # why there is none, for an end that nobody knows to be one
     cdef uint64_t _number            # of the last segment that it stood in
@@ -50,6 +57,8 @@ cdef class JournalCursor:
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil
     cdef bint ready(self) noexcept nogil
     cdef int64_t poll_all(self, int64_t limit) except -1
+    cdef int64_t _translate(self, int64_t count) except -1
+    cdef _enter(self, Segment segment)
     cdef bint _advance(self, int64_t end) except *
     cdef bint _is_over(self) except *
     cdef bint _enter_next(self) except *

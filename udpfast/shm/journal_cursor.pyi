@@ -6,6 +6,8 @@ from typing import Any, Literal, Self
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.core.layouts import Layouts
+
 __all__ = ["JournalCursor"]
 
 class JournalCursor:
@@ -38,7 +40,7 @@ class JournalCursor:
         follow: bool = True,
         limit: int = 1024,
         room_bytes: int | None = None,
-        payload_hash: int | None = None,
+        layouts: Layouts | None = None,
     ) -> JournalCursor: ...
     def poll(self, limit: int | None = None) -> int: ...
     def extend(self, end: tuple[Literal["position"], int]) -> None: ...

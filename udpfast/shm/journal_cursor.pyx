@@ -8,6 +8,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 from udpfast.core.atomics cimport load_relaxed
+from udpfast.core.check cimport unlikely
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.shm.journal_state cimport header_identity
@@ -20,8 +21,10 @@ from udpfast.shm.segment cimport (
 
 from udpfast.core.layout import RECORD
 from udpfast.errors import FormatError, RegionError
+from udpfast.shm.journal_layouts import journal_layouts
 from udpfast.shm.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT
 from udpfast.shm.segment import list_segments, segment_path, segments_identity
+from udpfast.shm.translation import Translation
 
 __all__ = ["JournalCursor"]
 
@@ -57,7 +60,7 @@ cdef class JournalCursor:
 
     @staticmethod
     def attach(directory, start="begin", end=None, *, follow=True, limit=1024, room_bytes=None,
-               payload_hash=None):
+               layouts=None):
         """Attach to a journal, read-only.
 
         Parameters
@@ -77,21 +80,22 @@ cdef class JournalCursor:
         room_bytes : int, optional
             For the payloads of one `poll`; by default for 256 bytes each, and never less than the
             largest record takes.
-        payload_hash : int, optional
-            As given to `Journal.open`; None: not compared.
+        layouts : Layouts, optional
+            That records are handed out by, whichever version wrote them; None: as they are.
 
         Raises
         ------
         FileNotFoundError
             There is no segment and no writer.
         RegionError
-            A segment is of another layout, or the file `journal` of another journal.
+            The file `journal` is another journal's.
         """
         cdef JournalCursor cursor = JournalCursor.__new__(JournalCursor)
         if limit < 1:
             raise ValueError(f"limit must be >= 1, was {limit}")
         cursor.directory = Path(directory)
-        cursor._layout_hash = None if payload_hash is None else JOURNAL_LAYOUT ^ payload_hash
+        cursor._layouts = layouts
+        cursor._translations = {}
         cursor._follow = follow
         cursor._doubt = ""
         cursor._start_ns = INT64_MIN
@@ -107,8 +111,8 @@ cdef class JournalCursor:
         if not numbers and cursor._region is None:
             raise FileNotFoundError(2, "no journal: it has no segments", str(directory))
         cursor._identify(numbers)
-        cursor._seek(start, numbers)
         cursor._allocate(limit, room_bytes)
+        cursor._seek(start, numbers)
         return cursor
 
     def poll(self, limit=None) -> int:
@@ -124,7 +128,11 @@ cdef class JournalCursor:
         ------
         RegionError
             Another journal took this one's place; or all was read, and as the file `journal` is
-            lost or damaged nobody can say whether that was all.
+            lost or damaged nobody can say whether that was all. The layouts of the next segment's
+            records are not there, or those of a raw capture where updates were wanted.
+        FormatError
+            The next record does not fit `room_bytes`, or has a value that its field in `layouts`
+            does not hold. It is the next one still.
         """
         return self.poll_all(
             self._limit if limit is None else min(<int64_t>limit, self._limit))
@@ -264,8 +272,7 @@ cdef class JournalCursor:
             segment = self._open(number)
             if segment is None or segment.header.position > self._start_position:
                 continue
-            self.segment = segment
-            self._number = number
+            self._enter(segment)
             if segment.sealed() and segment.seal.position <= self._start_position:
                 self._stand(segment.seal.position, segment.seal.index)
             else:
@@ -288,9 +295,6 @@ cdef class JournalCursor:
             return None
         if segment.header.identity[:IDENTITY_SIZE] != self.identity:
             return None
-        if self._layout_hash is not None and segment.header.layout_hash != self._layout_hash:
-            raise RegionError(f"{segment.path}: expected layout hash {self._layout_hash:016x}, "
-                              f"found {segment.header.layout_hash:016x}")
         return segment
 
     def _allocate(self, limit, room_bytes):
@@ -311,6 +315,39 @@ cdef class JournalCursor:
         self._offsets = <uint64_t*><size_t>self.offsets.ctypes.data
         self._payloads = <uint8_t*><size_t>self.payloads.ctypes.data
 
+    cdef _enter(self, Segment segment):
+        # Stand in a segment, whose records are handed out as they are, or translated.
+        cdef uint64_t layout_hash = segment.header.layout_hash
+        translation = None
+        if self._layouts is not None and self._layouts.hash != layout_hash:
+            translation = self._translations.get(layout_hash)
+            if translation is None:
+                translation = self._read_layouts(segment)
+                self._translations[layout_hash] = translation
+        if translation is None:
+            self._source = (self.headers, self.offsets, self.payloads)
+        elif translation is not self._translation:
+            header = translation.source.header
+            self._source = (
+                np.zeros(self._limit, header), np.zeros(self._limit, np.uint64),
+                np.zeros(self._room_bytes, np.uint8))
+        headers, offsets, payloads = self._source
+        self._into_headers = <uint8_t*><size_t>headers.ctypes.data
+        self._into_offsets = <uint64_t*><size_t>offsets.ctypes.data
+        self._into_payloads = <uint8_t*><size_t>payloads.ctypes.data
+        self._header_size = headers.itemsize
+        self._translation = translation
+        self.segment = segment
+        self._number = segment.header.number
+
+    def _read_layouts(self, Segment segment):
+        layouts = journal_layouts(self.directory, segment.header.layout_hash)
+        if layouts.raw != self._layouts.raw:
+            kinds = ("records of a feed", "a raw capture")
+            raise RegionError(f"{segment.path}: expected {kinds[self._layouts.raw]}, found "
+                              f"{kinds[layouts.raw]}")
+        return Translation(layouts, self._layouts)
+
     cdef void _stand(self, uint64_t position, uint64_t index) noexcept nogil:
         # At a record of the segment.
         cdef uint64_t offset = min(position - self.segment.header.position, self.segment.limit)
@@ -326,7 +363,8 @@ cdef class JournalCursor:
     cdef int64_t poll_segment(self, int64_t limit, int64_t* count) noexcept nogil:
         # Copy valid records of this segment. Returns why it ended: LOOK_*, CURSOR_*, 1 = limit.
         cdef int64_t size
-        cdef uint64_t used = 0
+        cdef uint64_t used = 0, header_size
+        cdef uint8_t* header
         cdef const Record* record
         count[0] = 0
         while count[0] < limit:
@@ -340,14 +378,20 @@ cdef class JournalCursor:
                 self._past = True
             if (self.position >= self._start_position and record.published_ns >= self._start_ns
                     and record.published_ns < self._end_ns):
-                if used + size - RECORD_SIZE > self._room_bytes:
+                header_size = self._header_size
+                if <uint64_t>size < header_size:
+                    return LOOK_INVALID
+                if used + size - header_size > self._room_bytes:
                     return CURSOR_FULL
-                memcpy(self._headers + count[0], record, RECORD_SIZE)
-                if not header_has(self._headers + count[0], size):
+                header = self._into_headers + count[0] * header_size
+                memcpy(header, record, RECORD_SIZE)  # of known size, as nearly all are
+                if unlikely(header_size > RECORD_SIZE):
+                    memcpy(header, record, header_size)
+                if not header_has(<const Record*>header, size):
                     return LOOK_INVALID  # it is not any more what was checked
-                self._offsets[count[0]] = used
-                memcpy(self._payloads + used, self.place + RECORD_SIZE, size - RECORD_SIZE)
-                used += size - RECORD_SIZE
+                self._into_offsets[count[0]] = used
+                memcpy(self._into_payloads + used, self.place + header_size, size - header_size)
+                used += size - header_size
                 count[0] += 1
             elif count[0] > 0:
                 return 1  # those of one poll follow each other
@@ -367,6 +411,8 @@ cdef class JournalCursor:
                 with nogil:
                     end = self.poll_segment(limit, &count)
             if count > 0:
+                if self._translation is not None:
+                    count = self._translate(count)
                 self._handed_out = True
                 return count
             if end == CURSOR_PAST:
@@ -377,6 +423,24 @@ cdef class JournalCursor:
             elif not self._advance(end):
                 break
         return 0
+
+    cdef int64_t _translate(self, int64_t count) except -1:
+        # As many of the records copied as there is room for; the others are the next ones again.
+        headers, offsets, payloads = self._source
+        headers = headers[:count]
+        done = 0
+        try:
+            done = self._translation.run(
+                headers, offsets, payloads, (self.headers, self.offsets, self.payloads))
+            if done == 0:
+                raise FormatError(f"record {headers['index'][0]} does not fit {self._room_bytes} "
+                                  "bytes, translated")
+        except FormatError as problem:
+            raise FormatError(f"{self.segment.path}: {problem}") from None
+        finally:
+            if done < count:
+                self._stand(headers["position"][done], headers["index"][done])
+        return done
 
     cdef bint _advance(self, int64_t end) except *:
         # Nothing (more) stands where the next record should. True: look again.
@@ -451,8 +515,7 @@ cdef class JournalCursor:
                 if self._later()[:1] != numbers[:1]:
                     return self._enter_next()  # one came between while the others were listed
                 self._miss_until(segment.header.position, segment.header.index)
-            self.segment = segment
-            self._number = number
+            self._enter(segment)
             if segment.sealed() and segment.seal.first_ns <= segment.seal.last_ns and (
                     segment.seal.last_ns < self._start_ns
                     or segment.seal.first_ns >= self._end_ns):

@@ -1,5 +1,6 @@
 """What a journal says of itself, in its file `journal`: which one it is, and how far it is."""
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from udpfast.shm.marks cimport (
 from udpfast.shm.region cimport Region
 from udpfast.shm.segment cimport IDENTITY_SIZE, checksum_of
 
-from udpfast.core.layout import CONTROL_DTYPES, RECORD, layout_hash
+from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import RegionError
+from udpfast.shm.journal_layouts import journal_layouts
 from udpfast.shm.segment import Segment as SegmentFace
 from udpfast.shm.segment import list_segments, segment_path, segments_identities, segments_identity
 
@@ -23,9 +25,9 @@ __all__ = [
     "journal_state",
 ]
 
-#: Kind and layout hash of a journal's region; with a hash of the payloads, that of its segments.
+#: Kind and layout of a journal's region. Its records' layouts are another matter: each segment's.
 JOURNAL_KIND = "JRNL"
-JOURNAL_LAYOUT = layout_hash(RECORD, *CONTROL_DTYPES.values())
+JOURNAL_LAYOUT = 1  # of JournalHeader: counts its changes
 
 for _what, _size, _expected in (
     ("WrittenMark", sizeof(WrittenMark), 128),
@@ -151,16 +153,20 @@ def journal_identity(directory) -> bytes:
 
 
 def is_raw(directory) -> bool:
-    """Return whether a journal is a raw capture: its records have no payload layouts of their own.
+    """Return whether a journal is a raw capture: no payload of its records is an update.
 
-    Its first segment that can be read says so; False if there is none.
+    Its first segment that can be read says so; False if there is none, or nobody knows.
     """
     for number in list_segments(directory):
         try:
             segment = SegmentFace.open(segment_path(directory, number))
         except (FileNotFoundError, RegionError):
             continue
-        return segment.layout_hash == JOURNAL_LAYOUT
+        if segment.layout_hash == CONTROL_LAYOUTS.hash:
+            return True
+        with contextlib.suppress(RegionError):  # who reads the records says so
+            return journal_layouts(directory, segment.layout_hash).raw
+        return False
     return False
 
 

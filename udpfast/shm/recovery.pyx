@@ -60,7 +60,7 @@ cdef Segment recover(
     cdef Survey survey
     cdef uint64_t end_position, end_index, cut_bytes = 0, missing = 0
     cdef bint last
-    segments = _own_segments(directory, identity, layout_hash, notes)
+    segments = _own_segments(directory, identity, notes)
     tail = _from_sealed(segments)
     w.position, w.index = kept.oldest_position, kept.oldest_index
     for at, segment in enumerate(tail):
@@ -78,8 +78,9 @@ cdef Segment recover(
             end_position, end_index = following.header.position, following.header.index
         with nogil:
             segment.survey(end_position, end_index, True, &survey)
-        if last and not survey.ended and not survey.missing and not (
-                _is_behind(written, &survey.writer)):
+        if (last and not survey.ended and not survey.missing
+                and segment.header.layout_hash == layout_hash
+                and not _is_behind(written, &survey.writer)):
             segment.start(w, True)
             with nogil:
                 segment.scan(w)
@@ -89,7 +90,7 @@ cdef Segment recover(
             if cut_bytes:
                 notes.append(f"{segment.path}: cut {cut_bytes} bytes behind position {w.position}")
             continue
-        # Whoever ended it did not live to seal it, or it is damaged: it stays as it is.
+        # Whoever ended it did not live to seal it, it is damaged or of other layouts: it stays.
         w.position, w.index = survey.writer.position, survey.writer.index
         check(segment.sync(), "sync", str(segment.path))
         segment.write_seal(
@@ -119,7 +120,7 @@ cdef bint _is_behind(const WrittenMark* written, const SegmentWriter* w) noexcep
     return written.position > w.position and written.index > w.index
 
 
-def _own_segments(directory, identity, layout_hash, notes):
+def _own_segments(directory, identity, notes):
     # Paths of the journal's segments, the oldest first. All others get another name, unless none
     # can be read: then it is the reader who does not know them.
     cdef Segment segment
@@ -139,10 +140,6 @@ def _own_segments(directory, identity, layout_hash, notes):
             problems.append((path, f"{path}: expected position {end} or more, found "
                                    f"{segment.header.position}"))
         else:
-            if segment.header.layout_hash != layout_hash:
-                raise RegionError(
-                    f"{path}: expected layout hash {layout_hash:016x}, found "
-                    f"{segment.header.layout_hash:016x}: record to another directory")
             end = segment.seal.position if segment.sealed() else segment.header.position
             own.append(path)
     if problems and not own and all("expected version" in problem for _, problem in problems):

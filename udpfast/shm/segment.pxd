@@ -5,7 +5,7 @@
 #   | header | seal | index entries | record, record, ..., END, zeros (a hole in the file) |
 #   +--------+------+---------------+------------------------------------------------------+
 #
-# The protocol, in five rules:
+# The protocol, in six rules:
 #
 #   1. The record of position p lies at first_byte + (p - header.position). Records follow each
 #      other without a hole, position and index count on from one segment to the next.
@@ -19,6 +19,9 @@
 #   5. Header, seal and index entries have checksums of their own. An entry is a hint, checked
 #      against the record that it names.
 #
+#   6. What it is walked by stands in each record at the same place for good: length, kind,
+#      position, index, published_ns, checksum (core/layouts). All else is read by name.
+#
 # So what is valid is a function of the files: recovery (shm/recovery) needs nothing else.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -31,7 +34,7 @@ from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
 from udpfast.shm.mapping cimport Mapping
 
 cdef enum:
-    SEGMENT_VERSION = 2
+    SEGMENT_VERSION = 3
     SEGMENT_PAGE = 4096
     SEGMENT_SEAL = 512           # a disk's sector of its own, so that it is written whole
     SEGMENT_STRIDE = 65536       # bytes of records per index entry: 10 us of reading
@@ -49,7 +52,7 @@ cdef packed struct SegmentHeader:  # 192 bytes
     char magic[8]                # "UDPFSEG\0"
     uint32_t version
     uint32_t names               # number of the file of names that its records go by; 0: none
-    uint64_t layout_hash         # of records and payloads
+    uint64_t layout_hash         # of records and payloads: their layouts lie beside it
     uint64_t number              # of the segment, from 1: its file's name
     uint64_t position            # of its first record: where the segment before it ended
     uint64_t index

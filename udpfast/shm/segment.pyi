@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 __all__ = [
     "SEGMENT_ENTRY",
+    "SEGMENT_FORMAT",
     "Segment",
     "SegmentInfo",
     "aside_path",
@@ -21,6 +22,7 @@ __all__ = [
 ]
 
 SEGMENT_ENTRY: np.dtype[np.void]
+SEGMENT_FORMAT: int
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
@@ -39,6 +41,7 @@ class SegmentInfo:
     oldest_index: int
     names: int
     names_mark: int
+    layout_hash: int
     opened_ns: int
     epoch: int
     name: str
@@ -60,9 +63,7 @@ class Segment:
     @staticmethod
     def prepare(path: str | os.PathLike[str], capacity_bytes: int) -> Segment: ...
     @staticmethod
-    def open(
-        path: str | os.PathLike[str], writable: bool = False, layout_hash: int | None = None
-    ) -> Segment: ...
+    def open(path: str | os.PathLike[str], writable: bool = False) -> Segment: ...
     @property
     def layout_hash(self) -> int: ...
     def info(self) -> SegmentInfo: ...

@@ -21,6 +21,7 @@ from udpfast.shm.lock import check_file, mode_below, open_existing
 
 __all__ = [
     "SEGMENT_ENTRY",
+    "SEGMENT_FORMAT",
     "Segment",
     "SegmentInfo",
     "aside_path",
@@ -34,6 +35,9 @@ __all__ = [
 
 cdef bytes _MAGIC = b"UDPFSEG\0"
 _NAME = re.compile(r"([0-9]{8,19})\.segment")
+
+#: Version of what a segment is walked by. Readers know each one from 3 on.
+SEGMENT_FORMAT = SEGMENT_VERSION
 
 #: One entry of a segment's index by time.
 SEGMENT_ENTRY = np.dtype([
@@ -91,6 +95,8 @@ class SegmentInfo:
         Number of the file of names that its records go by; 0: none.
     names_mark : int
         By which that file is told from others of this number; 0: not said.
+    layout_hash : int
+        Of the layouts that its records were written by.
     opened_ns : int
         UNIX ns.
     epoch : int
@@ -120,6 +126,7 @@ class SegmentInfo:
     oldest_index: int
     names: int
     names_mark: int
+    layout_hash: int
     opened_ns: int
     epoch: int
     name: str
@@ -219,15 +226,13 @@ cdef class Segment:
         return segment
 
     @staticmethod
-    def open(path, writable=False, layout_hash=None):
+    def open(path, writable=False):
         """Map an existing segment, after comparing all that its header says.
 
         Parameters
         ----------
         path : str or path
         writable : bool
-        layout_hash : int, optional
-            That it must have.
 
         Raises
         ------
@@ -247,7 +252,7 @@ cdef class Segment:
             if not writable:  # what is checked is what is used, whatever becomes of the file
                 memcpy(&segment.header_copy, segment.pointer, sizeof(SegmentHeader))
                 segment.header = &segment.header_copy
-            segment._check(layout_hash)
+            segment._check()
             first_byte, capacity = segment.header.first_byte, segment.header.capacity
             if writable and <uint64_t>size < first_byte + capacity:
                 # Cut by a crash of the file system: what is missing comes back as zeros.
@@ -279,7 +284,7 @@ cdef class Segment:
         if <uint64_t>self.mapping.size_bytes < first_byte:
             self.entry_count = (self.mapping.size_bytes - SEGMENT_PAGE) // sizeof(SegmentEntry)
 
-    def _check(self, layout_hash):
+    def _check(self):
         cdef SegmentHeader* header = self.header
         match = _NAME.fullmatch(self.path.name)
         number = int(match[1]) if match else header.number
@@ -293,9 +298,6 @@ cdef class Segment:
         ):
             if expected != found:
                 raise RegionError(f"{self.path}: expected {what} {expected!r}, found {found!r}")
-        if layout_hash is not None and header.layout_hash != layout_hash:
-            raise RegionError(f"{self.path}: expected layout hash {layout_hash:016x}, "
-                              f"found {header.layout_hash:016x}")
 
     @property
     def layout_hash(self) -> int:
@@ -318,7 +320,8 @@ cdef class Segment:
             last=sealed and seal.flags & SEAL_LAST != 0,
             oldest_position=seal.oldest_position if sealed else 0,
             oldest_index=seal.oldest_index if sealed else 0, names=header.names,
-            names_mark=header.names_mark, opened_ns=header.opened_ns, epoch=header.epoch,
+            names_mark=header.names_mark, layout_hash=header.layout_hash,
+            opened_ns=header.opened_ns, epoch=header.epoch,
             name=header.name[:SEGMENT_NAME_SIZE].rstrip(b"\0").decode(errors="replace"),
             capacity_bytes=header.capacity, source=header.source[:IDENTITY_SIZE],
             source_index=header.source_index)
