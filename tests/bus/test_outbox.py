@@ -1,0 +1,197 @@
+"""From an app to the stream: accepted once, sent until it is seen, let go when it is safe."""
+
+import pytest
+
+from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, sequencer
+from udpfast.bus.outbox import (
+    OutboxFullError,
+    OutboxLostError,
+    OutboxState,
+    SupersededError,
+)
+from udpfast.bus.wire import SENT_SIZE_LIMIT, send_parse
+
+
+def deliver(seq, datagrams, now_ns=0):
+    for datagram in datagrams:
+        seq.receive(datagram, now_ns, T0 + now_ns)
+
+
+def registered(seq, box, **options):
+    carried, watch = courier(seq, box, **options)
+    deliver(seq, carried.work(0, True))
+    watch.work()
+    assert box.state is OutboxState.REGISTERED
+    return carried, watch
+
+
+def test_messages_accepted_come_into_the_stream_in_order() -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    assert [box.send(b"%d" % n, 7) for n in range(1, 4)] == [1, 2, 3]
+    [datagram] = carried.work(MS, True)
+    assert send_parse(datagram).messages == [(7, b"1"), (7, b"2"), (7, b"3")]
+    deliver(seq, [datagram])
+    watch.work()
+    seq.store.log.sync()
+    assert carried.work(2 * MS, True) == []
+    assert numbers(seq.store) == [1, 2, 3]
+    assert box.counts() == {"accepted": 3, "seen": 3, "freed": 3, "datagrams": 2, "resent": 0}
+
+
+def test_message_too_large_is_refused_with_both_sizes() -> None:
+    box = outbox()
+    with pytest.raises(ValueError, match=f"at most {SENT_SIZE_LIMIT} bytes, not 1421"):
+        box.send(bytes(1421))
+    assert box.send(bytes(1420)) == 1
+
+
+def test_outbox_full_raises_and_goes_on_when_messages_are_safe() -> None:
+    seq, box = sequencer(), outbox(slots=4)
+    carried, watch = registered(seq, box)
+    for n in range(4):
+        box.send(b"%d" % n)
+    with pytest.raises(OutboxFullError, match="4 messages"):
+        box.send(b"x")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    carried.work(2 * MS, True)
+    with pytest.raises(OutboxFullError):  # seen, and not yet on the disk
+        box.send(b"x")
+    seq.store.log.sync()
+    carried.work(3 * MS, True)
+    assert box.send(b"x") == 5
+
+
+def test_payloads_around_the_end_of_the_memory_stay_whole() -> None:
+    seq, box = sequencer(), outbox(slots=8, capacity=3000)
+    carried, watch = registered(seq, box)
+    for n in range(200):
+        box.send(bytes([n]) * (n * 37 % 1000))
+        for datagram in carried.work(n * MS, True):
+            [(_, payload)] = send_parse(datagram).messages
+            assert payload == bytes([n]) * (n * 37 % 1000)
+            deliver(seq, [datagram])
+        watch.work()
+        seq.store.log.sync()
+    assert len(numbers(seq.store)) == 200
+
+
+def test_message_not_seen_is_sent_again_after_doubling_times() -> None:
+    seq, box = sequencer(), outbox()
+    carried, _watch = registered(seq, box)
+    box.send(b"x")
+    carried.work(0, True)
+    times = []
+    for ms in range(0, 40_000, 10):
+        if any(send_parse(datagram).messages for datagram in carried.work(ms * MS, True)):
+            times.append(ms)
+    assert times == [500, 1500, 3500, 7500, 15500, 23500, 31500, 39500]
+    assert box.counts()["resent"] == 8
+
+
+def test_clock_of_resends_stands_still_while_the_stream_does_not_come() -> None:
+    seq, box = sequencer(), outbox()
+    carried, _watch = registered(seq, box)
+    box.send(b"x")
+    assert carried.work(0, True)
+    quiet = [
+        send_parse(datagram).messages
+        for ms in range(0, 20_000, 100)
+        for datagram in carried.work(ms * MS, False)
+    ]
+    assert not any(quiet)
+    carried.work(20_100 * MS, True)
+    assert any(send_parse(d).messages for d in carried.work(20_600 * MS, True))
+
+
+def test_resends_of_a_late_stream_are_one_per_message_and_step() -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    for _ in range(10):
+        box.send(b"x")
+    for ms in range(0, 10_000, 5):
+        deliver(seq, carried.work(ms * MS, True))
+    watch.work()  # the stream is 10 s behind
+    assert numbers(seq.store) == list(range(1, 11))
+    assert box.counts()["resent"] == 4 * 10
+    assert box.counts()["seen"] == 10
+
+
+def test_daemon_killed_between_accept_and_send_sends_in_order() -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    box.send(b"1")
+    deliver(seq, carried.work(MS, True))
+    box.send(b"2")
+    carried, watch = courier(seq, box)
+    box.send(b"3")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    assert numbers(seq.store) == [1, 2, 3]
+    assert box.counts()["seen"] == 3
+
+
+def test_second_outbox_of_a_name_ends_the_first_and_says_what_is_lost() -> None:
+    seq, box = sequencer(), outbox(nonce=1)
+    _carried, watch = registered(seq, box)
+    box.send(b"1")
+    box.send(b"2")
+    register(seq, nonce=9)
+    watch.work()
+    assert box.state is OutboxState.SUPERSEDED
+    with pytest.raises(SupersededError, match="2 accepted messages are not in the stream"):
+        box.send(b"3")
+    assert any("2 accepted messages" in said for said in seq.store.said)
+
+
+def test_name_in_use_elsewhere_is_told_and_tried_again() -> None:
+    seq, box = sequencer(), outbox(host="g", nonce=2)
+    register(seq, host="h", nonce=1)
+    carried, watch = courier(seq, box)
+    [datagram] = carried.work(0, True)
+    carried.told(seq.receive(datagram, 0, T0))
+    assert box.state is OutboxState.NAME_IN_USE
+    for ms in range(0, 20_000, 100):
+        deliver(seq, carried.work(ms * MS, True), ms * MS)
+    watch.work()
+    assert box.state is OutboxState.REGISTERED
+    assert box.sender == (1, 2)
+
+
+def test_records_taken_back_are_sent_again_under_their_numbers() -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    at = seq.store.end
+    for _ in range(5):
+        box.send(b"x")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    assert box.counts()["seen"] == 5
+    seq.store.cut(at)
+    watch.work()
+    assert box.counts()["seen"] == 0
+    [datagram] = carried.work(2 * MS, True)
+    assert (send_parse(datagram).first, len(send_parse(datagram).messages)) == (1, 5)
+
+
+def test_messages_let_go_that_are_gone_are_said() -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    for _ in range(5):
+        box.send(b"x")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    seq.store.log.sync()
+    carried.work(2 * MS, True)
+    assert box.counts()["freed"] == 5
+    at = seq.store.log.first()[0]
+    for record in seq.store.log.records(at, seq.store.end):
+        at = int.from_bytes(record[8:16], "little")  # of the fifth message
+    seq.store.cut(at)  # as if hosts had lost their power
+    lead(seq.store)
+    watch.work()
+    assert box.state is OutboxState.LOST
+    with pytest.raises(OutboxLostError, match="5 messages of a"):
+        box.send(b"x")
+    assert any("5 messages were let go, 4 are in the stream" in said for said in seq.store.said)

@@ -1,0 +1,230 @@
+"""A store and its copy: a prefix at any moment, verified before it can be seen."""
+
+import random
+
+import pytest
+
+from tests.bus.drive import IDENTITY, MS, Copy, S, lead, numbers, register, send, sequencer, store
+from udpfast.bus.hello import RefuseReason
+from udpfast.bus.log import Store
+from udpfast.bus.wire import epoch_after
+from udpfast.lab.bus_memory import MemoryLog
+
+
+def content(kept) -> bytes:
+    return b"".join(kept.log.records(kept.log.first()[0], kept.end))
+
+
+def filled(count=100, capacity=1 << 14, **options):
+    seq = sequencer(capacity, **options)
+    register(seq)
+    for first in range(1, count + 1):
+        send(seq, first)
+    return seq
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 1 << 20])
+def test_copy_is_the_same_bytes_in_the_same_segments(chunk: int) -> None:
+    seq, other = filled(200), store("one")
+    Copy(seq.store, other).pump(chunk)
+    assert content(other) == content(seq.store)
+    assert [s.header for s in other.log.segments] == [s.header for s in seq.store.log.segments]
+    assert other.lineage.pairs == seq.store.lineage.pairs
+    assert other.identity == IDENTITY
+
+
+def test_link_cut_anywhere_goes_on_at_the_copys_own_end() -> None:
+    rng = random.Random(1)
+    seq, other = filled(50), store("one")
+    for turn in range(300):
+        link = Copy(seq.store, other)
+        link.source.feed(link.consumer.output(), 0)
+        data = link.source.output()
+        link.consumer.feed(data[: rng.randrange(len(data) + 1)], 0)
+        assert content(seq.store).startswith(content(other))
+        link.source.close("cut")
+        if turn % 3 == 0:
+            send(seq, 51 + turn // 3)
+    Copy(seq.store, other).pump()
+    assert content(other) == content(seq.store)
+
+
+def test_bit_flipped_in_records_is_never_visible() -> None:
+    seq = filled(3)
+    source = Copy(seq.store, store("one"))
+    source.source.feed(source.consumer.output(), 0)
+    data = source.source.output()
+    sound = content(seq.store)
+    for bit in range(8 * len(data)):
+        bad = bytearray(data)
+        bad[bit // 8] ^= 1 << bit % 8
+        other = store("two")
+        link = Copy(seq.store, other)
+        link.consumer.feed(bytes(bad), 0)
+        assert sound.startswith(content(other))
+        assert link.consumer.closed or len(content(other)) < len(sound), bit
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: Store(MemoryLog(1 << 14, 7, bytes(16)[:-1] + b"x"), "one"), "WRONG_STORE"),
+        (lambda: Store(MemoryLog(1 << 14, 8), "one"), "LAYOUT"),
+    ],
+)
+def test_copy_of_something_else_is_refused(make, reason: str) -> None:
+    link = Copy(filled(3).store, make()).pump()
+    assert link.consumer.refused.reason is RefuseReason[reason]
+    assert link.consumer.store.end == 0
+
+
+def test_copy_that_needs_what_was_removed_is_told_what_is_kept() -> None:
+    seq, other = filled(10, 4096), store("one")
+    Copy(seq.store, other).pump().source.close("cut")
+    for first in range(11, 200):
+        send(seq, first)
+    while seq.store.log.remove_oldest():
+        pass
+    before = content(other)
+    link = Copy(seq.store, other).pump()
+    assert link.consumer.refused.reason is RefuseReason.GONE
+    assert link.consumer.refused.at == seq.store.log.first()[0]
+    assert content(other) == before
+    new = store("two")
+    Copy(seq.store, new).pump()
+    assert content(new) == content(seq.store)
+
+
+def test_copy_beyond_a_promotion_is_told_the_exact_record() -> None:
+    seq, one, two = filled(10), store("one"), store("two")
+    Copy(seq.store, one).pump().source.close("cut")
+    at = one.end
+    send(seq, 11, 5)
+    Copy(seq.store, two).pump()
+    promoted = lead(one, promoted=True)
+    send(promoted, 11, 2)
+    link = Copy(one, two).pump()
+    assert link.consumer.refused.reason is RefuseReason.DIVERGED
+    assert link.consumer.refused.at == at
+    assert link.consumer.refused.own == one.log.checksum_at(at) != two.log.checksum_at(at)
+    assert two.cut(at) == 5
+    Copy(one, two).pump()
+    assert content(two) == content(one)
+    assert len(two.log.aside) == 5
+
+
+def test_two_promoted_at_one_position_are_told_apart() -> None:
+    seq, one, two, three = filled(10), store("one"), store("two"), store("three")
+    for other in (one, two):
+        Copy(seq.store, other).pump().source.close("cut")
+    at = one.end
+    lead(one, promoted=True)
+    two.begin(epoch_after(two.epoch, 77, promoted=True))
+    two.log.roll()
+    Copy(one, three).pump()
+    low, high = sorted((one, two), key=lambda kept: kept.epoch)
+    link = Copy(low, high).pump()
+    assert link.consumer.refused.reason is RefuseReason.FENCED
+    assert not low.writer
+    assert three.end > at
+
+
+def test_consumer_with_a_later_promise_fences_the_writer() -> None:
+    seq, other = filled(5), store("one")
+    Copy(seq.store, other).pump().source.close("cut")
+    later = epoch_after(other.epoch, 1, promoted=True)
+    assert other.fence(later)
+    link = Copy(seq.store, other).pump()
+    assert link.consumer.refused.reason is RefuseReason.FENCED
+    assert link.consumer.refused.at == later == seq.store.promised
+    end = seq.store.end
+    send(seq, 6)
+    assert seq.store.end == end
+
+
+def test_promise_outlives_the_process() -> None:
+    seq = filled(1)
+    seq.store.fence(epoch_after(seq.store.epoch, 1, promoted=True))
+    again = Store(seq.store.log, "S")
+    assert again.promised == seq.store.promised > again.epoch
+    assert not again.led
+    with pytest.raises(ValueError, match="expected an epoch"):
+        again.begin(epoch_after(again.epoch, 1, promoted=False))
+
+
+def test_second_link_of_a_living_host_is_refused_and_a_dead_one_is_replaced() -> None:
+    seq = filled(5)
+    first = Copy(seq.store, store("one")).pump()
+    second = Copy(seq.store, store("one"), now_ns=500 * MS).pump()
+    assert second.consumer.refused.reason is RefuseReason.NAME_IN_USE
+    third = Copy(seq.store, store("one"), now_ns=2 * S).pump()
+    assert third.consumer.following
+    assert first.source.closed
+    assert seq.store.links["one"] is third.source
+
+
+def test_replica_serves_only_who_follows_it() -> None:
+    seq, one = filled(5), store("one")
+    Copy(seq.store, one).pump()
+    assert Copy(one, store("two")).pump().consumer.refused.reason is RefuseReason.NOT_WRITER
+    two = store("two")
+    assert Copy(one, two, any_source=True).pump().consumer.following
+    assert content(two) == content(seq.store)
+    behind = store("three")
+    assert Copy(behind, two, any_source=True).pump().consumer.refused.reason is RefuseReason.BEHIND
+
+
+def test_disk_full_stops_the_copy_and_nothing_else() -> None:
+    seq, other = filled(5, 4096), store("one")
+    link = Copy(seq.store, other).pump()
+    other.log.disk_full = True
+    for first in range(6, 150):
+        send(seq, first)
+    link.pump()
+    assert link.consumer.stalled
+    assert not link.source.closed
+    end = other.end
+    for _ in range(30):
+        link.work(100 * MS)
+    assert other.end == end
+    assert not link.consumer.closed
+    assert not link.source.closed
+    other.log.disk_full = False
+    link.work(100 * MS)
+    assert content(other) == content(seq.store)
+
+
+def test_end_that_says_nothing_for_a_second_is_dead() -> None:
+    link = Copy(filled(1).store, store("one")).pump()
+    for _ in range(50):
+        link.work(50 * MS)
+    assert not link.source.closed
+    assert not link.consumer.closed
+    link.source.work(link.now_ns + 1001 * MS, 0)
+    link.consumer.work(link.now_ns + 1001 * MS, 0)
+    assert link.source.closed == link.consumer.closed == "silent"
+
+
+def test_gate_shows_what_so_many_copies_have() -> None:
+    seq = filled(3, gate=1, standbys=("one", "two"))
+    assert seq.store.released == 0
+    one, two = store("one", gate=1, standbys=("S", "two")), store("two", gate=1, standbys=("S",))
+    link = Copy(seq.store, one).pump()
+    link.work(2 * MS)
+    assert seq.store.released == seq.store.end
+    assert seq.store.kept == 0
+    link.work(2 * MS)
+    assert one.released == one.end
+    Copy(seq.store, two).pump().work(2 * MS)
+    assert seq.store.kept == seq.store.end
+    send(seq, 4)
+    assert seq.store.released < seq.store.end
+
+
+def test_stale_ack_of_more_than_there_is_ends_the_link() -> None:
+    seq, other = filled(3), store("one")
+    link = Copy(seq.store, other).pump()
+    bigger = filled(10)
+    Copy(bigger.store, ahead := store("one")).pump()
+    link.source.feed(Copy(bigger.store, ahead).pump().work(2 * MS).consumer.output(), 0)
+    assert numbers(other) == [1, 2, 3]

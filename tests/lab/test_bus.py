@@ -1,0 +1,30 @@
+"""A whole bus on one seed holds, and mistakes in it are found."""
+
+import pytest
+
+from udpfast.lab.bus import check_seed, run
+from udpfast.lab.bus_mutants import mutant
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_bus_holds_whatever_happens_to_it(seed: int) -> None:
+    assert check_seed(seed)["records checked"] > 0
+
+
+def test_bus_of_one_seed_is_one_history() -> None:
+    one, two = run(11), run(11)
+    assert one.oracle.truth == two.oracle.truth
+    assert one.now_ns == two.now_ns
+
+
+@pytest.mark.parametrize(
+    ("name", "seed", "what"),
+    [
+        ("takes-the-last-twice", 3, "I6 .* is not what was accepted"),
+        ("believes-records", 8, "I1 .*two records at"),
+        ("serves-any-copy", 6, "I2 the copies differ"),
+    ],
+)
+def test_mistake_is_found(name: str, seed: int, what: str) -> None:
+    with mutant(name), pytest.raises(AssertionError, match=what):
+        run(seed)

@@ -1,0 +1,229 @@
+"""What is said when a link begins, and when one is refused: bodies of rare frames."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+from udpfast.bus.lineage import Lineage
+from udpfast.bus.wire import name_bytes, name_text
+
+__all__ = ["Fenced", "Hello", "Refuse", "RefuseReason", "Welcome"]
+
+#: Pairs of a HELLO: more epochs than a replica misses while it is down for a day.
+LINEAGE_SENT = 16
+
+_HELLO = struct.Struct("<16sQQQQIIQ32sII")
+_WELCOME = struct.Struct("<16sQQQQQQIIQ32s32s")
+_REFUSE = struct.Struct("<IIQIIQ")
+_FENCED = struct.Struct("<QQQQQII32s")
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """Which copy asks, how far it is, and of which epochs.
+
+    Attributes
+    ----------
+    identity : bytes
+        Of the store; zeros: the copy is new.
+    layout_hash : int
+    position, index : int
+        Its end.
+    last : (int, int) or None
+        Position and checksum of its last record.
+    any_source : bool
+        It follows this host whether that is the store's writer or a replica.
+    drain : bool
+        It takes over, and wants what this host has of an epoch that is over.
+    nonce : int
+    host : str
+    lineage : tuple of (int, int)
+        Its latest epochs.
+    """
+
+    identity: bytes
+    layout_hash: int
+    position: int
+    index: int
+    last: tuple[int, int] | None
+    any_source: bool
+    drain: bool
+    nonce: int
+    host: str
+    lineage: tuple[tuple[int, int], ...]
+
+    def pack(self) -> bytes:
+        """Return the body of a HELLO."""
+        pairs = self.lineage[-LINEAGE_SENT:]
+        position, checksum = self.last or (0, 0)
+        flags = (self.last is not None) | self.any_source << 1 | self.drain << 2
+        return _HELLO.pack(
+            self.identity, self.layout_hash, self.position, self.index, position, checksum, flags,
+            self.nonce, name_bytes(self.host), len(pairs), 0,
+        ) + Lineage(pairs).pack()  # fmt: skip
+
+    @staticmethod
+    def unpack(body: bytes) -> Hello:
+        """Return what a HELLO says.
+
+        Raises
+        ------
+        ValueError
+            The body is too short.
+        """
+        identity, layout, position, index, at, checksum, flags, nonce, host, count, _ = _unpack(
+            _HELLO, body
+        )
+        last = (at, checksum) if flags & 1 else None
+        pairs = tuple(Lineage.unpack(_pairs(body, _HELLO.size, count)).pairs)
+        return Hello(
+            identity, layout, position, index, last, bool(flags & 2), bool(flags & 4), nonce,
+            name_text(host), pairs,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """How far the source is, and of which epochs.
+
+    Attributes
+    ----------
+    identity : bytes
+    first, first_index : int
+        Of the oldest record that it has.
+    end, synced, released, kept : int
+        As in `Progress`.
+    nonce : int
+    host : str
+    writer : str
+        The host whose sequencer writes the store, as far as this one knows; empty: it does not.
+    lineage : tuple of (int, int)
+        All its epochs.
+    """
+
+    identity: bytes
+    first: int
+    first_index: int
+    end: int
+    synced: int
+    released: int
+    kept: int
+    nonce: int
+    host: str
+    writer: str
+    lineage: tuple[tuple[int, int], ...]
+
+    def pack(self) -> bytes:
+        """Return the body of a WELCOME."""
+        return _WELCOME.pack(
+            self.identity, self.first, self.first_index, self.end, self.synced, self.released,
+            self.kept, len(self.lineage), 0, self.nonce, name_bytes(self.host),
+            self.writer.encode().ljust(32, b"\0"),
+        ) + Lineage(self.lineage).pack()  # fmt: skip
+
+    @staticmethod
+    def unpack(body: bytes) -> Welcome:
+        """Return what a WELCOME says."""
+        identity, first, index, end, synced, released, kept, count, _, nonce, host, writer = (
+            _unpack(_WELCOME, body)
+        )
+        pairs = tuple(Lineage.unpack(_pairs(body, _WELCOME.size, count)).pairs)
+        return Welcome(
+            identity, first, index, end, synced, released, kept, nonce, name_text(host),
+            name_text(writer), pairs,
+        )  # fmt: skip
+
+
+class RefuseReason(enum.IntEnum):
+    """Why a source does not serve a copy."""
+
+    WRONG_STORE = 1  # another store, or one that was made anew
+    LAYOUT = 2  # records of another layout
+    DIVERGED = 3  # the copy has records that the source's store does not have there
+    GONE = 4  # what the copy needs next was removed
+    FENCED = 5  # a later epoch is known to one of the two
+    AUTH = 6
+    NAME_IN_USE = 7  # another living link copies to a host of this name
+    NOT_WRITER = 8  # a replica, and the copy follows the writer only
+    BEHIND = 9  # a replica that is not as far as the copy
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """Why not.
+
+    Attributes
+    ----------
+    reason : RefuseReason
+    at : int
+        DIVERGED: the first position that differs; GONE: the first that is kept; FENCED: the epoch.
+    own, other : int
+        DIVERGED: checksums there, of source and copy; 0: it has no record there, or it is removed.
+    """
+
+    reason: RefuseReason
+    at: int = 0
+    own: int = 0
+    other: int = 0
+
+    def pack(self) -> bytes:
+        """Return the body of a REFUSE."""
+        return _REFUSE.pack(self.reason, 0, self.at, self.own, self.other, 0)
+
+    @staticmethod
+    def unpack(body: bytes) -> Refuse:
+        """Return what a REFUSE says."""
+        reason, _, at, own, other, _ = _unpack(_REFUSE, body)
+        return Refuse(RefuseReason(reason), at, own, other)
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """How far a host is that takes nothing of lower epochs any more.
+
+    Attributes
+    ----------
+    promised : int
+        Below this epoch it takes nothing.
+    epoch : int
+        Of its last record.
+    end, end_index, released : int
+    was_writer : bool
+    host : str
+    """
+
+    promised: int
+    epoch: int
+    end: int
+    end_index: int
+    released: int
+    was_writer: bool
+    host: str
+
+    def pack(self) -> bytes:
+        """Return the body of a FENCED."""
+        return _FENCED.pack(
+            self.promised, self.epoch, self.end, self.end_index, self.released, self.was_writer, 0,
+            name_bytes(self.host),
+        )  # fmt: skip
+
+    @staticmethod
+    def unpack(body: bytes) -> Fenced:
+        """Return what a FENCED says."""
+        promised, epoch, end, index, released, was, _, host = _unpack(_FENCED, body)
+        return Fenced(promised, epoch, end, index, released, bool(was), name_text(host))
+
+
+def _unpack(what: struct.Struct, body: bytes) -> tuple[Any, ...]:
+    if len(body) < what.size:
+        raise ValueError(f"expected a body of {what.size} bytes or more, found {len(body)}")
+    return what.unpack_from(body)
+
+
+def _pairs(body: bytes, at: int, count: int) -> bytes:
+    if len(body) < at + 16 * count:
+        raise ValueError(f"expected {count} epochs, found {(len(body) - at) // 16}")
+    return body[at : at + 16 * count]

@@ -1,0 +1,130 @@
+# Log: what the bus's machines need of a store, whoever keeps it: a disk (agents) or a simulated one
+# (tests). Records are read where they lie, and appended where they shall lie: the memory is that of
+# a segment (shm/segment.pxd), real or not.
+
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.shm.segment cimport (
+    LOOK_END, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_size,
+    segment_append, segment_end_word, segment_enter, segment_place)
+
+cdef enum:  # Kind of a bus's records
+    # A message of an app: object its sender, flight_ns its incarnation, number its number there,
+    # stream its type.
+    KIND_BUS = 48
+    KIND_SENDER = 49             # SenderEntry: this sender is registered
+    KIND_SENDERS = 50            # SenderEntry of each: what a restart needs of what lies before
+    KIND_ROLLBACK = 51           # made by who reads: records that were seen are not there any more
+    KIND_ORDER = 52              # OrderEntry: what a composite takes next, of which input
+
+cdef struct Place:               # where somebody reads
+    uint64_t base                # address that position 0 would have
+    uint64_t limit               # position at which its segment's memory ends
+    uint64_t position            # of the next record
+    uint64_t index
+
+
+cdef class Log:
+    cdef SegmentWriter writer
+    cdef readonly bytes identity  # 16 bytes; zeros: it is new, and has none yet
+    cdef readonly uint64_t layout_hash
+    cdef uint64_t last_position  # of the last record, if there is one
+    cdef uint32_t last_checksum
+    cdef int64_t last_ns         # its published_ns; INT64_MIN: there is none
+    # Stand before the record at `position`, or where it will be: in the next segment if there is
+    # one. What is returned keeps the memory that `place` points into.
+    cdef object place_at(self, uint64_t position, Place* place)
+
+
+cdef class Store:
+    cdef readonly Log log
+    cdef readonly str host
+    cdef readonly object lineage
+    cdef readonly uint64_t promised  # nothing of a lower epoch is taken or written any more
+    cdef readonly bint writer    # this host's sequencer appends to it
+    cdef readonly bint led       # ... or did, and nobody else since, as far as this host knows
+    cdef readonly uint64_t cuts  # how often records were set aside: who reads looks again ...
+    cdef readonly list cut_at    # ... and from which positions on
+    cdef public uint64_t gate
+    cdef public tuple standbys   # hosts that copy from here, if this is the writer
+    cdef public tuple followers  # ... if it is not
+    cdef public dict links       # of living sources, by the host that they copy to
+    cdef public dict acks        # host -> (received, kept)
+    cdef public str writer_host  # whose sequencer appends to the store; empty: not known
+    cdef public list said        # what an operator should know, the newest last
+    cdef uint64_t _released, _kept
+
+
+cdef inline const Record* place_record(const Place* p) noexcept nogil:
+    return <const Record*><size_t>(p.base + p.position)
+
+
+cdef inline int64_t place_look(const Place* p) noexcept nogil:
+    # The size of the next record, with its padding; or LOOK_NONE, LOOK_END.
+    cdef uint64_t word
+    if p.position + SEGMENT_END_SIZE > p.limit:
+        return LOOK_END
+    # Acquire: the record's bytes are read after its commit word (log_append, log_copy).
+    word = load_acquire(<const uint64_t*><size_t>(p.base + p.position))
+    if word == 0:
+        return LOOK_NONE
+    if word == segment_end_word():
+        return LOOK_END
+    return <int64_t>record_size(<uint32_t>word)
+
+
+cdef inline uint64_t place_run(
+        const Place* p, uint64_t until, uint64_t room, uint64_t* count) noexcept nogil:
+    # How many bytes of whole records follow, below position `until`, and how many records these are.
+    cdef Place at = p[0]
+    cdef int64_t size
+    count[0] = 0
+    while at.position < until:
+        size = place_look(&at)
+        if size <= 0 or at.position + <uint64_t>size - p.position > room:
+            break
+        at.position += size
+        count[0] += 1
+    return at.position - p.position
+
+
+cdef inline void log_note(Log log, const Record* record) noexcept nogil:
+    log.last_position = record.position
+    log.last_checksum = record.checksum
+    log.last_ns = record.published_ns
+
+
+cdef inline bint log_append(Log log, const Record* header, const uint8_t* payload) noexcept nogil:
+    # False: the segment is full (roll), nothing was done.
+    cdef const Record* place = <const Record*>segment_place(&log.writer)
+    if not segment_append(&log.writer, header, payload):
+        return False
+    log_note(log, place)
+    return True
+
+
+cdef inline bint log_copy(Log log, const Record* record, uint64_t size) noexcept nogil:
+    # Append a record as it stands in another copy of the store; it was checked. False: as above.
+    cdef SegmentWriter* w = &log.writer
+    cdef uint8_t* place = segment_place(w)
+    if w.position + size > w.limit:
+        return False
+    if w.position >= w.entry_due:
+        segment_enter(w)
+    memcpy(place + 8, <const uint8_t*>record + 8, size - 8)
+    # Orders the whole record before its commit word; read by place_look and record_look.
+    store_release(<uint64_t*>place, (<const uint64_t*>record)[0])
+    w.first_ns = min(w.first_ns, record.published_ns)
+    w.last_ns = max(w.last_ns, record.published_ns)
+    w.position += size
+    w.index += 1
+    log_note(log, <const Record*>place)
+    return True
+
+
+cdef inline uint64_t header_position(bytes header):
+    # Where a segment begins, by its header.
+    return (<const SegmentHeader*><const char*>header).position

@@ -1,0 +1,307 @@
+"""What the bus's machines need of a store. The hot half is in `log.pxd`."""
+
+import enum
+import struct
+
+from udpfast.bus.lineage import Lineage
+
+__all__ = ["BusKind", "Log", "Store"]
+
+
+class BusKind(enum.IntEnum):
+    """Kinds of a bus's records, beside RESTART."""
+
+    BUS = KIND_BUS
+    SENDER = KIND_SENDER
+    SENDERS = KIND_SENDERS
+    ROLLBACK = KIND_ROLLBACK
+    ORDER = KIND_ORDER
+
+
+cdef class Log:
+    """A store's records, and what is kept beside them. The base of all; a keeper fills it in.
+
+    Attributes
+    ----------
+    identity : bytes
+        16 bytes; zeros: it is new, and has none yet.
+    layout_hash : int
+    """
+
+    cdef object place_at(self, uint64_t position, Place* place):
+        raise NotImplementedError
+
+    @property
+    def end(self) -> int:
+        """Position behind the last record."""
+        return self.writer.position
+
+    @property
+    def end_index(self) -> int:
+        """Number of all records ever written."""
+        return self.writer.index
+
+    @property
+    def last(self):
+        """Position and checksum of the last record; None: there is none."""
+        if self.last_ns == INT64_MIN:
+            return None
+        return self.last_position, self.last_checksum
+
+    @property
+    def last_stamp_ns(self) -> int:
+        """The last record's `published_ns`; 0: there is none."""
+        return max(self.last_ns, 0)
+
+    def first(self) -> tuple[int, int]:
+        """Return position and index of the oldest record that was not removed."""
+        raise NotImplementedError
+
+    def synced(self) -> int:
+        """Return the position up to which the disk has everything."""
+        raise NotImplementedError
+
+    def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
+        """Become a copy of a store, which begins there."""
+        raise NotImplementedError
+
+    def roll(self, header=None) -> bool:
+        """Begin the next segment; False: there is no room for it yet.
+
+        Parameters
+        ----------
+        header : bytes, optional
+            As the store's source has it; None: the next one of this store.
+        """
+        raise NotImplementedError
+
+    def segment_header(self, uint64_t position) -> bytes:
+        """Return the header of the segment in which the record at `position` is, or will be.
+
+        Nothing, if there is no segment yet.
+        """
+        raise NotImplementedError
+
+    def cut(self, uint64_t position) -> int:
+        """Set aside all records from `position` on; return how many."""
+        raise NotImplementedError
+
+    def unroll(self) -> bool:
+        """Take a last segment that is empty back; return whether there was one.
+
+        A copy goes on with the segments of whoever is its source next.
+        """
+        raise NotImplementedError
+
+    def load(self) -> bytes:
+        """Return what was saved last; nothing, if nothing was."""
+        raise NotImplementedError
+
+    def save(self, bytes state) -> None:
+        """Keep a few bytes beside the records, as durably as the disk can."""
+        raise NotImplementedError
+
+    def records(self, uint64_t position, uint64_t until, uint64_t count=1 << 62):
+        """Yield records as bytes, for tools and tests."""
+        cdef Place place
+        cdef int64_t size
+        while position < until and count:
+            _memory = self.place_at(position, &place)
+            size = place_look(&place)
+            if size <= 0:
+                return
+            yield (<const char*>place_record(&place))[:size]
+            position += size
+            count -= 1
+
+    def checksum_at(self, uint64_t position):
+        """Return the checksum of the record at a position, which must be one; None: none is."""
+        cdef Place place
+        if not self.first()[0] <= position < self.writer.position:
+            return None
+        _memory = self.place_at(position, &place)
+        if place_look(&place) <= 0 or place_record(&place).position != position:
+            return None
+        return place_record(&place).checksum
+
+
+_STATE = struct.Struct("<QQQ")
+
+
+cdef class Store:
+    """One host's copy of a store: its records, its epochs, and what is known of other copies.
+
+    Parameters
+    ----------
+    log : Log
+    host : str
+    gate : int
+        How many standbys must have a record before readers may see it.
+    standbys : tuple of str
+        Hosts that copy from this one, if it is the writer.
+    followers : tuple of str
+        Hosts that copy from this one even if it is a replica.
+
+    Attributes
+    ----------
+    lineage : Lineage
+    promised : int
+        Nothing of a lower epoch is taken or written any more.
+    writer : bool
+        This host's sequencer appends to it.
+    led : bool
+        It did when it ran last, and no other host since, as far as this one knows.
+    """
+
+    def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=()):
+        if gate > len(standbys):
+            raise ValueError(f"gate must be at most the number of standbys, {len(standbys)}, "
+                             f"was {gate}")
+        self.log = log
+        self.host = host
+        self.gate = gate
+        self.standbys = tuple(standbys)
+        self.followers = tuple(followers)
+        self.links = {}
+        self.acks = {}
+        self.said = []
+        self.cut_at = []
+        self.writer_host = ""
+        state = log.load()
+        self.promised = self._released = 0
+        self.lineage = Lineage()
+        if state:
+            self.promised, self._released, self.led = _STATE.unpack_from(state)
+            self.lineage = Lineage.unpack(state[_STATE.size:])
+            # An epoch that its writer did not live to write anything of.
+            self.lineage.cut(log.writer.position)
+        self._released = min(self._released, log.writer.position)
+
+    @property
+    def identity(self) -> bytes:
+        """Of the store: 16 bytes; zeros: this copy is new."""
+        return self.log.identity
+
+    @property
+    def key(self) -> int:
+        """By which datagrams name the store."""
+        return int.from_bytes(self.log.identity[:8], "little")
+
+    @property
+    def epoch(self) -> int:
+        """Of its last record; 0: it has none."""
+        return self.lineage.epoch
+
+    @property
+    def end(self) -> int:
+        """Position behind the last record."""
+        return self.log.writer.position
+
+    @property
+    def released(self) -> int:
+        """Readers of this host may see everything before this position."""
+        cdef list received
+        if self.gate == 0:
+            return self.log.writer.position
+        if self.writer:
+            received = sorted((self.acks.get(host, (0, 0))[0] for host in self.standbys),
+                              reverse=True)
+            self._released = max(
+                self._released, min(received[self.gate - 1], self.log.writer.position))
+        return min(self._released, self.log.writer.position)
+
+    def kept_below(self) -> int:
+        """Return the position before which this copy and all that follow it have everything."""
+        return min([self.log.writer.position]
+                   + [self.acks.get(host, (0, 0))[1] for host in self.followers])
+
+    @property
+    def kept(self) -> int:
+        """All standbys have everything before this position; where there is none, the disk."""
+        if self.writer:
+            if self.standbys:
+                known = min(self.acks.get(host, (0, 0))[1] for host in self.standbys)
+            else:
+                known = self.log.synced()
+            self._kept = max(self._kept, min(known, self.log.writer.position))
+        return self._kept
+
+    def learn(self, uint64_t released, uint64_t kept) -> None:
+        """Take what the source says of readers and standbys."""
+        self._released = max(self._released, released)
+        self._kept = max(self._kept, kept)
+
+    def save(self) -> None:
+        """Keep its epochs, and what it promised."""
+        self.log.save(_STATE.pack(self.promised, self._released, self.led) + self.lineage.pack())
+
+    def fence(self, uint64_t epoch) -> bool:
+        """Promise to take nothing of lower epochs; return whether that is so.
+
+        A writer of a lower epoch ends here, for good: the promise outlives the process.
+        """
+        if epoch > self.promised:
+            self.promised = epoch
+            if self.lineage.epoch < epoch:
+                self.writer = self.led = False
+            self.save()
+        return epoch >= self.promised
+
+    def begin(self, uint64_t epoch) -> int:
+        """Become the writer, from the end on; return where that is.
+
+        Raises
+        ------
+        ValueError
+            A later epoch was promised.
+        """
+        if epoch < self.promised or epoch <= self.lineage.epoch:
+            raise ValueError(f"expected an epoch of {max(self.promised, self.lineage.epoch):x} or "
+                             f"more, found {epoch:x}")
+        # Before its first record: whoever has that has the epoch.
+        self.promised = epoch
+        self._released = self.released
+        self.acks.clear()
+        self.lineage.begin(epoch, self.log.writer.position)
+        self.led = True
+        self.save()
+        self.writer = True
+        self.writer_host = self.host
+        return self.log.writer.position
+
+    def begin_copied(self, uint64_t epoch) -> None:
+        """Note that the records from the end on are of another epoch than those before."""
+        self.lineage.begin(epoch, self.log.writer.position)
+        self.promised = max(self.promised, epoch)
+        self.writer = self.led = False
+        self.save()
+
+    def adopt(self, bytes identity, uint64_t position, uint64_t index, pairs) -> None:
+        """Become a copy of a store, which begins at a position."""
+        self.log.adopt(identity, position, index)
+        self.lineage = Lineage([pair for pair in pairs if pair[1] < position])
+        self.promised = max([self.promised] + [epoch for epoch, _ in pairs])
+        self.save()
+
+    def _note_cut(self, uint64_t position):
+        self.cuts += 1
+        self.cut_at.append(position)
+
+    def cut_since(self, uint64_t cuts) -> int:
+        """Return from where on records may be others than at an earlier count of `cuts`."""
+        return min(self.cut_at[cuts:])
+
+    def unroll(self) -> None:
+        """Take a last segment that is empty back."""
+        if self.log.unroll():
+            self._note_cut(self.log.writer.position)
+
+    def cut(self, uint64_t position) -> int:
+        """Set aside all records from a position on; return how many."""
+        removed = self.log.cut(position)
+        self.lineage.cut(position)
+        self._note_cut(position)
+        self._released = min(self._released, position)
+        self._kept = min(self._kept, position)
+        self.save()
+        return removed

@@ -1,0 +1,371 @@
+"""One host's part in one store: who writes it, whom this host follows, who follows this host.
+
+A node decides; it has no socket, no clock and no file. Whoever holds it hands it what arrived and
+the time, and carries out what it asks of its `Carrier`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from udpfast.bus.hello import Fenced, Refuse, RefuseReason
+from udpfast.bus.log import Store
+from udpfast.bus.outbox import Courier, Watch
+from udpfast.bus.promotion import Promotion, PromotionState
+from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.sequencer import Sequencer
+from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
+
+__all__ = ["Carrier", "Node"]
+
+_MS = 1_000_000
+#: Between two attempts to connect: doubled after each that failed, a random part of it waited.
+RETRY_NS, RETRY_MAX_NS = 10 * _MS, 1000 * _MS
+#: A writer looks so often for hosts that do not follow it: one of them may write the store, too.
+LOOK_NS = 1000 * _MS
+#: Bytes that a link is given ahead of what its socket took.
+AHEAD_BYTES = 1 << 18
+
+
+class Carrier(Protocol):
+    """What carries bytes between hosts. A link is a number, from `connect` or `Node.accepted`."""
+
+    def connect(self, host: str) -> int:
+        """Begin a link; `Node.opened` or `Node.broken` follows."""
+
+    def send(self, link: int, data: bytes) -> None:
+        """Send bytes, all of them, as long as the link lives."""
+
+    def room(self, link: int) -> int:
+        """Return how many bytes the link takes without waiting."""
+
+    def close(self, link: int) -> None:
+        """End a link when what was sent is on its way; nothing follows."""
+
+    def datagram(self, host: str, data: bytes) -> None:
+        """Send a datagram to the sequencer's port of a host."""
+
+
+class Node:
+    """One host's part in one store.
+
+    Parameters
+    ----------
+    store : Store
+    peers : sequence of str
+        All other hosts that have the store.
+    carrier : Carrier
+    draw : callable
+        Returns 64 random bits.
+    source : str
+        Follow this host, whatever it is; empty: whichever peer writes the store.
+    quarantine : bool
+        Set records aside that the writer's store does not have, and go on.
+
+    Attributes
+    ----------
+    sequencer : Sequencer or None
+    consumer : Consumer or None
+    sources : list of Source
+    watch : Watch
+    promotion : Promotion or None
+    stopped : str
+        Why it follows nobody any more, until somebody looks at it; empty: it does.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        peers: Sequence[str],
+        carrier: Carrier,
+        draw: Callable[[], int],
+        *,
+        source: str = "",
+        quarantine: bool = False,
+    ) -> None:
+        self.store = store
+        self.peers = tuple(peers)
+        self.carrier = carrier
+        self.sequencer: Sequencer | None = None
+        self.consumer: Consumer | None = None
+        self.watch = Watch(store)
+        self.promotion: Promotion | None = None
+        self.stopped = ""
+        self.damaged = self.reconnects = self.quarantined = 0
+        self._draw = draw
+        self._source = source
+        self._quarantine = quarantine
+        self._sources: dict[int, Source] = {}
+        self._asked: dict[int, tuple[str, bytearray]] = {}  # of a promotion: link -> host, answer
+        self._link: int | None = None  # of the consumer
+        self._leader = ""  # whom it tried last
+        self._retry_ns = 0
+        self._delay_ns = RETRY_NS
+        self._look_ns = 0
+
+    @property
+    def sources(self) -> list[Source]:
+        """Of the hosts that copy from this one."""
+        return list(self._sources.values())
+
+    @property
+    def following(self) -> bool:
+        """Whether the stream comes: from another host, or from this one's own sequencer."""
+        if self.sequencer is not None:
+            return self.store.writer
+        return self.consumer is not None and self.consumer.following and not self.consumer.closed
+
+    # --- the sequencer's host -------------------------------------------------------------------
+
+    def resume(self, now_ns: int, unix_ns: int) -> Sequencer:
+        """Write the store on: this host did before, and nobody said that another one does."""
+        epoch = max(self.store.promised, self.store.epoch)
+        return self.lead(epoch_after(epoch, self._draw(), promoted=False), now_ns, unix_ns)
+
+    def lead(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
+        """Write the store from now on."""
+        self._drop_consumer()
+        self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
+        return self.sequencer
+
+    def promote(self, now_ns: int) -> Promotion:
+        """Become the writer, if nobody promised a later epoch; `work` goes on with it."""
+        self._drop_consumer()
+        self.stopped = ""
+        self.sequencer = None
+        self.promotion = Promotion(self.store, self.peers, self._draw(), now_ns)
+        for link in list(self._asked):
+            self._close(link)
+        self._ask(self.peers)
+        return self.promotion
+
+    def _go_on_promoting(self, now_ns: int, unix_ns: int) -> None:
+        promotion = self.promotion
+        assert promotion is not None
+        promotion.work(now_ns, unix_ns)
+        if (
+            promotion.state is PromotionState.COPYING
+            and self._link is None
+            and (promotion.source and now_ns >= self._retry_ns)
+        ):
+            self._link = self.carrier.connect(promotion.source)
+            self._wait(now_ns)
+        if promotion.state in (PromotionState.READY, PromotionState.REFUSED):
+            self._drop_consumer()
+            for link in list(self._asked):
+                self._close(link)
+            self.promotion = None
+            if promotion.state is PromotionState.READY:
+                self.lead(promotion.epoch, now_ns, unix_ns)
+                self._say(
+                    f"writes epoch {promotion.epoch:x}",
+                    *(f"{host} could not be reached" for host in promotion.unreachable),
+                )
+            else:
+                self._say(f"not promoted: {promotion.reason}")
+
+    def _say(self, *said: str) -> None:
+        self.store.said.extend(said)
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def opened(self, link: int, now_ns: int) -> None:
+        """Take a link that `connect` began."""
+        if link in self._asked:
+            self.carrier.send(link, link_frame(LinkType.FENCE, 0, self.store.promised))
+        elif link == self._link:
+            if self.promotion is not None:
+                self.consumer = self.promotion.copy(self._draw(), now_ns)
+            else:
+                self.consumer = Consumer(
+                    self.store, self._draw(), now_ns, any_source=bool(self._source)
+                )
+            self.carrier.send(link, self.consumer.output())
+        else:
+            self.carrier.close(link)
+
+    def accepted(self, link: int, now_ns: int) -> None:
+        """Take a link that another host began."""
+        self._sources[link] = Source(self.store, self._draw(), now_ns)
+
+    def room(self, link: int) -> int:
+        """Return how many bytes `received` takes of a link."""
+        if link == self._link and self.consumer is not None:
+            return self.consumer.room
+        return AHEAD_BYTES
+
+    def received(self, link: int, data: bytes, now_ns: int) -> None:
+        """Take bytes that arrived on a link, at most `room`."""
+        if link in self._sources:
+            self._sources[link].feed(data, now_ns)
+        elif link == self._link and self.consumer is not None:
+            self.consumer.feed(data, now_ns)
+            self._look_at_consumer(now_ns)
+        elif link in self._asked:
+            self._answered(link, data, now_ns)
+
+    def _answered(self, link: int, data: bytes, now_ns: int) -> None:
+        host, received = self._asked[link]
+        received += data
+        try:
+            found = link_parse(bytes(received))
+        except ValueError:
+            found = None
+            self._close(link)
+        if found is None:
+            return
+        self._close(link)
+        if found[0].type == LinkType.FENCED:
+            answer = Fenced.unpack(found[0].body)
+            if self.promotion is not None:
+                self.promotion.answered(host, answer, now_ns)
+            self.store.fence(answer.promised)
+
+    def _ask(self, hosts: Iterable[str]) -> None:
+        # Have other hosts promise to take nothing of epochs before this one's.
+        for host in hosts:
+            self._asked[self.carrier.connect(host)] = (host, bytearray())
+
+    def broken(self, link: int, now_ns: int) -> None:
+        """Note that a link is over, or could not be begun."""
+        source = self._sources.pop(link, None)
+        if source is not None:
+            source.close("the link broke")
+        self._asked.pop(link, None)
+        if link == self._link:
+            self._link = None
+            if self.consumer is not None:
+                self.consumer.close("the link broke")
+                self._look_at_consumer(now_ns)
+            self._wait(now_ns)
+
+    def _close(self, link: int) -> None:
+        self._sources.pop(link, None)
+        self._asked.pop(link, None)
+        self.carrier.close(link)
+
+    # --- following ------------------------------------------------------------------------------
+
+    def _wait(self, now_ns: int) -> None:
+        # Before the next attempt.
+        self._retry_ns = now_ns + self._delay_ns // 2 + self._draw() % self._delay_ns
+        self._delay_ns = min(2 * self._delay_ns, RETRY_MAX_NS)
+        self.reconnects += 1
+
+    def _drop_consumer(self) -> None:
+        if self.consumer is not None:
+            self.consumer.close("not needed")
+            self.consumer = None
+        if self._link is not None:
+            self.carrier.close(self._link)
+            self._link = None
+
+    def _look_at_consumer(self, now_ns: int) -> None:
+        # After each time that it was given something.
+        consumer = self.consumer
+        if consumer is None:
+            return
+        if consumer.following:
+            self._delay_ns = RETRY_NS
+        if not consumer.closed:
+            return
+        self.consumer = None
+        if self._link is not None:
+            self.carrier.close(self._link)
+            self._link = None
+        self._wait(now_ns)
+        self.damaged += consumer.damaged
+        if self.promotion is None and consumer.refused is not None:
+            self._refused(consumer.refused)
+
+    def _refused(self, refused: Refuse) -> None:
+        if refused.reason is RefuseReason.DIVERGED:
+            at = refused.at
+            own = self.store.log.checksum_at(at) or 0
+            self._say(
+                f"differs from its source at {at}: checksum {own:08x} here, {refused.own:08x} there"
+            )
+            if self._quarantine:
+                removed = self.store.cut(at)
+                self.quarantined += removed
+                self._say(f"set {removed} records from {at} on aside")
+            else:
+                self.stopped = "diverged"
+        elif refused.reason is RefuseReason.FENCED:
+            self.store.fence(refused.at)
+        elif refused.reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
+            self.stopped = refused.reason.name.lower()
+            self._say(f"cannot follow: {refused.reason.name}, {refused.at}")
+
+    def _follow(self, now_ns: int) -> None:
+        if self._link is not None or self.stopped or now_ns < self._retry_ns or not self.peers:
+            return
+        if self._source:
+            self._leader = self._source
+        elif self.store.writer_host in self.peers and self._draw() % 2:
+            self._leader = self.store.writer_host
+        else:
+            at = self.peers.index(self._leader) if self._leader in self.peers else -1
+            self._leader = self.peers[(at + 1) % len(self.peers)]
+        self._link = self.carrier.connect(self._leader)
+
+    # --- datagrams ------------------------------------------------------------------------------
+
+    def datagram(self, data: bytes, now_ns: int, unix_ns: int) -> bytes:
+        """Take a datagram that arrived; return what its sender is told, if anything."""
+        if self.sequencer is not None:
+            return self.sequencer.receive(data, now_ns, unix_ns)
+        return b""
+
+    def add(self, courier: Courier) -> None:
+        """Bring an outbox's messages to the sequencer."""
+        self.watch.add(courier)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def work(self, now_ns: int, unix_ns: int) -> None:
+        """Let time pass: send what there is to send."""
+        if self.sequencer is not None and not self.store.writer:
+            self._say("another host writes the store: this one follows")
+            self.sequencer = None
+        if self.promotion is not None:
+            self._go_on_promoting(now_ns, unix_ns)
+        elif self.sequencer is None:
+            self._follow(now_ns)
+        if self.consumer is not None and self._link is not None:
+            if self.promotion is None:
+                self.consumer.work(now_ns, unix_ns)
+            self.carrier.send(self._link, self.consumer.output())
+            self._look_at_consumer(now_ns)
+        if self.sequencer is not None:
+            if self.sequencer.full:
+                self.sequencer.make_room()
+            if now_ns >= self._look_ns:
+                self._look_ns = now_ns + LOOK_NS
+                asked = {host for host, _ in self._asked.values()}
+                self._ask(host for host in self.peers
+                          if host not in self.store.links and host not in asked)  # fmt: skip
+        for link, source in list(self._sources.items()):
+            self._serve(link, source, now_ns, unix_ns)
+        self.watch.work()
+        for courier in self.watch.couriers:
+            for datagram in courier.work(now_ns, self.following):
+                self._bring(datagram, now_ns, unix_ns, courier)
+
+    def _serve(self, link: int, source: Source, now_ns: int, unix_ns: int) -> None:
+        source.work(now_ns, unix_ns)
+        room = self.carrier.room(link)
+        data = source.output(room) if room > 0 else b""
+        if data:
+            self.carrier.send(link, data)
+        if source.closed:
+            self._close(link)
+
+    def _bring(self, datagram: bytes, now_ns: int, unix_ns: int, courier: Courier) -> None:
+        if self.sequencer is not None:  # this host's own outboxes: no network
+            told = self.sequencer.receive(datagram, now_ns, unix_ns)
+            if told:
+                courier.told(told)
+        elif self.store.writer_host and self.store.writer_host != self.store.host:
+            self.carrier.datagram(self.store.writer_host, datagram)

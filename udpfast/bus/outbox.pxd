@@ -1,0 +1,100 @@
+# Outbox: where an app's messages wait until they are seen in the stream, and Courier, which brings
+# them to the sequencer. The memory is the app's and the daemon's of one host:
+#
+#   0                4096                             4096 + 40 * slots
+#   +----------------+--------------------------------+------------------------------+
+#   | OutboxHeader   | entry of number n: n % slots   | payloads, one behind the other|
+#   +----------------+--------------------------------+------------------------------+
+#
+# The app writes the payload, then the entry, then `accepted`, with release: a message is accepted
+# when its number is counted there, whoever is killed when. Everything else is the daemon's.
+
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.bus.log cimport Place, Store
+from udpfast.core.layout cimport Record
+
+cdef enum:
+    OUTBOX_PAGE = 4096
+    COURIER_AHEAD = 4096         # sent and not seen: what the sequencer holds (AHEAD_MAX)
+    RESEND_MAX_NS = 8_000_000_000
+    ALIVE_EVERY_NS = 1_000_000_000
+
+cdef enum:  # OutboxState
+    OUTBOX_NEW = 0               # not registered
+    OUTBOX_REGISTERED = 1
+    OUTBOX_NAME_IN_USE = 2       # a living process of another host has this name
+    OUTBOX_SUPERSEDED = 3        # another outbox of this name was registered since: this one is over
+    OUTBOX_LOST = 4              # messages that all standbys had are not in the stream any more
+
+cdef struct OutboxHeader:  # 328 bytes
+    char name[32]
+    char host[32]
+    uint64_t nonce               # by which the stream says that it is this outbox
+    uint64_t slots               # a power of two
+    uint64_t capacity            # bytes for payloads
+    uint8_t pad_made[40]
+    uint64_t accepted            # messages 1 to this one were accepted; the app's
+    uint64_t filled              # bytes of payloads ever taken, what was skipped at the end included
+    uint8_t pad_app[112]
+    uint64_t freed               # messages 1 to this one were let go; the daemon's, as all below
+    uint64_t emptied             # bytes of payloads ever let go
+    uint64_t seen                # messages 1 to this one were seen in the stream
+    uint64_t watched             # position in the stream before which nothing is of interest
+    uint64_t registered          # position of its SENDER record
+    uint32_t sender
+    uint32_t incarnation
+    uint32_t state               # OutboxState
+    uint32_t reserved
+    uint64_t sent                # datagrams
+    uint64_t resent              # messages that were sent again
+
+cdef struct OutboxEntry:  # 40 bytes
+    uint64_t offset              # of the payload, in all bytes ever taken
+    uint32_t size
+    uint16_t type
+    uint16_t step                # how often it was sent again
+    uint64_t seen_end            # position behind its record in the stream; 0: not seen
+    int64_t due_ns               # when it is sent again, by the courier's clock
+    uint64_t emptied             # bytes ever taken up to its end
+
+cdef class Outbox:
+    cdef uint8_t[::1] _memory
+    cdef OutboxHeader* header
+    cdef OutboxEntry* entries
+    cdef uint8_t* payloads
+    cdef inline OutboxEntry* entry(self, uint64_t number) noexcept nogil:
+        return self.entries + (number & (self.header.slots - 1))
+
+cdef class Courier:
+    cdef readonly Outbox outbox
+    cdef readonly Store store
+    cdef public bint alive       # the app: its name is kept for it
+    cdef OutboxHeader* header
+    cdef uint64_t _sent          # messages 1 to this one were sent, by this courier
+    cdef int64_t _clock_ns       # stands still while the stream does not come
+    cdef int64_t _now_ns
+    cdef int64_t _due_ns         # nothing is sent again before
+    cdef int64_t _resend_ns
+    cdef int64_t _register_ns    # when registration is said again
+    cdef int _register_step
+    cdef int64_t _alive_ns
+    cdef uint64_t _number        # of the last datagram
+    cdef uint64_t _epoch         # that the last datagram was for
+    cdef uint64_t _known         # epoch of the last record of the store, when it last sent
+    cdef _let_go(self)
+    cdef void lost(self, uint64_t number)
+    cdef void saw(self, uint64_t number, uint64_t end) noexcept nogil
+    cdef uint64_t fill(self, uint64_t first, uint64_t last, uint8_t* datagram, uint64_t* size
+                       ) noexcept nogil
+
+cdef class Watch:
+    cdef readonly Store store
+    cdef readonly list couriers
+    cdef Place _place
+    cdef object _memory
+    cdef uint64_t _cuts
+    cdef bint _standing
+    cdef object _by_sender       # sender -> Courier
+    cdef _senders(self, const Record* record, uint64_t end)
+    cdef uint8_t[1025] _ours     # of sender: whether a courier of ours has it

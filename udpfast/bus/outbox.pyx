@@ -1,0 +1,521 @@
+"""From an app to the sequencer: the outbox, the courier, and the watch over what came back.
+
+Nothing here waits for an answer. A message was delivered when this host's copy of the store has it;
+one that is not seen there in time is sent again, and the sequencer refuses what it has already.
+"""
+
+import enum
+
+from libc.stdint cimport INT64_MAX
+from libc.string cimport memcmp, memcpy, memset
+
+from udpfast.bus.log cimport (
+    KIND_BUS, KIND_SENDER, KIND_SENDERS, place_look, place_record)
+from udpfast.bus.wire cimport (
+    MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_NAME_IN_USE, SEND_HEADER_SIZE, SEND_REFUSED,
+    SEND_REGISTER, SEND_SIZE_MAX, SENDERS_MAX, SENT_SIZE_MAX, EpochBegin, Registration, SenderEntry)
+from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE, Record
+from udpfast.shm.segment cimport LOOK_END
+
+from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
+from udpfast.errors import UdpfastError
+
+__all__ = ["Courier", "Outbox", "OutboxFullError", "OutboxLostError", "OutboxState", "SupersededError", "Watch"]
+
+if sizeof(OutboxHeader) != 328 or sizeof(OutboxEntry) != 40:
+    raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
+                      f"{sizeof(OutboxEntry)}")
+
+
+class OutboxState(enum.IntEnum):
+    """Whether what is in an outbox will get into the stream."""
+
+    NEW = OUTBOX_NEW
+    REGISTERED = OUTBOX_REGISTERED
+    NAME_IN_USE = OUTBOX_NAME_IN_USE
+    SUPERSEDED = OUTBOX_SUPERSEDED
+    LOST = OUTBOX_LOST
+
+
+class OutboxFullError(UdpfastError):
+    """So much is on its way that no more can be accepted; nothing was dropped."""
+
+
+class OutboxLostError(UdpfastError):
+    """Messages that were let go are not in the stream any more: several hosts lost their power."""
+
+
+class SupersededError(UdpfastError):
+    """Another process sends under this name; says how many messages are not in the stream."""
+
+
+cdef class Outbox:
+    """An app's messages on their way. One process writes it.
+
+    Parameters
+    ----------
+    memory : writable buffer
+        As large as `size_bytes` says; all zeros, or an outbox.
+    """
+
+    def __init__(self, uint8_t[::1] memory):
+        self._memory = memory
+        self.header = <OutboxHeader*>&memory[0]
+        if memory.shape[0] < OUTBOX_PAGE or self.header.slots == 0 or (
+                <uint64_t>memory.shape[0] != Outbox.size_bytes(
+                    self.header.slots, self.header.capacity)):
+            raise ValueError(f"{memory.shape[0]} bytes are no outbox")
+        self.entries = <OutboxEntry*>(&memory[0] + OUTBOX_PAGE)
+        self.payloads = <uint8_t*>(self.entries + self.header.slots)
+
+    @staticmethod
+    def size_bytes(slots, capacity) -> int:
+        """Return the size of the memory of an outbox for so many messages and bytes."""
+        return OUTBOX_PAGE + sizeof(OutboxEntry) * slots + capacity
+
+    @staticmethod
+    def create(uint8_t[::1] memory, name, host, nonce, slots, capacity):
+        """Make an outbox of memory that is all zeros.
+
+        Parameters
+        ----------
+        memory : writable buffer
+        name, host : str
+            Of the sender: its name tells it from all others of the store.
+        nonce : int
+            64 random bits, not 0.
+        slots, capacity : int
+            For so many messages, a power of two, and so many bytes of them.
+        """
+        cdef OutboxHeader* header = <OutboxHeader*>&memory[0]
+        cdef bytes text = name_bytes(name), where = name_bytes(host)
+        if slots & (slots - 1) or slots < 2:
+            raise ValueError(f"slots must be a power of two, was {slots}")
+        if capacity < 2 * SENT_SIZE_MAX:
+            raise ValueError(f"capacity must be at least {2 * SENT_SIZE_MAX}, was {capacity}")
+        memset(header, 0, OUTBOX_PAGE)
+        memcpy(header.name, <const char*>text, NAME_SIZE)
+        memcpy(header.host, <const char*>where, NAME_SIZE)
+        header.slots = slots
+        header.capacity = capacity
+        header.nonce = nonce
+        return Outbox(memory)
+
+    def send(self, payload, type=0) -> int:
+        """Accept a message; return its number.
+
+        Raises
+        ------
+        ValueError
+            It does not fit one datagram.
+        OutboxFullError
+            So many messages, or bytes, were not yet let go.
+        SupersededError
+            Another process sends under this name.
+        OutboxLostError
+            Messages that were let go are not in the stream any more. Begin a new outbox.
+        """
+        cdef OutboxHeader* header = self.header
+        cdef const uint8_t[::1] content = memoryview(payload).cast("B")
+        cdef uint64_t size = content.shape[0]
+        cdef uint64_t number = header.accepted + 1
+        cdef uint64_t offset = header.filled
+        cdef uint64_t until
+        cdef OutboxEntry* entry
+        if size > SENT_SIZE_MAX:
+            raise ValueError(f"a message has at most {SENT_SIZE_MAX} bytes, not {size}")
+        if not 0 <= type <= 0xFFFF:
+            raise ValueError(f"type must be from 0 to 65535, was {type}")
+        if header.state == OUTBOX_SUPERSEDED:
+            raise SupersededError(
+                f"another process sends as {name_text(header.name[:NAME_SIZE])} since; "
+                f"{header.accepted - header.seen} accepted messages are not in the stream")
+        if header.state == OUTBOX_LOST:
+            raise OutboxLostError(
+                f"{header.freed} messages of {name_text(header.name[:NAME_SIZE])} were in the "
+                f"stream and let go, {header.seen} are: the hosts that had the others lost them")
+        # A payload lies in one piece.
+        if offset % header.capacity + size > header.capacity:
+            offset += header.capacity - offset % header.capacity
+        until = offset + size
+        # Acquire: what was let go is not read any more; stored by Courier.let_go.
+        if (number - load_acquire(&header.freed) > header.slots
+                or until - load_acquire(&header.emptied) > header.capacity):
+            raise OutboxFullError(
+                f"{header.accepted - header.freed} messages, {header.filled - header.emptied} "
+                f"bytes, are on their way: at most {header.slots} and {header.capacity}")
+        if size:
+            memcpy(self.payloads + offset % header.capacity, &content[0], size)
+        entry = self.entry(number)
+        memset(entry, 0, sizeof(OutboxEntry))
+        entry.offset = offset
+        entry.size = <uint32_t>size
+        entry.type = type
+        entry.emptied = until
+        header.filled = until
+        # Orders payload and entry before the number; read by the courier.
+        store_release(&header.accepted, number)
+        return number
+
+    @property
+    def name(self) -> str:
+        """Of the sender."""
+        return name_text(self.header.name[:NAME_SIZE])
+
+    @property
+    def state(self) -> OutboxState:
+        """Whether its messages will get into the stream."""
+        return OutboxState(self.header.state)
+
+    @property
+    def sender(self) -> tuple[int, int]:
+        """Number and incarnation that the sequencer gave; zeros: none yet."""
+        return self.header.sender, self.header.incarnation
+
+    def counts(self) -> dict[str, int]:
+        """Return how many messages were accepted, seen, let go, sent again; and datagrams sent."""
+        cdef OutboxHeader* header = self.header
+        return {"accepted": header.accepted, "seen": header.seen, "freed": header.freed,
+                "datagrams": header.sent, "resent": header.resent}
+
+
+cdef class Courier:
+    """Brings what is in an outbox to the sequencer, and lets go what is safe.
+
+    Parameters
+    ----------
+    outbox : Outbox
+    store : Store
+        This host's copy.
+    now_ns : int
+        Monotonic.
+    resend_ns : int
+        What was not seen for so long is sent again; then after twice that time, up to 8 s.
+    """
+
+    def __init__(self, Outbox outbox, Store store, int64_t now_ns, *, int64_t resend_ns=500_000_000):
+        if resend_ns < 2_000_000:
+            raise ValueError(f"resend_ns must be at least 2 ms, was {resend_ns}")
+        self.outbox = outbox
+        self.store = store
+        self.header = outbox.header
+        self._now_ns = now_ns
+        self._resend_ns = resend_ns
+        self._due_ns = INT64_MAX
+        self.alive = True
+        self._sent = self.header.seen  # what another courier sent is sent again, oldest first
+
+    # --- what came back -------------------------------------------------------------------------
+
+    cdef void saw(self, uint64_t number, uint64_t end) noexcept nogil:
+        # Its messages up to this one are in the stream, before this position.
+        cdef OutboxHeader* header = self.header
+        number = min(number, header.accepted)
+        while header.seen < number:
+            header.seen += 1
+            self.outbox.entry(header.seen).seen_end = end
+        self._sent = max(self._sent, header.seen)
+
+    def registered(self, uint32_t sender, uint32_t incarnation, uint64_t nonce, uint64_t position
+                   ) -> bool:
+        """Take what a SENDER record says of this name; return whether this outbox is meant."""
+        cdef OutboxHeader* header = self.header
+        if nonce != header.nonce:
+            if header.state == OUTBOX_REGISTERED and incarnation > header.incarnation:
+                header.state = OUTBOX_SUPERSEDED
+                self.store.said.append(
+                    f"sender {self.outbox.name}: another one was registered; "
+                    f"{header.accepted - header.seen} accepted messages are not in the stream")
+            return False
+        if header.state >= OUTBOX_SUPERSEDED:
+            return False
+        if header.incarnation != incarnation:
+            header.registered = position
+        header.sender = sender
+        header.incarnation = incarnation
+        header.state = OUTBOX_REGISTERED
+        return True
+
+    cdef void lost(self, uint64_t number):
+        # Its messages only up to this one are in the stream, and it let more go.
+        cdef OutboxHeader* header = self.header
+        header.state = OUTBOX_LOST
+        self.store.said.append(
+            f"sender {self.outbox.name}: {header.freed} messages were let go, {number} are in the "
+            f"stream; {header.accepted - header.freed} wait in vain")
+
+    def told(self, data) -> None:
+        """Take a refusal from the sequencer. What is in the stream decides, not this."""
+        cdef OutboxHeader* header = self.header
+        sent = send_parse(data)
+        if (sent.flags == SEND_REFUSED and sent.first == REFUSED_NAME_IN_USE
+                and header.state == OUTBOX_NEW):
+            header.state = OUTBOX_NAME_IN_USE
+
+    def rolled_back(self, uint64_t position) -> None:
+        """Forget what was seen behind a position: it is not there any more."""
+        cdef OutboxHeader* header = self.header
+        while header.seen > header.freed and (
+                self.outbox.entry(header.seen).seen_end > position):
+            self.outbox.entry(header.seen).seen_end = 0
+            header.seen -= 1
+        self._sent = min(self._sent, header.seen)
+        header.watched = min(header.watched, position)
+        if header.state == OUTBOX_REGISTERED and header.registered >= position:
+            header.state = OUTBOX_NEW
+            header.sender = header.incarnation = 0
+            self._register_ns = self._clock_ns
+
+    cdef _let_go(self):
+        # What all standbys have, no failover takes back.
+        cdef OutboxHeader* header = self.header
+        cdef uint64_t kept = self.store.kept
+        cdef uint64_t freed = header.freed
+        cdef uint64_t emptied = header.emptied
+        while freed < header.seen and self.outbox.entry(freed + 1).seen_end <= kept:
+            freed += 1
+            emptied = self.outbox.entry(freed).emptied
+        if freed != header.freed:
+            store_release(&header.emptied, emptied)
+            # Orders every read of what was let go before; read by Outbox.send.
+            store_release(&header.freed, freed)
+
+    # --- what is sent ---------------------------------------------------------------------------
+
+    def work(self, int64_t now_ns, bint following, uint64_t most=64):
+        """Let time pass; return the datagrams to send, at most so many.
+
+        Parameters
+        ----------
+        now_ns : int
+        following : bool
+            The stream comes. While it does not, nothing is sent again: it may be there.
+        most : int
+        """
+        cdef OutboxHeader* header = self.header
+        cdef uint64_t accepted = load_acquire(&header.accepted)
+        cdef uint64_t last, until
+        self._let_go()
+        if following:
+            self._clock_ns += now_ns - self._now_ns
+        self._now_ns = now_ns
+        if header.state >= OUTBOX_SUPERSEDED or not self.store.key:
+            return []
+        self._epoch = self.store.promised
+        if self.store.epoch != self._known:
+            # A new writer may have nothing of what is not seen.
+            self._known = self.store.epoch
+            self._sent = header.seen
+            self._register_ns = self._clock_ns
+            self._register_step = 0
+        if header.state != OUTBOX_REGISTERED:
+            datagrams = self._register()
+            header.sent += len(datagrams)
+            return datagrams
+        datagrams = []
+        if self._clock_ns >= self._due_ns:
+            self._send_again(datagrams, most)
+        last = min(accepted, header.seen + COURIER_AHEAD)
+        while self._sent < last and <uint64_t>len(datagrams) < most:
+            until = self._send(datagrams, self._sent + 1, last, 0)
+            self._sent = until
+        if datagrams:
+            self._alive_ns = self._now_ns
+        elif self.alive and self._now_ns - self._alive_ns >= ALIVE_EVERY_NS:
+            self._alive_ns = self._now_ns
+            datagrams.append(self._datagram(header.seen + 1, b"", 0))
+        header.sent += len(datagrams)
+        return datagrams
+
+    def _register(self):
+        cdef Registration registration
+        cdef OutboxHeader* header = self.header
+        if self._clock_ns < self._register_ns:
+            return []
+        self._register_ns = self._clock_ns + min(
+            self._resend_ns << self._register_step, <int64_t>RESEND_MAX_NS)
+        self._register_step = min(self._register_step + 1, 16)
+        registration.nonce = header.nonce
+        memcpy(registration.name, header.name, NAME_SIZE)
+        memcpy(registration.host, header.host, NAME_SIZE)
+        return [send_datagram(
+            self.store.key, self._epoch, 0, 0, 0, 0, flags=SEND_REGISTER,
+            body=(<char*>&registration)[:sizeof(registration)])]
+
+    cdef uint64_t fill(self, uint64_t first, uint64_t last, uint8_t* datagram, uint64_t* size
+                       ) noexcept nogil:
+        # Put messages into a datagram, as many as fit; returns the last.
+        cdef uint64_t number = first
+        cdef uint16_t length
+        cdef OutboxEntry* entry
+        size[0] = 0
+        while number <= last:
+            entry = self.outbox.entry(number)
+            if SEND_HEADER_SIZE + size[0] + MESSAGE_HEADER_SIZE + entry.size > SEND_SIZE_MAX:
+                break
+            length = <uint16_t>entry.size
+            memcpy(datagram + size[0], &length, 2)
+            memcpy(datagram + size[0] + 2, &entry.type, 2)
+            memcpy(datagram + size[0] + MESSAGE_HEADER_SIZE,
+                   self.outbox.payloads + entry.offset % self.header.capacity, length)
+            size[0] += MESSAGE_HEADER_SIZE + length
+            number += 1
+        return number - 1
+
+    def _send(self, list datagrams, uint64_t first, uint64_t last, int step):
+        # One datagram with the messages from `first` on; returns the last that it has.
+        cdef uint8_t[1472] body
+        cdef uint64_t size
+        cdef uint64_t number
+        cdef uint64_t until = self.fill(first, last, body, &size)
+        cdef OutboxEntry* entry
+        for number in range(first, until + 1):
+            entry = self.outbox.entry(number)
+            entry.step = step
+            entry.due_ns = self._clock_ns + min(self._resend_ns << step, <int64_t>RESEND_MAX_NS)
+            self._due_ns = min(self._due_ns, entry.due_ns)
+        datagrams.append(self._datagram(first, (<char*>body)[:size], until - first + 1))
+        return until
+
+    def _datagram(self, first, content, count):
+        cdef OutboxHeader* header = self.header
+        self._number += 1
+        datagram = bytearray(send_datagram(
+            self.store.key, self._epoch, header.sender, header.incarnation, first, self._number,
+            body=content))
+        datagram[6:8] = count.to_bytes(2, "little")
+        return bytes(datagram)
+
+    def _send_again(self, list datagrams, uint64_t most):
+        # Oldest first, in runs that were sent equally often.
+        cdef OutboxHeader* header = self.header
+        cdef uint64_t number = header.seen + 1
+        cdef uint64_t last
+        cdef int step
+        self._due_ns = INT64_MAX
+        while number <= self._sent:
+            entry = self.outbox.entry(number)
+            if entry.due_ns > self._clock_ns or <uint64_t>len(datagrams) >= most:
+                self._due_ns = min(self._due_ns, entry.due_ns)
+                number += 1
+                continue
+            step = entry.step
+            last = number
+            while (last < self._sent and self.outbox.entry(last + 1).step == step
+                    and self.outbox.entry(last + 1).due_ns <= self._clock_ns):
+                last += 1
+            last = self._send(datagrams, number, last, min(step + 1, 16))
+            header.resent += last - number + 1
+            number = last + 1
+
+
+cdef class Watch:
+    """Reads this host's copy of a store, for its couriers: what of theirs came back.
+
+    Parameters
+    ----------
+    store : Store
+    """
+
+    def __init__(self, Store store):
+        self.store = store
+        self.couriers = []
+        self._by_sender = {}
+        self._cuts = store.cuts
+
+    def add(self, Courier courier) -> None:
+        """Look for an outbox's messages too, from where it was looked for them last."""
+        if courier.header.state == OUTBOX_NEW and courier.header.watched == 0:
+            courier.header.watched = self.store.end  # nobody knows of it yet
+        self.couriers.append(courier)
+        self._note(courier)
+        if self._standing:
+            self._stand(min(self._place.position, courier.header.watched))
+
+    def remove(self, Courier courier) -> None:
+        """Look for its messages no more."""
+        self.couriers.remove(courier)
+        self._by_sender.pop(courier.header.sender, None)
+        self._ours[courier.header.sender] = 0
+
+    def _note(self, Courier courier):
+        if courier.header.sender and courier.header.sender <= SENDERS_MAX:
+            self._by_sender[courier.header.sender] = courier
+            self._ours[courier.header.sender] = 1
+
+    def _stand(self, uint64_t position):
+        position = max(position, <uint64_t>self.store.log.first()[0])
+        self._memory = self.store.log.place_at(position, &self._place)
+        self._standing = True
+
+    def work(self) -> int:
+        """Read what is new; return how many records that was."""
+        cdef uint64_t count = 0
+        cdef int64_t size
+        cdef const Record* record
+        cdef Courier courier
+        cdef uint64_t end
+        if not self.store.key:
+            return 0
+        if self._cuts != self.store.cuts:
+            self._roll_back()
+        if not self._standing:
+            self._stand(min([(<Courier>c).header.watched for c in self.couriers],
+                            default=self.store.end))
+        while True:
+            size = place_look(&self._place)
+            if size == LOOK_END:
+                end = self._place.position
+                self._stand(end)
+                if place_look(&self._place) == LOOK_END:
+                    break
+                continue
+            if size <= 0:
+                break
+            record = place_record(&self._place)
+            end = self._place.position + size
+            if record.kind == KIND_BUS:
+                if record.object <= SENDERS_MAX and self._ours[record.object]:
+                    courier = self._by_sender[record.object]
+                    if courier.header.incarnation == <uint32_t>record.flight_ns:
+                        courier.saw(record.number, end)
+            elif record.kind == KIND_SENDER or record.kind == KIND_SENDERS:
+                self._senders(record, end)
+            elif record.kind == KIND_RESTART and record.length >= <int>(
+                    RECORD_SIZE + sizeof(EpochBegin)):
+                self.store.writer_host = name_text(
+                    (<const EpochBegin*>(<const uint8_t*>record + RECORD_SIZE)).host[:NAME_SIZE])
+            self._place.position = end
+            self._place.index += 1
+            count += 1
+        if count:
+            for courier in self.couriers:
+                courier.header.watched = max(courier.header.watched, self._place.position)
+        return count
+
+    cdef _senders(self, const Record* record, uint64_t end):
+        cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)
+        cdef uint64_t i
+        cdef Courier courier
+        for i in range((record.length - RECORD_SIZE) // sizeof(SenderEntry)):
+            for courier in self.couriers:
+                if memcmp(entries[i].name, courier.header.name, NAME_SIZE) == 0 and (
+                        courier.registered(entries[i].sender, entries[i].incarnation,
+                                           entries[i].nonce, record.position)):
+                    self._note(courier)
+                    courier.saw(entries[i].next - 1, end)
+                    if entries[i].next <= courier.header.freed:
+                        courier.lost(entries[i].next - 1)
+
+    def _roll_back(self):
+        cdef Courier courier
+        cdef uint64_t end = self.store.cut_since(self._cuts)
+        self._cuts = self.store.cuts
+        for courier in self.couriers:
+            self._ours[courier.header.sender] = 0
+            self._by_sender.pop(courier.header.sender, None)
+            courier.rolled_back(end)
+            self._note(courier)
+        if self._standing:
+            self._stand(min(self._place.position, end))

@@ -1,0 +1,62 @@
+# A store's way to another host: Source (of the copy) and Consumer (the copy). Each is one end of one
+# link; a link that breaks is over, and the next one begins with where the copy's records end.
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from udpfast.bus.log cimport Log, Place, Store
+from udpfast.bus.wire cimport LinkHeader
+
+cdef enum:
+    SILENT_NS = 1_000_000_000    # an end that said nothing for so long is dead
+    BEAT_NS = 100_000_000        # so often an end says something
+    BUSY_ACK_NS = 1_000_000      # a consumer that got something says so after this time ...
+    ACK_BYTES = 1 << 18          # ... or so many bytes
+    PROGRESS_NS = 1_000_000      # a source tells at most so often that more is released
+
+cdef class Source:
+    cdef readonly Store store
+    cdef readonly str consumer   # the host that it copies to; empty before its HELLO
+    cdef readonly str closed     # why it ended; empty: it lives
+    cdef readonly bint following
+    cdef readonly uint64_t acked, acked_synced
+    cdef readonly int64_t heard_ns, said_ns
+    cdef list _output
+    cdef bytes _input
+    cdef object _nonce
+    cdef Place _place
+    cdef object _memory          # that _place points into
+    cdef uint64_t _until         # position where the next epoch begins
+    cdef uint64_t _epoch         # of the records at _place
+    cdef uint64_t _cuts
+    cdef bint _announced         # the segment at _place was
+    cdef tuple _told             # progress that was said last
+    cdef uint64_t next_run(self, LinkHeader* header, const uint8_t** at)
+
+cdef class Consumer:
+    cdef readonly Store store
+    cdef Log _log
+    cdef readonly str closed     # why it ended; empty: it lives
+    cdef readonly object refused  # hello.Refuse, if that is why
+    cdef readonly object welcome  # hello.Welcome, once it follows
+    cdef readonly bint following
+    cdef readonly bint complete  # the source said that its writer closed the store
+    cdef readonly bint stalled   # there is no room for the next segment
+    cdef readonly int64_t heard_ns
+    cdef readonly uint64_t source_end
+    cdef readonly bint damaged   # it ended because bytes were not what was sent
+    cdef bint _drain, _any
+    cdef list _output
+    cdef uint8_t* _staging
+    cdef uint64_t _size          # bytes there
+    cdef uint64_t _epoch         # of the last record
+    cdef uint64_t _known         # the latest that the source knows
+    cdef int64_t _acked_ns
+    cdef uint64_t _acked
+    cdef tuple _told
+    cdef _process(self)
+    cdef _copy(self, const LinkHeader* header, const uint8_t* body)
+    cdef bint _control(self, const LinkHeader* header, const uint8_t* at) except *
+    cdef bint _is_over(self, uint64_t epoch)
+    cdef _welcomed(self, welcome, const LinkHeader* header)
+    cdef bint _segment(self, uint64_t position, bytes header) except *
+    cdef int _data(self, Log log, const LinkHeader* header, const uint8_t* body) noexcept nogil

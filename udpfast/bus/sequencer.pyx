@@ -1,0 +1,449 @@
+"""The one writer of a store: refuses what it has already, and gives the rest place and time.
+
+What it remembers of a sender is in the store, so that a restart reads it back: SENDER when one is
+registered, SENDERS at the beginning of each segment and every 64 MiB. A message of a registered
+sender is appended if its number is the next; it is a duplicate if it is lower, and held if it is
+up to 4,096 ahead.
+"""
+
+import enum
+
+import numpy as np
+
+from libc.stdint cimport INT64_MIN, uint16_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcmp, memcpy, memset
+
+from udpfast.bus.log cimport (
+    KIND_BUS, KIND_SENDER, KIND_SENDERS, Place, header_position, log_append, place_look,
+    place_record)
+from udpfast.bus.wire cimport (
+    BUS_VERSION, MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_EPOCH, REFUSED_INCARNATION,
+    REFUSED_NAME_IN_USE, REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_MAGIC, SEND_REFUSED,
+    SEND_REGISTER, SEND_SIZE_MAX, EpochBegin, SendHeader, send_count)
+from udpfast.core.layout cimport (
+    FLIGHT_UNKNOWN, KIND_RESTART, RECORD_SIZE, STREAM_NONE, Record)
+from udpfast.shm.segment cimport LOOK_END
+
+from udpfast.bus.wire import name_bytes, name_text, send_datagram
+
+__all__ = ["Sequencer", "SequencerVerdict"]
+
+cdef enum:
+    CELL = SEND_SIZE_MAX         # bytes to hold one message
+
+
+class SequencerVerdict(enum.IntEnum):
+    """What became of a message, or of a datagram that has none."""
+
+    ACCEPTED = SEQUENCER_ACCEPTED
+    DUPLICATE = SEQUENCER_DUPLICATE
+    EARLY = SEQUENCER_EARLY
+    UNKNOWN = SEQUENCER_UNKNOWN
+    FENCED = SEQUENCER_FENCED
+    MALFORMED = SEQUENCER_MALFORMED
+    UNAUTHENTIC = SEQUENCER_UNAUTHENTIC
+    FULL = SEQUENCER_FULL
+
+
+cdef class Sequencer:
+    """The writer of a store, from its end on.
+
+    Parameters
+    ----------
+    store : Store
+    epoch : int
+        Of a generation that was never used for it.
+    now_ns, unix_ns : int
+        Monotonic, and the host's UNIX time.
+
+    Attributes
+    ----------
+    received : int
+        Messages, and datagrams without one: the sum of all verdicts and `held`.
+    held : int
+        Messages that wait for those before them.
+    full : bool
+        The log took no more, for now: call `make_room`.
+    """
+
+    def __cinit__(self):
+        self.senders = <Sender*>calloc(SENDERS_MAX + 1, sizeof(Sender))
+        self._cells = <uint8_t*>malloc(<size_t>(HELD_MAX + 1) * CELL)
+        if self.senders == NULL or self._cells == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        cdef uint32_t at
+        if self.senders != NULL:
+            for at in range(SENDERS_MAX + 1):
+                free(self.senders[at].cells)
+        free(self.senders)
+        free(self._cells)
+
+    def __init__(self, Store store, uint64_t epoch, int64_t now_ns, int64_t unix_ns):
+        self.store = store
+        self.log = store.log
+        self._names = {}
+        self._recover()
+        self.clock.unix_ns = unix_ns
+        self.clock.now_ns = self._began_ns = now_ns
+        self._epoch = epoch
+        self._key = store.key
+        old_end, last = store.end, self.log.last
+        store.begin(epoch)
+        if self.make_room():
+            self._restart(old_end, last, unix_ns)
+            self._write_senders(unix_ns)
+
+    def _restart(self, old_end, last, unix_ns):
+        cdef EpochBegin begin
+        host = name_bytes(self.store.host)
+        memset(&begin, 0, sizeof(begin))
+        begin.epoch = self._epoch
+        begin.restarted_ns = unix_ns
+        begin.old_end = old_end
+        begin.tail_checksum = last[1] if last else 0
+        memcpy(begin.host, <const char*>host, NAME_SIZE)
+        self._write(KIND_RESTART, <const uint8_t*>&begin, sizeof(begin), unix_ns)
+
+    # --- what it knows of senders ---------------------------------------------------------------
+
+    def _recover(self):
+        # Read back from the last segment that begins with SENDERS; that is the last one, unless its
+        # writer was killed before it wrote a record into it.
+        cdef Place place
+        cdef uint64_t position = self.log.writer.position
+        cdef uint64_t first = self.log.first()[0]
+        cdef uint64_t end = position
+        cdef bint known = False
+        while position > first and not known:
+            position = header_position(self.log.segment_header(position - 1))
+            _memory = self.log.place_at(position, &place)
+            known = place_look(&place) > 0 and place_record(&place).kind == KIND_SENDERS
+        while position < end:
+            _memory = self.log.place_at(position, &place)
+            while place_look(&place) > 0:
+                self._read(place_record(&place))
+                place.position += place_look(&place)
+            position = max(place.position, position)
+            if place_look(&place) != LOOK_END:
+                break
+
+    cdef _read(self, const Record* record):
+        cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)
+        cdef uint64_t i
+        cdef Sender* sender
+        if record.kind == KIND_BUS and 0 < record.object <= self.count:
+            sender = self.senders + record.object
+            if sender.entry.incarnation == <uint32_t>record.flight_ns:
+                sender.entry.next = record.number + 1
+                sender.entry.position = record.position
+        elif record.kind in (KIND_SENDER, KIND_SENDERS):
+            for i in range((record.length - RECORD_SIZE) // sizeof(SenderEntry)):
+                if entries[i].sender <= SENDERS_MAX:
+                    self.senders[entries[i].sender].entry = entries[i]
+                    self.count = max(self.count, entries[i].sender)
+                    self._names[entries[i].name[:NAME_SIZE]] = entries[i].sender
+
+    def known(self):
+        """Return what is known of each sender, an array of dtype `SENDER_ENTRY`."""
+        from udpfast.bus.wire import SENDER_ENTRY
+
+        return np.frombuffer(self._entries(), SENDER_ENTRY)
+
+    cdef bytes _entries(self):
+        cdef uint32_t at
+        return b"".join([
+            (<char*>&self.senders[at].entry)[:sizeof(SenderEntry)]
+            for at in range(1, self.count + 1)])
+
+    # --- the log --------------------------------------------------------------------------------
+
+    def make_room(self) -> bool:
+        """Begin the next segment, if one is due; False: there is no room for it."""
+        self.full = False
+        if self.log.writer.limit < self.log.writer.position + RECORD_SIZE + SEND_SIZE_MAX:
+            return self._roll(self.clock.unix_ns)
+        return True
+
+    cdef bint _roll(self, int64_t unix_ns):
+        if not self.log.roll():
+            self.full = True
+            return False
+        return self._write_senders(unix_ns)
+
+    cdef bint _write_senders(self, int64_t unix_ns):
+        cdef bytes entries = self._entries()
+        self._senders_due = self.log.writer.position + SENDERS_EVERY
+        return self._write(
+            KIND_SENDERS, <const uint8_t*><const char*>entries, len(entries), unix_ns)
+
+    cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns):
+        # A record of the sequencer's own.
+        cdef Record record
+        memset(&record, 0, sizeof(record))
+        record.length = <int>(RECORD_SIZE + size)
+        record.kind = kind
+        record.stream = STREAM_NONE
+        record.flight_ns = FLIGHT_UNKNOWN
+        record.received_ns = unix_ns
+        while True:
+            record.published_ns = max(
+                self.clock.unix_ns,
+                self.log.last_ns + 1 if self.log.last_ns != INT64_MIN else 0)
+            if log_append(self.log, &record, payload):
+                return True
+            if not self._roll(unix_ns):  # which writes SENDERS
+                return False
+
+    # --- datagrams ------------------------------------------------------------------------------
+
+    def receive(self, data, int64_t now_ns, int64_t unix_ns):
+        """Take one datagram; return what its sender is told, nothing in most cases.
+
+        Parameters
+        ----------
+        data : bytes-like
+        now_ns, unix_ns : int
+            Monotonic, and the host's UNIX time.
+        """
+        cdef bytes content = bytes(data)
+        cdef const uint8_t* at = <const uint8_t*><const char*>content
+        cdef const SendHeader* header = <const SendHeader*>at
+        cdef int told = 0
+        cdef int registering
+        registering = self.accept(at, len(content), now_ns, unix_ns, &told)
+        if registering:
+            told = self._register(<const Registration*>(at + SEND_HEADER_SIZE), now_ns, unix_ns)
+        if self.full:
+            self.make_room()
+        if self.log.writer.position >= self._senders_due and self.store.writer:
+            self._write_senders(unix_ns)
+        if told:
+            return send_datagram(self.store.key, self.store.promised, header.sender,
+                                 header.incarnation, told, 0, flags=SEND_REFUSED)
+        return b""
+
+    cdef int accept(self, const uint8_t* data, uint64_t size, int64_t now_ns, int64_t unix_ns,
+                    int* told) noexcept nogil:
+        # Take one datagram. 1: it registers somebody (`register`); told: a Refusal for its sender.
+        cdef const SendHeader* header = <const SendHeader*>data
+        cdef const uint8_t* message = data + SEND_HEADER_SIZE
+        cdef Sender* sender
+        cdef uint64_t i
+        cdef uint16_t length
+        cdef uint64_t units = 1
+        cdef int verdict = -1
+        if (size < SEND_HEADER_SIZE or header.magic != SEND_MAGIC
+                or header.version != BUS_VERSION or header.flags > SEND_REGISTER):
+            verdict = SEQUENCER_MALFORMED
+        elif header.flags == SEND_REGISTER:
+            if size != SEND_HEADER_SIZE + sizeof(Registration) or header.count != 0:
+                verdict = SEQUENCER_MALFORMED
+        elif send_count(message, size - SEND_HEADER_SIZE) != header.count or header.first == 0:
+            verdict = SEQUENCER_MALFORMED
+        else:
+            units = max(header.count, 1)  # one without a message says that its sender lives
+        self.received += units
+        if verdict < 0:
+            if header.store_key != self._key:
+                verdict = SEQUENCER_UNKNOWN
+            elif header.epoch > self.store.promised:
+                with gil:
+                    self.store.fence(header.epoch)
+        if verdict < 0 and (not self.store.writer or header.epoch < self._epoch):
+            verdict = SEQUENCER_FENCED
+            told[0] = REFUSED_EPOCH
+        if verdict < 0 and header.flags == SEND_REGISTER:
+            return 1
+        if verdict < 0:
+            sender = self.senders + min(header.sender, <uint32_t>SENDERS_MAX)
+            if (header.sender == 0 or header.sender > self.count
+                    or header.incarnation > sender.entry.incarnation):
+                verdict = SEQUENCER_UNKNOWN
+            elif header.incarnation < sender.entry.incarnation:
+                verdict = SEQUENCER_FENCED
+                told[0] = REFUSED_INCARNATION
+        if verdict >= 0:
+            self._verdicts[verdict] += units
+            return 0
+        sender.heard_ns = now_ns
+        unix_ns = steady_time(&self.clock, now_ns, unix_ns)
+        self._verdicts[SEQUENCER_ACCEPTED] += header.count == 0
+        for i in range(header.count):
+            memcpy(&length, message, 2)
+            verdict = self._message(sender, header.first + i, message, unix_ns)
+            if verdict >= 0:
+                self._verdicts[verdict] += 1
+            message += MESSAGE_HEADER_SIZE + length
+        return 0
+
+    cdef int _message(self, Sender* sender, uint64_t number, const uint8_t* message, int64_t unix_ns
+                      ) noexcept nogil:
+        # The verdict on one message; -1: it is held, and gets one later.
+        if sender.held:
+            self._release(sender, unix_ns)
+        if number < sender.entry.next:
+            return SEQUENCER_DUPLICATE
+        if number > sender.entry.next:
+            return self._hold(sender, number, message)
+        if not self._append(sender, message, unix_ns):
+            return SEQUENCER_FULL
+        if sender.held:
+            self._release(sender, unix_ns)
+        return SEQUENCER_ACCEPTED
+
+    cdef bint _append(self, Sender* sender, const uint8_t* message, int64_t unix_ns) noexcept nogil:
+        # The next message of this sender. False: the segment is full.
+        cdef Record record
+        cdef uint16_t length, type
+        cdef bint rolled
+        memcpy(&length, message, 2)
+        memcpy(&type, message + 2, 2)
+        record.length = RECORD_SIZE + length
+        record.kind = KIND_BUS
+        record.line = 0
+        record.flags = 0
+        record.received_ns = unix_ns
+        record.published_ns = max(unix_ns, self.log.last_ns + 1)
+        record.number = sender.entry.next
+        record.object = sender.entry.sender
+        record.flight_ns = <int>sender.entry.incarnation
+        record.stream = type
+        record.session = 0
+        record.checksum = 0
+        while not log_append(self.log, &record, message + MESSAGE_HEADER_SIZE):
+            with gil:
+                rolled = self._roll(unix_ns)
+            if not rolled:
+                return False
+            record.published_ns = max(unix_ns, self.log.last_ns + 1)  # SENDERS took a stamp
+        sender.entry.next += 1
+        sender.entry.position = self.log.last_position
+        return True
+
+    cdef int _hold(self, Sender* sender, uint64_t number, const uint8_t* message) noexcept nogil:
+        cdef uint32_t* place
+        cdef uint32_t cell
+        cdef uint16_t length
+        if number - sender.entry.next > AHEAD_MAX - 1:
+            return SEQUENCER_EARLY
+        if sender.cells == NULL:
+            sender.cells = <uint32_t*>calloc(AHEAD_MAX, 4)
+        if sender.cells == NULL:
+            return SEQUENCER_EARLY
+        place = sender.cells + number % AHEAD_MAX
+        if place[0]:
+            return SEQUENCER_DUPLICATE
+        cell = self._take_cell()
+        if cell == 0:
+            return SEQUENCER_EARLY
+        memcpy(&length, message, 2)
+        memcpy(self._cells + cell * CELL, message, MESSAGE_HEADER_SIZE + length)
+        place[0] = cell
+        sender.held += 1
+        self.held += 1
+        return -1
+
+    cdef void _release(self, Sender* sender, int64_t unix_ns) noexcept nogil:
+        # Append what was held and is next now.
+        cdef uint32_t* place
+        cdef uint32_t cell
+        while sender.held:
+            place = sender.cells + sender.entry.next % AHEAD_MAX
+            cell = place[0]
+            if cell == 0 or not self._append(sender, self._cells + cell * CELL, unix_ns):
+                return
+            self._give_cell(cell)
+            place[0] = 0
+            sender.held -= 1
+            self.held -= 1
+            self._verdicts[SEQUENCER_ACCEPTED] += 1
+
+    cdef void _drop_held(self, Sender* sender) noexcept nogil:
+        # Of an incarnation that is over.
+        cdef uint64_t at
+        cdef uint32_t cell
+        if sender.held == 0:
+            return
+        for at in range(AHEAD_MAX):
+            cell = sender.cells[at]
+            if cell:
+                self._give_cell(cell)
+                sender.cells[at] = 0
+        self._verdicts[SEQUENCER_FENCED] += sender.held
+        self.held -= sender.held
+        sender.held = 0
+
+    cdef uint32_t _take_cell(self) noexcept nogil:
+        cdef uint32_t cell = self._free
+        if cell:
+            memcpy(&self._free, self._cells + cell * CELL, 4)
+        elif self._fresh < HELD_MAX:
+            self._fresh += 1
+            cell = self._fresh
+        return cell
+
+    cdef void _give_cell(self, uint32_t cell) noexcept nogil:
+        memcpy(self._cells + cell * CELL, &self._free, 4)
+        self._free = cell
+
+    # --- registration ---------------------------------------------------------------------------
+
+    cdef int _register(self, const Registration* registration, int64_t now_ns, int64_t unix_ns):
+        # Returns a Refusal, or 0.
+        cdef Sender* sender
+        cdef SenderEntry entry
+        name, host = registration.name[:NAME_SIZE], registration.host[:NAME_SIZE]
+        at = self._names.get(name, 0)
+        sender = self.senders + <uint32_t>at
+        if at and sender.entry.nonce == registration.nonce:
+            # It did not see its registration, or a failover took it back: it is said again.
+            self._verdicts[SEQUENCER_DUPLICATE] += 1
+            sender.heard_ns = now_ns
+            entry = sender.entry
+            self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry),
+                        steady_time(&self.clock, now_ns, unix_ns))
+            return 0
+        if at and memcmp(sender.entry.host, registration.host, NAME_SIZE) and (
+                now_ns - max(sender.heard_ns, self._began_ns) < ALIVE_NS):
+            self._verdicts[SEQUENCER_FENCED] += 1
+            self.refused_names += 1
+            self.store.said.append(
+                f"a second sender {name_text(name)} on {name_text(host)}: refused, the one on "
+                f"{name_text(sender.entry.host[:NAME_SIZE])} lives")
+            return REFUSED_NAME_IN_USE
+        if at == 0 and self.count == SENDERS_MAX:
+            self._verdicts[SEQUENCER_FENCED] += 1
+            return REFUSED_SENDERS_FULL
+        memset(&entry, 0, sizeof(entry))
+        entry.sender = at or self.count + 1
+        entry.incarnation = sender.entry.incarnation + 1 if at else 1
+        entry.next = 1
+        entry.position = self.log.writer.position
+        entry.nonce = registration.nonce
+        memcpy(entry.name, registration.name, NAME_SIZE)
+        memcpy(entry.host, registration.host, NAME_SIZE)
+        if not self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry),
+                           steady_time(&self.clock, now_ns, unix_ns)):
+            self._verdicts[SEQUENCER_FULL] += 1
+            return 0
+        sender = self.senders + entry.sender
+        self._drop_held(sender)
+        sender.entry = entry
+        sender.heard_ns = now_ns
+        self.count = max(self.count, entry.sender)
+        self._names[name] = entry.sender
+        self._verdicts[SEQUENCER_ACCEPTED] += 1
+        return 0
+
+    @property
+    def verdicts(self) -> dict:
+        """How many messages, or datagrams without one, got which verdict."""
+        return {verdict: self._verdicts[<int>verdict] for verdict in SequencerVerdict}
+
+    @property
+    def clock_steps(self) -> int:
+        """How often the host's clock was set by more than a second."""
+        return self.clock.steps

@@ -1,0 +1,210 @@
+"""The bus's frames and datagrams as Python sees them. The bytes are in `wire.pxd`."""
+
+import enum
+import struct
+from typing import NamedTuple
+
+import numpy as np
+
+__all__ = [
+    "EPOCH_BEGIN", "SENDER_ENTRY", "SENT_SIZE_LIMIT", "Link", "LinkType",
+    "Refusal", "SendFlag", "Sent", "epoch_after", "link_frame", "link_parse", "name_bytes",
+    "name_text", "send_datagram", "send_parse",
+]
+
+for _what, _size, _expected in (
+    ("LinkHeader", sizeof(LinkHeader), LINK_HEADER_SIZE),
+    ("Progress", sizeof(Progress), 40),
+    ("SendHeader", sizeof(SendHeader), SEND_HEADER_SIZE),
+    ("SenderEntry", sizeof(SenderEntry), 104),
+    ("Registration", sizeof(Registration), 72),
+    ("EpochBegin", sizeof(EpochBegin), 64),
+):
+    if _size != _expected:
+        raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
+
+#: Of a message that `send` takes: it must fit one datagram.
+SENT_SIZE_LIMIT = SENT_SIZE_MAX
+
+#: One sender, in SENDER and SENDERS records.
+SENDER_ENTRY = np.dtype([
+    ("sender", "<u4"), ("incarnation", "<u4"), ("next", "<u8"), ("position", "<u8"),
+    ("nonce", "<u8"), ("reserved", "<u8"), ("name", "S32"), ("host", "S32"),
+])
+
+#: Payload of RESTART in a bus's store.
+EPOCH_BEGIN = np.dtype([
+    ("epoch", "<u8"), ("restarted_ns", "<i8"), ("old_end", "<u8"), ("tail_checksum", "<u4"),
+    ("reserved", "<u4"), ("host", "S32"),
+])
+
+_LINK = struct.Struct("<IBBHIIQQ")
+_SEND = struct.Struct("<IBBHQQIIQQ")
+_MESSAGE = struct.Struct("<HH")
+
+
+class LinkType(enum.IntEnum):
+    """What a frame says."""
+
+    HELLO = LINK_HELLO
+    WELCOME = LINK_WELCOME
+    REFUSE = LINK_REFUSE
+    SEGMENT = LINK_SEGMENT
+    DATA = LINK_DATA
+    ACK = LINK_ACK
+    HEARTBEAT = LINK_HEARTBEAT
+    BYE = LINK_BYE
+    FENCE = LINK_FENCE
+    FENCED = LINK_FENCED
+
+
+class SendFlag(enum.IntFlag):
+    """Bits of a datagram's `flags`."""
+
+    REGISTER = SEND_REGISTER
+    REFUSED = SEND_REFUSED
+
+
+class Refusal(enum.IntEnum):
+    """Why the sequencer takes no message of a sender."""
+
+    EPOCH = REFUSED_EPOCH
+    INCARNATION = REFUSED_INCARNATION
+    NAME_IN_USE = REFUSED_NAME_IN_USE
+    SENDERS_FULL = REFUSED_SENDERS_FULL
+
+
+class Link(NamedTuple):
+    """A frame.
+
+    Attributes
+    ----------
+    type : LinkType
+    position, epoch : int
+    body : bytes
+    """
+
+    type: LinkType
+    position: int
+    epoch: int
+    body: bytes
+
+
+class Sent(NamedTuple):
+    """A datagram.
+
+    Attributes
+    ----------
+    flags : SendFlag
+    store_key, epoch, sender, incarnation, first, number : int
+    messages : list of (int, bytes)
+        Type and payload; empty if `flags` are set.
+    body : bytes
+    """
+
+    flags: SendFlag
+    store_key: int
+    epoch: int
+    sender: int
+    incarnation: int
+    first: int
+    number: int
+    messages: list[tuple[int, bytes]]
+    body: bytes
+
+
+def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body=b"") -> bytes:
+    """Return a frame; the body is filled up with zeros to a multiple of 8 bytes."""
+    cdef LinkHeader header
+    cdef bytes content = bytes(body)
+    content += bytes((8 - len(content) % 8) % 8)
+    if len(content) > LINK_BODY_MAX:
+        raise ValueError(f"a body has at most {LINK_BODY_MAX} bytes, not {len(content)}")
+    link_header(&header, type, <uint32_t>len(content), position, epoch,
+                <const uint8_t*><const char*>content)
+    return (<char*>&header)[:LINK_HEADER_SIZE] + content
+
+
+def link_parse(data):
+    """Return the frame that some bytes begin with, and its size; None: more must come.
+
+    Raises
+    ------
+    ValueError
+        They are no frame.
+    """
+    cdef bytes content = bytes(data)
+    cdef int64_t size = link_look(<const uint8_t*><const char*>content, len(content))
+    if size < 0:
+        raise ValueError("not a frame of the bus")
+    if size == 0:
+        return None
+    _, kind, _, _, _, _, position, epoch = _LINK.unpack_from(content)
+    return Link(kind, position, epoch, content[LINK_HEADER_SIZE:size]), size
+
+
+def send_datagram(uint64_t store_key, uint64_t epoch, uint32_t sender, uint32_t incarnation,
+                  uint64_t first, uint64_t number, messages=(), *, flags=0, body=b"") -> bytes:
+    """Return a datagram of messages (type, payload), or one with flags and a body."""
+    content = bytes(body) or b"".join(
+        _MESSAGE.pack(len(payload), kind) + payload for kind, payload in messages)
+    return _SEND.pack(SEND_MAGIC, BUS_VERSION, flags, len(messages), store_key, epoch, sender,
+                      incarnation, first, number) + content
+
+
+def send_parse(data) -> Sent:
+    """Return what a datagram says.
+
+    Raises
+    ------
+    ValueError
+        It is none, or the messages do not fill it.
+    """
+    cdef bytes content = bytes(data)
+    if len(content) < SEND_HEADER_SIZE:
+        raise ValueError(f"a datagram has at least {SEND_HEADER_SIZE} bytes, not {len(content)}")
+    magic, version, flags, count, *header = _SEND.unpack_from(content)
+    if (magic, version) != (SEND_MAGIC, BUS_VERSION):
+        raise ValueError("not a datagram of the bus")
+    body = content[SEND_HEADER_SIZE:]
+    messages = []
+    if not flags:
+        if send_count(<const uint8_t*><const char*>body, len(body)) != count:
+            raise ValueError(f"expected {count} messages, which fill it")
+        at = 0
+        for _ in range(count):
+            length, kind = _MESSAGE.unpack_from(body, at)
+            at += MESSAGE_HEADER_SIZE
+            messages.append((kind, body[at:at + length]))
+            at += length
+    return Sent(SendFlag(flags), *header, messages, body)
+
+
+def epoch_after(uint64_t epoch, uint64_t random, *, promoted) -> int:
+    """Return a later epoch: of a host that was promoted, or of the same one, started again.
+
+    An epoch counts promotions in its upper 24 bits and starts since in the next 16; the rest is
+    random. So two hosts never have the same one, and however often a host starts that does not know
+    of a promotion, the promoted one's is higher.
+    """
+    cdef int shift = 40 if promoted else 24
+    return (((epoch >> shift) + 1) << shift) | random & 0xFFFFFF
+
+
+def name_bytes(str name) -> bytes:
+    """Return a name as the bus's structs have it.
+
+    Raises
+    ------
+    ValueError
+        It is empty, or longer than 31 bytes of UTF-8.
+    """
+    content = name.encode()
+    if not 0 < len(content) < NAME_SIZE or b"\0" in content:
+        raise ValueError(f"a name has 1 to {NAME_SIZE - 1} bytes of UTF-8, not {name!r}")
+    return content.ljust(NAME_SIZE, b"\0")
+
+
+def name_text(content) -> str:
+    """Return what `name_bytes` was given."""
+    return bytes(content).rstrip(b"\0").decode(errors="replace")

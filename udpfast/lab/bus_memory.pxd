@@ -1,0 +1,20 @@
+from libc.stdint cimport uint8_t, uint64_t
+
+from udpfast.bus.log cimport Log
+
+cdef class MemorySegment:
+    cdef uint8_t* memory
+    cdef readonly uint64_t number, position, index, capacity
+    cdef readonly bytes header
+
+cdef class MemoryLog(Log):
+    cdef readonly list segments
+    cdef public uint64_t capacity    # of segments that this log begins itself
+    cdef public bint disk_full
+    cdef public list aside           # of what was set aside: (position, bytes) of each record
+    cdef uint64_t _synced
+    cdef bytes _state
+    cdef uint64_t _first, _first_index
+    cdef MemorySegment _latest(self)
+    cdef _open(self, MemorySegment segment)
+    cdef MemorySegment _segment(self, uint64_t position)

@@ -1,0 +1,136 @@
+"""Mistakes that somebody could make in the bus, to see that `udpfast lab bus` finds them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from udpfast.bus import log, node, promotion, replication, sequencer
+from udpfast.bus.hello import Hello, Refuse, RefuseReason
+from udpfast.bus.lineage import Lineage
+from udpfast.lab import bus_world
+from udpfast.lab.bus_oracle import checksum
+
+__all__ = ["MUTANTS", "mutant"]
+
+
+class TakesTheLastTwice(sequencer.Sequencer):
+    """Off by one where it refuses duplicates."""
+
+    def receive(self, data: bytes, now_ns: int, unix_ns: int) -> bytes:
+        """Count the sender's last message as its next one."""
+        sender, first = int.from_bytes(data[24:28], "little"), int.from_bytes(data[32:40], "little")
+        known = self.known()
+        if not data[5] and 0 < sender <= len(known) and first + 1 == known[sender - 1]["next"]:
+            data = data[:32] + (first + 1).to_bytes(8, "little") + data[40:]
+        return super().receive(data, now_ns, unix_ns)
+
+
+class BelievesRecords(replication.Consumer):
+    """Copies records without their checksum: they are mended before it looks."""
+
+    def feed(self, data: bytes, now_ns: int) -> int:
+        """Give every record in a run the checksum that it would have."""
+        mended = bytearray(data)
+        at = 0
+        while at + 32 <= len(mended):
+            size = int.from_bytes(mended[at + 8 : at + 12], "little")
+            if mended[at + 4] == 5:
+                here, end = at + 32, min(at + 32 + size, len(mended))
+                while here + 64 <= end:
+                    length = int.from_bytes(mended[here : here + 4], "little")
+                    length = (length + 7) & ~7
+                    if length < 64 or here + length > end:
+                        break
+                    found = checksum(bytes(mended[here : here + length]))
+                    mended[here + 60 : here + 64] = found.to_bytes(4, "little")
+                    here += length
+            at += 32 + size
+        return super().feed(bytes(mended), now_ns)
+
+
+class ServesAnyCopy(replication.Source):
+    """Does not compare the copy with its own records."""
+
+    def _compare(self, hello: Hello) -> None:
+        return None
+
+
+class FollowsBeyond(replication.Source):
+    """Does not look at epochs before it serves."""
+
+    def _decide(self, hello: Hello, _promised: int, now_ns: int) -> Refuse | None:
+        refuse: Refuse | None = super()._decide(hello, 0, now_ns)  # type: ignore[misc]
+        return None if refuse is not None and refuse.reason is RefuseReason.FENCED else refuse
+
+
+class LetsGoTooEarly(log.Store):
+    """Lets messages go that are in the stream, whether standbys have them or not."""
+
+    @property
+    def kept(self) -> int:
+        """Everything."""
+        return self.end
+
+
+class ForgetsItsPromise(log.Store):
+    """Promises without keeping it over a restart."""
+
+    def fence(self, epoch: int) -> bool:
+        """Promise, and restore what was kept before."""
+        before = self.log.load()
+        done = super().fence(epoch)
+        self.log.save(before)
+        return done
+
+
+class ShowsTooEarly(log.Store):
+    """Off by one copy where it shows records to readers."""
+
+    @property
+    def released(self) -> int:
+        """What one copy less than `gate` has."""
+        if self.gate == 1:
+            return self.end
+        return super().released
+
+
+class CopiesNothing(promotion.Promotion):
+    """Begins its epoch at its own end, whatever others have."""
+
+    def _how_far(self, host: str) -> tuple[int, int]:
+        return (0, 0)
+
+
+class KeepsEpochs(Lineage):
+    """Off by one where it forgets epochs that wrote nothing."""
+
+    def cut(self, position: int) -> None:
+        """Keep the one that begins there."""
+        while self.pairs and self.pairs[-1][1] > position:
+            self.pairs.pop()
+
+
+#: What is replaced, and by what.
+MUTANTS: dict[str, list[tuple[Any, str, type]]] = {
+    "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
+    "believes-records": [(node, "Consumer", BelievesRecords)],
+    "serves-any-copy": [(node, "Source", ServesAnyCopy)],
+    "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
+    "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
+    "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
+    "copies-nothing": [(node, "Promotion", CopiesNothing)],
+    "follows-beyond": [(node, "Source", FollowsBeyond)],
+    "keeps-epochs": [(log, "Lineage", KeepsEpochs)],
+}
+
+
+@contextlib.contextmanager
+def mutant(name: str) -> Iterator[None]:
+    """Make a mistake, for as long as the context lasts."""
+    with contextlib.ExitStack() as stack:
+        for where, what, instead in MUTANTS[name]:
+            stack.enter_context(mock.patch.object(where, what, instead))
+        yield

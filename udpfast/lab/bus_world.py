@@ -1,0 +1,464 @@
+"""A bus in one process: hosts, links, disks and clocks by one seed, and all that goes wrong.
+
+Time is a number. Everything random is drawn from one generator, so that a seed is one history. The
+machines of `udpfast.bus` run as they do behind sockets; what is simulated is what is around them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from udpfast.bus.log import Store
+from udpfast.bus.node import Node
+from udpfast.bus.outbox import (
+    Courier,
+    Outbox,
+    OutboxFullError,
+    OutboxLostError,
+    OutboxState,
+    SupersededError,
+)
+from udpfast.lab.bus_memory import MemoryLog
+from udpfast.lab.bus_oracle import Oracle, Wrong
+
+__all__ = ["Host", "World"]
+
+MS = 1_000_000
+S = 1000 * MS
+LAYOUT = 0x5EED
+SOCKET_BYTES = 1 << 16
+
+
+@dataclass
+class Side:
+    """One end of a link."""
+
+    host: Host
+    key: int
+    other: Side | None = None
+    life: int = 0
+    flying: int = 0  # bytes on their way to here
+    arrived: bytearray = field(default_factory=bytearray)
+    chunk: int = 1 << 16  # at most so many bytes are read at once
+    open: bool = True
+
+
+class Host:
+    """A machine: what survives its processes is here.
+
+    Attributes
+    ----------
+    node : Node or None
+        None: the daemon does not run.
+    """
+
+    def __init__(self, world: World, name: str, log: MemoryLog) -> None:
+        self.world = world
+        self.name = name
+        self.log = log
+        self.node: Node | None = None
+        self.outboxes: dict[str, bytearray] = {}
+        self.sides: dict[int, Side] = {}
+        self.datagrams: list[tuple[str, bytes]] = []
+        self.life = 0  # of the daemon: what was meant for another one is lost
+        self.frozen = False
+        self.powerless = False  # it lost its power: what its disk had is not all that it wrote
+        self.offset_ns = world.rng.randrange(-20 * MS, 20 * MS)
+        self.due = False
+        self.cuts = 0
+        self.quarantine = world.rng.random() < 0.8
+
+    # --- Carrier --------------------------------------------------------------------------------
+
+    def connect(self, host: str) -> int:
+        """See `Carrier`."""
+        return self.world.connect(self, self.world.hosts[host])
+
+    def send(self, link: int, data: bytes) -> None:
+        """See `Carrier`."""
+        side = self.sides.get(link)
+        if side is not None and side.open and data:
+            self.world.carry(side, data)
+
+    def room(self, link: int) -> int:
+        """See `Carrier`."""
+        side = self.sides.get(link)
+        if side is None or side.other is None:
+            return 0
+        return SOCKET_BYTES - side.other.flying - len(side.other.arrived)
+
+    def close(self, link: int) -> None:
+        """See `Carrier`."""
+        side = self.sides.pop(link, None)
+        if side is not None:
+            self.world.end(side)
+
+    def datagram(self, host: str, data: bytes) -> None:
+        """See `Carrier`."""
+        self.world.fly(self.name, host, data)
+
+    # --- life -----------------------------------------------------------------------------------
+
+    @property
+    def daemon(self) -> Node:
+        """The node, of a daemon that runs."""
+        assert self.node is not None
+        return self.node
+
+    @property
+    def unix_ns(self) -> int:
+        """What the host's clock says."""
+        return self.world.now_ns + self.offset_ns + 1_700_000_000 * S
+
+    def start(self) -> None:
+        """Run the daemon."""
+        world = self.world
+        peers = [name for name in world.hosts if name != self.name]
+        store = Store(
+            self.log, self.name, gate=world.gate,
+            standbys=[name for name in peers if world.sources.get(name, "") in ("", self.name)],
+            followers=[name for name in peers if world.sources.get(name) == self.name],
+        )  # fmt: skip
+        self.life += 1
+        self.cuts = 0
+        self.node = Node(
+            store, peers, self, lambda: world.rng.getrandbits(63),
+            source=world.sources.get(self.name, ""), quarantine=self.quarantine,
+        )  # fmt: skip
+        for memory in self.outboxes.values():
+            self._add(memory)
+        first = self.log.identity != bytes(16) and not self.log.end
+        if first or (store.led and not self.powerless):
+            self.node.resume(world.now_ns, self.unix_ns)
+        self.wake()
+
+    def _add(self, memory: bytearray) -> None:
+        assert self.node is not None
+        courier = Courier(
+            Outbox(memory), self.node.store, self.world.now_ns, resend_ns=self.world.resend_ns
+        )
+        self.node.add(courier)
+
+    def kill(self) -> None:
+        """End the daemon, as kill -9 does."""
+        self.node = None
+        self.frozen = False
+        self.life += 1
+        self.datagrams.clear()
+        for side in list(self.sides.values()):
+            self.world.end(side, lost=True)
+        self.sides.clear()
+
+    def lose_power(self) -> None:
+        """End everything; the disk keeps what it had, and maybe more."""
+        self.kill()
+        self.outboxes.clear()
+        places = [int.from_bytes(r[8:16], "little")
+                  for r in self.log.records(max(self.log.synced(), self.log.first()[0]),
+                                            self.log.end)]  # fmt: skip
+        position = self.world.rng.choice([*places, self.log.end])
+        if position < self.log.end:
+            self.world.lost_power.add(self.name)
+            self.powerless = True
+            self.log.lose_power(position)
+            self.world.oracle.forget(self.name, position)
+
+    def outbox(self, name: str) -> Outbox:
+        """Return an app's outbox; make it if it is not there."""
+        if name not in self.outboxes:
+            slots, capacity = 64, 16384
+            memory = bytearray(Outbox.size_bytes(slots, capacity))
+            nonce = self.world.rng.getrandbits(63) | 1
+            Outbox.create(memory, name, self.name, nonce, slots, capacity)
+            self.outboxes[name] = memory
+            self.world.oracle.accepted[nonce] = []
+            self.world.nonces[nonce] = (self.name, name)
+            if self.node is not None:
+                self._add(memory)
+        return Outbox(self.outboxes[name])
+
+    def wake(self) -> None:
+        """Have a turn soon."""
+        if not self.due:
+            self.due = True
+            self.world.after(0, self.turn)
+
+    def turn(self) -> None:
+        """Let the daemon read what arrived, and work."""
+        self.due = False
+        node = self.node
+        if node is None or self.frozen:
+            return
+        now_ns, unix_ns = self.world.now_ns, self.unix_ns
+        for sender, data in self.datagrams:
+            told = node.datagram(data, now_ns, unix_ns)
+            if told:
+                self.world.fly(self.name, sender, told)
+        self.datagrams.clear()
+        more = False
+        for link, side in list(self.sides.items()):
+            size = min(len(side.arrived), node.room(link), side.chunk)
+            if size:
+                data = bytes(side.arrived[:size])
+                del side.arrived[:size]
+                node.received(link, data, now_ns)
+                more = more or bool(side.arrived)
+        node.work(now_ns, unix_ns)
+        self.world.look(self)
+        if more:
+            self.world.after(50_000, self.wake)
+
+
+class World:
+    """Hosts of one store, and a seed.
+
+    Parameters
+    ----------
+    seed : int
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.rng = rng = random.Random(seed)
+        self.now_ns = 0
+        self.oracle = Oracle()
+        self.nonces: dict[int, tuple[str, str]] = {}
+        self.apart: set[frozenset[str]] = set()
+        self.lost_power: set[str] = set()
+        self.blind = False  # all that had what readers were shown may have been out of reach
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._count = self._keys = 0
+        self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
+        self.twice = rng.choice([0, 0, 0.05, 0.5])
+        self.flip = rng.choice([0, 0, 0, 0.001])
+        self.delay_ns = rng.choice([50_000, MS, 20 * MS])
+        self.late = rng.choice([0, 0, 0.1])
+        self.tiny = rng.random() < 0.2
+        self.resend_ns = rng.choice([5 * MS, 50 * MS, 500 * MS])
+        names = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
+        self.gate = rng.choice([0, 0, 0, 1, 2])
+        self.gate = min(self.gate, len(names) - 1)
+        self.sources = {}
+        if len(names) == 3 and rng.random() < 0.2:
+            self.sources["two"] = "one"
+            self.gate = min(self.gate, 1)
+        capacity = rng.choice([4096, 16384, 1 << 18])
+        self.hosts: dict[str, Host] = {}
+        for name in names:
+            identity = rng.randbytes(16) if name == "S" else None
+            self.hosts[name] = Host(self, name, MemoryLog(capacity, LAYOUT, identity))
+        for host in self.hosts.values():
+            host.start()
+            self._tick(host)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def after(self, delay_ns: int, do: Callable[[], None]) -> None:
+        """Have something done later."""
+        self._count += 1
+        heapq.heappush(self._events, (self.now_ns + delay_ns, self._count, do))
+
+    def run(self, until_ns: int) -> None:
+        """Let time pass."""
+        while self._events and self._events[0][0] <= until_ns:
+            self.now_ns, _, do = heapq.heappop(self._events)
+            do()
+        self.now_ns = until_ns
+
+    def _tick(self, host: Host) -> None:
+        host.wake()
+        self.after(self.rng.randrange(5 * MS, 80 * MS), lambda: self._tick(host))
+
+    def look(self, host: Host) -> None:
+        """Check a host, after its turn."""
+        node = host.node
+        assert node is not None
+        if node.store.cuts != host.cuts:
+            host.cuts = node.store.cuts
+            end = min((position for position, _ in host.log.aside), default=None)
+            if end is not None:
+                self.oracle.forget(host.name, end)
+                host.log.aside.clear()
+        said = node.store.said
+        unreached = sum(" could not be reached" in line for line in said[-len(self.hosts) :])
+        if unreached > self.gate and any("writes epoch" in line for line in said):
+            self.blind = True
+        self.oracle.look(host.name, node.store, node.sequencer)
+
+    # --- links ----------------------------------------------------------------------------------
+
+    def _apart(self, one: str, two: str) -> bool:
+        return frozenset((one, two)) in self.apart
+
+    def _delay(self) -> int:
+        return self.rng.randrange(self.delay_ns // 2, 2 * self.delay_ns)
+
+    def connect(self, host: Host, peer: Host) -> int:
+        """Begin a link."""
+        self._keys += 1
+        mine = Side(host, self._keys, life=host.life)
+        host.sides[mine.key] = mine
+        if self._apart(host.name, peer.name) or peer.node is None:
+            delay = 300 * MS if peer.node is not None else self._delay()
+            self.after(delay, lambda: self._fail(mine))
+            return mine.key
+        self._keys += 1
+        other = Side(peer, self._keys, mine, life=peer.life)
+        mine.other = other
+        if self.tiny:
+            mine.chunk = other.chunk = self.rng.choice([1, 7, 100])
+            mine.chunk = max(mine.chunk, 64)
+        self.after(self._delay(), lambda: self._open(mine, other))
+        return mine.key
+
+    def _fail(self, side: Side) -> None:
+        if side.open and side.host.sides.pop(side.key, None) is not None:
+            side.open = False
+            if side.host.node is not None and side.host.life == side.life:
+                side.host.node.broken(side.key, self.now_ns)
+
+    def _open(self, mine: Side, other: Side) -> None:
+        if not mine.open:
+            return
+        if (
+            other.host.node is None
+            or other.host.life != other.life
+            or (mine.host.node is None or mine.host.life != mine.life)
+        ):
+            self._fail(mine)
+            return
+        other.host.sides[other.key] = other
+        other.host.node.accepted(other.key, self.now_ns)
+        mine.host.node.opened(mine.key, self.now_ns)
+        mine.host.wake()
+
+    def carry(self, side: Side, data: bytes) -> None:
+        """Take bytes to the other end, some time."""
+        other = side.other
+        assert other is not None
+        other.flying += len(data)
+        if self.flip and self.rng.random() < self.flip * len(data) / 100:
+            at = self.rng.randrange(len(data))
+            data = data[:at] + bytes([data[at] ^ 1 << self.rng.randrange(8)]) + data[at + 1 :]
+        # In order: nothing overtakes what was sent before.
+        at_ns = max(self.now_ns + self._delay(), getattr(side, "last_ns", 0))
+        side.last_ns = at_ns  # type: ignore[attr-defined]
+        self.after(at_ns - self.now_ns, lambda: self._arrive(other, data))
+
+    def _arrive(self, side: Side, data: bytes) -> None:
+        if not side.open:
+            return
+        assert side.other is not None
+        if self._apart(side.host.name, side.other.host.name):
+            # TCP sends again until it comes through, or somebody gives up; order is kept.
+            self._hold(side, data)
+            return
+        held = getattr(side, "held", None)
+        if held:
+            held.append(data)
+            return
+        self._deliver(side, data)
+
+    def _hold(self, side: Side, data: bytes) -> None:
+        held = getattr(side, "held", None)
+        if held is None:
+            held = side.held = []  # type: ignore[attr-defined]
+        if not held:
+            self.after(100 * MS, lambda: self._again(side))
+        held.append(data)
+
+    def _again(self, side: Side) -> None:
+        if not side.open or side.other is None:
+            return
+        if self._apart(side.host.name, side.other.host.name):
+            self.after(100 * MS, lambda: self._again(side))
+            return
+        held, side.held = side.held, []  # type: ignore[attr-defined]
+        for data in held:
+            self._deliver(side, data)
+
+    def _deliver(self, side: Side, data: bytes) -> None:
+        side.flying -= len(data)
+        side.arrived += data
+        side.host.wake()
+
+    def end(self, side: Side, *, lost: bool = False) -> None:
+        """End a link from one side; the other one hears of it after what was sent, if at all."""
+        other = side.other
+        side.open = False
+        if other is None or not other.open:
+            return
+        at_ns = self.now_ns + self._delay()
+        if not lost:
+            at_ns = max(at_ns, getattr(side, "last_ns", 0)) + 1
+
+        def hear() -> None:
+            if self._apart(side.host.name, other.host.name):
+                return  # it finds out by the silence
+            if other.open and other.arrived and not lost:
+                self.after(MS, hear)
+                return
+            self._fail(other)
+
+        self.after(at_ns - self.now_ns, hear)
+
+    def cut(self, one: str, two: str) -> None:
+        """Break all links between two hosts."""
+        for side in list(self.hosts[one].sides.values()):
+            if side.other is not None and side.other.host.name == two:
+                other = side.other
+                self._fail(side)
+                self._fail(other)
+
+    def fly(self, sender: str, to: str, data: bytes) -> None:
+        """Send a datagram: it may be lost, come twice, or late."""
+        if sender == to:
+            return
+        for _ in range(1 + (self.rng.random() < self.twice)):
+            if self._apart(sender, to) or self.rng.random() < self.loss:
+                continue
+            delay = self._delay() * (self.rng.randrange(1, 200) if self.rng.random() < self.late
+                                     else 1)  # fmt: skip
+            self.after(delay, lambda: self._land(sender, to, data))
+
+    def _land(self, sender: str, to: str, data: bytes) -> None:
+        host = self.hosts[to]
+        if host.node is not None and len(host.datagrams) < 500:
+            if data[5] & 2:  # what the sequencer tells
+                for courier in host.node.watch.couriers:
+                    courier.told(data)
+                return
+            host.datagrams.append((sender, data))
+            host.wake()
+
+    # --- apps -----------------------------------------------------------------------------------
+
+    def send(self, host: Host, name: str) -> None:
+        """Have an app send a few messages."""
+        outbox = host.outbox(name)
+        nonce = int.from_bytes(host.outboxes[name][64:72], "little")
+        accepted = self.oracle.accepted[nonce]
+        for _ in range(self.rng.randrange(1, 12)):
+            size = self.rng.choice([0, 1, 8, 30, 200, 1420])
+            payload = f"{host.name}.{name}.{nonce}.{len(accepted)}.".encode().ljust(size, b".")
+            try:
+                number = outbox.send(payload, self.rng.randrange(1 << 16))
+            except (OutboxFullError, OutboxLostError, SupersededError):
+                break
+            accepted.append(payload)
+            assert number == len(accepted)
+        host.wake()
+
+    def lost_outboxes(self) -> set[int]:
+        """Return the outboxes that are not there any more, or whose name another one took."""
+        living = set()
+        for host in self.hosts.values():
+            for memory in host.outboxes.values():
+                outbox = Outbox(memory)
+                if outbox.state == OutboxState.LOST and not self.lost_power:
+                    raise Wrong(f"I6 {outbox.name}: lost messages, and no host lost its power")
+                if outbox.state < OutboxState.SUPERSEDED:
+                    living.add(int.from_bytes(memory[64:72], "little"))
+        return set(self.oracle.accepted) - living
