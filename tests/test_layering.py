@@ -42,13 +42,13 @@ LAYERS = {
 #: Folders that see less than the layers below them.
 ONLY = {
     "wire": {"core", "errors"},
-    "feed": {"core", "errors"},
+    "feed": {"core", "errors", "wire"},
     "market": {"core", "errors"},
     "payload": {"core", "market", "wire", "errors"},
     "bus": {"core", "shm", "errors"},
     "page": set(),
     "host": set(),
-    "config": {"core", "errors"},
+    "config": {"core", "errors", "wire"},
     "export": {"core", "errors", "shm", "feed", "market", "config", "archive"},
 }
 

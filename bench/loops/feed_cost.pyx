@@ -119,7 +119,7 @@ def feed_cost_ns(str mode, int size, *, int lines=1, int count=1_280_000):
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, was {mode!r}")
     cdef int mode_ = _MODES[mode]
     pipeline_settings_default(&s)
-    s.lines_incremental = lines
+    s.lines[0] = lines
     counters.feed = block
     for channel in range(2):
         counters.channel[channel] = block + channel * 64

@@ -19,7 +19,7 @@ BTC = ("binance-usdm", "BTCUSDT")
 
 def live(instance: Instance) -> None:
     """A session with one book that is sound."""
-    session = np.array((0, 1, 1, 0, 1, 0), SESSION).tobytes()
+    session = np.array((0, 1, 1, 0, 1, 0, 0, 0), SESSION).tobytes()
     instance.append(Kind.SESSION, session, session=1)
     instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
     instance.book([(10, 1)], [(11, 1)], snapshot=True, stream=1, follows=50)

@@ -51,7 +51,7 @@ PACKED = {
         {"first": 0, "last": 8, "count": 16, "waited_ns": 24, "reason": 32, "reserved": 36},
     ),
     "Session": (
-        40,
+        48,
         {
             "old_id": 0,
             "new_id": 8,
@@ -59,6 +59,8 @@ PACKED = {
             "unseen": 24,
             "reason": 32,
             "discarded": 36,
+            "stream": 40,
+            "reserved": 44,
         },
     ),
     "ObjectState": (
@@ -100,7 +102,7 @@ ALIGNED = {
         {"data": 0, "size": 8, "flags": 12, "received_ns": 16, "channel": 24, "line": 25},
     ),
     "Message": (
-        64,
+        88,
         {
             "payload": 0,
             "size": 8,
@@ -108,12 +110,17 @@ ALIGNED = {
             "flags": 14,
             "received_ns": 16,
             "number": 24,
-            "frame": 32,
-            "session": 48,
-            "channel": 50,
-            "line": 51,
-            "fragments": 52,
+            "session": 32,
+            "stream": 34,
+            "channel": 36,
+            "line": 37,
+            "fragments": 38,
+            "frame": 40,
             "tag": 56,
+            "sent_ns": 64,
+            "detail": 72,
+            "object": 80,
+            "unit_flags": 84,
         },
     ),
 }

@@ -112,7 +112,7 @@ class Feed:
 
 
 def session_bytes(first_seqno: int, reason: int = 1, unseen: int = 0) -> bytes:
-    return np.array((0, 1, first_seqno, unseen, reason, 0), SESSION).tobytes()
+    return np.array((0, 1, first_seqno, unseen, reason, 0, 0, 0), SESSION).tobytes()
 
 
 def gap_bytes(first: int, last: int, reason: int = 2) -> bytes:

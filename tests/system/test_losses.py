@@ -205,7 +205,7 @@ def test_stat_losses_prints_each_stage_and_the_sums(tables, ports):
     assert result.exit_code == 0, result.output
     rows = [line.split() for line in result.output.splitlines()]
     assert ["window", "incremental", "lost", "1"] in rows
-    assert "incremental.A: datagrams, verdicts: 3 = 3" in result.output
+    assert "incremental.A: units, verdicts: 3 = 3" in result.output
     assert "the sums are equal" in result.output
     as_json = CliRunner().invoke(cli, ["stat", "test", "--losses", "--json"])
     assert json.loads(as_json.output)["host"]["sockets"] is None

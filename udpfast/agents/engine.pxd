@@ -5,7 +5,7 @@
 # One writer, one thread. No Python object, no allocation, no lock, no clock between a datagram
 # and its record.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
@@ -52,7 +52,15 @@ cdef class Engine:
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
 
+    cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
+    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil
+    cdef void _drain_all(self, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef int32_t _flight(self, const Message* message, uint64_t sent_ns) noexcept nogil
+    cdef void _commit_as(
+        self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
+        uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil
     cdef void _capture(
         self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil

@@ -11,7 +11,7 @@ from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport (
     FEED_CHANNEL_UNEXPECTED,
     FEED_RECORD_BYTES,
@@ -19,12 +19,12 @@ from udpfast.core.counter cimport (
     FEED_RECORDS_CONTROL,
     FEED_RECORDS_RAW,
     FEED_RECORDS_TOO_LARGE,
+    FEED_UNGATED,
     LINE_BYTES,
     LINE_DATAGRAMS,
     LINE_NO_TIMESTAMP,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT,
     CHANNEL_INCREMENTAL,
     CLOCK_EXPIRE,
     CLOCK_FINISH,
@@ -37,6 +37,7 @@ from udpfast.core.layout cimport (
     KIND_MESSAGE,
     KIND_SESSION,
     RECORD_FIRST,
+    RECORD_HEARTBEAT,
     RECORD_NO_TIMESTAMP,
     RECORD_SIZE,
     STREAM_NONE,
@@ -60,10 +61,13 @@ from udpfast.feed.pipeline cimport (
     pipeline_accept,
     pipeline_expire,
     pipeline_finish,
+    pipeline_order,
     pipeline_take,
+    pipeline_units,
 )
 from udpfast.feed.pipeline_state cimport (
     PipelineSettings,
+    pipeline_begin_at,
     pipeline_init,
     pipeline_memory_size,
     pipeline_settings_default,
@@ -88,10 +92,13 @@ from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
 
+from udpfast.config import framing_name
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.names import create_names, reopen_names
+from udpfast.wire.facts import Numbers
+from udpfast.wire.framing import Framing
 
 __all__ = ["LATENCY_HOPS", "Engine"]
 
@@ -270,7 +277,6 @@ cdef class Engine:
         cdef ObjectsSettings objects
         cdef Region region
         cdef size_t pipeline_size, objects_size
-        cdef int channel
         pipeline_configure(&pipeline, config)
         objects.objects_max = config.objects.max
         objects.collect_messages_max = config.objects.collect_messages
@@ -287,8 +293,7 @@ cdef class Engine:
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         # Sessions of writers before this one have their ordinals.
-        for channel in range(CHANNEL_COUNT):
-            self.pipeline.window[channel].session = <uint16_t>self.ring.header.session
+        pipeline_begin_at(&self.pipeline, <uint16_t>self.ring.header.session)
         objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
 
@@ -298,33 +303,41 @@ cdef class Engine:
 
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        cdef Datagram* item
-        cdef int64_t* line
-        cdef int i
+        cdef int i, n
         if unlikely(self.capture != NULL):
             self._capture(items, count, now_ns, unix_ns)
-        for i in range(count):
-            item = &items[i]
-            line = self.counters.line[item.channel][item.line]
-            counter_add(&line[LINE_DATAGRAMS], 1)
-            counter_add(&line[LINE_BYTES], item.size)
-            if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
-                counter_add(&line[LINE_NO_TIMESTAMP], 1)
-                item.received_ns = unix_ns
-            else:
-                histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
-            pipeline_accept(&self.pipeline, item, now_ns)
-            self._drain(unix_ns)
+        if likely(self.pipeline.roq):
+            for i in range(count):
+                self._note(&items[i], unix_ns)
+                pipeline_accept(&self.pipeline, &items[i], now_ns)
+                self._drain(unix_ns)
+        else:
+            for i in range(count):
+                self._note(&items[i], unix_ns)
+                for n in range(pipeline_units(&self.pipeline, &items[i])):
+                    pipeline_order(&self.pipeline, &items[i], &self.pipeline.units[n], now_ns)
+                    self._drain_units(unix_ns)
         # Tools, late readers and a next writer look at the tail; readers in step do not.
         ring_flush(self.ring)
         waker_turn(&self.wake.waker, self.ring.position, now_ns)
+
+    cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil:
+        # Its line's counters, and when it came.
+        cdef int64_t* line = self.counters.line[item.channel][item.line]
+        counter_add(&line[LINE_DATAGRAMS], 1)
+        counter_add(&line[LINE_BYTES], item.size)
+        if unlikely(item.flags & DATAGRAM_NO_TIMESTAMP):
+            counter_add(&line[LINE_NO_TIMESTAMP], 1)
+            item.received_ns = unix_ns
+        else:
+            histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = self.ring.position
         # The first one begins the watch for silence, whether it says something or not.
         cdef bint mattered = not self.pipeline.watching
         pipeline_expire(&self.pipeline, now_ns)
-        self._drain(unix_ns)
+        self._drain_all(unix_ns)
         ring_flush(self.ring)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         waker_turn(&self.wake.waker, self.ring.position, now_ns)
@@ -335,7 +348,7 @@ cdef class Engine:
         if self.capture != NULL:
             self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.pipeline, now_ns)
-        self._drain(unix_ns)
+        self._drain_all(unix_ns)
         ring_flush(self.ring)
 
     cdef void _capture(
@@ -362,7 +375,7 @@ cdef class Engine:
             record.object = 0
             record.flight_ns = FLIGHT_UNKNOWN
             record.stream = item.channel
-            record.session = self.pipeline.window[item.channel].session
+            record.session = self.pipeline.session
             before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
             before.now_ns = now_ns
             before.flags = item.flags
@@ -387,6 +400,43 @@ cdef class Engine:
         clock.reserved = 0
         ring_commit(self.capture, sizeof(Clock))
         ring_flush(self.capture)
+
+    cdef void _drain_all(self, int64_t unix_ns) noexcept nogil:
+        if self.pipeline.roq:
+            self._drain(unix_ns)
+        else:
+            self._drain_units(unix_ns)
+
+    cdef void _drain_units(self, int64_t unix_ns) noexcept nogil:
+        # Everything that the last unit, or the passing of time, has set free. No framing but Roq
+        # says which object a message is of, and what that had before: a payload's decoder may.
+        cdef Message message
+        while pipeline_take(&self.pipeline, &message):
+            if message.flags & RECORD_HEARTBEAT:
+                continue
+            if message.kind == KIND_MESSAGE:
+                counter_add(&self.counters.feed[FEED_UNGATED], 1)
+            self._publish_neutral(&message, unix_ns)
+
+    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # A message as published, or what the feed says, of any framing but Roq.
+        cdef Record* record = ring_claim(self.ring, message.size)
+        cdef int32_t flight_ns = FLIGHT_UNKNOWN
+        if unlikely(record == NULL):
+            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
+            return False
+        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
+        if message.kind == KIND_MESSAGE:
+            if message.sent_ns:
+                flight_ns = self._flight(message, <uint64_t>message.sent_ns)
+            counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
+        else:
+            if message.kind == KIND_SESSION:
+                self.ring.header.session = message.session
+            counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
+        self._commit_as(record, message, message.kind, message.flags, flight_ns, message.size,
+                        message.object, unix_ns)
+        return True
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.
@@ -458,10 +508,12 @@ cdef class Engine:
             self, const Message* message, const UpdateHeader* header) noexcept nogil:
         # Returns Record.flight_ns. A snapshot may repeat an old stamp, and any u64 may stand in a
         # payload.
-        cdef int64_t flight_ns
         if header.source_send_time_utc == 0 or message.channel != CHANNEL_INCREMENTAL:
             return FLIGHT_UNKNOWN
-        flight_ns = <int64_t>(<uint64_t>message.received_ns - header.source_send_time_utc)
+        return self._flight(message, header.source_send_time_utc)
+
+    cdef int32_t _flight(self, const Message* message, uint64_t sent_ns) noexcept nogil:
+        cdef int64_t flight_ns = <int64_t>(<uint64_t>message.received_ns - sent_ns)
         if not message.flags & RECORD_NO_TIMESTAMP:
             histogram_record_signed(self.origin_to_kernel, self.kernel_to_origin, flight_ns)
         return <int32_t>max(-FLIGHT_MAX, min(flight_ns, <int64_t>FLIGHT_MAX))
@@ -504,15 +556,21 @@ cdef class Engine:
         if (message.kind == KIND_MESSAGE and message.frame.last_seqno == 0
                 and message.channel == CHANNEL_INCREMENTAL):
             flags |= RECORD_FIRST
+        self._commit_as(record, message, kind, flags, flight_ns, size,
+                        frame_object(&message.frame), unix_ns)
+
+    cdef void _commit_as(
+            self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
+            uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil:
         record.kind = <uint8_t>kind
         record.line = message.line
         record.flags = <uint16_t>flags
         record.received_ns = message.received_ns
         record.published_ns = unix_ns
         record.number = message.number
-        record.object = frame_object(&message.frame)
+        record.object = object
         record.flight_ns = flight_ns
-        record.stream = message.channel
+        record.stream = message.stream
         record.session = message.session
         ring_commit(self.ring, size)
         counter_add(&self.counters.feed[FEED_RECORDS], 1)
@@ -521,19 +579,24 @@ cdef class Engine:
 
 cdef pipeline_configure(PipelineSettings* settings, config):
     # The feed's configuration as the windows take it.
+    framing = Framing(framing_name(config.wire))
     pipeline_settings_default(settings)
-    settings.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
-    settings.big_endian = config.wire.byteorder == "big"
+    settings.framing = framing.index
+    settings.number_bits = framing.facts.number_bits
+    settings.each_message = framing.facts.numbers is Numbers.MESSAGES
+    settings.streams = config.wire.streams_max
     settings.encodings = 0
     for name in config.wire.encodings:
         settings.encodings |= <uint64_t>1 << Encoding[name.upper()].value
-    settings.lines_incremental = len(config.incremental.lines)
-    settings.lines_snapshot = len(config.snapshot.lines)
     settings.window = config.window.size
     settings.slab_cells = config.window.slab_cells
-    settings.out_of_order_max_interval = (
-        config.window.out_of_order_max_interval or config.window.size)
-    settings.lost_packet_wait_ns = config.window.lost_packet_wait_us * 1_000
+    for channel, role in enumerate((config.incremental, config.snapshot)):
+        settings.lines[<int>channel] = len(role.lines)
+        settings.out_of_order_max_interval[<int>channel] = (
+            role.out_of_order_max_interval or config.window.out_of_order_max_interval
+            or config.window.size)
+        settings.lost_packet_wait_ns[<int>channel] = 1_000 * (
+            role.lost_packet_wait_us or config.window.lost_packet_wait_us)
     settings.line_dead_ns = config.window.line_dead_ms * 1_000_000
     settings.on_gap = config.window.on_gap == "latest_run"
     settings.session_adopt_datagrams = config.session.adopt_datagrams

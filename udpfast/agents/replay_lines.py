@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,23 @@ from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
+from udpfast.wire.framing import Framing, MalformedError
+from udpfast.wire.recognise import Recognition, recognise
 
-__all__ = ["Flow", "config_of", "flows_of", "guess_channels", "tell_lines"]
+__all__ = [
+    "Flow",
+    "config_of",
+    "flows_of",
+    "guess_channels",
+    "guess_lines",
+    "recognise_capture",
+    "tell_lines",
+]
 
 CHANNEL_NONE = 255
 SNAPSHOT_BIT = 0x10
 FRAME_SIZE = 16
+LINES_MAX = 8
 ENDPOINT = np.dtype([("destination", "u1", 16), ("destination_port", "<u2")])
 
 
@@ -35,6 +47,64 @@ class Flow(NamedTuple):
             return str(self.port)
         address = ipaddress.IPv6Address(self.address)
         return f"{address.ipv4_mapped or f'[{address}]'}:{self.port}"
+
+
+#: Units of each flow by which is told which flows are lines of the same streams.
+UNITS_MAX = 20_000
+
+
+def recognise_capture(capture: Path) -> Recognition:
+    """Tell the framing of a capture by its first datagrams."""
+    with CaptureReader(capture) as source:
+        return recognise((datagram.destination, datagram.payload) for datagram in source)
+
+
+def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
+    """Tell the lines of a capture of any framing but Roq's by destination: those of one feed.
+
+    Destinations that bring the same numbers with the same bytes are lines of the same streams.
+
+    Raises
+    ------
+    ConfigError
+        There is more than one feed in it, or none.
+    """
+    seen: dict[Flow, set[tuple[int, int, int, int]]] = {}
+    with CaptureReader(capture) as source:
+        for datagram in islice(source, 8 * UNITS_MAX):
+            host, port = datagram.destination
+            units = seen.setdefault(_flow(host, port), set())
+            try:
+                for unit in framing.units(datagram.payload):
+                    if unit.count and len(units) < UNITS_MAX:
+                        part = datagram.payload[unit.offset : unit.offset + unit.size]
+                        units.add((unit.stream, unit.session, unit.number, hash(part)))
+            except MalformedError:
+                continue
+    feeds: list[tuple[list[Flow], set[tuple[int, int, int, int]]]] = []
+    for flow, units in seen.items():
+        for flows, known in feeds:
+            if known & units:
+                flows.append(flow)
+                known.update(units)
+                break
+        else:
+            feeds.append(([flow], set(units)))
+    # One that brings no numbers (heartbeats alone) is no feed's own.
+    numbered = [flows for flows, known in feeds if known] or [flows for flows, _ in feeds][:1]
+    if len(numbered) != 1:
+        names = "; ".join(" and ".join(map(str, flows)) for flows in numbered)
+        raise ConfigError(
+            f"{capture}: expected the lines of one feed, found {len(numbered)} feeds: "
+            f"{names or 'no datagram'}: name the lines of one by --incremental PORT or --config"
+        )
+    return {"incremental": numbered[0][:LINES_MAX], "snapshot": []}
+
+
+def _flow(host: str, port: int) -> Flow:
+    address = ipaddress.ip_address(host)
+    mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
+    return Flow(mapped.packed, port)
 
 
 def guess_channels(capture: Path) -> dict[str, list[Flow]]:
@@ -94,18 +164,28 @@ def flows_of(config: FeedConfig) -> dict[str, list[Flow]]:
 def _flow_of(text: str, ports: Counter[int]) -> Flow:
     # The port alone where it is enough: a capture from another host has other addresses.
     host, port = parse_endpoint(text)
-    if ports[port] == 1:
-        return Flow(b"", port)
-    address = ipaddress.ip_address(host)
-    mapped = address if address.version == 6 else ipaddress.IPv6Address(f"::ffff:{address}")
-    return Flow(mapped.packed, port)
+    return Flow(b"", port) if ports[port] == 1 else _flow(host, port)
 
 
-def config_of(channels: dict[str, list[Flow]]) -> FeedConfig:
-    """Return a feed of these lines, with the default settings."""
+def config_of(channels: dict[str, list[Flow]], framing: str = "roq") -> FeedConfig:
+    """Return a feed of these lines, with the default settings.
+
+    Parameters
+    ----------
+    channels : dict
+        The flows of each line, by channel.
+    framing : str
+        As the settings have it, or as `wire.recognise` tells it: `roq_big` too.
+    """
+    roq = framing.startswith("roq")
+    wire = {"framing": "roq" if roq else framing}
+    if roq:
+        wire["byteorder"] = "big" if framing.endswith("_big") else "little"
+        wire["revision"] = "legacy" if "_legacy" in framing else "current"
     return parse_feed(
         {
             "name": "replay",
+            "wire": wire,
             **{
                 channel: {
                     "lines": [

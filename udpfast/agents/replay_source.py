@@ -19,7 +19,7 @@ from udpfast.config import FeedConfig
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind, Stream
 from udpfast.core.layouts import CONTROL_LAYOUTS, Layouts
-from udpfast.errors import FormatError
+from udpfast.errors import ConfigError, FormatError
 from udpfast.market.updates import LAYOUTS
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
 from udpfast.shm.journal_cursor import JournalCursor
@@ -289,6 +289,21 @@ class MessageSource(_JournalSource):
 
     LAYOUTS = LAYOUTS
     FRAMES = ("messages", "datagrams")
+
+    def __init__(
+        self,
+        directory: Path,
+        config: FeedConfig,
+        start: Place | None = None,
+        end: Place | None = None,
+    ) -> None:
+        """Begin at `start`."""
+        if config.wire.framing != "roq":
+            raise ConfigError(
+                f"{directory}: expected records of roq, whose messages are datagrams, found those "
+                f"of {config.wire.framing}: its datagrams are in its raw capture (--raw)"
+            )
+        super().__init__(directory, config, start, end)
 
     def __iter__(self) -> Iterator[CaptureBatch]:
         """Yield batches until the end.

@@ -32,8 +32,7 @@ from udpfast.core.counter cimport (
     LINE_REOPENED,
 )
 from udpfast.core.layout cimport CHANNEL_COUNT
-from udpfast.feed.line cimport line_spoke_ns
-from udpfast.feed.pipeline_state cimport Pipeline
+from udpfast.feed.pipeline_state cimport Pipeline, pipeline_line_spoke_ns
 from udpfast.net.datagram cimport (
     DatagramBatch,
     DatagramReceiver,
@@ -289,11 +288,10 @@ cdef class FeedLoop(Agent):
         cdef Pipeline* pipeline = &self.engine.pipeline
         cdef int64_t heard_ns
         cdef int64_t* slot
-        cdef uint32_t i
-        cdef int channel
+        cdef uint32_t i, channel
         for channel in range(CHANNEL_COUNT):
-            for i in range(pipeline.window[channel].lines):
-                heard_ns = line_spoke_ns(&pipeline.window[channel].line[i])
+            for i in range(pipeline.carrier[channel].lines):
+                heard_ns = pipeline_line_spoke_ns(pipeline, channel, i)
                 if heard_ns != INT64_MIN:
                     slot = &self.engine.counters.line[channel][i][LINE_HEARD_NS]
                     counter_add(slot, heard_ns + unix_ns - slot[0])

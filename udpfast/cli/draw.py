@@ -70,6 +70,8 @@ def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> N
     lines = ledger.lines.values()
     rows.append(("sum of verdicts", [line.verdicts for line in lines], ledger.verdicts))
     rows.append(("datagrams", [line.datagrams for line in lines], ledger.datagrams))
+    if ledger.units_more:
+        rows.append(("units beyond one", [line.units_more for line in lines], ledger.units_more))
     for name, counts, total in rows:
         click.echo(
             f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}"

@@ -11,6 +11,7 @@ __all__ = ["PROGRAMS", "lab"]
 #: Each program, which is the file of that name, and its line in `udpfast lab --help`.
 PROGRAMS = {
     "conformance": "golden files and captures of venues: is all in them found?",
+    "live": "captures of venues over loopback multicast: what comes is what was sent",
     "simulate": "the feed under rows of network faults, against a publisher that is known",
     "fuzz": "damaged datagrams, payloads and frames: refused, and nothing read beyond them",
     "object-corners": "objects under all that the protocol lets a publisher do",

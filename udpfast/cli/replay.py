@@ -11,8 +11,16 @@ from typing import Any
 
 import click
 from msgspec import to_builtins
+from msgspec.structs import replace
 
-from udpfast.agents.replay_lines import Flow, config_of, flows_of, guess_channels
+from udpfast.agents.replay_lines import (
+    Flow,
+    config_of,
+    flows_of,
+    guess_channels,
+    guess_lines,
+    recognise_capture,
+)
 from udpfast.agents.replay_source import (
     CaptureSource,
     ClockSteps,
@@ -26,12 +34,14 @@ from udpfast.cli.options import FiniteRange, GroupedCommand
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
-from udpfast.config import FeedConfig, load_feed
+from udpfast.config import FeedConfig, framing_name, load_feed
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
 from udpfast.shm.journal_span import Span, check_part, journal_span
 from udpfast.shm.journal_state import is_raw
+from udpfast.wire.framing import FRAMINGS, Framing
+from udpfast.wire.recognise import Recognition
 
 __all__ = ["replay"]
 
@@ -109,11 +119,17 @@ Examples:
     "the lines are told by their addresses, unless ports are given.",
 )
 @click.option(
+    "--framing",
+    type=click.Choice(FRAMINGS),
+    help="Of a capture file, how its datagrams are made; by default its settings', or what its "
+    "content tells.",
+)
+@click.option(
     "--incremental",
     "incremental_ports",
     multiple=True,
     type=click.IntRange(1, 65535),
-    help="UDP port of an incremental line of a capture; one for each line.",
+    help="UDP port of an incremental line of a capture, or of a line of its streams; one for each.",
 )
 @click.option(
     "--snapshot",
@@ -137,9 +153,9 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     Datagrams go through windows, objects, decoding and ring, as a feed's do, by the clocks that the
     feed's loop went by; those of a file that udpfast did not write, by their time stamps. The same
     datagrams make the same records, shown by their SHA-256: everything but position and index
-    counts. Without --config or ports, a file's lines are told by destination, and the snapshot
-    channel by its snapshot bit. Exit code 1 if the ledger does not add up, something was missed, or
-    --expect was not met.
+    counts. Without --config or ports, a file's framing is told by its content, its lines by
+    destination, and Roq's snapshot channel by its snapshot bit. Exit code 1 if the ledger does not
+    add up, something was missed, or --expect was not met.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     expected = _expected(options.pop("expect"))
@@ -188,6 +204,7 @@ def replay_datagrams(
     batch: int = 64,
     config_path: Path | None = None,
     config: FeedConfig | None = None,
+    framing: str | None = None,
     incremental_ports: tuple[int, ...] = (),
     snapshot_ports: tuple[int, ...] = (),
     host: str = "",
@@ -201,6 +218,7 @@ def replay_datagrams(
     if config is None and config_path is not None:
         config = load_feed(config_path)
     source: CaptureSource | MessageSource | RawSource
+    recognised: dict[str, Any] = {}
     if path.is_dir():
         config = config or read_feed(path)
         if config is None:
@@ -209,8 +227,16 @@ def replay_datagrams(
             )
         source = (RawSource if is_raw(path) else MessageSource)(path, config, start, end)
     else:
-        channels = _channels(path, config, incremental_ports, snapshot_ports)
-        config = config or config_of(channels)
+        told = None
+        if framing is None and config is None:
+            told = recognise_capture(path)
+            framing = _told(path, told, bool(incremental_ports or snapshot_ports))
+        channels = _channels(path, config, framing, incremental_ports, snapshot_ports)
+        if config is None:
+            config = config_of(channels, framing or "roq")
+        elif framing is not None:
+            config = replace(config, wire=config_of(channels, framing).wire)
+        recognised = _recognised(framing_name(config.wire), told)
         source = CaptureSource(path, channels, start, end)
     pacer = Pacer(speed)
     goal = _open(target, config, batch, host, interface)
@@ -233,7 +259,7 @@ def replay_datagrams(
         for channel in ("incremental", "snapshot")
     }
     missed = source.missed + sum(source.frames.get(kind, 0) for kind in UNREADABLE)
-    found = {"capture": capture, "missed": missed, "lines": lines}
+    found = {"capture": capture, "missed": missed, "lines": lines} | recognised
     return found | clock.result() | result
 
 
@@ -255,6 +281,7 @@ def _span(path: Path) -> Span | None:
 def _channels(
     path: Path,
     config: FeedConfig | None,
+    framing: str | None,
     incremental_ports: tuple[int, ...],
     snapshot_ports: tuple[int, ...],
 ) -> dict[str, list[Flow]]:
@@ -263,7 +290,24 @@ def _channels(
             "incremental": [Flow(b"", port) for port in incremental_ports],
             "snapshot": [Flow(b"", port) for port in snapshot_ports],
         }
-    return guess_channels(path) if config is None else flows_of(config)
+    if config is not None:
+        return flows_of(config)
+    if framing is not None and not framing.startswith("roq"):
+        return guess_lines(path, Framing(framing))
+    return guess_channels(path)
+
+
+def _told(path: Path, told: Recognition, ports: bool) -> str:
+    # Roq's, which is told by its ports, or by what a snapshot bit says, fits nearly anything.
+    if told.name is not None:
+        return told.name
+    if ports or not told.candidates or told.candidates[0].name.startswith("roq"):
+        return "roq"
+    raise ConfigError(f"{path}: {told.why}: say by --framing which it is")
+
+
+def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
+    return {"framing": {"name": name, "why": told.why if told is not None else "it was said"}}
 
 
 def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str) -> Target:
@@ -299,6 +343,8 @@ def _place(options: dict[str, Any], time: str, position: str, name: str) -> Plac
 
 
 def _print_result(result: dict[str, Any]) -> None:
+    if "framing" in result:
+        click.echo("framing {name}: {why}".format(**result["framing"]))
     for channel, addresses in result.get("lines", {}).items():
         click.echo(
             f"{channel}: "
@@ -328,7 +374,8 @@ def _print_result(result: dict[str, Any]) -> None:
     for session in result.get("sessions", []):
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "
-            f"{session['discarded']} pending messages dropped"
+            + (f"stream {session['stream']}, " if session["stream"] else "")
+            + f"{session['discarded']} pending messages dropped"
         )
     for gap in result.get("gaps", []) + result.get("snapshot_gaps", []):
         click.echo(

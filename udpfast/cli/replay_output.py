@@ -13,6 +13,7 @@ from udpfast.client.reader import Reader
 from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, GapReason, Kind, SessionReason
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.shm.record_hash import RecordHash
+from udpfast.wire.framing import Framing
 
 __all__ = ["Output"]
 
@@ -23,8 +24,10 @@ NUMBERS = 1 << 32
 class Output:
     """Everything that came out of a replay, over all runs of the feed that it holds."""
 
-    def __init__(self) -> None:
-        """Begin with nothing."""
+    def __init__(self, framing: str = "roq") -> None:
+        """Begin with nothing, of a feed of this framing."""
+        self._label = Framing(framing).facts.label
+        self._streams: dict[int, str] = {}
         self.hash = RecordHash()
         self.books: Books | None = None
         self.gaps: list[dict[str, Any]] = []
@@ -88,10 +91,10 @@ class Output:
             gap = np.frombuffer(payload, GAP, count=1)[0]
             self.gaps.append(
                 {
-                    "channel": Channel(header["stream"]).name.lower(),
+                    "channel": self._stream(int(header["stream"])),
                     "session_id": self.sessions[-1]["new"] if self.sessions else 0,
-                    "first": int(gap["first"]) % NUMBERS,
-                    "last": int(gap["last"]) % NUMBERS,
+                    "first": self._number(header, gap["first"]),
+                    "last": self._number(header, gap["last"]),
                     "count": int(gap["count"]),
                     "reason": GapReason(gap["reason"]).name.lower(),
                     "waited_ns": int(gap["waited_ns"]),
@@ -101,14 +104,28 @@ class Output:
             self.missed += _missed(payload)
         elif kind is Kind.SESSION:
             session = np.frombuffer(payload, SESSION, count=1)[0]
+            stream = ""
+            if header["stream"] >= len(Channel):
+                stream = self._label(int(session["stream"]), int(session["new_id"])) or "all"
+                self._streams[int(header["stream"])] = stream
             self.sessions.append(
                 {
                     "old": int(session["old_id"]),
                     "new": int(session["new_id"]),
                     "reason": SessionReason(session["reason"]).name.lower(),
                     "discarded": int(session["discarded"]),
+                    "stream": stream,
                 }
             )
+
+    def _stream(self, ordinal: int) -> str:
+        # Roq's have the names of their channels; others have what their publisher calls them.
+        if ordinal < len(Channel):
+            return Channel(ordinal).name.lower()
+        return self._streams.get(ordinal, str(ordinal))
+
+    def _number(self, header: Any, number: Any) -> int:
+        return int(number) % NUMBERS if header["stream"] < len(Channel) else int(number)
 
     def result(self) -> dict[str, Any]:
         """Return everything as `udpfast replay --json` prints it."""
@@ -116,7 +133,7 @@ class Output:
         return {
             "records": sum(kinds.values()),
             "kinds": dict(sorted(kinds.items())),
-            "gaps": [gap for gap in self.gaps if gap["channel"] == "incremental"],
+            "gaps": [gap for gap in self.gaps if gap["channel"] != "snapshot"],
             "snapshot_gaps": [gap for gap in self.gaps if gap["channel"] == "snapshot"],
             "sessions": self.sessions,
             "resets": sum(session["reason"] != "first" for session in self.sessions),

@@ -18,7 +18,7 @@ from udpfast.agents.replay_source import STEP_NS
 from udpfast.agents.replayer import Replayer
 from udpfast.cli.replay_output import Output
 from udpfast.client.reader import Reader
-from udpfast.config import FeedConfig, RecordConfig
+from udpfast.config import FeedConfig, RecordConfig, framing_name
 from udpfast.core.clock import monotonic_ns
 from udpfast.monitor.ledger import ledger_of
 from udpfast.net.capture_writer import CaptureWriter
@@ -113,7 +113,7 @@ class EngineTarget:
         self._directory = directory or self._own_directory()
         self._batch = batch
         self._step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
-        self._output = Output()
+        self._output = Output(framing_name(config.wire))
         self._counters: dict[str, Counter[str]] = {}
         self._runs = 0
         self._replayer: Replayer | None = None

@@ -18,7 +18,7 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
-from udpfast.monitor.limits import reached_limits
+from udpfast.monitor.limits import feed_counts, reached_limits
 from udpfast.monitor.silence import SilentLines
 from udpfast.net.bypass import STACKS
 from udpfast.shm.readers import list_readers
@@ -140,7 +140,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
                 say(sentence)
             silent = lines.describe(values, unix_ns)
             service.status("; ".join([_status(subscriber, values), *silent]))
-            _say_limits(subscriber.name, values["feed"], said)
+            _say_limits(subscriber.name, feed_counts(values), said)
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
             # A sign of life is a turn of the feed's loop, or that it waits for its lines.
             turned = subscriber.agents[0].cycles

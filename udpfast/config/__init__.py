@@ -5,7 +5,7 @@ and what was found. `describe` lists every key with its value and the reason for
 """
 
 from udpfast.config.files import FeedConfig, PublishConfig
-from udpfast.config.lines import ChannelConfig, Destination, LineConfig
+from udpfast.config.lines import ChannelConfig, Destination, LineConfig, framing_name
 from udpfast.config.loop import AccessConfig, RingConfig, RunConfig
 from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
 from udpfast.config.settings import Setting, describe
@@ -26,6 +26,7 @@ __all__ = [
     "SideConfig",
     "ZmqConfig",
     "describe",
+    "framing_name",
     "load_feed",
     "load_publish",
     "parse_feed",

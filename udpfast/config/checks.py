@@ -10,11 +10,13 @@ from contextlib import suppress
 from udpfast.config.settings import Check
 from udpfast.core.endpoint import is_interface, is_port, parse_endpoint, parse_sender
 from udpfast.errors import ConfigError
+from udpfast.wire.facts import FACTS
 
 __all__ = [
     "DESTINATION",
     "DISTINCT",
     "ENDPOINT",
+    "FRAMING",
     "GROUP",
     "INTERFACE",
     "JOURNAL",
@@ -79,6 +81,10 @@ def _is_zmq_address(value: str) -> bool:
     return protocol == "tcp" and known and (port == "*" or is_port(port, first=1))
 
 
+#: As settings name them: which form of Roq's it is, revision and byte order say.
+_FRAMINGS = tuple(facts.name for facts in FACTS if not facts.name.startswith("roq_"))
+
+FRAMING = Check(f"one of {', '.join(_FRAMINGS)}", lambda value: value in _FRAMINGS)
 NAME = Check(
     "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'",
     lambda value: _NAME.fullmatch(value) is not None and value not in (".", ".."),

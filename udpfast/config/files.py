@@ -21,8 +21,10 @@ class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
     name: Annotated[Name, Meta(description='the instance\'s name: Reader("ring:NAME")')]
-    incremental: ChannelConfig
+    incremental: ChannelConfig = ChannelConfig()
     snapshot: ChannelConfig = ChannelConfig()
+    #: Of other framings than roq; `incremental`, once it was read.
+    streams: ChannelConfig = ChannelConfig()
     wire: WireConfig = WireConfig()
     window: WindowConfig = WindowConfig()
     session: SessionConfig = SessionConfig()

@@ -6,11 +6,19 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import DESTINATION, DISTINCT, ENDPOINT, INTERFACE, SENDER, SOURCE
+from udpfast.config.checks import (
+    DESTINATION,
+    DISTINCT,
+    ENDPOINT,
+    FRAMING,
+    INTERFACE,
+    SENDER,
+    SOURCE,
+)
 from udpfast.config.settings import Struct
 from udpfast.config.types import Name
 
-__all__ = ["ChannelConfig", "Destination", "LineConfig", "WireConfig"]
+__all__ = ["ChannelConfig", "Destination", "LineConfig", "WireConfig", "framing_name"]
 
 Revision = Literal["current", "legacy"]
 ByteOrder = Literal["little", "big"]
@@ -47,17 +55,53 @@ class LineConfig(Struct, frozen=True):
 
 
 class ChannelConfig(Struct, frozen=True):
-    """One of the two channels of a feed: its lines."""
+    """One role of a feed's streams: the lines that bring them, and how long holes wait there."""
 
     lines: Annotated[
         tuple[LineConfig, ...],
-        Meta(max_length=8, description="the channel's redundant lines, fastest first"),
+        Meta(max_length=8, description="redundant lines of the same streams, fastest first"),
     ] = ()
+    use: Annotated[
+        tuple[Name, ...],
+        Meta(
+            max_length=8,
+            description="names of the lines to receive; empty: all of them",
+            extra=DISTINCT.extra,
+        ),
+    ] = ()
+    out_of_order_max_interval: Annotated[
+        int,
+        Meta(ge=0, le=1 << 30, description="as in window, for these streams; 0: what window says"),
+    ] = 0
+    lost_packet_wait_us: Annotated[
+        int,
+        Meta(
+            ge=0,
+            le=60_000_000,
+            description="us; as in window, for these streams; 0: what window says",
+        ),
+    ] = 0
 
 
 class WireConfig(Struct, frozen=True):
-    """How the publisher writes its frames (PROTOCOL 1)."""
+    """How datagrams are made: the framing, and of Roq which of its forms."""
 
+    framing: Annotated[
+        str,
+        Meta(
+            description="whose datagrams these are; docs/framings.md has the list",
+            extra=FRAMING.extra,
+        ),
+    ] = "roq"
+    streams_max: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=4096,
+            description="numberings that may be found on the lines, other framings than roq; "
+            "units of further ones are counted and refused",
+        ),
+    ] = 64
     revision: Annotated[
         Revision, Meta(description="header revision; legacy has no snapshot bit")
     ] = "current"
@@ -88,3 +132,11 @@ class Destination(Struct, frozen=True):
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
     loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
+
+
+def framing_name(wire: WireConfig) -> str:
+    """Return the framing's name, as `wire.framing.FRAMINGS` has it."""
+    if wire.framing != "roq":
+        return wire.framing
+    revision = "_legacy" if wire.revision == "legacy" else ""
+    return f"roq{revision}{'_big' if wire.byteorder == 'big' else ''}"

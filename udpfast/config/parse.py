@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from udpfast.config.files import FeedConfig, PublishConfig
-from udpfast.config.lines import LineConfig
+from udpfast.config.lines import ChannelConfig, LineConfig
 from udpfast.config.settings import convert, read_tables
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
@@ -47,14 +49,18 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
     where : str
         Named in error messages.
     """
-    config: FeedConfig = convert(tables, FeedConfig, where)
-    if config.window.out_of_order_max_interval > config.window.size:
-        raise ConfigError(
-            f"{where}: window.out_of_order_max_interval: expected at most window.size "
-            f"({config.window.size}), found {config.window.out_of_order_max_interval}"
-        )
-    if not config.incremental.lines:
-        raise ConfigError(f"{where}: incremental.lines: expected at least one line, found none")
+    config: FeedConfig = _by_role(where, convert(tables, FeedConfig, where))
+    intervals = {
+        "window": config.window.out_of_order_max_interval,
+        "incremental": config.incremental.out_of_order_max_interval,
+        "snapshot": config.snapshot.out_of_order_max_interval,
+    }
+    for table, interval in intervals.items():
+        if interval > config.window.size:
+            raise ConfigError(
+                f"{where}: {table}.out_of_order_max_interval: expected at most window.size "
+                f"({config.window.size}), found {interval}"
+            )
     for channel in ("incremental", "snapshot"):
         names = [line.name for line in getattr(config, channel).lines]
         twice = sorted({name for name in names if names.count(name) > 1})
@@ -71,6 +77,45 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         )
     _check_sockets(where, config)
     return config
+
+
+def _by_role(where: str, config: FeedConfig) -> FeedConfig:
+    # The lines that are received, by their role: those of `streams` are the incremental ones of
+    # other framings than roq.
+    roq = config.wire.framing == "roq"
+    streams = config.streams.lines
+    if roq and streams:
+        raise ConfigError(
+            f'{where}: streams.lines: expected none with wire.framing = "roq", which has '
+            f"incremental.lines and snapshot.lines, found {len(streams)}"
+        )
+    if streams and config.incremental.lines:
+        raise ConfigError(
+            f"{where}: incremental.lines: expected none beside streams.lines, "
+            f"found {len(config.incremental.lines)}"
+        )
+    if streams:
+        config = replace(config, incremental=config.streams, streams=ChannelConfig())
+    if not config.incremental.lines:
+        name = "incremental" if roq else "streams"
+        raise ConfigError(f"{where}: {name}.lines: expected at least one line, found none")
+    return replace(
+        config,
+        incremental=_received(where, "incremental", config.incremental, config.window.arbitration),
+        snapshot=_received(where, "snapshot", config.snapshot, config.window.arbitration),
+    )
+
+
+def _received(where: str, role: str, config: ChannelConfig, arbitration: bool) -> ChannelConfig:
+    names = [line.name for line in config.lines]
+    unknown = [name for name in config.use if name not in names]
+    if unknown:
+        raise ConfigError(
+            f"{where}: {role}.use: expected names of its lines ({', '.join(names) or 'none'}), "
+            f"found {unknown[0]!r}"
+        )
+    lines = tuple(line for line in config.lines if not config.use or line.name in config.use)
+    return replace(config, lines=lines if arbitration else lines[:1], use=())
 
 
 def parse_publish(tables: Mapping[str, Any], where: str = "settings") -> PublishConfig:

@@ -13,7 +13,7 @@ __all__ = ["ObjectsConfig", "SessionConfig", "WindowConfig"]
 
 
 class WindowConfig(Struct, frozen=True):
-    """Arbitration, reorder and gap detection of each channel (PROTOCOL 2)."""
+    """Arbitration, reorder and gap detection of each stream (PROTOCOL 2)."""
 
     size: Annotated[
         int,
@@ -43,6 +43,13 @@ class WindowConfig(Struct, frozen=True):
             "contiguous run"
         ),
     ] = "keep_all"
+    arbitration: Annotated[
+        bool,
+        Meta(
+            description="receive all lines, and take what comes first; false: the first line of "
+            "each role alone"
+        ),
+    ] = True
     line_dead_ms: Annotated[
         int,
         Meta(
@@ -57,8 +64,8 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=256,
             le=1 << 22,
-            description="datagram-sized cells per channel for early and fragmented "
-            "messages; 256 hold the largest message",
+            description="cells per channel for early and fragmented messages, of a datagram each; "
+            "256 hold the largest message of roq; of other framings for all streams together",
         ),
     ] = 16_384
 

@@ -15,8 +15,8 @@ cdef enum:  # Verdict
     VERDICT_DUPLICATE             # the same fragment had come before
     VERDICT_LATE                  # its seqno was already reported lost
     VERDICT_REPLAY                # older than the window remembers, or a known run once more
-    VERDICT_TOO_SHORT             # < 16 bytes
-    VERDICT_TOO_LONG              # > 528 bytes
+    VERDICT_TOO_SHORT             # it ends inside its header
+    VERDICT_TOO_LONG              # longer than its framing's datagrams can be
     VERDICT_FRAGMENT_BEYOND_MAX   # fragment > fragment_max
     VERDICT_SHORT_FRAGMENT        # not the last one, and its payload is not 512 bytes
     VERDICT_FRAGMENT_MAX_CHANGED  # fragment_max differs inside one message
@@ -26,10 +26,23 @@ cdef enum:  # Verdict
     VERDICT_SESSION_FOREIGN       # snapshot channel: not the incremental channel's session
     VERDICT_SLAB_FULL             # early, but no cell was free to hold it
     VERDICT_SENDER_REFUSED        # its sender is not on the allow-list
+    VERDICT_HEARTBEAT             # takes no number, and names the one that comes next
+    VERDICT_UNSEQUENCED           # went straight on: its number puts it in no order
+    VERDICT_STREAM_REFUSED        # of a stream beyond as many as the settings allow
+    VERDICT_WRONG_VERSION         # a constant of the header has another value
+    VERDICT_WRONG_KIND            # a type or flag that the framing does not define
+    VERDICT_LENGTH_BEYOND         # the length field reaches beyond the datagram
+    VERDICT_LENGTH_BELOW          # the length field ends before the datagram, or in the header
+    VERDICT_COUNT_AND_BYTES       # the messages counted do not fill the bytes
+    VERDICT_MESSAGE_SHORT         # a message is shorter than its own header
+    VERDICT_MESSAGE_BEYOND        # a message reaches beyond its unit
+    VERDICT_OUT_OF_RANGE          # a key is wider than any that the venue is known to have
+    VERDICT_UNITS_MANY            # more units than there is room for
     VERDICT_COUNT
 
 cdef enum:  # LineCounter
-    LINE_DATAGRAMS = VERDICT_COUNT  # handed over by the kernel = the sum of the verdicts
+    LINE_DATAGRAMS = VERDICT_COUNT  # handed over by the kernel; with UNITS_MORE = all verdicts
+    LINE_UNITS_MORE               # units behind the first one of their datagram
     LINE_BYTES
     LINE_WINS                     # fragments that this line brought first
     LINE_TIES_LOST                # fragments that another line had brought before
@@ -112,6 +125,7 @@ cdef enum:  # FeedCounter
     FEED_RECORDS_RAW              # of these: payloads as published (MESSAGE)
     FEED_RECORDS_CONTROL          # of these: the feed's own word (GAP, SESSION, STALE, ...)
     FEED_RECORDS_TOO_LARGE        # did not fit the ring's largest record: refused
+    FEED_STREAMS                  # numberings found on the lines
     FEED_BATCHES                  # receive calls that brought something
     FEED_CYCLES                   # turns of the loop
     FEED_CYCLE_LONGEST_NS

@@ -19,7 +19,7 @@ class CounterInfo(NamedTuple):
     meaning: str
 
 
-#: What became of a datagram: every datagram gets exactly one. The index is the `Verdict`.
+#: What became of a unit, or of a datagram that has none: each gets one. The index is the `Verdict`.
 VERDICTS = (
     CounterInfo("delivered", "count", "next in order and whole (heartbeats too): went straight on"),
     CounterInfo("held", "count", "first copy, kept until its turn or its missing parts come"),
@@ -29,8 +29,8 @@ VERDICTS = (
         "replay", "count",
         "older than the window remembers, or numbered anew: a replay, or a restart that is not "
         "believed yet"),
-    CounterInfo("too_short", "count", "< 16 bytes"),
-    CounterInfo("too_long", "count", "> 528 bytes"),
+    CounterInfo("too_short", "count", "it ends inside its header"),
+    CounterInfo("too_long", "count", "longer than its framing's datagrams can be"),
     CounterInfo("fragment_beyond_max", "count", "fragment > fragment_max"),
     CounterInfo("short_fragment", "count", "not the last one, and its payload is not 512 bytes"),
     CounterInfo("fragment_max_changed", "count", "fragment_max differs inside one message"),
@@ -44,12 +44,30 @@ VERDICTS = (
         "snapshot channel: not the incremental channel's session"),
     CounterInfo("slab_full", "count", "early, but no cell was free to hold it"),
     CounterInfo("sender_refused", "count", "its sender is not on the allow-list"),
+    CounterInfo("heartbeat", "count", "takes no number, and names the one that comes next"),
+    CounterInfo("unsequenced", "count", "went straight on: its number puts it in no order"),
+    CounterInfo(
+        "stream_refused", "count", "of a stream beyond as many as `wire.streams_max` allows"),
+    CounterInfo("wrong_version", "count", "a constant of the header has another value"),
+    CounterInfo("wrong_kind", "count", "a type or flag that the framing does not define"),
+    CounterInfo("length_beyond", "count", "the length field reaches beyond the datagram"),
+    CounterInfo(
+        "length_below", "count", "the length field ends before the datagram, or in the header"),
+    CounterInfo("count_and_bytes", "count", "the messages counted do not fill the bytes"),
+    CounterInfo("message_short", "count", "a message is shorter than its own header"),
+    CounterInfo("message_beyond", "count", "a message reaches beyond its unit"),
+    CounterInfo(
+        "out_of_range", "count", "a key is wider than any that the venue is known to have"),
+    CounterInfo("units_many", "count", "more units than there is room for"),
 )
 
 #: Of one line of one channel: the verdicts first, then its own. The index is the `LineCounter`.
 LINE_COUNTERS = (
     *VERDICTS,
-    CounterInfo("datagrams", "count", "handed over by the kernel = the sum of the verdicts"),
+    CounterInfo(
+        "datagrams", "count",
+        "handed over by the kernel; with `units_more`, the sum of the verdicts"),
+    CounterInfo("units_more", "count", "units behind the first one of their datagram"),
     CounterInfo("bytes", "bytes", "payload bytes of UDP"),
     CounterInfo("wins", "count", "fragments that this line brought first"),
     CounterInfo("ties_lost", "count", "fragments that another line had brought before"),
@@ -171,6 +189,7 @@ FEED_COUNTERS = (
         "records_control", "count",
         "of these: the feed's own word (GAP, SESSION, STALE, ...)"),
     CounterInfo("records_too_large", "count", "did not fit the ring's largest record: refused"),
+    CounterInfo("streams", "count", "numberings found on the lines"),
     CounterInfo("batches", "count", "receive calls that brought something"),
     CounterInfo("cycles", "count", "turns of the loop"),
     CounterInfo("cycle_longest_ns", "ns", "longest turn of the loop"),

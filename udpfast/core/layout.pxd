@@ -18,12 +18,13 @@ cdef enum:
     RECORD_SIZE = 64             # the record header, one cache line
     RECORD_ALIGN = 8
 
-cdef enum:  # Channel: the two streams of a feed
+cdef enum:  # Channel: whose lines; of Roq each of them is one stream
     CHANNEL_INCREMENTAL = 0
     CHANNEL_SNAPSHOT = 1
     CHANNEL_COUNT = 2
 
-cdef enum:
+cdef enum:  # Stream: an ordinal; Roq's two are the numbers of their channels
+    STREAM_FIRST = 2             # of other framings, in the order in which they were found
     STREAM_NONE = 0xFFFF         # of a record that is about no stream of the feed
     FLIGHT_UNKNOWN = -2147483648
 
@@ -130,7 +131,7 @@ cdef packed struct Record:
     uint64_t number          # of its stream, in its session; 0 for what has none
     uint32_t object          # the publisher's number of it, as its framing makes one
     int32_t flight_ns        # received_ns minus when it was sent, by its sender's clock
-    uint16_t stream          # of the feed: Channel; STREAM_NONE: of none
+    uint16_t stream          # of the feed: Stream; CONNECTION: Channel; STREAM_NONE: of none
     uint16_t session         # ordinal in its log, from 1; 0: before the first
     uint32_t checksum        # CRC32C in a journal; 0 in a ring
 
@@ -143,12 +144,18 @@ cdef struct Message:
     uint16_t flags           # RecordFlag
     int64_t received_ns
     uint64_t number          # as Record.number
-    Frame frame              # as published (first fragment), in little-endian
     uint16_t session         # as Record.session
-    uint8_t channel
+    uint16_t stream          # as Record.stream
+    uint8_t channel          # whose lines brought it
     uint8_t line
     uint16_t fragments
+    Frame frame              # of Roq: as published (first fragment), in little-endian
     uint64_t tag             # of its object: (exchange_id << 32) | symbol_id, 0 = not known yet
+    # of every other framing, as its units say it
+    int64_t sent_ns          # by the venue's clock, UNIX ns; 0: it says nothing of it
+    uint64_t detail
+    uint32_t object
+    uint32_t unit_flags      # UnitFlag
 
 # --- payloads of our own records --------------------------------------------------------------
 
@@ -173,13 +180,15 @@ cdef enum:  # SessionReason
     SESSION_SAME_ID = 3      # the publisher restarted and drew the same id
     SESSION_RESUMED = 4      # the numbering before goes on: what replaced it was not the feed's
 
-cdef packed struct Session:  # 40 bytes
+cdef packed struct Session:  # 48 bytes
     uint64_t old_id          # as published; 0 with SESSION_FIRST
     uint64_t new_id
     uint64_t first_number    # of the new session: what is delivered begins with it, or behind it
     uint64_t unseen          # numbers of the new session before that: refused, or lost
     uint32_t reason          # SessionReason
-    uint32_t discarded       # messages of the old session that were pending (all streams)
+    uint32_t discarded       # messages of the old session that were pending
+    uint32_t stream          # what its publisher calls the stream, as the framing makes a number
+    uint32_t reserved
 
 cdef enum:  # ObjectStatus
     OBJECT_WAITING = 0       # nothing sound yet: collecting, waiting for a snapshot

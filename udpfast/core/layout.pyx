@@ -193,7 +193,7 @@ GAP = np.dtype([
 #: Payload of `Kind.SESSION`.
 SESSION = np.dtype([
     ("old_id", "<u8"), ("new_id", "<u8"), ("first_number", "<u8"), ("unseen", "<u8"),
-    ("reason", "<u4"), ("discarded", "<u4"),
+    ("reason", "<u4"), ("discarded", "<u4"), ("stream", "<u4"), ("reserved", "<u4"),
 ])
 
 #: Payload of `Kind.STALE` and `Kind.RECOVERED`.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from udpfast.archive.feed_settings import read_feed
-from udpfast.errors import RegionError
+from udpfast.errors import ConfigError, RegionError
 from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import WAIT_NS, Elapsed, Races
 from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
@@ -61,6 +61,11 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
         Position and checksum of its last one.
     """
     feed = read_feed(directory)
+    if feed is not None and feed.wire.framing != "roq":
+        raise ConfigError(
+            f"{directory}: expected a raw capture of roq, whose races are told by its headers, "
+            f"found one of {feed.wire.framing}"
+        )
     big_endian = feed is not None and feed.wire.byteorder == "big"
     races = Races(part.position, part.end_position, big_endian)
     begin = _near_before(directory, part)

@@ -15,10 +15,11 @@
 # prove nothing. What the numbering at hand does next voids what a run has proven (candidate_refute)
 # but not what it holds: a run that is believed in the end loses nothing.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, Datagram, Frame
+from udpfast.core.layout cimport Datagram
+from udpfast.wire.unit cimport Unit
 
 cdef enum:  # Claim
     CLAIM_NONE = 0
@@ -49,19 +50,21 @@ cdef enum:
     # A replay repeats what is remembered; a publisher that began anew repeats by chance.
     CANDIDATE_SAME_PER_OTHER = 16
 
-cdef struct HeldDatagram:
+cdef struct HeldUnit:            # and behind it its whole datagram
     int64_t received_ns
     uint32_t size
     uint32_t flags
-    uint8_t data[528]            # DATAGRAM_SIZE_MAX
+    Unit unit
 
 cdef struct Candidate:
     uint8_t claim
-    uint8_t fragment             # of the furthest datagram
-    uint16_t session_id
-    uint32_t first               # earliest seqno of the run, held or not
-    uint32_t first_fresh         # behind what we know byte for byte, and what was refuted
-    uint32_t furthest
+    uint8_t shift                # 64 less the bits of a number
+    uint16_t fragment            # of the furthest datagram
+    uint64_t session_id
+    uint64_t first               # earliest number of the run, held or not
+    uint64_t first_fresh         # behind what we know byte for byte, and what was refuted
+    uint64_t furthest
+    int64_t sent_ns              # of the first: what was sent before it is not of this run
     uint32_t strays              # in a row that did not belong to it
     uint32_t same                # EVIDENCE_SAME, of the whole run
     uint32_t other               # EVIDENCE_OTHER
@@ -71,15 +74,27 @@ cdef struct Candidate:
     uint32_t count               # datagrams that carried the run further
     uint32_t fresh               # of these: EVIDENCE_NEW or EVIDENCE_OTHER
     uint32_t repeated            # of these: EVIDENCE_REPEATED
-    uint32_t since_first         # earliest of them
+    uint64_t since_first         # earliest of them
     int64_t since_ns             # when the first of them came
     bint broken                  # a run before this one was given up for it, and
-    uint32_t broken_first        # began here
+    uint64_t broken_first        # began here
     bint returned                # refuted, it had copies and late ones since, the
-    uint32_t returned_first      # earliest of them
+    uint64_t returned_first      # earliest of them
     uint32_t held_capacity
     uint32_t held_total          # of this run; the newest held_capacity of them are there
-    HeldDatagram* held
+    uint32_t held_stride         # bytes from one to the next
+    uint8_t* held
+
+
+cdef inline int64_t number_step(uint64_t number, uint64_t before, uint8_t shift) noexcept nogil:
+    # How far a number lies behind another one, on a circle of as many bits as numbers have.
+    return <int64_t>((number - before) << shift) >> shift
+
+
+cdef inline int64_t candidate_step(
+    const Candidate* c, uint64_t number, uint64_t before,
+) noexcept nogil:
+    return number_step(number, before, c.shift)
 
 
 cdef inline void candidate_forget(Candidate* c) noexcept nogil:
@@ -103,12 +118,12 @@ cdef inline bint candidate_is_replay(const Candidate* c) noexcept nogil:
 
 
 cdef inline bint candidate_follows(
-    const Candidate* c, uint8_t claim, const Frame* frame,
+    const Candidate* c, uint8_t claim, const Unit* unit,
 ) noexcept nogil:
     # Whether a datagram belongs to the run.
-    cdef int32_t step = <int32_t>(frame.seqno - c.furthest)
-    cdef int32_t back = -CANDIDATE_BACK_MAX if c.count else 1    # a refuted one goes on, or is over
-    if c.claim != claim or c.session_id != frame.session_id:
+    cdef int64_t step = candidate_step(c, unit.number, c.furthest)
+    cdef int64_t back = -CANDIDATE_BACK_MAX if c.count else 1    # a refuted one goes on, or is over
+    if c.claim != claim or c.session_id != unit.session:
         return False
     return claim == CLAIM_NEW_ID or back <= step <= CANDIDATE_STEP_MAX
 
@@ -120,27 +135,28 @@ cdef inline bint candidate_is_same(
     # overlaps.
     return (
         other.claim == c.claim and other.session_id == c.session_id and other.count
-        and <int32_t>(other.since_first - c.furthest) <= CANDIDATE_STEP_MAX
-        and <int32_t>(c.since_first - other.furthest) <= CANDIDATE_STEP_MAX
+        and candidate_step(c, other.since_first, c.furthest) <= CANDIDATE_STEP_MAX
+        and candidate_step(c, c.since_first, other.furthest) <= CANDIDATE_STEP_MAX
     )
 
 
-cdef inline uint32_t candidate_first(const Candidate* c) noexcept nogil:
+cdef inline uint64_t candidate_first(const Candidate* c) noexcept nogil:
     # The earliest seqno that came: of a run that was broken by a straggler, too.
-    if c.broken and 0 < <int32_t>(c.first - c.broken_first) <= CANDIDATE_BACK_MAX:
+    if c.broken and 0 < candidate_step(c, c.first, c.broken_first) <= CANDIDATE_BACK_MAX:
         return c.broken_first
     return c.first
 
 
 cdef inline bint candidate_note(
-    Candidate* c, uint8_t claim, const Frame* frame, int evidence, int64_t now_ns,
+    Candidate* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
 ) noexcept nogil:
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
-    cdef int32_t step
-    cdef uint32_t begun
+    cdef int64_t step
+    cdef uint64_t begun
+    cdef uint64_t last = unit.number + unit.count - 1
     cdef bint broken
-    if not candidate_follows(c, claim, frame):
+    if not candidate_follows(c, claim, unit):
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
                 return False             # of the numbering at hand, for all we know
@@ -150,9 +166,9 @@ cdef inline bint candidate_note(
                 c.strays += 1
                 return False
         begun = candidate_first(c)
-        if c.broken and 0 <= <int32_t>(frame.seqno - c.broken_first) <= CANDIDATE_BACK_MAX:
+        if c.broken and 0 <= candidate_step(c, unit.number, c.broken_first) <= CANDIDATE_BACK_MAX:
             begun = c.broken_first       # it was a straggler in between
-        broken = c.count and c.claim == claim and c.session_id == frame.session_id
+        broken = c.count and c.claim == claim and c.session_id == unit.session
         if c.returned:
             broken = True
             begun = c.returned_first
@@ -160,38 +176,39 @@ cdef inline bint candidate_note(
         c.broken = broken
         c.broken_first = begun
         c.claim = claim
-        c.session_id = frame.session_id
-        c.first = frame.seqno
-        c.furthest = frame.seqno - 1
+        c.session_id = unit.session
+        c.first = unit.number
+        c.furthest = unit.number - 1
+        c.sent_ns = unit.sent_ns
         c.same = 0
         c.other = 0
         c.filled = 0
         c.total = 0
         c.fresh = 0
         c.repeated = 0
-    elif frame.seqno == c.furthest and frame.fragment == c.fragment:
+    elif candidate_step(c, last, c.furthest) == 0 and unit.fragment == c.fragment:
         return True                      # a copy, or other bytes
     c.strays = 0
     if c.count == 0 or (c.same >= c.total and candidate_first(c) == c.first):
-        c.first_fresh = frame.seqno
+        c.first_fresh = unit.number
     c.same += evidence == EVIDENCE_SAME
     c.other += evidence == EVIDENCE_OTHER
     c.filled += evidence == EVIDENCE_FILLED
-    step = <int32_t>(frame.seqno - c.furthest)
+    step = candidate_step(c, last, c.furthest)
     if step < 0:
-        if <int32_t>(frame.seqno - c.first) < 0:
-            c.first = frame.seqno
-        if <int32_t>(frame.seqno - c.since_first) < 0:
-            c.since_first = frame.seqno
-    if step < 0 or (step == 0 and frame.fragment < c.fragment):
+        if candidate_step(c, unit.number, c.first) < 0:
+            c.first = unit.number
+        if candidate_step(c, unit.number, c.since_first) < 0:
+            c.since_first = unit.number
+    if step < 0 or (step == 0 and unit.fragment < c.fragment):
         if claim != CLAIM_NEW_ID:
             return True
     else:
-        c.furthest = frame.seqno
-        c.fragment = frame.fragment
+        c.furthest = last
+        c.fragment = unit.fragment
     if evidence != EVIDENCE_NONE and evidence != EVIDENCE_FILLED:
         if c.count == 0:
-            c.since_first = frame.seqno
+            c.since_first = unit.number
             c.since_ns = now_ns
         c.returned = False
         c.count += 1
@@ -201,52 +218,63 @@ cdef inline bint candidate_note(
     return True
 
 
-cdef inline void candidate_hold(Candidate* c, const Datagram* d) noexcept nogil:
+cdef inline void candidate_hold(
+    Candidate* c, const Datagram* d, const Unit* unit,
+) noexcept nogil:
     # Of copies that follow each other the first is enough.
-    cdef HeldDatagram* held
+    cdef HeldUnit* held
     if c.held_total:
-        held = &c.held[(c.held_total - 1) % c.held_capacity]
-        if held.size == d.size and memcmp(held.data, d.data, d.size) == 0:
-            return
-    held = &c.held[c.held_total % c.held_capacity]
+        held = candidate_place(c, c.held_total - 1)
+        if held.size == d.size and held.unit.offset == unit.offset:
+            if memcmp(held_data(held), d.data, d.size) == 0:
+                return
+    held = candidate_place(c, c.held_total)
     held.received_ns = d.received_ns
     held.size = d.size
     held.flags = d.flags
-    memcpy(held.data, d.data, d.size)
+    held.unit = unit[0]
+    memcpy(held_data(held), d.data, d.size)
     c.held_total += 1
+
+
+cdef inline uint8_t* held_data(HeldUnit* held) noexcept nogil:
+    return <uint8_t*>held + sizeof(HeldUnit)
+
+
+cdef inline HeldUnit* candidate_place(Candidate* c, uint32_t n) noexcept nogil:
+    return <HeldUnit*>(c.held + <size_t>(n % c.held_capacity) * c.held_stride)
 
 
 cdef inline uint32_t candidate_held_count(const Candidate* c) noexcept nogil:
     return c.held_total if c.held_total < c.held_capacity else c.held_capacity
 
 
-cdef inline HeldDatagram* candidate_held(Candidate* c, uint32_t i) noexcept nogil:
+cdef inline HeldUnit* candidate_held(Candidate* c, uint32_t i) noexcept nogil:
     # The i-th of those held, oldest first.
-    cdef uint32_t first = c.held_total - candidate_held_count(c)
-    return &c.held[(first + i) % c.held_capacity]
+    return candidate_place(c, c.held_total - candidate_held_count(c) + i)
 
 
 cdef inline bint candidate_returns(
-    Candidate* c, const Datagram* d, const Frame* frame,
+    Candidate* c, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # A copy of a datagram of a refuted run, or one that lies between them, does not break it off: it
-    # is held with them. Other bytes than are held begin another run.
-    cdef const HeldDatagram* held
+    # A copy of a unit of a refuted run, or one that lies between them, does not break it off: it is
+    # held with them. Other bytes than are held begin another run.
+    cdef HeldUnit* held
     cdef uint32_t count = candidate_held_count(c)
     cdef uint32_t i
-    if c.count or c.session_id != frame.session_id:
+    if c.count or c.session_id != unit.session:
         return False
-    if not 0 <= <int32_t>(c.furthest - frame.seqno) <= CANDIDATE_BACK_MAX:
+    if not 0 <= candidate_step(c, c.furthest, unit.number) <= CANDIDATE_BACK_MAX:
         return False
-    if <int32_t>(frame.seqno - c.first) < 0:
+    if candidate_step(c, unit.number, c.first) < 0:
         return False
     for i in range(count - CANDIDATE_HELD if count > CANDIDATE_HELD else 0, count):
         held = candidate_held(c, i)
-        if held.data[1] == d.data[1] and memcmp(held.data + 8, d.data + 8, 4) == 0:
-            if held.size != d.size or memcmp(held.data, d.data, d.size):
+        if held.unit.fragment == unit.fragment and held.unit.number == unit.number:
+            if held.size != d.size or memcmp(held_data(held), d.data, d.size):
                 return False
-    if not c.returned or <int32_t>(frame.seqno - c.returned_first) < 0:
-        c.returned_first = frame.seqno
+    if not c.returned or candidate_step(c, unit.number, c.returned_first) < 0:
+        c.returned_first = unit.number
     c.returned = True
-    candidate_hold(c, d)
+    candidate_hold(c, d, unit)
     return True

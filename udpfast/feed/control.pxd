@@ -7,9 +7,9 @@ from libc.string cimport memset
 from udpfast.core.layout cimport Connection, Disagreement, Gap, Session
 
 cdef enum:
-    # The caller takes after every accept, which brings a handful: a disagreement about what waits
-    # is kept with it, and comes with its message.
-    CONTROLS_MAX = 64
+    # The caller takes after every unit, which brings a handful, or one for each of its messages: a
+    # disagreement about what waits is kept with it, and comes with its message.
+    CONTROLS_MAX = 2048          # a unit has a thousand messages at most
 
 cdef union ControlPayload:
     Gap gap
@@ -23,16 +23,17 @@ cdef struct Control:
     uint32_t size
     uint16_t kind
     uint16_t session
-    uint16_t session_id
+    uint16_t stream
     uint8_t channel
     uint8_t line
     uint32_t object_key          # DISAGREEMENT: the object in doubt
+    uint64_t session_id
     ControlPayload payload
 
 cdef struct ControlQueue:
     uint32_t first
     uint32_t count
-    Control control[64]          # CONTROLS_MAX
+    Control control[2048]        # CONTROLS_MAX
 
 
 cdef inline Control* control_push(ControlQueue* queue) noexcept nogil:

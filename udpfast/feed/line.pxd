@@ -1,4 +1,4 @@
-# One line of one channel: how far it came, when it was last heard, and what it brings that may
+# One line of one stream: how far it came, when it was last heard, and what it brings that may
 # belong to another numbering than the one at hand.
 
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t
@@ -11,7 +11,7 @@ cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
     int64_t heard_ns             # INT64_MIN: never
     int64_t lagged_ns            # it went on, further behind than the window remembers
-    int64_t silent_since_ns      # it is silent, and that was said; INT64_MIN: it is not
+    int64_t named                # the number beyond the window that its last heartbeat named
     int64_t* counters            # of core/counter's LineCounter
     Candidate candidate          # of this session: AHEAD, BEHIND
     Candidate foreign            # of another one: NEW_ID, OLD_ID
@@ -21,6 +21,7 @@ cdef inline void line_reset(Line* line) noexcept nogil:
     # Another numbering begins.
     line.highest = INT64_MIN
     line.lagged_ns = INT64_MIN
+    line.named = INT64_MIN
 
 
 cdef inline int64_t line_spoke_ns(const Line* line) noexcept nogil:
@@ -33,10 +34,11 @@ cdef inline bint line_steps_back(const Line* line, int64_t at) noexcept nogil:
     return at + CANDIDATE_BACK_MAX < line.highest
 
 
-cdef inline void line_init(Line* line, int64_t* counters) noexcept nogil:
+cdef inline void line_init(Line* line, int64_t* counters, uint8_t shift) noexcept nogil:
     line.counters = counters
+    line.candidate.shift = shift
+    line.foreign.shift = shift
     line.heard_ns = INT64_MIN
-    line.silent_since_ns = INT64_MIN
     line_reset(line)
     candidate_forget(&line.candidate)
     candidate_forget(&line.foreign)

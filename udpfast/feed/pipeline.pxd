@@ -1,60 +1,89 @@
-# READ FIRST. What becomes of a datagram, from the socket's slot to a message in order. One
-# if-chain (pipeline_judge) gives every datagram exactly one verdict; pipeline_take hands out what
-# is due. Nothing here asks the time, allocates, locks or calls back: the owner does
+# READ FIRST. What becomes of a unit, from the socket's slot to messages in order. One if-chain
+# (pipeline_judge, pipeline_judge_unit) gives every unit exactly one verdict; pipeline_take hands
+# out what is due. Nothing here asks the time, allocates, locks or calls back: the owner does
 #
-#     pipeline_accept(p, datagram, now_ns)           # one verdict, one counter
+#     pipeline_accept(p, datagram, now_ns)           # Roq: one unit, one verdict, one counter
 #     while pipeline_take(p, &message): ...          # always until it returns 0
 #     pipeline_expire(p, now_ns)                     # once per turn, then take again
 #
-# The common case (this session, next in order, whole) touches one 32-byte slot and copies
-# nothing: the message's payload is the datagram's own memory.
+# and of any other framing, whose datagrams may hold several units or none:
+#
+#     for i in range(pipeline_units(p, datagram)):   # none: that was its verdict
+#         pipeline_order(p, datagram, &p.units[i], now_ns)
+#         while pipeline_take(p, &message): ...
+#
+# The common case (this session, next in order, whole) touches one 32-byte slot per message and
+# copies nothing: a message's payload is the datagram's own memory.
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_DISCONNECTED,
-    LINE_EMPTY_FINAL, LINE_READY, LINE_UNUSED_BITS, LINE_WINS, VERDICT_DELIVERED,
-    VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_HELD, VERDICT_LATE, VERDICT_REPLAY,
-    VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING, VERDICT_SESSION_RETIRED,
+    LINE_EMPTY_FINAL, LINE_READY, LINE_UNITS_MORE, LINE_UNUSED_BITS, LINE_WINS,
+    VERDICT_COUNT_AND_BYTES, VERDICT_DELIVERED, VERDICT_DUPLICATE, VERDICT_FRAGMENT_BEYOND_MAX,
+    VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_HEARTBEAT, VERDICT_HELD, VERDICT_LATE,
+    VERDICT_LENGTH_BELOW, VERDICT_LENGTH_BEYOND, VERDICT_MESSAGE_BEYOND, VERDICT_MESSAGE_SHORT,
+    VERDICT_OUT_OF_RANGE, VERDICT_REPLAY, VERDICT_SENDER_REFUSED, VERDICT_SESSION_PENDING,
+    VERDICT_SESSION_RETIRED, VERDICT_SHORT_FRAGMENT, VERDICT_SLAB_FULL, VERDICT_STREAM_REFUSED,
+    VERDICT_TOO_LONG, VERDICT_TOO_SHORT, VERDICT_UNITS_MANY, VERDICT_UNSEQUENCED,
+    VERDICT_WRONG_KIND, VERDICT_WRONG_VERSION,
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
-    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, FRAME_SIZE, GAP_FINISH, KIND_GAP, KIND_MESSAGE,
-    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap, Message,
+    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAME_SIZE, GAP_FINISH,
+    GAP_TIME, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT,
+    SESSION_SAME_ID, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE, EVIDENCE_FILLED,
-    EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER, EVIDENCE_SAME, candidate_follows,
-    candidate_forget, candidate_note, candidate_refute,
+    CANDIDATE_BACK_MAX, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE,
+    EVIDENCE_FILLED, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
+    EVIDENCE_REPEATED,
+    EVIDENCE_SAME, Candidate, candidate_follows, candidate_forget, candidate_note,
+    candidate_refute, candidate_step,
 )
 from udpfast.feed.control cimport Control, control_pop
+from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
+from udpfast.feed.pieces cimport piece_is_empty, piece_next, piece_place, pieces_begin
 from udpfast.feed.pipeline_session cimport (
     STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_follows_run, pipeline_is_foreign,
     pipeline_is_overtaken, pipeline_is_previous, pipeline_is_straggler, pipeline_jump,
-    pipeline_numbered_anew, pipeline_other_session, pipeline_resumes,
+    pipeline_new_session, pipeline_numbered_anew, pipeline_other_session, pipeline_resumes,
 )
 from udpfast.feed.pipeline_state cimport (
-    Pipeline, pipeline_hash, pipeline_hear, pipeline_say_connection, pipeline_silent_ns,
-    pipeline_watch,
+    UNIT_DATAGRAM_MAX, Carrier, Pipeline, pipeline_channel_heard_ns, pipeline_connect,
+    pipeline_hash, pipeline_hear, pipeline_line_spoke_ns, pipeline_look, pipeline_say_connection,
+    pipeline_stream, pipeline_watch,
 )
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_PACE, Slot, Window, window_evidence_before,
-    window_furthest, window_is_before, window_is_copy, window_is_doubtful, window_is_filled_by,
-    window_is_quiet, window_is_whole, window_judge_due, window_judge_until, window_number,
-    window_pass_milestone, window_past, window_refute, window_slot, window_start, window_unwrap,
+    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_FOREIGN, WINDOW_PACE, Slot, Window,
+    window_evidence_before, window_furthest, window_is_before, window_is_copy, window_is_doubtful,
+    window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due, window_judge_until,
+    window_number, window_pass_milestone, window_past, window_refute, window_slot, window_start,
+    window_unwrap,
 )
 from udpfast.feed.window_order cimport (
-    WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold, window_jump,
+    WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
+    window_jump, window_note_sent,
+)
+from udpfast.wire.framing cimport FRAMING_IEX_TP, framing_units
+from udpfast.wire.messages cimport MessageWalk
+from udpfast.wire.roq cimport roq_header, roq_units
+from udpfast.wire.unit cimport (
+    MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
+    MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
+    MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, MALFORMED_RANGE, MALFORMED_TOO_LONG,
+    MALFORMED_UNITS_MANY, MALFORMED_VERSION, UNITS_MAX, UNIT_HEARTBEAT, UNIT_RESET, UNIT_SNAPSHOT,
+    UNIT_UNSEQUENCED, Unit,
 )
 
 
-# --- accept: one datagram, one verdict -----------------------------------------------------------
+# --- accept: Roq, whose datagrams are one unit each ----------------------------------------------
 
 cdef inline int pipeline_accept(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
     # Returns the Verdict. The datagram's memory must stay until take() has returned 0.
@@ -64,6 +93,7 @@ cdef inline int pipeline_accept(Pipeline* p, const Datagram* d, int64_t now_ns) 
 
 
 cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) noexcept nogil:
+    # The common case needs five fields of the header, and no unit.
     cdef Window* w = &p.window[d.channel]
     cdef Line* line = &w.line[d.line]
     cdef Frame frame
@@ -78,27 +108,52 @@ cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) n
         return verdict
     if unlikely(p.reader.traits[frame.control] & FRAME_UNUSED_BITS):
         counter_add(&line.counters[LINE_UNUSED_BITS], 1)
-    if unlikely(frame.session_id != p.book.session_id or not p.book.begun):
-        verdict = pipeline_other_session(p, w, line, d, &frame, now_ns)
-        if verdict != VERDICT_DELIVERED:
-            return verdict
-        return pipeline_place(p, w, line, d, &frame, now_ns)
     if likely(
-        frame.seqno == <uint32_t>w.next and frame.fragment_max == 0 and w.started
-        and not w.contested and w.connected
+        frame.session_id == w.session_id and frame.seqno == <uint32_t>w.next
+        and frame.fragment_max == 0 and w.started and not w.contested and w.connected
         and (w.pending == 0 or window_is_filled_by(w, line))
     ):
         w.forward_ns = now_ns
-        pipeline_pass(p, w, line, d, &frame, pipeline_hash(w, d), now_ns)
+        pipeline_pass(
+            p, w, line, d, frame_object(&frame),
+            fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size),
+            now_ns)
         return VERDICT_DELIVERED
-    return pipeline_place(p, w, line, d, &frame, now_ns)
+    return pipeline_judge_frame(p, w, line, d, now_ns)
+
+
+cdef inline int pipeline_judge_frame(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, int64_t now_ns,
+) noexcept nogil:
+    # A sound datagram of Roq that is not simply next.
+    cdef Unit unit
+    cdef int verdict
+    roq_units(d.data, d.size, &unit, p.legacy, p.reader.big_endian)
+    if unlikely(unit.session != w.session_id or not w.book.begun):
+        verdict = pipeline_other_session(p, w, line, d, &unit, now_ns)
+        if verdict != VERDICT_DELIVERED:
+            return verdict
+    return pipeline_place(p, w, line, d, &unit, now_ns)
 
 
 cdef inline void pipeline_pass(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, uint32_t hash,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, uint32_t object, uint32_t hash,
     int64_t now_ns,
 ) noexcept nogil:
-    # Next in order and whole: only its slot is written, for copies that may follow.
+    # Next in order and whole.
+    pipeline_pass_slot(w, line, d, object, hash, now_ns)
+    line.heard_ns = now_ns
+    counter_add(&line.counters[LINE_WINS], 1)
+    p.ready = d
+    p.ready_window = w
+    if w.pending:
+        pipeline_look(p, w)
+
+
+cdef inline void pipeline_pass_slot(
+    Window* w, Line* line, const Datagram* d, uint32_t object, uint32_t hash, int64_t now_ns,
+) noexcept nogil:
+    # Only its slot is written, for copies that may follow.
     cdef int64_t at = w.next
     cdef Slot* slot = window_slot(w, at)
     if w.several and at - w.judged > w.mask:
@@ -109,7 +164,7 @@ cdef inline void pipeline_pass(
     slot.received_ns = d.received_ns
     slot.hash = hash
     slot.fragments = FRAGMENTS_NONE
-    slot.cell = frame_object(frame)
+    slot.cell = object
     slot.state = SLOT_DELIVERED
     slot.fragment_max = 0
     slot.line = d.line
@@ -117,63 +172,323 @@ cdef inline void pipeline_pass(
     if at > line.highest:
         line.highest = at
     w.next = at + 1
-    line.heard_ns = now_ns
-    counter_add(&line.counters[LINE_WINS], 1)
-    p.ready = d
-    p.frame = frame[0]
-    if w.pending:
-        p.busy |= <uint32_t>1 << w.channel
 
+
+# --- accept: any other framing -------------------------------------------------------------------
+
+cdef inline int pipeline_units(Pipeline* p, const Datagram* d) noexcept nogil:
+    # How many units a datagram holds, in p.units. A datagram without one gets its verdict here.
+    cdef int64_t* counters = p.counters.line[d.channel][d.line]
+    cdef int count
+    p.received_ns = d.received_ns
+    if unlikely(d.flags & DATAGRAM_SENDER_REFUSED):
+        counter_add(&counters[VERDICT_SENDER_REFUSED], 1)
+        return 0
+    if unlikely(d.size > UNIT_DATAGRAM_MAX or d.flags & DATAGRAM_TRUNCATED):
+        counter_add(&counters[VERDICT_TOO_LONG], 1)
+        return 0
+    count = framing_units(p.framing, d.data, d.size, p.units, UNITS_MAX)
+    if unlikely(count < 0):
+        counter_add(&counters[verdict_of_malformed(count)], 1)
+        return 0
+    if count > 1:
+        counter_add(&counters[LINE_UNITS_MORE], count - 1)
+    return count
+
+
+cdef inline int verdict_of_malformed(int malformed) noexcept nogil:
+    # Each reason has a verdict of its own.
+    if malformed == MALFORMED_HEADER_SHORT:
+        return VERDICT_TOO_SHORT
+    elif malformed == MALFORMED_TOO_LONG:
+        return VERDICT_TOO_LONG
+    elif malformed == MALFORMED_VERSION:
+        return VERDICT_WRONG_VERSION
+    elif malformed == MALFORMED_KIND:
+        return VERDICT_WRONG_KIND
+    elif malformed == MALFORMED_LENGTH_BEYOND:
+        return VERDICT_LENGTH_BEYOND
+    elif malformed == MALFORMED_LENGTH_BELOW:
+        return VERDICT_LENGTH_BELOW
+    elif malformed == MALFORMED_COUNT_AND_BYTES:
+        return VERDICT_COUNT_AND_BYTES
+    elif malformed == MALFORMED_MESSAGE_SHORT:
+        return VERDICT_MESSAGE_SHORT
+    elif malformed == MALFORMED_MESSAGE_BEYOND:
+        return VERDICT_MESSAGE_BEYOND
+    elif malformed == MALFORMED_RANGE:
+        return VERDICT_OUT_OF_RANGE
+    elif malformed == MALFORMED_UNITS_MANY:
+        return VERDICT_UNITS_MANY
+    elif malformed == MALFORMED_FRAGMENT_BEYOND:
+        return VERDICT_FRAGMENT_BEYOND_MAX
+    invariant(malformed == MALFORMED_FRAGMENT_SHORT)
+    return VERDICT_SHORT_FRAGMENT
+
+
+cdef inline int pipeline_order(
+    Pipeline* p, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    # Returns the Verdict. Datagram and unit must stay until take() has returned 0.
+    cdef Window* w = pipeline_stream(p, d.channel, unit.stream)
+    cdef int verdict = VERDICT_STREAM_REFUSED
+    invariant(p.ready == NULL and p.parked == NULL)
+    p.now_ns = now_ns
+    if likely(w != NULL):
+        verdict = pipeline_judge_unit(p, w, &w.line[d.line], d, unit, now_ns)
+    counter_add(&p.counters.line[d.channel][d.line][verdict], 1)
+    return verdict
+
+
+cdef inline int pipeline_judge_unit(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    cdef int64_t behind
+    cdef int verdict
+    if unlikely(unit.flags & UNIT_UNSEQUENCED):
+        return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
+    if likely(
+        unit.session == w.session_id and w.started and not w.contested and w.connected
+        and w.pending == 0 and unit.count
+    ):
+        behind = w.next - window_unwrap(w, unit.number)
+        if likely(0 <= behind < unit.count):
+            w.forward_ns = now_ns
+            pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
+            return VERDICT_DELIVERED
+    if unlikely(unit.session != w.session_id or not w.book.begun):
+        verdict = pipeline_other_session(p, w, line, d, unit, now_ns)
+    else:
+        verdict = pipeline_begun_anew(p, w, line, d, unit, now_ns)
+    if verdict != VERDICT_DELIVERED:
+        return verdict
+    if unit.count == 0:
+        return pipeline_name_next(p, w, line, d, unit, now_ns)
+    return pipeline_place(p, w, line, d, unit, now_ns)
+
+
+cdef inline int pipeline_pass_unsequenced(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    # Nobody can tell whether it is a copy, or what came before.
+    pipeline_hear(p, w, line, now_ns)
+    if unit.flags & UNIT_HEARTBEAT or unit.count == 0:
+        return VERDICT_HEARTBEAT
+    pipeline_make_ready(p, w, d, unit, 0)
+    return VERDICT_UNSEQUENCED
+
+
+cdef inline void pipeline_make_ready(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t skipped,
+) noexcept nogil:
+    # take() hands out the messages of a unit, behind the first `skipped` ones.
+    cdef uint32_t n, offset, size
+    pieces_begin(&p.walk, d, unit)
+    for n in range(skipped):
+        piece_place(&p.walk, unit, n, p.each_message, &offset, &size)
+    p.ready = d
+    p.ready_window = w
+    p.unit = unit
+    p.ready_piece = skipped
+    p.ready_at = w.next
+
+
+cdef inline void pipeline_pass_unit(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, uint32_t behind,
+    int64_t now_ns,
+) noexcept nogil:
+    # Its first `behind` messages had come before, the next one is next in order, nothing waits.
+    cdef MessageWalk walk
+    cdef const uint8_t* data
+    cdef uint32_t n, offset, size
+    cdef int evidence
+    if unlikely(behind):
+        pipeline_past(p, w, line, d, unit, behind, &evidence)
+    pipeline_make_ready(p, w, d, unit, behind)
+    walk = p.walk
+    for n in range(behind, unit.count):
+        piece_place(&walk, unit, n, p.each_message, &offset, &size)
+        data = d.data + offset
+        pipeline_pass_slot(
+            w, line, d, unit.object,
+            fingerprint(data, size) if w.several else fingerprint_edges(data, size), now_ns)
+    line.heard_ns = now_ns
+    window_note_sent(w, unit)
+    counter_add(&line.counters[LINE_WINS], unit.count - behind)
+
+
+cdef inline int pipeline_past(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, uint32_t count,
+    int* evidence,
+) noexcept nogil:
+    # What is known of a unit's first `count` messages, which lie before `next`: the verdict of the
+    # newest of them, and what speaks loudest.
+    cdef MessageWalk walk
+    cdef Unit piece
+    cdef int64_t at = window_unwrap(w, unit.number)
+    cdef int verdict = VERDICT_REPLAY
+    cdef int one
+    cdef uint32_t n
+    evidence[0] = EVIDENCE_NONE
+    pieces_begin(&walk, d, unit)
+    for n in range(count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        verdict = window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &one)
+        evidence[0] = evidence_joined(evidence[0], one)
+    return verdict
+
+
+cdef inline int evidence_joined(int one, int other) noexcept nogil:
+    # Of several messages in one unit: other bytes say most, then what nobody knows.
+    if one == EVIDENCE_OTHER or other == EVIDENCE_OTHER:
+        return EVIDENCE_OTHER
+    if one == EVIDENCE_NEW or other == EVIDENCE_NEW:
+        return EVIDENCE_NEW
+    if one == EVIDENCE_SAME or other == EVIDENCE_SAME:
+        return EVIDENCE_SAME
+    if one == EVIDENCE_REPEATED or other == EVIDENCE_REPEATED:
+        return EVIDENCE_REPEATED
+    return one if other == EVIDENCE_NONE else other
+
+
+cdef inline int pipeline_begun_anew(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    # The session at hand, by its id. DELIVERED: so it is; else the verdict on what a sender sent
+    # that began anew, or before it did. One unit that says so proves nothing.
+    cdef Candidate* c = &line.foreign
+    cdef int64_t step
+    cdef bint anew = False
+    if not w.started:
+        return VERDICT_DELIVERED
+    if p.framing == FRAMING_IEX_TP:
+        if now_ns < w.previous_until_ns and unit.sent_ns < w.begun_sent_ns:
+            return VERDICT_SESSION_RETIRED
+        anew = (unit.number == 1 and unit.detail == 0 and unit.sent_ns > w.sent_ns
+                and window_unwrap(w, 1) < w.next)
+    elif unit.flags & UNIT_RESET:
+        anew = window_unwrap(w, unit.number) < w.next and not pipeline_is_known(p, w, d, unit)
+    if not anew and c.claim == CLAIM_NEW_ID and c.session_id == unit.session and c.count:
+        step = candidate_step(c, unit.number, c.furthest)
+        anew = unit.sent_ns >= c.sent_ns and -CANDIDATE_BACK_MAX <= step <= CANDIDATE_STEP_MAX
+    if likely(not anew):
+        return VERDICT_DELIVERED
+    w.contested = True
+    pipeline_hear(p, w, line, now_ns)
+    return pipeline_new_session(p, w, c, d, unit, SESSION_SAME_ID, now_ns)
+
+
+cdef inline bint pipeline_is_known(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
+) noexcept nogil:
+    # Whether the numbering at hand had this very datagram.
+    cdef Unit piece
+    cdef MessageWalk walk
+    cdef int64_t at = window_unwrap(w, unit.number)
+    cdef const Slot* slot = window_slot(w, at)
+    if unit.count == 0 or slot.key != at:
+        return False
+    pieces_begin(&walk, d, unit)
+    piece_next(&walk, unit, 0, p.each_message, &piece)
+    return slot.hash == pipeline_hash(p, w, d, &piece)
+
+
+cdef inline int pipeline_name_next(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
+) noexcept nogil:
+    # A heartbeat: what lies before the number that it names has been sent. What of it does not come
+    # in time is lost, though nothing comes behind it.
+    cdef int64_t at
+    if not w.started:
+        window_start(w, unit.number, now_ns)
+    pipeline_hear(p, w, line, now_ns)
+    at = window_unwrap(w, unit.number)
+    if at > w.next + WINDOW_FOREIGN:
+        return VERDICT_REPLAY
+    if at > w.next + w.size and not line.named <= at <= line.named + w.size:
+        line.named = at                  # one that names so far a number proves nothing
+        return VERDICT_SESSION_PENDING
+    if at == w.next:
+        w.forward_ns = now_ns
+        if unlikely(w.contested):
+            window_refute(w, line)
+    if at >= w.next and at - 1 > line.highest:
+        line.highest = at - 1
+    if at > w.named and at > w.next:
+        if w.named <= w.next:
+            w.named_ns = now_ns
+        w.named = at
+    return VERDICT_HEARTBEAT
+
+
+# --- accept: what is not simply next -------------------------------------------------------------
 
 cdef inline int pipeline_place(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # Everything of the session at hand that is not simply next.
     cdef int64_t at
     cdef uint32_t hash
-    p.busy |= <uint32_t>1 << w.channel
-    if unlikely(frame.fragment_max and d.size == FRAME_SIZE):
+    pipeline_look(p, w)
+    if unlikely(unit.fragments > 1 and unit.size == 0):
         counter_add(&line.counters[LINE_EMPTY_FINAL], 1)
     if line.foreign.claim == CLAIM_NEW_ID:
         candidate_refute(&line.foreign)      # the session at hand speaks on this line
     if unlikely(not w.started):
-        if pipeline_is_straggler(p, w, frame, now_ns):
+        if pipeline_is_straggler(p, w, unit, now_ns):
             return VERDICT_SESSION_RETIRED
-        window_start(w, frame.seqno, now_ns)
-    hash = pipeline_hash(w, d)
-    at = window_unwrap(w, frame.seqno)
-    if at < w.next:
-        return pipeline_behind(p, w, line, d, frame, at, hash, now_ns)
+        window_start(w, unit.number, now_ns)
+    at = window_unwrap(w, unit.number)
+    if at + unit.count <= w.next:
+        return pipeline_behind(p, w, line, d, unit, at, now_ns)
     if at < w.next + w.size:
-        return pipeline_ahead(p, w, line, d, frame, at, hash, now_ns)
-    if pipeline_is_foreign(w, line, frame, at):
-        pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, False, now_ns)
+        return pipeline_ahead(p, w, line, d, unit, at, now_ns)
+    if pipeline_is_foreign(w, line, unit, at):
+        pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, False, now_ns)
         return VERDICT_REPLAY
-    if pipeline_is_previous(w, frame, now_ns):
+    if pipeline_is_previous(w, unit, now_ns):
+        hash = pipeline_first_hash(p, w, d, unit)
         pipeline_numbered_anew(
-            p, w, line, d, frame, window_evidence_before(w, d, frame, at, hash), False, now_ns)
+            p, w, line, d, unit, window_evidence_before(w, unit, at, hash), False, now_ns)
         return VERDICT_SESSION_RETIRED
-    if not pipeline_jump(p, w, line, d, frame, at, now_ns):
+    if not pipeline_jump(p, w, line, d, unit, at, now_ns):
         return VERDICT_SESSION_PENDING
-    return pipeline_ahead(p, w, line, d, frame, at, hash, now_ns)
+    return pipeline_ahead(p, w, line, d, unit, at, now_ns)
+
+
+cdef inline uint32_t pipeline_first_hash(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
+) noexcept nogil:
+    # Of the first message of a unit, or its only one.
+    cdef Unit piece
+    cdef MessageWalk walk
+    if not p.each_message:
+        return pipeline_hash(p, w, d, unit)
+    pieces_begin(&walk, d, unit)
+    piece_next(&walk, unit, 0, True, &piece)
+    return pipeline_hash(p, w, d, &piece)
 
 
 cdef inline int pipeline_behind(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
-    uint32_t hash, int64_t now_ns,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    int64_t now_ns,
 ) noexcept nogil:
     # Before `next`: a copy, a late one, or not of the numbering at hand.
     cdef int evidence
-    cdef int verdict = window_past(w, d, frame, at, hash, &evidence)
+    cdef int verdict
+    if p.each_message:
+        verdict = pipeline_past(p, w, line, d, unit, unit.count, &evidence)
+    else:
+        verdict = window_past(w, d, unit, at, pipeline_hash(p, w, d, unit), &evidence)
     if verdict == VERDICT_LATE and not window_is_doubtful(w):
         if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
             evidence = EVIDENCE_NONE
-    pipeline_weigh(p, w, line, d, frame, at, verdict, evidence, now_ns)
+    pipeline_weigh(p, w, line, d, unit, at + unit.count - 1, verdict, evidence, now_ns)
     return verdict
 
 
 cdef inline void pipeline_weigh(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
     int verdict, int evidence, int64_t now_ns,
 ) noexcept nogil:
     # What a datagram tells that the numbering at hand has no need of. It refutes nothing.
@@ -181,7 +496,7 @@ cdef inline void pipeline_weigh(
               and line.candidate.claim == CLAIM_NONE and at > line.highest):
         line.highest = at                # the common copy
         pipeline_hear(p, w, line, now_ns)
-    elif pipeline_line_goes_on(w, line, frame, at, verdict, evidence, now_ns):
+    elif pipeline_line_goes_on(w, line, unit, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
         line.highest = at
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
@@ -197,11 +512,11 @@ cdef inline void pipeline_weigh(
             if not window_is_quiet(w, WINDOW_PACE, now_ns):
                 line.highest = at        # or a slower line, when the numbering has just begun
                 line.lagged_ns = now_ns
-        pipeline_numbered_anew(p, w, line, d, frame, evidence, False, now_ns)
+        pipeline_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
 
 
 cdef inline bint pipeline_line_goes_on(
-    const Window* w, Line* line, const Frame* frame, int64_t at, int verdict, int evidence,
+    const Window* w, Line* line, const Unit* unit, int64_t at, int verdict, int evidence,
     int64_t now_ns,
 ) noexcept nogil:
     # Whether a datagram from behind carries its own line further in the numbering at hand.
@@ -209,10 +524,10 @@ cdef inline bint pipeline_line_goes_on(
     cdef int64_t spoke_ns = line_spoke_ns(line)
     if at <= line.highest:
         return False
-    follows = candidate_follows(&line.candidate, CLAIM_BEHIND, frame)
+    follows = candidate_follows(&line.candidate, CLAIM_BEHIND, unit)
     if evidence == EVIDENCE_SAME:
         if follows and line.candidate.count:
-            candidate_note(&line.candidate, CLAIM_BEHIND, frame, evidence, now_ns)
+            candidate_note(&line.candidate, CLAIM_BEHIND, unit, evidence, now_ns)
         return True
     if follows:
         # Heartbeats tell nothing; while the numbering at hand is alive they are of it.
@@ -228,75 +543,133 @@ cdef inline bint pipeline_line_goes_on(
 
 
 cdef inline bint window_is_left_over(
-    Window* w, const Datagram* d, int64_t at, uint32_t hash,
+    Window* w, const Unit* unit, int64_t at, uint32_t hash,
 ) noexcept nogil:
     # A straggler of the numbering before a restart with the same id, which the window remembers?
     # (Heartbeats look alike in both, and it does not matter of which one they are.)
     cdef const Slot* slot = window_slot(w, at)
     return (
         window_is_before(w, slot, at) and slot.hash == hash and at != w.next
-        and d.size > FRAME_SIZE
+        and unit.size
     )
 
 
+cdef inline bint window_was_sent_since(const Window* w, const Unit* unit) noexcept nogil:
+    # Whether the sender's clock says that it is of this numbering.
+    return unit.sent_ns != 0 and unit.sent_ns >= w.begun_sent_ns
+
+
 cdef inline bint pipeline_is_taken(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
     bint forward, bint follows, int64_t now_ns,
 ) noexcept nogil:
     # What is accepted for its number may as well be of a run that a line holds. True: it is, and
     # the run is believed.
-    if follows and pipeline_is_overtaken(p, w, frame, at):
-        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_NEW, True, now_ns)
+    if follows and pipeline_is_overtaken(p, w, unit, at):
+        return pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_NEW, True, now_ns)
     if forward:
         window_refute(w, line)
-    if at > window_furthest(w) or window_is_copy(w, frame, at):
+    if at > window_furthest(w) or window_is_copy(w, unit, at):
         return False
     if follows or line_steps_back(line, at):
         # It fills a hole of whichever it is: held, it is lost to neither, and it proves nothing.
-        return pipeline_numbered_anew(p, w, line, d, frame, EVIDENCE_FILLED, False, now_ns)
+        return pipeline_numbered_anew(p, w, line, d, unit, EVIDENCE_FILLED, False, now_ns)
     return False
 
 
 cdef inline int pipeline_ahead(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
-    uint32_t hash, int64_t now_ns,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    int64_t now_ns,
 ) noexcept nogil:
-    # At `next` or behind it. A whole one at `next` goes straight on, others wait.
-    cdef bint follows = w.contested and pipeline_follows_run(w, frame)
-    cdef bint empty = window_slot(w, at).key != at
-    cdef bint forward = at > window_furthest(w) or (at == w.next and empty and not follows)
-    cdef int verdict = WINDOW_PARK
-    cdef int evidence
-    if unlikely(now_ns < w.previous_until_ns and window_is_left_over(w, d, at, hash)):
-        return VERDICT_SESSION_RETIRED
-    if unlikely(w.contested or line_steps_back(line, at)):
-        if pipeline_is_taken(p, w, line, d, frame, at, forward, follows, now_ns):
+    # At `next` or behind it, at least in part. A whole one at `next` goes straight on, others wait.
+    cdef int64_t last = at + unit.count - 1
+    cdef bint follows = w.contested and pipeline_follows_run(w, unit)
+    cdef bint reaches = at <= w.next
+    cdef bint empty = window_slot(w, w.next if reaches else at).key != (w.next if reaches else at)
+    cdef bint forward = last > window_furthest(w) or (reaches and empty and not follows)
+    if unlikely(now_ns < w.previous_until_ns) and not window_was_sent_since(w, unit):
+        if window_is_left_over(w, unit, at, pipeline_first_hash(p, w, d, unit)):
+            return VERDICT_SESSION_RETIRED
+    if unlikely(w.contested or line_steps_back(line, last)):
+        if pipeline_is_taken(p, w, line, d, unit, last, forward, follows, now_ns):
             return VERDICT_SESSION_PENDING
     if forward:
         w.forward_ns = now_ns
-    if at == w.next and frame.fragment_max == 0 and empty:
+    if reaches and empty and unit.fragments == 1 and (w.pending == 0 or unit.count == 1):
         pipeline_hear(p, w, line, now_ns)
-        pipeline_pass(p, w, line, d, frame, hash, now_ns)
+        if p.roq:
+            pipeline_pass(p, w, line, d, unit.object, pipeline_hash(p, w, d, unit), now_ns)
+        else:
+            pipeline_pass_unit(p, w, line, d, unit, <uint32_t>(w.next - at), now_ns)
+            if w.pending:
+                pipeline_look(p, w)
         return VERDICT_DELIVERED
-    if at < w.next + w.size:
-        verdict = window_hold(w, d, frame, at, hash, now_ns, &evidence)
-        if verdict == VERDICT_DUPLICATE or verdict == VERDICT_FRAGMENT_MAX_CHANGED:
-            pipeline_weigh(p, w, line, d, frame, at, verdict, evidence, now_ns)
-            return verdict
-    pipeline_hear(p, w, line, now_ns)
-    if at > line.highest:
-        line.highest = at
-    if at >= w.next + w.size:
-        window_jump(w, at, now_ns)
-    elif verdict == WINDOW_PARK:
-        window_force(w, at)
-    else:
+    return pipeline_hold(p, w, line, d, unit, at, now_ns)
+
+
+cdef inline int pipeline_hold(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    int64_t now_ns,
+) noexcept nogil:
+    # Its messages wait, those that had come are compared. The verdict is that of what is new of
+    # it, if anything is. What finds no room is parked until take() has made some.
+    cdef MessageWalk walk
+    cdef Unit piece
+    cdef int64_t last = at + unit.count - 1
+    cdef int verdict = VERDICT_DUPLICATE
+    cdef int said = EVIDENCE_NONE
+    cdef int one, evidence = EVIDENCE_NONE
+    cdef uint32_t n, parked = unit.count
+    cdef bint fresh = False
+    pieces_begin(&walk, d, unit)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        if at + n < w.next:
+            one = window_past(w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), &evidence)
+        elif at + n >= w.next + w.size:
+            one = WINDOW_PARK
+        else:
+            one = window_hold(
+                w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), now_ns, &evidence)
+        if one == WINDOW_PARK:
+            fresh = True
+            verdict = VERDICT_HELD
+            parked = n
+            break
+        if one == VERDICT_HELD or one == VERDICT_SLAB_FULL:
+            fresh = True
+            if verdict != VERDICT_HELD:
+                verdict = one
+        elif not fresh:
+            verdict = one
+            said = evidence_joined(said, evidence)
+    if not fresh:
+        pipeline_weigh(p, w, line, d, unit, last, verdict, said, now_ns)
         return verdict
+    pipeline_hear(p, w, line, now_ns)
+    if last > line.highest:
+        line.highest = last
+    if parked < unit.count:
+        pipeline_park(p, w, d, unit, parked, at + parked, now_ns)
+    return verdict
+
+
+cdef inline void pipeline_park(
+    Pipeline* p, Window* w, const Datagram* d, const Unit* unit, uint32_t n, int64_t at,
+    int64_t now_ns,
+) noexcept nogil:
+    # From its n-th message on it waits outside: what is before it is given up, as far as needed.
+    if at >= w.next + w.size:
+        if n:
+            w.jump_from = at
+        window_jump(w, at, now_ns)
+    else:
+        window_force(w, at)
     p.parked = d
-    p.parked_frame = frame[0]
+    p.parked_window = w
+    p.parked_unit = unit[0]
+    p.parked_piece = n
     p.parked_at = at
-    p.parked_hash = hash
-    return VERDICT_HELD
 
 
 # --- take: what is due, in order ------------------------------------------------------------------
@@ -305,23 +678,28 @@ cdef inline bint pipeline_take(Pipeline* p, Message* m) noexcept nogil:
     # The next message, or what the feed itself has to say; 0 when nothing more is due. The payload
     # is valid until the next call.
     if likely(p.ready != NULL and p.controls.count == 0):
-        pipeline_take_ready(p, m)
+        if likely(p.roq):
+            pipeline_take_ready(p, m)
+        else:
+            pipeline_take_piece(p, m)
         return True
-    if likely(p.busy == 0 and p.controls.count == 0):
+    if likely(p.busy == NULL and p.controls.count == 0):
         return False
     return pipeline_take_waiting(p, m)
 
 
 cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
+    # Of Roq.
     cdef const Datagram* d = p.ready
-    cdef const Window* w = &p.window[d.channel]
+    cdef const Window* w = p.ready_window
     cdef int64_t* counters = w.counters
     p.ready = NULL
     m.payload = d.data + FRAME_SIZE
     m.size = d.size - FRAME_SIZE
     m.kind = KIND_MESSAGE
     m.flags = 0
-    if p.reader.traits[p.frame.control] & FRAME_SNAPSHOT:
+    roq_header(&m.frame, d.data, p.reader.big_endian)
+    if p.reader.traits[m.frame.control] & FRAME_SNAPSHOT:
         m.flags = RECORD_SNAPSHOT
     if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
         m.flags |= RECORD_NO_TIMESTAMP
@@ -331,7 +709,7 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
     m.received_ns = d.received_ns
     m.number = window_number(w, w.next - 1)
     m.session = w.session
-    m.frame = p.frame
+    m.stream = w.stream
     m.channel = d.channel
     m.line = d.line
     m.fragments = 1
@@ -339,26 +717,61 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
     counter_add(&counters[CHANNEL_MESSAGES], 1)
 
 
+cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
+    # Of any other framing: the next message of what is ready.
+    cdef const Datagram* d = p.ready
+    cdef const Window* w = p.ready_window
+    cdef const Unit* unit = p.unit
+    cdef uint32_t offset, size
+    piece_place(&p.walk, unit, p.ready_piece, p.each_message, &offset, &size)
+    m.payload = d.data + offset
+    m.size = size
+    m.kind = KIND_MESSAGE
+    m.flags = RECORD_SNAPSHOT if unit.flags & UNIT_SNAPSHOT else 0
+    if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
+        m.flags |= RECORD_NO_TIMESTAMP
+    if unlikely(piece_is_empty(unit, size)):
+        m.flags |= RECORD_HEARTBEAT
+        counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
+    m.received_ns = d.received_ns
+    m.number = 0
+    if likely(not unit.flags & UNIT_UNSEQUENCED):
+        m.number = window_number(w, p.ready_at)
+    m.session = w.session
+    m.stream = w.stream
+    m.channel = d.channel
+    m.line = d.line
+    m.fragments = 1
+    m.tag = 0
+    m.sent_ns = unit.sent_ns
+    m.detail = unit.detail
+    m.object = unit.object
+    m.unit_flags = unit.flags
+    p.ready_at += 1
+    p.ready_piece += 1
+    if p.ready_piece == unit.count:
+        p.ready = NULL
+    counter_add(&w.counters[CHANNEL_MESSAGES], 1)
+
+
 cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
-    cdef int channel = 0
     cdef Window* w
     if p.controls.count:
         pipeline_say(p, control_pop(&p.controls), m)
         return True
-    while channel < CHANNEL_COUNT:
-        w = &p.window[channel]
-        if (p.busy >> channel) & 1:
-            if pipeline_take_window(p, w, m):
-                return True
-            if p.parked != NULL and p.parked.channel == channel:
-                pipeline_unpark(p, w)
-                continue
-            if w.finishing:
-                if w.several and w.started:
-                    window_judge_until(w, w.next, INT64_MIN)
-                w.finishing = False
-            p.busy &= ~(<uint32_t>1 << channel)
-        channel += 1
+    while p.busy != NULL:
+        w = p.busy
+        if pipeline_take_window(p, w, m):
+            return True
+        if p.parked != NULL and p.parked_window == w:
+            pipeline_unpark(p, w)
+            continue
+        if w.finishing:
+            if w.several and w.started:
+                window_judge_until(w, w.next, INT64_MIN)
+            w.finishing = False
+        p.busy = w.busy_next
+        w.busy = False
     if p.controls.count:                 # unparking found two lines that disagree
         pipeline_say(p, control_pop(&p.controls), m)
         return True
@@ -367,9 +780,9 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
 
 cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexcept nogil:
     cdef bint discard = w.latest_run and not w.finishing
-    while w.pending or w.next < w.decided:
+    while w.pending or w.next < w.decided or pipeline_tail_is_lost(p, w):
         if window_is_whole(w, w.next) and not (discard and w.next < w.decided):
-            window_deliver(w, m, p.book.session_id)
+            window_deliver(w, m)
             return True
         if w.next < w.decided:
             window_gap(w, &p.gap, p.now_ns)
@@ -380,20 +793,38 @@ cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexce
     return False
 
 
+cdef inline bint pipeline_tail_is_lost(Pipeline* p, Window* w) noexcept nogil:
+    # Nothing waits: what a heartbeat said was sent did not come in time.
+    if likely(w.named <= w.next):
+        return False
+    if not w.finishing and p.now_ns - w.named_ns < w.wait_ns:
+        return False
+    w.decided = w.named
+    w.decided_reason = GAP_FINISH if w.finishing else GAP_TIME
+    return True
+
+
 cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     # take() has made room as far as it can; if that was not enough, give up one more hole. Ends at
     # the latest when the parked one is next: that one needs no cell.
     cdef const Datagram* d = p.parked
+    cdef const Unit* unit = &p.parked_unit
+    cdef MessageWalk walk
+    cdef Unit piece
+    cdef int64_t at = p.parked_at - p.parked_piece
+    cdef uint32_t n
     p.parked = NULL
     pipeline_deliver_believed(p, w, False, p.now_ns)
-    if p.parked_at < w.next:
-        return                           # on_gap = latest_run gave it up with the rest
-    invariant(p.parked_at < w.next + w.size)
-    if window_hold(
-        w, d, &p.parked_frame, p.parked_at, p.parked_hash, p.now_ns, NULL,
-    ) == WINDOW_PARK:
-        window_force(w, p.parked_at)
-        p.parked = d
+    pieces_begin(&walk, d, unit)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        if n < p.parked_piece or at + n < w.next:
+            continue                     # on_gap = latest_run gave it up with the rest
+        if at + n >= w.next + w.size or window_hold(
+            w, d, &piece, at + n, pipeline_hash(p, w, d, &piece), p.now_ns, NULL,
+        ) == WINDOW_PARK:
+            pipeline_park(p, w, d, unit, n, at + n, p.now_ns)
+            return
 
 
 cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) noexcept nogil:
@@ -402,9 +833,11 @@ cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) n
     m.size = control.size
     m.kind = control.kind
     m.received_ns = control.received_ns
-    m.frame.session_id = control.session_id
     m.number = control.number
     m.session = control.session
+    m.stream = control.stream
+    m.object = control.object_key
+    m.frame.session_id = <uint16_t>control.session_id
     m.frame.seqno = <uint32_t>control.number
     m.frame.object_type = <uint8_t>(control.object_key >> 16)
     m.frame.object_id = <uint16_t>control.object_key
@@ -418,9 +851,10 @@ cdef inline void pipeline_say_gap(Pipeline* p, Window* w, Message* m) noexcept n
     m.size = sizeof(Gap)
     m.kind = KIND_GAP
     m.received_ns = p.received_ns
-    m.frame.session_id = p.book.session_id
     m.number = p.gap.first
     m.session = w.session
+    m.stream = w.stream
+    m.frame.session_id = <uint16_t>w.session_id
     m.frame.seqno = <uint32_t>p.gap.first
     m.channel = w.channel
 
@@ -431,64 +865,72 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     # Time has passed: take() then declares holes that waited too long, and says which line or
     # channel fell silent, and which line speaks again.
     cdef Window* w
+    cdef uint32_t i
     cdef int channel
     p.now_ns = now_ns
     pipeline_watch(p, now_ns)
-    for channel in range(CHANNEL_COUNT):
-        w = &p.window[channel]
+    for i in range(p.windows):
+        w = &p.window[i]
         window_judge_due(w, now_ns)
-        if w.pending:
-            p.busy |= <uint32_t>1 << channel
+        if w.pending or w.named > w.next:
+            pipeline_look(p, w)
     if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
         p.silence_due_ns = INT64_MAX
         for channel in range(CHANNEL_COUNT):
-            pipeline_note_silence(p, &p.window[channel], now_ns)
+            pipeline_note_silence(p, <uint32_t>channel, now_ns)
 
 
-cdef inline void pipeline_note_silence(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+cdef inline void pipeline_note_silence(
+    Pipeline* p, uint32_t channel, int64_t now_ns,
+) noexcept nogil:
     # Says what changed, each line's part before the channel's (of one line that one says it all).
     # Who never spoke is silent too, once.
     # When a line is heard it says no more than that (it is the hot path): it is looked at here.
-    cdef int64_t silent_ns, due_ns
+    cdef Carrier* carrier = &p.carrier[channel]
+    cdef int64_t heard_ns, due_ns
     cdef uint32_t i
-    for i in range(w.lines):
-        due_ns = pipeline_note_line(p, w, i, now_ns)
+    for i in range(carrier.lines):
+        due_ns = pipeline_note_line(p, channel, i, now_ns)
         if due_ns < p.silence_due_ns:
             p.silence_due_ns = due_ns
-    if w.silent or w.lines == 0:
+    if carrier.silent or carrier.lines == 0:
         return
-    silent_ns = pipeline_silent_ns(p, w, now_ns)
-    if silent_ns >= p.inactivity_ns:
-        w.silent = True
-        w.connected = False
-        counter_add(&w.counters[CHANNEL_DISCONNECTED], 1)
-        pipeline_say_connection(p, w, CONNECTION_DISCONNECTED, CONNECTION_CHANNEL, 0, silent_ns)
-    elif now_ns - silent_ns + p.inactivity_ns < p.silence_due_ns:
-        p.silence_due_ns = now_ns - silent_ns + p.inactivity_ns
+    heard_ns = pipeline_channel_heard_ns(p, channel)
+    if now_ns - heard_ns >= p.inactivity_ns:
+        carrier.silent = True
+        pipeline_connect(p, channel, False)
+        counter_add(&carrier.counters[CHANNEL_DISCONNECTED], 1)
+        pipeline_say_connection(
+            p, channel, CONNECTION_DISCONNECTED, CONNECTION_CHANNEL, 0, now_ns - heard_ns)
+    elif heard_ns + p.inactivity_ns < p.silence_due_ns:
+        p.silence_due_ns = heard_ns + p.inactivity_ns
 
 
 cdef inline int64_t pipeline_note_line(
-    Pipeline* p, Window* w, uint32_t index, int64_t now_ns,
+    Pipeline* p, uint32_t channel, uint32_t index, int64_t now_ns,
 ) noexcept nogil:
     # Returns when it may have something to say next.
-    cdef Line* line = &w.line[index]
-    cdef int64_t spoke_ns = line_spoke_ns(line)
+    cdef int64_t* counters = p.counters.line[channel][index]
+    cdef int64_t* silent_since_ns = &p.carrier[channel].silent_since_ns[index]
+    cdef bint several = p.carrier[channel].lines > 1
+    cdef int64_t spoke_ns = pipeline_line_spoke_ns(p, channel, index)
     if spoke_ns < p.watch_ns:
         spoke_ns = p.watch_ns
-    if line.silent_since_ns != INT64_MIN:
-        if spoke_ns <= line.silent_since_ns:
+    if silent_since_ns[0] != INT64_MIN:
+        if spoke_ns <= silent_since_ns[0]:
             return now_ns
-        counter_add(&line.counters[LINE_READY], 1)
-        if w.several:
+        counter_add(&counters[LINE_READY], 1)
+        if several:
             pipeline_say_connection(
-                p, w, CONNECTION_READY, CONNECTION_LINE, index, spoke_ns - line.silent_since_ns)
-        line.silent_since_ns = INT64_MIN
+                p, channel, CONNECTION_READY, CONNECTION_LINE, index,
+                spoke_ns - silent_since_ns[0])
+        silent_since_ns[0] = INT64_MIN
     if now_ns - spoke_ns >= p.inactivity_ns:
-        line.silent_since_ns = spoke_ns
-        counter_add(&line.counters[LINE_DISCONNECTED], 1)
-        if w.several:
+        silent_since_ns[0] = spoke_ns
+        counter_add(&counters[LINE_DISCONNECTED], 1)
+        if several:
             pipeline_say_connection(
-                p, w, CONNECTION_DISCONNECTED, CONNECTION_LINE, index, now_ns - spoke_ns)
+                p, channel, CONNECTION_DISCONNECTED, CONNECTION_LINE, index, now_ns - spoke_ns)
         return now_ns
     return spoke_ns + p.inactivity_ns
 
@@ -496,12 +938,12 @@ cdef inline int64_t pipeline_note_line(
 cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
     # The input ended: open holes become gaps, everything whole is delivered by take().
     cdef Window* w
-    cdef int channel
+    cdef uint32_t i
     p.now_ns = now_ns
-    for channel in range(CHANNEL_COUNT):
-        w = &p.window[channel]
+    for i in range(p.windows):
+        w = &p.window[i]
         w.finishing = True
         if w.pending and w.highest >= w.decided:
             w.decided = w.highest + 1
             w.decided_reason = GAP_FINISH
-    p.busy = 3
+        pipeline_look(p, w)

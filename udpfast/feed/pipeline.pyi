@@ -19,15 +19,23 @@ class FeedMessage(NamedTuple):
     fragments: int
     received_ns: int
     payload: bytes
+    number: int = 0
+    session: int = 0
+    stream: int = 0
+    sent_ns: int = 0
+    object: int = 0
+    detail: int = 0
 
 @final
 class FeedPipeline:
     def __new__(
         cls,
         *,
+        framing: str = "roq",
         revision: str = "current",
         byteorder: str = "little",
         encodings: Iterable[int] = (1, 2),
+        streams: int = 64,
         lines_incremental: int = 1,
         lines_snapshot: int = 1,
         window: int = 8192,

@@ -1,4 +1,4 @@
-"""The feed for tests, replay and conformance: datagrams in, messages in order out.
+"""The feed for tests and conformance: datagrams in, messages in order out.
 
 The C face in `pipeline.pxd` is what a subscriber runs without the GIL; `FeedPipeline` is the same
 code behind Python objects, one datagram per call.
@@ -15,20 +15,21 @@ from udpfast.core.counter cimport (
     CHANNEL_COUNTER_COUNT, FEED_COUNTER_COUNT, LINE_COUNTER_COUNT, Counters,
 )
 from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MAX
-from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY
 from udpfast.feed.pipeline_state cimport (
-    PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
+    STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
 
 from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
+from udpfast.wire.facts import Numbers
+from udpfast.wire.framing import Framing
 
 __all__ = ["FeedMessage", "FeedPipeline"]
 
 _CHANNELS = ("incremental", "snapshot")
-_REVISIONS = {"current": REVISION_CURRENT, "legacy": REVISION_LEGACY}
-_BYTEORDERS = {"little": False, "big": True}
+_REVISIONS = {"current": "roq", "legacy": "roq_legacy"}
+_BYTEORDERS = {"little": "", "big": "_big"}
 _ON_GAP = {"keep_all": 0, "latest_run": 1}
 
 
@@ -36,7 +37,9 @@ class FeedMessage(NamedTuple):
     """One thing that the feed hands out: a message, or what it says itself (`kind` GAP ..).
 
     Times are in ns. `payload` of a kind other than MESSAGE is the packed struct of core/layout
-    (`CONTROL_DTYPES[kind]` reads it). `fragments` is 0 for the feed's own.
+    (`CONTROL_DTYPES[kind]` reads it). `fragments` is 0 for the feed's own. What lies between
+    `session_id` and `control` is Roq's; `number`, `session` and `stream` are as a record has them;
+    what follows `payload` is of every other framing.
     """
 
     kind: Kind
@@ -52,6 +55,12 @@ class FeedMessage(NamedTuple):
     fragments: int
     received_ns: int
     payload: bytes
+    number: int = 0
+    session: int = 0
+    stream: int = 0
+    sent_ns: int = 0
+    object: int = 0
+    detail: int = 0
 
 
 def _choice(str name, value, dict choices):
@@ -76,20 +85,25 @@ cdef uint64_t _encodings_mask(encodings) except? 0:
 
 @cython.final
 cdef class FeedPipeline:
-    """Both channels of one feed, passive: nothing happens but by a call, and time is an argument.
+    """All streams of one feed, passive: nothing happens but by a call, and time is an argument.
 
     Parameters
     ----------
+    framing
+        How datagrams are made: `roq`, or another of `wire.framing.FRAMINGS`.
     revision, byteorder
-        Of the wire: `current` or `legacy`, `little` or `big`.
+        Of Roq: `current` or `legacy`, `little` or `big`.
     encodings
         Those that may be delivered, 0..63; a payload in any other is refused (and counted).
     lines_incremental, lines_snapshot
         Redundant copies of each channel, 1..8 (snapshot: 0..8).
     window
-        Messages that may wait, and that are remembered, per channel: a power of two, 16..2^20.
+        Messages that may wait, and that are remembered, per stream: a power of two, 16..2^20.
     slab_cells
-        Fragments that may wait, per channel; default: as many as the window has messages.
+        Fragments that may wait, per channel; default: as many as the window has messages. Of
+        other framings than Roq, messages of all streams together.
+    streams
+        Numberings that may be found on the lines, of other framings than Roq: 1..4096.
     out_of_order_max_interval
         A hole is lost when every live line is further than this ahead; default: the window.
     lost_packet_wait_ns
@@ -119,9 +133,11 @@ cdef class FeedPipeline:
     cdef Datagram _datagram
     cdef object _data            # keeps the bytes alive that a message may point into
     cdef uint32_t _lines[2]
+    cdef list _taken             # of units whose datagram has more behind them
 
     def __cinit__(
-        self, *, revision="current", byteorder="little", encodings=(1, 2),
+        self, *, framing="roq", revision="current", byteorder="little", encodings=(1, 2),
+        streams=64,
         lines_incremental=1, lines_snapshot=1, window=8192, slab_cells=None,
         out_of_order_max_interval=None, lost_packet_wait_ns=5_000_000, on_gap="keep_all",
         session_adopt_datagrams=2, stale_session_grace_ns=7_200_000_000_000,
@@ -129,21 +145,31 @@ cdef class FeedPipeline:
     ):
         cdef PipelineSettings s
         pipeline_settings_default(&s)
-        s.revision = _choice("revision", revision, _REVISIONS)
-        s.big_endian = _choice("byteorder", byteorder, _BYTEORDERS)
+        name = _choice("revision", revision, _REVISIONS) + _choice(
+            "byteorder", byteorder, _BYTEORDERS)
+        wire = Framing(name if framing == "roq" else framing)
+        s.framing = wire.index
+        s.number_bits = wire.facts.number_bits
+        s.each_message = wire.facts.numbers is Numbers.MESSAGES
+        s.streams = _integer("streams", streams, 1, STREAMS_MAX)
+        self._taken = []
         s.on_gap = _choice("on_gap", on_gap, _ON_GAP)
         s.encodings = _encodings_mask(encodings)
-        s.lines_incremental = _integer("lines_incremental", lines_incremental, 1, LINES_MAX)
-        s.lines_snapshot = _integer("lines_snapshot", lines_snapshot, 0, LINES_MAX)
+        s.lines[CHANNEL_INCREMENTAL] = _integer(
+            "lines_incremental", lines_incremental, 1, LINES_MAX)
+        s.lines[CHANNEL_SNAPSHOT] = _integer("lines_snapshot", lines_snapshot, 0, LINES_MAX)
         s.window = _integer("window", window, 16, 1 << 20)
         if s.window & (s.window - 1):
             raise ConfigError(f"window must be a power of two, was {window}")
         s.slab_cells = _integer(
             "slab_cells", max(window, 64) if slab_cells is None else slab_cells, 64, 1 << 22)
-        s.out_of_order_max_interval = _integer(
-            "out_of_order_max_interval",
-            window if out_of_order_max_interval is None else out_of_order_max_interval, 1, window)
-        s.lost_packet_wait_ns = _integer("lost_packet_wait_ns", lost_packet_wait_ns, 0, 1 << 60)
+        for channel in range(CHANNEL_COUNT):
+            s.out_of_order_max_interval[channel] = _integer(
+                "out_of_order_max_interval",
+                window if out_of_order_max_interval is None else out_of_order_max_interval,
+                1, window)
+            s.lost_packet_wait_ns[channel] = _integer(
+                "lost_packet_wait_ns", lost_packet_wait_ns, 0, 1 << 60)
         s.session_adopt_datagrams = _integer(
             "session_adopt_datagrams", session_adopt_datagrams, 1, 32)
         s.stale_session_grace_ns = _integer(
@@ -176,8 +202,8 @@ cdef class FeedPipeline:
             for line in range(LINES_MAX):
                 counters.line[channel][line] = next_scope
                 next_scope += LINE_COUNTER_COUNT
-        self._lines[CHANNEL_INCREMENTAL] = s.lines_incremental
-        self._lines[CHANNEL_SNAPSHOT] = s.lines_snapshot
+        self._lines[CHANNEL_INCREMENTAL] = s.lines[CHANNEL_INCREMENTAL]
+        self._lines[CHANNEL_SNAPSHOT] = s.lines[CHANNEL_SNAPSHOT]
         pipeline_init(self._pipeline, s, self._memory, size, &counters)
 
     def __dealloc__(self):
@@ -190,6 +216,8 @@ cdef class FeedPipeline:
         uint32_t flags=0,
     ):
         """Take in one datagram; call `take` before the next.
+
+        Of framings other than Roq it may hold several units.
 
         Parameters
         ----------
@@ -207,8 +235,11 @@ cdef class FeedPipeline:
         Returns
         -------
         int
-            The verdict: an index into `core.counter.VERDICTS`.
+            The verdict: an index into `core.counter.VERDICTS`. Of several units, the last one's;
+            -1: there is none, and the datagram's own is counted.
         """
+        cdef int verdict = -1
+        cdef int i
         if not 0 <= channel < CHANNEL_COUNT or not 0 <= line < <int>self._lines[channel]:
             raise ValueError(f"no line {line} of channel {channel} is configured")
         if self._pipeline.ready != NULL or self._pipeline.parked != NULL:
@@ -220,12 +251,25 @@ cdef class FeedPipeline:
         self._datagram.received_ns = received_ns
         self._datagram.channel = <uint8_t>channel
         self._datagram.line = <uint8_t>line
-        return pipeline_accept(self._pipeline, &self._datagram, now_ns)
+        if self._pipeline.roq:
+            return pipeline_accept(self._pipeline, &self._datagram, now_ns)
+        self._pipeline.now_ns = now_ns
+        for i in range(pipeline_units(self._pipeline, &self._datagram)):
+            if verdict >= 0:
+                self._take()
+            verdict = pipeline_order(
+                self._pipeline, &self._datagram, &self._pipeline.units[i], now_ns)
+        return verdict
 
     def take(self):
         """Return everything that is due, in order, as a list of `FeedMessage`."""
+        self._take()
+        taken, self._taken = self._taken, []
+        return taken
+
+    cdef _take(self):
         cdef Message m
-        messages = []
+        messages = self._taken
         while pipeline_take(self._pipeline, &m):
             messages.append(FeedMessage(
                 kind=Kind(m.kind), flags=m.flags, channel=m.channel, line=m.line,
@@ -233,8 +277,15 @@ cdef class FeedPipeline:
                 object_type=m.frame.object_type, object_id=m.frame.object_id,
                 control=m.frame.control, fragments=m.fragments, received_ns=m.received_ns,
                 payload=(<const char*>m.payload)[:m.size],
-            ))
-        return messages
+                number=m.number, session=m.session, stream=m.stream, sent_ns=m.sent_ns,
+                object=m.object, detail=m.detail,
+            ) if self._pipeline.roq or m.kind != KIND_MESSAGE else FeedMessage(
+                kind=Kind(m.kind), flags=m.flags, channel=m.channel, line=m.line, session_id=0,
+                seqno=0, last_seqno=0, object_type=0, object_id=0, control=0,
+                fragments=m.fragments, received_ns=m.received_ns,
+                payload=(<const char*>m.payload)[:m.size],
+                number=m.number, session=m.session, stream=m.stream, sent_ns=m.sent_ns,
+                object=m.object, detail=m.detail))
 
     def expire(self, int64_t now_ns):
         """Say that time has passed and nothing came; then `take`."""
@@ -269,4 +320,8 @@ cdef class FeedPipeline:
     @property
     def pending(self):
         """Messages that wait, whole or partial: (incremental, snapshot)."""
-        return self._pipeline.window[0].pending, self._pipeline.window[1].pending
+        cdef uint32_t i
+        counts = [0, 0]
+        for i in range(self._pipeline.windows):
+            counts[self._pipeline.window[i].channel] += self._pipeline.window[i].pending
+        return tuple(counts)

@@ -1,9 +1,8 @@
-# Which session, and which numbering of it, the pipeline believes in: one question, whether a
-# datagram continues the numbering at hand or another one. What does not is held beside, as its
+# Which session, and which numbering of it, a stream has: one question, whether a unit continues the
+# numbering at hand or another one. What does not is held beside, as its
 # line's candidate; here is what each claim has to prove, and what happens once it has.
 
-from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
@@ -12,31 +11,35 @@ from udpfast.core.counter cimport (
     VERDICT_SESSION_RETIRED,
 )
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, KIND_GAP, KIND_SESSION,
-    SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED, SESSION_SAME_ID, Datagram, Frame,
+    GAP_ANEW, KIND_GAP, KIND_SESSION, SESSION_FIRST, SESSION_NEW_ID, SESSION_RESUMED,
+    SESSION_SAME_ID, Datagram,
 )
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND,
     CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
-    EVIDENCE_OTHER, Candidate, HeldDatagram, candidate_first, candidate_follows,
-    candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_is_replay,
-    candidate_is_same, candidate_note, candidate_returns,
+    EVIDENCE_OTHER, Candidate, HeldUnit, candidate_first, candidate_follows, candidate_forget,
+    candidate_held, candidate_held_count, candidate_hold, candidate_is_replay, candidate_is_same,
+    candidate_note, candidate_returns, candidate_step, held_data, number_step,
 )
-from udpfast.feed.control cimport Control, control_push
-from udpfast.feed.frame cimport frame_read
+from udpfast.feed.control cimport Control
 from udpfast.feed.line cimport Line, line_claims
-from udpfast.feed.pipeline_state cimport Pipeline, pipeline_hash, pipeline_hear
+from udpfast.feed.pipeline_state cimport (
+    Pipeline, pipeline_hash, pipeline_hear, pipeline_look,
+)
 from udpfast.feed.session cimport (
     RetiredSession, session_begin, session_goes_on, session_ordinal,
     session_retired,
 )
 from udpfast.feed.window cimport (
-    WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_dispute, window_early,
-    window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
-    window_is_quiet, window_left_at, window_number, window_slot, window_start, window_unwrap,
-    window_was_other,
+    WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_control, window_dispute,
+    window_early, window_evidence_before, window_furthest, window_is_delivered,
+    window_is_doubtful, window_is_quiet, window_left_at, window_number, window_slot, window_start,
+    window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
+from udpfast.feed.pieces cimport piece_next, pieces_begin
+from udpfast.wire.messages cimport MessageWalk
+from udpfast.wire.unit cimport Unit
 
 cdef enum:
     # What goes on beyond the point where it was left was not over: few datagrams prove it, but
@@ -67,14 +70,14 @@ cdef struct Run:                 # on all lines that bring it
     uint32_t repeated
     uint32_t known               # what the numbering at hand has, too: the same, or filled in
     uint32_t other
-    uint32_t messages
-    uint32_t first_fresh         # where it leaves what we know
+    int64_t messages
+    uint64_t first_fresh         # where it leaves what we know
 
 
 # --- another session ----------------------------------------------------------------------------
 
 cdef inline int pipeline_other_session(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # The verdict; DELIVERED: it belongs to the session at hand now, to be placed like any other.
     # The very first session is believed at once: there is nothing that it could disturb.
@@ -84,116 +87,124 @@ cdef inline int pipeline_other_session(
     cdef bint goes_on = False
     cdef int evidence = EVIDENCE_NEW
     cdef int64_t at
-    if w.channel == CHANNEL_SNAPSHOT:
+    if w.follows:
         pipeline_hear(p, w, line, now_ns)
         return VERDICT_SESSION_FOREIGN
-    if not p.book.begun:
-        pipeline_begin(p, frame.session_id, SESSION_FIRST, frame.seqno, 0, now_ns)
+    if not w.book.begun:
+        pipeline_begin(p, w, unit.session, SESSION_FIRST, unit.number, 0, now_ns)
         return VERDICT_DELIVERED
-    retired = session_retired(&p.book, frame.session_id, now_ns)
+    retired = session_retired(w.book, unit.session, now_ns)
     w.contested = True
     if retired == NULL:
         pipeline_hear(p, w, line, now_ns)
-        if not candidate_note(c, CLAIM_NEW_ID, frame, EVIDENCE_NEW, now_ns):
-            return VERDICT_SESSION_PENDING
-        if c.count < p.adopt_datagrams:
-            candidate_hold(c, d)
-            return VERDICT_SESSION_PENDING
-        pipeline_adopt(p, w, c, frame.seqno, SESSION_NEW_ID, c.first, now_ns)
-        return VERDICT_DELIVERED
-    goes_on = session_goes_on(retired, frame.seqno, w.size)
+        return pipeline_new_session(p, w, c, d, unit, SESSION_NEW_ID, now_ns)
+    goes_on = session_goes_on(w.book, retired, unit.number, w.size)
     needed = RESUME_DATAGRAMS
     if not goes_on:                      # drawn again, unless it is a straggler or a replay
         if p.restart_datagrams == 0:
             return VERDICT_SESSION_RETIRED
-        at = window_unwrap(w, frame.seqno)
-        evidence = window_evidence_before(w, d, frame, at, pipeline_hash(w, d))
+        at = window_unwrap(w, unit.number)
+        evidence = window_evidence_before(w, unit, at, pipeline_hash(p, w, d, unit))
         needed = p.restart_datagrams
         if now_ns - w.forward_ns < STRAGGLER_MAX_NS and c.other < RUN_LONG:
             needed = <uint32_t>-1
-    if not candidate_note(c, CLAIM_OLD_ID, frame, evidence, now_ns):
+    if not candidate_note(c, CLAIM_OLD_ID, unit, evidence, now_ns):
         return VERDICT_SESSION_RETIRED
     if goes_on and now_ns - w.forward_ns <= w.line_dead_ns:
         needed = RESUME_AT_ONCE          # a slower line may be that far behind
     if c.count < needed or (not goes_on and candidate_is_replay(c)):
-        candidate_hold(c, d)
+        candidate_hold(c, d, unit)
         return VERDICT_SESSION_RETIRED
     if goes_on:
-        pipeline_adopt(p, w, c, frame.seqno, SESSION_RESUMED, retired.next, now_ns)
+        pipeline_adopt(p, w, c, unit.number, SESSION_RESUMED, retired.next, now_ns)
     else:
-        pipeline_adopt(p, w, c, frame.seqno, SESSION_NEW_ID, c.first, now_ns)
+        pipeline_adopt(p, w, c, unit.number, SESSION_NEW_ID, c.first, now_ns)
+    return VERDICT_DELIVERED
+
+
+cdef inline int pipeline_new_session(
+    Pipeline* p, Window* w, Candidate* c, const Datagram* d, const Unit* unit, uint32_t reason,
+    int64_t now_ns,
+) noexcept nogil:
+    # One that says itself that it is another one: believed when its line brings it again.
+    if not candidate_note(c, CLAIM_NEW_ID, unit, EVIDENCE_NEW, now_ns):
+        return VERDICT_SESSION_PENDING
+    if c.count < p.adopt_datagrams:
+        candidate_hold(c, d, unit)
+        return VERDICT_SESSION_PENDING
+    pipeline_adopt(p, w, c, unit.number, reason, c.first, now_ns)
     return VERDICT_DELIVERED
 
 
 # --- this session, numbered otherwise -------------------------------------------------------------
 
 cdef inline bint pipeline_is_previous(
-    const Window* w, const Frame* frame, int64_t now_ns,
+    const Window* w, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # Near where the numbering before a restart with the same id was left.
-    cdef int32_t ahead = <int32_t>(frame.seqno - w.previous_next)
+    cdef int64_t ahead = number_step(unit.number, w.previous_next, w.shift)
     return now_ns < w.previous_until_ns and -w.size <= ahead <= w.size
 
 
 cdef inline bint pipeline_is_straggler(
-    const Pipeline* p, const Window* w, const Frame* frame, int64_t now_ns,
+    const Pipeline* p, const Window* w, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
     # Right after a restart with the same id, a snapshot near the old numbers may be of the old
     # numbering: it must not set the new one's base.
     return (
-        now_ns - p.window[CHANNEL_INCREMENTAL].begun_ns < STRAGGLER_MAX_NS
-        and pipeline_is_previous(w, frame, now_ns)
+        w.follows and now_ns - p.window.begun_ns < STRAGGLER_MAX_NS
+        and pipeline_is_previous(w, unit, now_ns)
     )
 
 
 cdef inline bint pipeline_resumes(
-    const Window* w, uint32_t first_seqno, int64_t now_ns,
+    const Window* w, uint64_t first, int64_t now_ns,
 ) noexcept nogil:
     # Whether a run goes on where the numbering before a restart with the same id was left.
-    cdef int32_t ahead = <int32_t>(first_seqno - w.previous_next)
+    cdef int64_t ahead = number_step(first, w.previous_next, w.shift)
     return now_ns < w.previous_until_ns and 0 <= ahead <= w.size
 
 
 cdef inline bint pipeline_is_foreign(
-    const Window* w, const Line* line, const Frame* frame, int64_t at,
+    const Window* w, const Line* line, const Unit* unit, int64_t at,
 ) noexcept nogil:
     # Ahead of the window: too far for a jump, or numbers that began anew behind the wrap?
     cdef const Candidate* c = &line.candidate
-    if candidate_follows(c, CLAIM_AHEAD, frame):
+    if candidate_follows(c, CLAIM_AHEAD, unit):
         return False
-    if at >= w.next + WINDOW_FOREIGN or candidate_follows(c, CLAIM_BEHIND, frame):
+    if at >= w.next + WINDOW_FOREIGN or candidate_follows(c, CLAIM_BEHIND, unit):
         return True
     return (
-        at >= w.next + ANEW_AHEAD_MIN and frame.seqno < ANEW_SEQNO_MAX
-        and frame.seqno < <uint32_t>w.next
+        at >= w.next + ANEW_AHEAD_MIN and unit.number < ANEW_SEQNO_MAX
+        and unit.number < <uint32_t>w.next
     )
 
 
 cdef inline bint pipeline_jump(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t at,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
 ) noexcept nogil:
     # Beyond the window: is it believed? One datagram proves nothing, unless what was accepted
     # reaches up to it: then the window is too small, but the numbers are right.
     cdef Candidate* c = &line.candidate
-    cdef uint32_t first
+    cdef uint64_t first
     w.contested = True
     w.jump_from = at
     if at - window_furthest(w) <= CANDIDATE_STEP_MAX:
         return True
-    if not candidate_note(c, CLAIM_AHEAD, frame, EVIDENCE_NEW, now_ns):
+    if not candidate_note(c, CLAIM_AHEAD, unit, EVIDENCE_NEW, now_ns):
         return False
     if c.count < JUMP_DATAGRAMS:
-        candidate_hold(c, d)
+        candidate_hold(c, d, unit)
         return False
     first = c.first
     # Delivered when take() has made room.
-    w.jump_from = window_unwrap(w, pipeline_gather(p, w, c, frame.seqno, &first))
+    w.jump_from = window_unwrap(w, pipeline_gather(w, c, unit.number, &first))
     return True
 
 
 cdef inline bint pipeline_numbered_anew(
-    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int evidence,
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int evidence,
     bint proven, int64_t now_ns,
 ) noexcept nogil:
     # A datagram that does not continue the numbering at hand, or not that alone: a replay, or
@@ -204,11 +215,11 @@ cdef inline bint pipeline_numbered_anew(
     cdef Run run
     w.contested = True
     if pipeline_is_elsewhere(w, line):
-        if candidate_returns(c, d, frame) or pipeline_is_copy_of_late(w, line, frame, evidence):
+        if candidate_returns(c, d, unit) or pipeline_is_copy_of_late(w, line, unit, evidence):
             return False
-    if not candidate_note(c, CLAIM_BEHIND, frame, evidence, now_ns):
+    if not candidate_note(c, CLAIM_BEHIND, unit, evidence, now_ns):
         return False
-    candidate_hold(c, d)
+    candidate_hold(c, d, unit)
     run = pipeline_run(w, c)
     if pipeline_fills_gap(w, window_unwrap(w, c.first_fresh)):
         reason = SESSION_RESUMED
@@ -223,9 +234,9 @@ cdef inline bint pipeline_numbered_anew(
         reason = SESSION_RESUMED
     if not proven and not pipeline_is_proven(w, c, &run, needed, now_ns):
         return False
-    if w.channel == CHANNEL_INCREMENTAL:
-        pipeline_adopt(p, w, c, frame.seqno, reason, c.first, now_ns)
-    elif p.window[CHANNEL_INCREMENTAL].forward_ns > c.since_ns:
+    if not w.follows:
+        pipeline_adopt(p, w, c, unit.number, reason, c.first, now_ns)
+    elif p.window.forward_ns > c.since_ns:
         # A publisher that began anew says so on the incremental channel. If that one goes on
         # meanwhile, it is only this window that went astray.
         pipeline_rebase(p, w, c, now_ns)
@@ -245,7 +256,7 @@ cdef inline bint pipeline_is_elsewhere(const Window* w, const Line* line) noexce
 
 
 cdef inline bint pipeline_is_copy_of_late(
-    const Window* w, const Line* line, const Frame* frame, int evidence,
+    const Window* w, const Line* line, const Unit* unit, int evidence,
 ) noexcept nogil:
     # What tells nothing new and is of the latest that its line brought of the numbering at hand:
     # what has begun elsewhere may go on behind it.
@@ -253,8 +264,8 @@ cdef inline bint pipeline_is_copy_of_late(
     if evidence == EVIDENCE_NEW or evidence == EVIDENCE_OTHER or evidence == EVIDENCE_FILLED:
         return False
     return (
-        c.total and not candidate_is_replay(c) and not candidate_follows(c, CLAIM_BEHIND, frame)
-        and w.base <= line.highest <= window_unwrap(w, frame.seqno) + CANDIDATE_BACK_MAX
+        c.total and not candidate_is_replay(c) and not candidate_follows(c, CLAIM_BEHIND, unit)
+        and w.base <= line.highest <= window_unwrap(w, unit.number) + CANDIDATE_BACK_MAX
     )
 
 
@@ -262,8 +273,8 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     # A run on all lines that bring it.
     cdef const Candidate* other
     cdef Run run
-    cdef uint32_t first = c.since_first
-    cdef uint32_t furthest = c.furthest
+    cdef uint64_t first = c.since_first
+    cdef uint64_t furthest = c.furthest
     cdef uint32_t i
     run.count = 0
     run.fresh = 0
@@ -280,13 +291,13 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         run.repeated += other.repeated
         run.known += other.same + other.filled
         run.other += other.other
-        if <int32_t>(other.since_first - first) < 0:
+        if candidate_step(c, other.since_first, first) < 0:
             first = other.since_first
-        if <int32_t>(other.furthest - furthest) > 0:
+        if candidate_step(c, other.furthest, furthest) > 0:
             furthest = other.furthest
-        if <int32_t>(other.first_fresh - run.first_fresh) < 0:
+        if candidate_step(c, other.first_fresh, run.first_fresh) < 0:
             run.first_fresh = other.first_fresh
-    run.messages = furthest - first + 1
+    run.messages = candidate_step(c, furthest, first) + 1
     return run
 
 
@@ -329,19 +340,19 @@ cdef inline bint pipeline_is_proven(
     return run.count >= needed and window_is_quiet(w, messages, now_ns)
 
 
-cdef inline bint pipeline_follows_run(const Window* w, const Frame* frame) noexcept nogil:
+cdef inline bint pipeline_follows_run(const Window* w, const Unit* unit) noexcept nogil:
     # Whether a datagram belongs to a run that any line brings, of more than a few.
     cdef const Candidate* c
     cdef uint32_t i
     for i in range(w.lines):
         c = &w.line[i].candidate
-        if c.count >= CANDIDATE_ESTABLISHED and candidate_follows(c, CLAIM_BEHIND, frame):
+        if c.count >= CANDIDATE_ESTABLISHED and candidate_follows(c, CLAIM_BEHIND, unit):
             return True
     return False
 
 
 cdef inline bint pipeline_is_overtaken(
-    const Pipeline* p, const Window* w, const Frame* frame, int64_t at,
+    const Pipeline* p, const Window* w, const Unit* unit, int64_t at,
 ) noexcept nogil:
     # Whether what lies beyond all that was accepted belongs to a run that has come up to there from
     # behind, with other bytes than were accepted: it does not continue the numbering at hand.
@@ -354,7 +365,7 @@ cdef inline bint pipeline_is_overtaken(
         needed = RUN_LONG
     for i in range(w.lines):
         c = &w.line[i].candidate
-        if c.other and candidate_follows(c, CLAIM_BEHIND, frame) and not candidate_is_replay(c):
+        if c.other and candidate_follows(c, CLAIM_BEHIND, unit) and not candidate_is_replay(c):
             if pipeline_run(w, c).count >= needed:
                 return True
     return False
@@ -362,15 +373,14 @@ cdef inline bint pipeline_is_overtaken(
 
 # --- a candidate is believed ----------------------------------------------------------------------
 
-cdef inline uint32_t pipeline_gather(
-    Pipeline* p, Window* w, Candidate* c, uint32_t seqno, uint32_t* unseen_from,
+cdef inline uint64_t pipeline_gather(
+    Window* w, Candidate* c, uint64_t number, uint64_t* unseen_from,
 ) noexcept nogil:
     # All lines' candidates of this numbering are believed, others forgotten. Returns the earliest
-    # seqno held, or this one, and makes `unseen_from` the earliest one that came at all.
-    cdef Frame frame
-    cdef HeldDatagram* held
+    # number held, or this one, and makes `unseen_from` the earliest one that came at all.
+    cdef HeldUnit* held
     cdef Candidate* other
-    cdef uint32_t first = seqno
+    cdef uint64_t first = number
     cdef uint32_t line, i
     cdef uint8_t claim = c.claim
     for line in range(w.lines):
@@ -378,13 +388,12 @@ cdef inline uint32_t pipeline_gather(
         if not candidate_is_same(c, other):
             candidate_forget(other)
             continue
-        if <int32_t>(candidate_first(other) - unseen_from[0]) < 0:
+        if candidate_step(c, candidate_first(other), unseen_from[0]) < 0:
             unseen_from[0] = candidate_first(other)
         for i in range(candidate_held_count(other)):
             held = candidate_held(other, i)
-            frame_read(&p.reader, held.data, held.size, held.flags, &frame)
-            if <int32_t>(frame.seqno - first) < 0:
-                first = frame.seqno
+            if candidate_step(c, held.unit.number, first) < 0:
+                first = held.unit.number
     for line in range(w.lines):
         other = line_claims(&w.line[line], claim)
         if other.claim != CLAIM_NONE:
@@ -392,12 +401,12 @@ cdef inline uint32_t pipeline_gather(
     return first
 
 
-cdef inline uint32_t pipeline_unseen(Window* w, uint32_t first, uint32_t count) noexcept nogil:
+cdef inline uint64_t pipeline_unseen(Window* w, uint64_t first, uint64_t count) noexcept nogil:
     # How many of these were not delivered by the numbering at hand, which goes on. What it does not
     # remember counts, too.
     cdef int64_t at = window_unwrap(w, first)
-    cdef int64_t end = at + count
-    cdef uint32_t unseen = count
+    cdef int64_t end = at + <int64_t>count
+    cdef uint64_t unseen = count
     if end - at > w.size:
         at = end - w.size
     while at < end:
@@ -407,17 +416,17 @@ cdef inline uint32_t pipeline_unseen(Window* w, uint32_t first, uint32_t count) 
 
 
 cdef inline void pipeline_adopt(
-    Pipeline* p, Window* w, Candidate* c, uint32_t seqno, uint32_t reason, uint32_t unseen_from,
+    Pipeline* p, Window* w, Candidate* c, uint64_t number, uint32_t reason, uint64_t unseen_from,
     int64_t now_ns,
 ) noexcept nogil:
-    # The incremental channel follows this numbering from now on: another session, for all.
-    cdef uint16_t session_id = c.session_id
-    cdef bint disputed = reason == SESSION_RESUMED and session_id == p.book.session_id
-    cdef uint32_t first = pipeline_gather(p, w, c, seqno, &unseen_from)
-    cdef uint32_t unseen = first - unseen_from
+    # The stream follows this numbering from now on: another session.
+    cdef uint64_t session_id = c.session_id
+    cdef bint disputed = reason == SESSION_RESUMED and session_id == w.book.session_id
+    cdef uint64_t first = pipeline_gather(w, c, number, &unseen_from)
+    cdef uint64_t unseen = <uint64_t>candidate_step(c, first, unseen_from)
     if disputed:
         unseen = pipeline_unseen(w, unseen_from, unseen)
-    pipeline_begin(p, session_id, reason, first, unseen, now_ns)
+    pipeline_begin(p, w, session_id, reason, first, unseen, now_ns)
     pipeline_deliver_believed(p, w, disputed, now_ns)
 
 
@@ -426,16 +435,12 @@ cdef inline void pipeline_rebase(
 ) noexcept nogil:
     # The snapshot channel follows this numbering from now on; its session goes on. Seqnos lie on a
     # circle: from the one that was due to the new first one is a gap, around all of it.
-    cdef uint32_t unseen_from = c.first
-    cdef uint32_t first = pipeline_gather(p, w, c, c.furthest, &unseen_from)
-    cdef Control* control = control_push(&p.controls)
-    cdef uint32_t skipped = first - <uint32_t>w.next
+    cdef uint64_t unseen_from = c.first
+    cdef uint64_t first = pipeline_gather(w, c, c.furthest, &unseen_from)
+    cdef Control* control = window_control(w, KIND_GAP)
+    cdef uint32_t skipped = <uint32_t>first - <uint32_t>w.next
     if control != NULL:
-        control.kind = KIND_GAP
-        control.channel = w.channel
         control.received_ns = p.received_ns
-        control.session_id = p.book.session_id
-        control.session = w.session
         control.number = window_number(w, w.next)
         control.size = sizeof(control.payload.gap)
         control.payload.gap.first = control.number
@@ -452,57 +457,64 @@ cdef inline void pipeline_rebase(
 
 
 cdef inline void pipeline_begin(
-    Pipeline* p, uint16_t session_id, uint32_t reason, uint32_t first_seqno, uint32_t unseen,
-    int64_t now_ns,
+    Pipeline* p, Window* w, uint64_t session_id, uint32_t reason, uint64_t first_number,
+    uint64_t unseen, int64_t now_ns,
 ) noexcept nogil:
     # Another session: nothing of the one before is ever mixed with it.
     cdef Control* control
-    cdef Window* w
-    cdef int channel
-    cdef uint32_t i
-    cdef uint32_t left_at = window_left_at(&p.window[CHANNEL_INCREMENTAL])
-    cdef bint same_id = p.book.begun and p.book.session_id == session_id
-    cdef uint32_t discarded = 0
-    cdef uint16_t session = session_ordinal(p.window[CHANNEL_INCREMENTAL].session)
-    for channel in range(CHANNEL_COUNT):
-        w = &p.window[channel]
-        w.session = session
-        if channel == CHANNEL_SNAPSHOT and same_id and reason == SESSION_RESUMED:
-            continue                     # it goes on
-        discarded += w.pending
-        counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], w.pending)
-        w.previous_next = <uint32_t>w.next
-        w.previous_until_ns = INT64_MIN
-        if same_id and w.started:
-            w.previous_until_ns = now_ns + p.book.grace_ns
-        window_reset(w)
-        for i in range(w.lines):
-            if w.line[i].candidate.claim != CLAIM_BELIEVED:
-                candidate_forget(&w.line[i].candidate)
-            if w.line[i].foreign.claim != CLAIM_BELIEVED:
-                candidate_forget(&w.line[i].foreign)
-    control = control_push(&p.controls)
+    cdef uint64_t left_at = window_left_at(w)
+    cdef bint same_id = w.book.begun and w.book.session_id == session_id
+    cdef uint32_t discarded
+    p.session = session_ordinal(p.session)
+    discarded = pipeline_end_numbering(w, same_id, p.session, session_id, now_ns)
+    if w.follower != NULL:
+        if same_id and reason == SESSION_RESUMED:
+            w.follower.session = p.session           # it goes on
+        else:
+            discarded += pipeline_end_numbering(
+                w.follower, same_id, p.session, session_id, now_ns)
+    control = window_control(w, KIND_SESSION)
     if control != NULL:
-        control.kind = KIND_SESSION
-        control.channel = CHANNEL_INCREMENTAL
         control.received_ns = p.received_ns
-        control.session_id = session_id
-        control.session = session
-        control.number = first_seqno
+        control.number = first_number
         control.size = sizeof(control.payload.session)
-        control.payload.session.old_id = p.book.session_id if p.book.begun else 0
+        control.payload.session.old_id = w.book.session_id if w.book.begun else 0
         control.payload.session.new_id = session_id
         control.payload.session.reason = reason
         control.payload.session.discarded = discarded
-        control.payload.session.first_number = first_seqno
+        control.payload.session.first_number = first_number
         control.payload.session.unseen = unseen
-    w = &p.window[CHANNEL_INCREMENTAL]
+        control.payload.session.stream = w.stream_key
     counter_add(&w.counters[CHANNEL_SESSIONS], 1)
     if same_id:
         counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
-    session_begin(&p.book, session_id, left_at, now_ns)
-    window_start(w, first_seqno, now_ns)
-    p.busy = 3
+    session_begin(w.book, session_id, left_at, now_ns)
+    window_start(w, first_number, now_ns)
+    pipeline_look(p, w)
+    if w.follower != NULL:
+        pipeline_look(p, w.follower)
+
+
+cdef inline uint32_t pipeline_end_numbering(
+    Window* w, bint same_id, uint16_t session, uint64_t session_id, int64_t now_ns,
+) noexcept nogil:
+    # Returns how many messages waited in it.
+    cdef uint32_t discarded = w.pending
+    cdef uint32_t i
+    counter_add(&w.counters[CHANNEL_SESSION_DISCARDED], discarded)
+    w.previous_next = window_number(w, w.next)
+    w.previous_until_ns = INT64_MIN
+    if same_id and w.started:
+        w.previous_until_ns = now_ns + w.book.grace_ns
+    window_reset(w)
+    w.session = session
+    w.session_id = session_id
+    for i in range(w.lines):
+        if w.line[i].candidate.claim != CLAIM_BELIEVED:
+            candidate_forget(&w.line[i].candidate)
+        if w.line[i].foreign.claim != CLAIM_BELIEVED:
+            candidate_forget(&w.line[i].foreign)
+    return discarded
 
 
 cdef inline void pipeline_deliver_believed(
@@ -527,28 +539,31 @@ cdef inline void pipeline_deliver_held(
     # It has had its verdicts; what does not fit is missing like anything lost, and becomes a gap.
     # `disputed`: of a numbering that goes on, other bytes may have been delivered already, and
     # nobody can tell which are right.
-    cdef HeldDatagram* held
+    cdef HeldUnit* held
     cdef Datagram d
-    cdef Frame frame
+    cdef Unit piece
+    cdef MessageWalk walk
     cdef int64_t at
-    cdef uint32_t hash, i
+    cdef uint32_t hash, i, n
     cdef bint other
     for i in range(candidate_held_count(c)):
         held = candidate_held(c, i)
-        d.data = held.data
+        d.data = held_data(held)
         d.size = held.size
         d.flags = held.flags
         d.received_ns = held.received_ns
         d.channel = w.channel
         d.line = <uint8_t>line
-        frame_read(&p.reader, d.data, d.size, d.flags, &frame)
-        at = window_unwrap(w, frame.seqno)
-        if at < w.next or at >= w.next + w.size:
-            continue
-        if at > w.line[line].highest:
-            w.line[line].highest = at
-        hash = pipeline_hash(w, &d)
-        other = disputed and window_was_other(w, &frame, at, hash)
-        window_hold(w, &d, &frame, at, hash, now_ns, NULL)
-        if other and window_slot(w, at).key == at:
-            window_dispute(window_early(w, at), &d, &frame, hash)
+        pieces_begin(&walk, &d, &held.unit)
+        for n in range(held.unit.count):
+            piece_next(&walk, &held.unit, n, p.each_message, &piece)
+            at = window_unwrap(w, piece.number)
+            if at < w.next or at >= w.next + w.size:
+                continue
+            if at > w.line[line].highest:
+                w.line[line].highest = at
+            hash = pipeline_hash(p, w, &d, &piece)
+            other = disputed and window_was_other(w, &piece, at, hash)
+            window_hold(w, &d, &piece, at, hash, now_ns, NULL)
+            if other and window_slot(w, at).key == at:
+                window_dispute(window_early(w, at), &d, &piece, hash)

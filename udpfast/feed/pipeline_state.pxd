@@ -1,37 +1,51 @@
 # What a pipeline is: its settings, its memory, how it is created, and the few verbs that its
-# stages share. What becomes of a datagram is in `pipeline`.
+# stages share. What becomes of a unit is in `pipeline`.
 
 from libc.errno cimport EINVAL
-from libc.stdint cimport int64_t
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport unlikely
-from udpfast.core.counter cimport CHANNEL_READY, Counters
+from udpfast.core.counter cimport CHANNEL_READY, FEED_STREAMS, Counters
+from udpfast.core.keyed cimport Key, keyed_draw, keyed_word
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_READY, KIND_CONNECTION,
-    LINES_MAX, MESSAGE_SIZE_MAX, Datagram, Frame, Gap,
+    CHANNEL_COUNT, CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, CONNECTION_CHANNEL, CONNECTION_READY,
+    DATAGRAM_SIZE_MAX, FRAGMENT_SIZE, KIND_CONNECTION, LINES_MAX, MESSAGE_SIZE_MAX, STREAM_FIRST,
+    Datagram, Gap,
 )
-from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldDatagram
+from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldUnit
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.feed.frame cimport FrameReader, frame_reader_init
-from udpfast.feed.line cimport Line, line_init
+from udpfast.feed.line cimport Line, line_init, line_spoke_ns
 from udpfast.feed.session cimport SessionBook
-from udpfast.feed.slab cimport carve, slab_reset
+from udpfast.feed.slab cimport Slab, carve, slab_reset
 from udpfast.feed.window cimport Early, Fragment, Slot, Window
+from udpfast.wire.framing cimport (
+    FRAMING_ROQ, FRAMING_ROQ_BIG, FRAMING_ROQ_LEGACY, FRAMING_ROQ_LEGACY_BIG,
+)
+from udpfast.wire.messages cimport MessageWalk
+from udpfast.wire.unit cimport UNITS_MAX, Unit
+
+cdef enum:
+    STREAMS_MAX = 4096
+    # Of framings other than Roq: what a slot of net/datagram holds, a frame of 1,500 bytes and
+    # more. What is longer is refused.
+    UNIT_DATAGRAM_MAX = 2112
 
 cdef struct PipelineSettings:
-    uint32_t revision                    # Revision: 0 current, 1 legacy
-    bint big_endian
-    uint64_t encodings                   # bit n: encoding n may be delivered
-    uint32_t lines_incremental           # 1..8
-    uint32_t lines_snapshot              # 0..8
-    uint32_t window                      # messages per channel, a power of two
-    uint32_t slab_cells                  # fragments that may wait, per channel
-    uint32_t out_of_order_max_interval   # messages, 1..window
-    int64_t lost_packet_wait_ns
+    int framing                          # FramingId
+    uint32_t number_bits                 # as its facts say
+    bint each_message                    # its numbers count messages
+    uint64_t encodings                   # bit n: encoding n of Roq may be delivered
+    uint32_t streams                     # that may be found on the lines, Roq's two aside
+    uint32_t lines[2]                    # CHANNEL_COUNT: 1..8, 0..8
+    uint32_t window                      # messages per stream, a power of two
+    uint32_t slab_cells                  # that may wait: per channel of Roq, else of all streams
+    uint32_t out_of_order_max_interval[2]   # per channel: numbers, 1..window
+    int64_t lost_packet_wait_ns[2]
     uint32_t on_gap                      # 0 keep_all, 1 latest_run
     uint32_t session_adopt_datagrams     # 1..32
     int64_t stale_session_grace_ns
@@ -39,41 +53,80 @@ cdef struct PipelineSettings:
     int64_t inactivity_timeout_ns
     int64_t line_dead_ns
 
+cdef struct Carrier:             # what all streams of a channel share: its lines
+    bint connected               # CONNECTION READY was said
+    bint silent                  # CONNECTION DISCONNECTED was said
+    uint32_t lines
+    uint32_t windows             # streams that it carries
+    int64_t silent_since_ns[8]   # LINES_MAX; it is silent, and that was said; INT64_MIN: it is not
+    int64_t* counters            # of core/counter's ChannelCounter
+
+cdef struct StreamSlot:
+    uint64_t key                 # channel, and what the publisher calls the stream
+    Window* window               # NULL: free
+
 cdef struct Pipeline:
     const Datagram* ready        # next in order and whole: its own memory is the message
-    Frame frame                  # of `ready`
-    uint32_t busy                # bit mask: channels with something to look at in take()
+    Window* ready_window
+    bint roq
+    bint legacy                  # of Roq, the older revision
+    Window* busy                 # those with something to look at in take(), in their order
+    Window* busy_last
+    Window* window               # all of them
+    uint32_t windows
     uint32_t adopt_datagrams
     uint32_t restart_datagrams
+    uint16_t session             # ordinal of the latest one
     bint watching                # watch_ns is set
     int64_t now_ns
     int64_t received_ns          # of the latest datagram: the UNIX time of what the feed says
+    # what is ready of a unit with several messages
+    const Unit* unit
+    MessageWalk walk
+    int64_t ready_at             # key of the next one
+    uint32_t ready_piece         # its place in the unit
+    # other framings than Roq
+    int framing
+    bint each_message
+    uint32_t streams
+    uint32_t streams_max
+    uint32_t slots_mask
+    StreamSlot* slots
+    StreamSlot* latest           # that was asked for
+    Key key
+    Unit* units                  # UNITS_MAX
+    int64_t interval[2]          # of each channel's streams
+    int64_t wait_ns[2]
     int64_t watch_ns             # first call: inactivity counts from there
     int64_t inactivity_ns
     int64_t silence_due_ns       # no line or channel falls silent, or speaks again, before
     const Datagram* parked       # waits until take() has made room
-    Frame parked_frame
-    int64_t parked_at
-    uint32_t parked_hash
+    Window* parked_window
+    Unit parked_unit
+    uint32_t parked_piece        # from this one on
+    int64_t parked_at            # its key
     Gap gap                      # payload of the GAP that was taken last
     Counters counters
     FrameReader reader
-    SessionBook book
+    Carrier carrier[2]           # CHANNEL_COUNT
+    Slab slab[2]                 # CHANNEL_COUNT; but for Roq the first one is all streams'
     ControlQueue controls
-    Window window[2]             # CHANNEL_COUNT
 
 
 # --- creation -----------------------------------------------------------------------------------
 
 cdef inline void pipeline_settings_default(PipelineSettings* s) noexcept nogil:
+    cdef int channel
     memset(s, 0, sizeof(PipelineSettings))
+    s.framing = FRAMING_ROQ
+    s.number_bits = 32
     s.encodings = (1 << 1) | (1 << 2)    # native, FlatBuffers
-    s.lines_incremental = 1
-    s.lines_snapshot = 1
     s.window = 8192                      # 5 ms between lines at a million messages a second
     s.slab_cells = 16384
-    s.out_of_order_max_interval = 8192
-    s.lost_packet_wait_ns = 5000000
+    for channel in range(CHANNEL_COUNT):
+        s.lines[channel] = 1
+        s.out_of_order_max_interval[channel] = 8192
+        s.lost_packet_wait_ns[channel] = 5000000
     s.session_adopt_datagrams = 2
     # Two hours, so that a capture of the hour before cannot bring its session back.
     s.stale_session_grace_ns = 7200 * <int64_t>1000000000
@@ -82,34 +135,71 @@ cdef inline void pipeline_settings_default(PipelineSettings* s) noexcept nogil:
     s.line_dead_ns = 100000000           # twice the largest skew between lines that is foreseen
 
 
+cdef inline bint framing_is_roq(int framing) noexcept nogil:
+    return framing <= FRAMING_ROQ_LEGACY_BIG     # the first ones of the list
+
+
+cdef inline uint32_t pipeline_windows(const PipelineSettings* s) noexcept nogil:
+    return CHANNEL_COUNT if framing_is_roq(s.framing) else s.streams
+
+
 cdef inline size_t pipeline_carve(
     Pipeline* p, const PipelineSettings* s, uint8_t* memory,
 ) noexcept nogil:
-    # Lay the windows' arrays into `memory`; with NULL only measure.
+    # Lay the arrays into `memory`; with NULL only measure. The windows come first.
+    cdef bint roq = framing_is_roq(s.framing)
     cdef size_t used = 0
-    cdef uint32_t fragments = 2 * s.slab_cells + 1024
-    cdef uint32_t held = CANDIDATE_HELD
-    cdef int channel, i
+    cdef uint32_t windows = pipeline_windows(s)
+    cdef uint32_t slots = 16
+    cdef uint32_t slabs = CHANNEL_COUNT if roq else 1
+    cdef uint32_t cell = FRAGMENT_SIZE if roq else UNIT_DATAGRAM_MAX
+    cdef uint32_t fragments = 2 * s.slab_cells + 1024 if roq else 0
+    cdef uint32_t datagram = DATAGRAM_SIZE_MAX if roq else UNIT_DATAGRAM_MAX
+    cdef uint32_t stride = (sizeof(HeldUnit) + datagram + 7) & ~<uint32_t>7
+    cdef uint32_t held = CANDIDATE_HELD if roq else CANDIDATE_HELD // 4
+    cdef uint32_t i, n
+    cdef uint32_t lines = LINES_MAX if roq else max(s.lines[0], s.lines[1])
+    cdef uint8_t* scratch = NULL
+    cdef uint8_t* place
+    cdef Window unused
     cdef Window* w
+    cdef Line* line
+    while slots < 2 * windows:
+        slots *= 2
     if 2 * s.restart_datagrams > held:
         held = 2 * s.restart_datagrams
-    for channel in range(CHANNEL_COUNT):
-        w = &p.window[channel]
+    p.window = <Window*>carve(memory, &used, windows * sizeof(Window))
+    p.units = <Unit*>carve(memory, &used, UNITS_MAX * sizeof(Unit))
+    p.slots = <StreamSlot*>carve(memory, &used, slots * sizeof(StreamSlot))
+    p.slots_mask = slots - 1
+    for i in range(slabs):
+        p.slab[i].free = <uint32_t*>carve(memory, &used, s.slab_cells * sizeof(uint32_t))
+        p.slab[i].cells = <uint8_t*>carve(memory, &used, <size_t>s.slab_cells * cell)
+        p.slab[i].capacity = s.slab_cells
+        p.slab[i].cell_size = cell
+    if not roq:
+        scratch = <uint8_t*>carve(memory, &used, UNIT_DATAGRAM_MAX)
+    for i in range(windows):
+        w = &p.window[i] if memory != NULL else &unused
+        w.book = <SessionBook*>carve(memory, &used, sizeof(SessionBook))
         w.slots = <Slot*>carve(memory, &used, 2 * <size_t>s.window * sizeof(Slot))
         w.early = <Early*>carve(memory, &used, s.window * sizeof(Early))
         w.fragments = <Fragment*>carve(memory, &used, fragments * sizeof(Fragment))
         w.fragments_capacity = fragments
-        w.scratch = <uint8_t*>carve(memory, &used, MESSAGE_SIZE_MAX)
-        w.slab.free = <uint32_t*>carve(memory, &used, s.slab_cells * sizeof(uint32_t))
-        w.slab.cells = <uint8_t*>carve(memory, &used, <size_t>s.slab_cells * 512)
-        w.slab.capacity = s.slab_cells
-        for i in range(LINES_MAX):
-            w.line[i].candidate.held = <HeldDatagram*>carve(
-                memory, &used, held * sizeof(HeldDatagram))
-            w.line[i].candidate.held_capacity = held
-            w.line[i].foreign.held = <HeldDatagram*>carve(
-                memory, &used, held * sizeof(HeldDatagram))
-            w.line[i].foreign.held_capacity = held
+        w.scratch = <uint8_t*>carve(memory, &used, MESSAGE_SIZE_MAX) if roq else scratch
+        w.slab = &p.slab[i if roq else 0]
+        w.slab_shared = not roq
+        for n in range(2 * lines):
+            line = &w.line[n >> 1]
+            place = <uint8_t*>carve(memory, &used, <size_t>held * stride)
+            if n & 1:
+                line.foreign.held = place
+                line.foreign.held_capacity = held
+                line.foreign.held_stride = stride
+            else:
+                line.candidate.held = place
+                line.candidate.held_capacity = held
+                line.candidate.held_stride = stride
     return used
 
 
@@ -123,56 +213,164 @@ cdef inline int pipeline_init(
 ) noexcept nogil:
     # `memory` must be aligned to 64 bytes and outlive the pipeline; it is cleared here, which
     # faults every page in. 0 or -EINVAL.
-    cdef int channel, i
+    cdef int i, channel
     cdef Window* w
     if size < pipeline_memory_size(s) or s.window & (s.window - 1) or s.window == 0:
+        return -EINVAL
+    if pipeline_windows(s) == 0 or s.streams > STREAMS_MAX:
         return -EINVAL
     memset(p, 0, sizeof(Pipeline))
     memset(memory, 0, size)
     pipeline_carve(p, s, <uint8_t*>memory)
     p.counters = counters[0]
+    p.roq = framing_is_roq(s.framing)
+    p.framing = s.framing
+    p.legacy = s.framing == FRAMING_ROQ_LEGACY or s.framing == FRAMING_ROQ_LEGACY_BIG
+    p.each_message = s.each_message
+    p.streams_max = s.streams
+    p.latest = p.slots
+    keyed_draw(&p.key)
     p.adopt_datagrams = s.session_adopt_datagrams
     p.restart_datagrams = s.restart_datagrams
     p.inactivity_ns = s.inactivity_timeout_ns
-    p.book.grace_ns = s.stale_session_grace_ns
-    frame_reader_init(&p.reader, <int>s.revision, s.big_endian, s.encodings)
+    frame_reader_init(
+        &p.reader, p.legacy, s.framing == FRAMING_ROQ_BIG or s.framing == FRAMING_ROQ_LEGACY_BIG,
+        s.encodings)
     for channel in range(CHANNEL_COUNT):
-        w = &p.window[channel]
-        w.channel = <uint8_t>channel
-        w.lines = s.lines_incremental if channel == CHANNEL_INCREMENTAL else s.lines_snapshot
-        w.several = w.lines > 1
+        p.carrier[channel].lines = s.lines[channel]
+        p.carrier[channel].counters = counters.channel[channel]
+        for i in range(LINES_MAX):
+            p.carrier[channel].silent_since_ns[i] = INT64_MIN
+        slab_reset(&p.slab[channel])
+    for i in range(<int>pipeline_windows(s)):
+        w = &p.window[i]
+        w.shift = <uint8_t>(64 - s.number_bits)
+        w.book.shift = w.shift
+        w.book.grace_ns = s.stale_session_grace_ns
         w.size = s.window
         w.mask = 2 * <int64_t>s.window - 1
-        w.interval = s.out_of_order_max_interval
-        w.wait_ns = s.lost_packet_wait_ns
         w.line_dead_ns = s.line_dead_ns
         w.latest_run = s.on_gap == 1
-        w.counters = counters.channel[channel]
         w.controls = &p.controls
-        w.reader = &p.reader
-        slab_reset(&w.slab)
-        for i in range(LINES_MAX):
-            line_init(&w.line[i], counters.line[channel][i])
+    # A stream takes what its channel has: the settings are kept where it finds them.
+    for channel in range(CHANNEL_COUNT):
+        p.interval[channel] = s.out_of_order_max_interval[channel]
+        p.wait_ns[channel] = s.lost_packet_wait_ns[channel]
+    if p.roq:
+        for channel in range(CHANNEL_COUNT):
+            window_open(p, channel, <uint16_t>channel, 0)
+        p.window[CHANNEL_SNAPSHOT].book = p.window[CHANNEL_INCREMENTAL].book
+        p.window[CHANNEL_SNAPSHOT].follows = True
+        p.window[CHANNEL_INCREMENTAL].follower = &p.window[CHANNEL_SNAPSHOT]
     return 0
+
+
+cdef inline void pipeline_begin_at(Pipeline* p, uint16_t session) noexcept nogil:
+    # Sessions before had ordinals up to this one.
+    cdef uint32_t i
+    p.session = session
+    for i in range(p.windows):
+        p.window[i].session = session
+
+
+cdef inline Window* window_open(
+    Pipeline* p, uint32_t channel, uint16_t stream, uint32_t stream_key,
+) noexcept nogil:
+    # The next window, for a stream of this channel.
+    cdef Window* w = &p.window[p.windows]
+    cdef int i
+    p.windows += 1
+    p.carrier[channel].windows += 1
+    w.channel = <uint8_t>channel
+    w.stream = stream
+    w.stream_key = stream_key
+    w.session = p.session
+    w.lines = p.carrier[channel].lines
+    w.several = w.lines > 1
+    w.interval = p.interval[channel]
+    w.wait_ns = p.wait_ns[channel]
+    w.connected = p.carrier[channel].connected
+    w.counters = p.counters.channel[channel]
+    for i in range(LINES_MAX):
+        line_init(&w.line[i], p.counters.line[channel][i], w.shift)
+    return w
+
+
+cdef inline Window* pipeline_stream(
+    Pipeline* p, uint32_t channel, uint32_t stream_key,
+) noexcept nogil:
+    # The window of a stream, which may be a new one; NULL: there are too many.
+    cdef uint64_t key = (<uint64_t>channel << 32) | stream_key
+    cdef StreamSlot* slot = p.latest
+    cdef uint32_t place
+    if slot.window != NULL and slot.key == key:
+        return slot.window
+    place = <uint32_t>keyed_word(&p.key, key)
+    while True:
+        slot = &p.slots[place & p.slots_mask]
+        if slot.window == NULL:
+            break
+        if slot.key == key:
+            p.latest = slot
+            return slot.window
+        place += 1
+    if p.streams == p.streams_max:
+        return NULL
+    slot.key = key
+    slot.window = window_open(p, channel, <uint16_t>(STREAM_FIRST + p.streams), stream_key)
+    p.streams += 1
+    p.latest = slot
+    counter_add(&p.counters.feed[FEED_STREAMS], 1)
+    return slot.window
 
 
 # --- what every stage needs -----------------------------------------------------------------------
 
-cdef inline uint32_t pipeline_hash(const Window* w, const Datagram* d) noexcept nogil:
-    # One line alone needs to know its past again; several must agree in every byte.
-    return fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size)
+cdef inline uint32_t pipeline_hash(
+    const Pipeline* p, const Window* w, const Datagram* d, const Unit* unit,
+) noexcept nogil:
+    # One line alone needs to know its past again; several must agree in every byte. Of Roq that is
+    # the header, too, which says whose message it is.
+    cdef const uint8_t* data = d.data
+    cdef uint32_t size = d.size
+    if not p.roq:
+        data += unit.offset
+        size = unit.size
+    return fingerprint(data, size) if w.several else fingerprint_edges(data, size)
+
+
+cdef inline void pipeline_look(Pipeline* p, Window* w) noexcept nogil:
+    # take() has something to look at there.
+    if w.busy:
+        return
+    w.busy = True
+    w.busy_next = NULL
+    if p.busy == NULL:
+        p.busy = w
+    else:
+        p.busy_last.busy_next = w
+    p.busy_last = w
 
 
 cdef inline void pipeline_hear(Pipeline* p, Window* w, Line* line, int64_t now_ns) noexcept nogil:
     # A sign of life of this line, hence of its channel.
     if unlikely(not w.connected):
-        w.connected = True
-        w.silent = False
+        pipeline_connect(p, w.channel, True)
+        p.carrier[w.channel].silent = False
         counter_add(&w.counters[CHANNEL_READY], 1)
         pipeline_watch(p, now_ns)
         pipeline_say_connection(
-            p, w, CONNECTION_READY, CONNECTION_CHANNEL, 0, pipeline_silent_ns(p, w, now_ns))
+            p, w.channel, CONNECTION_READY, CONNECTION_CHANNEL, 0,
+            now_ns - pipeline_channel_heard_ns(p, w.channel))
     line.heard_ns = now_ns
+
+
+cdef inline void pipeline_connect(Pipeline* p, uint32_t channel, bint connected) noexcept nogil:
+    cdef uint32_t i
+    p.carrier[channel].connected = connected
+    for i in range(p.windows):
+        if p.window[i].channel == channel:
+            p.window[i].connected = connected
 
 
 cdef inline void pipeline_watch(Pipeline* p, int64_t now_ns) noexcept nogil:
@@ -181,28 +379,50 @@ cdef inline void pipeline_watch(Pipeline* p, int64_t now_ns) noexcept nogil:
         p.watch_ns = now_ns
 
 
-cdef inline int64_t pipeline_silent_ns(Pipeline* p, const Window* w, int64_t now_ns) noexcept nogil:
-    # How long nothing of this channel has been heard.
-    cdef int64_t heard_ns = p.watch_ns
+cdef inline int64_t pipeline_line_spoke_ns(
+    const Pipeline* p, uint32_t channel, uint32_t line,
+) noexcept nogil:
+    # When a line brought anything of the numberings at hand; INT64_MIN: never.
+    cdef int64_t spoke_ns = INT64_MIN
+    cdef int64_t one_ns
     cdef uint32_t i
-    for i in range(w.lines):
-        if w.line[i].heard_ns > heard_ns:
-            heard_ns = w.line[i].heard_ns
-    return now_ns - heard_ns
+    for i in range(p.windows):
+        if p.window[i].channel == channel:
+            one_ns = line_spoke_ns(&p.window[i].line[line])
+            if one_ns > spoke_ns:
+                spoke_ns = one_ns
+    return spoke_ns
+
+
+cdef inline int64_t pipeline_channel_heard_ns(
+    const Pipeline* p, uint32_t channel,
+) noexcept nogil:
+    # When anything of this channel was heard last, or the watch began.
+    cdef int64_t heard_ns = p.watch_ns
+    cdef uint32_t i, n
+    for n in range(p.windows):
+        if p.window[n].channel == channel:
+            for i in range(p.window[n].lines):
+                if p.window[n].line[i].heard_ns > heard_ns:
+                    heard_ns = p.window[n].line[i].heard_ns
+    return heard_ns
 
 
 cdef inline void pipeline_say_connection(
-    Pipeline* p, Window* w, uint32_t status, uint32_t scope, uint32_t line, int64_t silent_ns,
+    Pipeline* p, uint32_t channel, uint32_t status, uint32_t scope, uint32_t line,
+    int64_t silent_ns,
 ) noexcept nogil:
     cdef Control* control = control_push(&p.controls)
     if control == NULL:
         return
     control.kind = KIND_CONNECTION
-    control.channel = w.channel
+    control.channel = <uint8_t>channel
+    control.stream = <uint16_t>channel
     control.line = <uint8_t>line
     control.received_ns = p.received_ns
-    control.session_id = p.book.session_id
-    control.session = w.session
+    control.session = p.session
+    if p.roq:
+        control.session_id = p.window[0].book.session_id
     control.size = sizeof(control.payload.connection)
     control.payload.connection.status = status
     control.payload.connection.scope = scope

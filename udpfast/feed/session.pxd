@@ -3,20 +3,23 @@
 # long as it is behind. One that goes on beyond where the session was left is another matter: then
 # it was not over.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from udpfast.feed.candidate cimport number_step
 
 cdef enum:
     SESSIONS_RETIRED_MAX = 64
 
 cdef struct RetiredSession:
     int64_t until_ns
-    uint32_t next                # the incremental seqno that was due when it ended
-    uint16_t session_id
+    uint64_t next                # the number that was due when it ended
+    uint64_t session_id
 
 cdef struct SessionBook:
     bint begun
-    uint16_t session_id          # the one that is believed, if begun
+    uint8_t shift                # 64 less the bits of a number
     uint32_t retired_next
+    uint64_t session_id          # the one that is believed, if begun
     int64_t grace_ns
     RetiredSession retired[64]   # SESSIONS_RETIRED_MAX; the oldest is overwritten
 
@@ -27,7 +30,7 @@ cdef inline uint16_t session_ordinal(uint16_t before) noexcept nogil:
 
 
 cdef inline const RetiredSession* session_retired(
-    const SessionBook* book, uint16_t session_id, int64_t now_ns,
+    const SessionBook* book, uint64_t session_id, int64_t now_ns,
 ) noexcept nogil:
     # NULL: not over, or so long ago that it is forgotten.
     cdef int i
@@ -38,16 +41,15 @@ cdef inline const RetiredSession* session_retired(
 
 
 cdef inline bint session_goes_on(
-    const RetiredSession* retired, uint32_t seqno, int64_t reach,
+    const SessionBook* book, const RetiredSession* retired, uint64_t number, int64_t reach,
 ) noexcept nogil:
     # Whether a datagram of it lies beyond what was accepted; further than `reach` it was drawn
     # again, and its numbers begin elsewhere.
-    cdef int32_t ahead = <int32_t>(seqno - retired.next)
-    return 0 <= ahead <= reach
+    return 0 <= number_step(number, retired.next, book.shift) <= reach
 
 
 cdef inline void session_begin(
-    SessionBook* book, uint16_t session_id, uint32_t left_at, int64_t now_ns,
+    SessionBook* book, uint64_t session_id, uint64_t left_at, int64_t now_ns,
 ) noexcept nogil:
     # Believe this one and retire the one before, unless it kept the id.
     cdef RetiredSession* retired

@@ -1,10 +1,8 @@
-# The memory of a window: cells of one fragment each, given out and taken back in any order, and
+# The memory of windows: cells of one fragment each, given out and taken back in any order, and
 # the carving of one block into the arrays that a window needs. Nothing here is allocated while a
 # feed runs; the block may lie in a shared-memory region that was pre-faulted.
 
 from libc.stdint cimport uint8_t, uint32_t, uintptr_t
-
-from udpfast.core.layout cimport FRAGMENT_SIZE
 
 cdef enum:
     CELL_NONE = 0x7FFFFFFF       # no cell: an empty payload, or none was free
@@ -17,6 +15,7 @@ cdef struct Slab:
     uint32_t free_count
     uint32_t fresh               # cells [fresh, capacity) were not used since the last reset
     uint32_t capacity
+    uint32_t cell_size
 
 
 cdef inline void* carve(uint8_t* memory, size_t* used, size_t size) noexcept nogil:
@@ -49,4 +48,4 @@ cdef inline void slab_give(Slab* slab, uint32_t cell) noexcept nogil:
 
 
 cdef inline uint8_t* slab_cell(Slab* slab, uint32_t cell) noexcept nogil:
-    return slab.cells + <size_t>cell * FRAGMENT_SIZE
+    return slab.cells + <size_t>cell * slab.cell_size

@@ -1,14 +1,16 @@
-# The window of one channel: arbitration between lines, reassembly of fragments and reorder ask one
-# truth, the slot of a seqno. Here is that truth, and what it says of a datagram: which lines
-# brought a message, in which order, whether they agree. `window_order` is about what waits.
+# The window of one stream: arbitration between lines, reassembly of fragments and reorder ask one
+# truth, the slot of a number. Here is that truth, and what it says of a unit: which lines brought
+# a message, in which order, whether they agree. `window_order` is about what waits. A unit here is
+# one message, or a fragment of one: of a unit with several, the pipeline hands in each.
 #
 #        next - size                    next                            next + size
 #   -----------|--------------------------|---------------------------------|-----------
 #    forgotten |  delivered, or LOST      |  nothing, PARTIAL or WHOLE      |  too far ahead
 #
-# Seqnos are unwrapped to 64 bits at the door (window_unwrap: RFC 1982 with 32 bits), so that no
-# comparison behind it can wrap, and every numbering starts at a fresh multiple of 2^32, so that a
-# slot's key alone says whether it belongs to this numbering. The low half of a key is the seqno.
+# Numbers become keys of 64 bits at the door (window_unwrap: RFC 1982 with as many bits as they
+# have), so that no comparison behind it can wrap, and every numbering starts behind a fresh
+# multiple of 2^32, so that a slot's key alone says whether it belongs to this numbering. The low
+# half of a key is that of the number.
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
@@ -19,15 +21,16 @@ from udpfast.core.counter cimport (
     CHANNEL_DISAGREEMENTS, LINE_DISAGREEMENTS, LINE_LEADS, LINE_LEAD_NS, LINE_LOSSES,
     LINE_TIES_LOST, VERDICT_DUPLICATE, VERDICT_FRAGMENT_MAX_CHANGED, VERDICT_LATE, VERDICT_REPLAY,
 )
-from udpfast.core.layout cimport FRAME_SIZE, KIND_DISAGREEMENT, Datagram, Frame
+from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, ControlQueue, control_push
-from udpfast.feed.frame cimport FrameReader, frame_object
 from udpfast.feed.candidate cimport (
     CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
-    EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute,
+    EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute, number_step,
 )
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
+from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab
+from udpfast.wire.unit cimport Unit
 
 cdef enum:
     WINDOW_START = 64            # fingerprints of a session's first messages that are kept
@@ -53,27 +56,27 @@ cdef struct Slot:                # 32 bytes; what is kept for `size` seqnos behi
     int64_t received_ns          # first receipt of its first datagram
     uint32_t hash                # of its only fragment
     uint32_t fragments           # index of its Fragment run, or FRAGMENTS_NONE
-    uint32_t cell                # of its only fragment; DELIVERED: frame_object() instead
+    uint32_t cell                # of its only fragment; DELIVERED: its object instead
     uint8_t state
     uint8_t fragment_max
     uint8_t line                 # that brought the only fragment first, or completed the message
     uint8_t lines                # bit mask: the lines that brought any of it
 
-cdef struct Early:               # 48 bytes; only for what waits: seqnos [next, next + size)
+cdef struct Early:               # 64 bytes; only for what waits: [next, next + size)
     int64_t seen_ns              # when it came; later: when its latest fragment came
-    int64_t frontier_ns          # when it became the furthest seqno so far
-    uint32_t last_seqno
-    uint16_t object_id
+    int64_t frontier_ns          # when it became the furthest so far
+    int64_t sent_ns              # these as its unit has them
+    uint64_t detail
+    uint32_t object
+    uint32_t unit_flags
     uint16_t final_size          # payload bytes of the last fragment
     uint16_t flags               # RecordFlag
     uint16_t arrived             # fragments that are there
-    uint8_t object_type
-    uint8_t control
     uint8_t other_line           # + 1: brought other bytes for one of its fragments; 0: none did
     uint8_t other_fragment
     uint32_t other_hash
-    uint32_t other_object        # frame_object() of the other bytes
-    bint frontier                # it was the furthest seqno when it came
+    uint32_t other_object        # of the other bytes
+    bint frontier                # it was the furthest when it came
 
 cdef struct Fragment:            # 16 bytes
     uint32_t hash
@@ -91,14 +94,17 @@ cdef struct FragmentRun:         # 16 bytes: precedes the Fragments of one messa
 
 cdef struct Window:
     # what every datagram reads
-    int64_t next                 # the seqno to deliver next
+    int64_t next                 # the key to deliver next
     int64_t mask                 # of slots: 2 * size - 1
+    uint64_t session_id          # as published; of Roq's snapshot window that of the other one
+    uint64_t zero                # a number less its key; of 32 bits: the 0 of its first circle
     uint32_t pending             # messages that wait, whole or partial
+    uint16_t stream              # ordinal, as records carry it
+    uint16_t session             # ordinal, as records carry it
     bint contested               # a line may hold evidence against the numbering at hand
     bint started                 # `next` is set: this numbering's first datagram came
     bint several                 # more than one line
     bint connected               # CONNECTION READY was said
-    bint silent                  # CONNECTION DISCONNECTED was said
     bint latest_run              # on_gap
     Slot* slots
     int64_t* counters            # of core/counter's ChannelCounter
@@ -122,17 +128,21 @@ cdef struct Window:
     int64_t pace_ns              # the longest of late that WINDOW_PACE messages took
     int64_t judge_until          # what was delivered by judge_ns
     int64_t judge_ns
-    int64_t base                 # first seqno of this numbering
-    int64_t zero                 # the number 0 of the circle that it began in
+    int64_t base                 # first key of this numbering
     int64_t begun_ns
+    int64_t named                # a heartbeat named it as the next one
+    int64_t named_ns             # when, while what lies before it is missing
+    int64_t begun_sent_ns        # when its first unit was sent
+    int64_t sent_ns              # the latest sending time of what was accepted
     int64_t interval
     int64_t wait_ns
     int64_t line_dead_ns
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
     uint32_t lines
-    uint8_t channel
-    uint16_t session             # ordinal, as records carry it
+    uint8_t channel              # whose lines
+    uint8_t shift                # 64 less the bits of a number
+    uint32_t stream_key          # what the publisher calls the stream
     uint32_t fragments_capacity
     uint64_t fragments_head      # positions in the ring of fragments; they only grow
     uint64_t fragments_tail
@@ -140,11 +150,16 @@ cdef struct Window:
     Fragment* fragments
     uint8_t* scratch             # MESSAGE_SIZE_MAX: the message at `next`, in its final place
     ControlQueue* controls
-    const FrameReader* reader
+    SessionBook* book            # Roq's two windows share one
+    Window* follower             # Roq's snapshot window, which has the sessions of this one
+    bint follows                 # this is one
+    bint busy                    # in the pipeline's list of those to look at in take()
+    Window* busy_next
     # the numbering before a restart with the same id: its stragglers must not look like a jump
-    uint32_t previous_next
+    uint64_t previous_next
     int64_t previous_until_ns
-    Slab slab
+    Slab* slab                   # Roq's windows have one each, others share one
+    bint slab_shared
     uint32_t start_hash[64]      # WINDOW_START
     uint64_t start_known
     Line line[8]                 # LINES_MAX
@@ -152,13 +167,19 @@ cdef struct Window:
 
 # --- numbers -------------------------------------------------------------------------------------
 
-cdef inline int64_t window_unwrap(const Window* w, uint32_t seqno) noexcept nogil:
-    return w.next + <int32_t>(seqno - <uint32_t>w.next)
-
-
 cdef inline uint64_t window_number(const Window* w, int64_t key) noexcept nogil:
     # As records carry it: the publisher's, and on beyond its wraps.
-    return <uint64_t>(key - w.zero)
+    return <uint64_t>key - w.zero
+
+
+cdef inline int64_t window_unwrap(const Window* w, uint64_t number) noexcept nogil:
+    cdef int64_t step = number_step(number, window_number(w, w.next), w.shift)
+    # Beyond 2^40 all is equally far. (A constant of 64 bits would widen its whole enumeration.)
+    if unlikely(step > <int64_t>1 << 40):
+        step = <int64_t>1 << 40
+    elif unlikely(step < -(<int64_t>1 << 40)):
+        step = -(<int64_t>1 << 40)
+    return w.next + step
 
 
 cdef inline Slot* window_slot(Window* w, int64_t key) noexcept nogil:
@@ -184,23 +205,26 @@ cdef inline bint window_is_filled_by(Window* w, const Line* line) noexcept nogil
     return window_slot(w, w.next).key != w.next and not line_steps_back(line, w.next)
 
 
-cdef inline bint window_is_copy(Window* w, const Frame* frame, int64_t at) noexcept nogil:
+cdef inline bint window_is_copy(Window* w, const Unit* unit, int64_t at) noexcept nogil:
     # Whether this fragment of a message of [next, next + size) is there.
     cdef const Slot* slot = window_slot(w, at)
     if slot.key != at:
         return False
-    if slot.fragment_max != frame.fragment_max:
+    if slot.fragment_max != unit.fragments - 1:
         return True
     if slot.fragment_max == 0:
         return slot.state == SLOT_WHOLE
-    return w.fragments[slot.fragments + frame.fragment].present
+    return w.fragments[slot.fragments + unit.fragment].present
 
 
-cdef inline void window_start(Window* w, uint32_t seqno, int64_t now_ns) noexcept nogil:
-    # The first datagram of a numbering sets its base.
-    w.zero = ((w.next >> 32) + 4) << 32
-    w.base = w.zero | seqno
+cdef inline void window_start(Window* w, uint64_t number, int64_t now_ns) noexcept nogil:
+    # The first unit of a numbering sets its base.
+    w.base = (((w.next >> 32) + 4) << 32) | <uint32_t>number
+    w.zero = <uint64_t>w.base - number
     w.next = w.base
+    w.named = w.base
+    w.begun_sent_ns = 0
+    w.sent_ns = 0
     w.decided = w.base
     w.decide_frontier = 0
     w.gap_frontier = 0
@@ -272,9 +296,9 @@ cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
     )
 
 
-cdef inline uint32_t window_left_at(const Window* w) noexcept nogil:
+cdef inline uint64_t window_left_at(const Window* w) noexcept nogil:
     # Where the numbering at hand goes on, if it does.
-    return <uint32_t>(w.fork_from if window_is_doubtful(w) else w.next)
+    return window_number(w, w.fork_from if window_is_doubtful(w) else w.next)
 
 
 # --- accounts of the lines ----------------------------------------------------------------------
@@ -379,41 +403,41 @@ cdef inline bint window_is_before(const Window* w, const Slot* slot, int64_t at)
 
 
 cdef inline int window_evidence_before(
-    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash,
+    Window* w, const Unit* unit, int64_t at, uint32_t hash,
 ) noexcept nogil:
     # What a datagram near where the numbering before was left tells: one of its stragglers is what
     # it delivered, byte for byte. Of messages in fragments no bytes are remembered.
     cdef const Slot* slot = window_slot(w, at)
     if not window_is_before(w, slot, at) or slot.state != SLOT_DELIVERED:
         return EVIDENCE_NEW
-    if frame.fragment_max or slot.fragment_max:
-        return EVIDENCE_NONE if frame.fragment_max == slot.fragment_max else EVIDENCE_OTHER
-    return window_compare(d, slot.hash, hash, False)
+    if unit.fragments > 1 or slot.fragment_max:
+        return EVIDENCE_NONE if unit.fragments - 1 == slot.fragment_max else EVIDENCE_OTHER
+    return window_compare(unit, slot.hash, hash, False)
 
 
 cdef inline bint window_was_other(
-    Window* w, const Frame* frame, int64_t at, uint32_t hash,
+    Window* w, const Unit* unit, int64_t at, uint32_t hash,
 ) noexcept nogil:
     # Whether the numbering before this one delivered other bytes for a seqno, for all we know.
     cdef const Slot* slot = window_slot(w, at)
     return (
         window_is_before(w, slot, at) and slot.state == SLOT_DELIVERED
-        and (frame.fragment_max or slot.fragment_max or slot.hash != hash)
+        and (unit.fragments > 1 or slot.fragment_max or slot.hash != hash)
     )
 
 
 cdef inline void window_dispute(
-    Early* early, const Datagram* d, const Frame* frame, uint32_t hash_other,
+    Early* early, const Datagram* d, const Unit* unit, uint32_t hash_other,
 ) noexcept nogil:
     # To be said behind the message that waits.
     early.other_hash = hash_other
-    early.other_object = frame_object(frame)
-    early.other_fragment = frame.fragment
+    early.other_object = unit.object
+    early.other_fragment = <uint8_t>unit.fragment
     early.other_line = <uint8_t>(d.line + 1)
 
 
 cdef inline void window_disagree(
-    Window* w, const Slot* slot, const Datagram* d, const Frame* frame, uint8_t line_first,
+    Window* w, const Slot* slot, const Datagram* d, const Unit* unit, uint8_t line_first,
     uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
     # Nobody can tell which of them is the publisher's: the objects of both are in doubt, and each
@@ -424,44 +448,36 @@ cdef inline void window_disagree(
     counter_add(&w.counters[CHANNEL_DISAGREEMENTS], 1)
     if slot.state == SLOT_DELIVERED:
         window_say_both(
-            w, slot.cell, frame_object(frame), d.received_ns, frame.session_id, slot.key,
-            frame.fragment, line_first, d.line, hash_first, hash_other)
+            w, slot.cell, unit.object, d.received_ns, slot.key, <uint8_t>unit.fragment, line_first,
+            d.line, hash_first, hash_other)
         return
-    if early.other_line and early.other_object != frame_object(frame):
+    if early.other_line and early.other_object != unit.object:
         window_say_disagreement(         # no room for a third one
-            w, early.other_object, d.received_ns, frame.session_id, slot.key,
-            early.other_fragment, line_first, early.other_line - 1, hash_first, early.other_hash)
-    window_dispute(early, d, frame, hash_other)
+            w, early.other_object, d.received_ns, slot.key, early.other_fragment, line_first,
+            early.other_line - 1, hash_first, early.other_hash)
+    window_dispute(early, d, unit, hash_other)
 
 
 cdef inline void window_say_both(
-    Window* w, uint32_t first, uint32_t other, int64_t received_ns, uint16_t session_id,
-    int64_t key, uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
-    uint32_t hash_other,
+    Window* w, uint32_t first, uint32_t other, int64_t received_ns, int64_t key, uint8_t fragment,
+    uint8_t line_first, uint8_t line_other, uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
     window_say_disagreement(
-        w, first, received_ns, session_id, key, fragment, line_first, line_other, hash_first,
-        hash_other)
+        w, first, received_ns, key, fragment, line_first, line_other, hash_first, hash_other)
     if other != first:
         window_say_disagreement(
-            w, other, received_ns, session_id, key, fragment, line_first, line_other, hash_first,
-            hash_other)
+            w, other, received_ns, key, fragment, line_first, line_other, hash_first, hash_other)
 
 
 cdef inline void window_say_disagreement(
-    Window* w, uint32_t object_key, int64_t received_ns, uint16_t session_id, int64_t key,
-    uint8_t fragment, uint8_t line_first, uint8_t line_other, uint32_t hash_first,
-    uint32_t hash_other,
+    Window* w, uint32_t object_key, int64_t received_ns, int64_t key, uint8_t fragment,
+    uint8_t line_first, uint8_t line_other, uint32_t hash_first, uint32_t hash_other,
 ) noexcept nogil:
-    cdef Control* control = control_push(w.controls)
+    cdef Control* control = window_control(w, KIND_DISAGREEMENT)
     if control == NULL:
         return
-    control.kind = KIND_DISAGREEMENT
-    control.channel = w.channel
     control.line = line_other
     control.received_ns = received_ns
-    control.session_id = session_id
-    control.session = w.session
     control.number = window_number(w, key)
     control.object_key = object_key
     control.size = sizeof(control.payload.disagreement)
@@ -473,8 +489,20 @@ cdef inline void window_say_disagreement(
     control.payload.disagreement.hash_other = hash_other
 
 
+cdef inline Control* window_control(Window* w, uint16_t kind) noexcept nogil:
+    # Something to say of this stream; NULL: too much waits to be said.
+    cdef Control* control = control_push(w.controls)
+    if control != NULL:
+        control.kind = kind
+        control.channel = w.channel
+        control.stream = w.stream
+        control.session = w.session
+        control.session_id = w.session_id
+    return control
+
+
 cdef inline int window_copy(
-    Window* w, Slot* slot, const Datagram* d, const Frame* frame, uint32_t hash,
+    Window* w, Slot* slot, const Datagram* d, const Unit* unit, uint32_t hash,
 ) noexcept nogil:
     # A further copy of a fragment: the race between the lines, and whether it is one. Returns
     # Evidence. A line is compared with the first copy once, and the line that brought it always: of
@@ -492,7 +520,7 @@ cdef inline int window_copy(
         slot.lines |= bit
         if slot.fragments == FRAGMENTS_NONE:
             return EVIDENCE_NEW
-        fragment = &w.fragments[slot.fragments + frame.fragment]
+        fragment = &w.fragments[slot.fragments + unit.fragment]
         lines = fragment.lines
         line_first = fragment.line
         hash_first = fragment.hash
@@ -506,40 +534,40 @@ cdef inline int window_copy(
             counter_add(&w.line[line_first].counters[LINE_LEADS], 1)
             counter_add(&w.line[line_first].counters[LINE_LEAD_NS], lead_ns)
     elif d.line != line_first:
-        return window_compare(d, hash_first, hash, True)
+        return window_compare(unit, hash_first, hash, True)
     if unlikely(hash != hash_first):
-        window_disagree(w, slot, d, frame, line_first, hash_first, hash)
-    return window_compare(d, hash_first, hash, lines & bit)
+        window_disagree(w, slot, d, unit, line_first, hash_first, hash)
+    return window_compare(unit, hash_first, hash, lines & bit)
 
 
 # --- what is behind -----------------------------------------------------------------------------
 
 cdef inline int window_compare(
-    const Datagram* d, uint32_t hash_known, uint32_t hash, bint repeated,
+    const Unit* unit, uint32_t hash_known, uint32_t hash, bint repeated,
 ) noexcept nogil:
     if hash != hash_known:
         return EVIDENCE_OTHER
-    if d.size > FRAME_SIZE:
+    if unit.size:
         return EVIDENCE_SAME
     return EVIDENCE_REPEATED if repeated else EVIDENCE_NEUTRAL
 
 
 cdef inline int window_past(
-    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int* evidence,
+    Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, int* evidence,
 ) noexcept nogil:
     # The verdict on a seqno before `next`, and whether we know this very datagram.
     cdef Slot* slot = window_slot(w, at)
     evidence[0] = EVIDENCE_NEW
     if at < w.base or w.next - at > w.size:
-        if at >= w.base and at < w.start_end and frame.fragment == 0:
+        if at >= w.base and at < w.start_end and unit.fragment == 0:
             if (w.start_known >> (at - w.base)) & 1:
-                evidence[0] = window_compare(d, w.start_hash[at - w.base], hash, True)
+                evidence[0] = window_compare(unit, w.start_hash[at - w.base], hash, True)
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE
-    if slot.fragment_max != frame.fragment_max:
-        window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
+    if slot.fragment_max != unit.fragments - 1:
+        window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
         evidence[0] = EVIDENCE_OTHER
         return VERDICT_FRAGMENT_MAX_CHANGED
-    evidence[0] = window_copy(w, slot, d, frame, hash)
+    evidence[0] = window_copy(w, slot, d, unit, hash)
     return VERDICT_DUPLICATE

@@ -25,12 +25,10 @@ from udpfast.core.counter cimport (
     VERDICT_HELD, VERDICT_SLAB_FULL,
 )
 from udpfast.core.layout cimport (
-    DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, FRAME_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL,
-    KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Frame, Gap,
-    Message,
+    DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL, KIND_MESSAGE,
+    RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Gap, Message,
 )
 from udpfast.feed.candidate cimport EVIDENCE_OTHER
-from udpfast.feed.frame cimport FRAME_SNAPSHOT, frame_object
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
@@ -40,6 +38,8 @@ from udpfast.feed.window cimport (
     window_judge_until, window_number, window_pass_milestone, window_passed, window_say_both,
     window_slot,
 )
+from udpfast.wire.roq cimport roq_frame
+from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
 cdef enum:
     WINDOW_PARK = -1             # window_hold: no cell; take first, then try again
@@ -81,14 +81,14 @@ cdef inline uint32_t window_run_take(Window* w, uint32_t count, int64_t key) noe
 
 
 cdef inline bint window_claim(
-    Window* w, const Datagram* d, const Frame* frame, int64_t at, int64_t now_ns,
+    Window* w, const Datagram* d, const Unit* unit, int64_t at, int64_t now_ns,
 ) noexcept nogil:
     # A slot for the first datagram of a message that must wait; False without room.
     cdef Slot* slot = window_slot(w, at)
     cdef Early* early = window_early(w, at)
     cdef uint32_t run = FRAGMENTS_NONE
-    if frame.fragment_max:
-        run = window_run_take(w, <uint32_t>frame.fragment_max + 1, at)
+    if unit.fragments > 1:
+        run = window_run_take(w, unit.fragments, at)
         if run == FRAGMENTS_NONE:
             return False
     if w.several and at - w.judged > w.mask:
@@ -99,13 +99,13 @@ cdef inline bint window_claim(
     slot.fragments = run
     slot.cell = CELL_NONE
     slot.state = SLOT_PARTIAL
-    slot.fragment_max = frame.fragment_max
+    slot.fragment_max = <uint8_t>(unit.fragments - 1)
     slot.line = d.line
     slot.lines = 0
-    early.last_seqno = frame.last_seqno
-    early.object_id = frame.object_id
-    early.object_type = frame.object_type
-    early.control = frame.control
+    early.sent_ns = unit.sent_ns
+    early.detail = unit.detail
+    early.object = unit.object
+    early.unit_flags = unit.flags
     early.flags = RECORD_NO_TIMESTAMP if d.flags & DATAGRAM_NO_TIMESTAMP else 0
     early.final_size = 0
     early.arrived = 0
@@ -120,46 +120,55 @@ cdef inline bint window_claim(
 
 
 cdef inline int window_store(
-    Window* w, Slot* slot, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash,
+    Window* w, Slot* slot, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash,
     int64_t now_ns,
 ) noexcept nogil:
     # The bytes of a fragment that is not there yet. The message at `next` is put together in its
     # final place; all others wait in cells.
     cdef Early* early = window_early(w, at)
     cdef Fragment* fragment
-    cdef uint32_t size = d.size - FRAME_SIZE
+    cdef const uint8_t* data = d.data + unit.offset
+    cdef uint32_t size = unit.size
     cdef uint32_t cell = CELL_NONE
     if at == w.next:
         cell = CELL_SCRATCH
-        memcpy(w.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
+        memcpy(w.scratch + <size_t>unit.fragment * FRAGMENT_SIZE, data, size)
     elif size:
-        cell = slab_take(&w.slab)
+        cell = slab_take(w.slab)
         if cell == CELL_NONE:
             return WINDOW_PARK
-        memcpy(slab_cell(&w.slab, cell), d.data + FRAME_SIZE, size)
+        memcpy(slab_cell(w.slab, cell), data, size)
     slot.lines |= <uint8_t>(1 << d.line)
     slot.line = d.line
     early.seen_ns = now_ns
     early.arrived += 1
-    if frame.fragment == frame.fragment_max:
+    if unit.fragment + 1 == unit.fragments:
         early.final_size = <uint16_t>size
-    if frame.fragment == 0 and (at >= w.milestone or at < w.start_end):
+    window_note_sent(w, unit)
+    if unit.fragment == 0 and (at >= w.milestone or at < w.start_end):
         window_pass_milestone(w, at, hash, now_ns)
-    if frame.fragment_max == 0:
+    if unit.fragments == 1:
         slot.hash = hash
         slot.cell = cell
     else:
-        fragment = &w.fragments[slot.fragments + frame.fragment]
+        fragment = &w.fragments[slot.fragments + unit.fragment]
         fragment.present = 1
         fragment.hash = hash
         fragment.cell = cell
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
-    if early.arrived > frame.fragment_max:
+    if early.arrived == unit.fragments:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
     return VERDICT_HELD
+
+
+cdef inline void window_note_sent(Window* w, const Unit* unit) noexcept nogil:
+    if unit.sent_ns > w.sent_ns:
+        w.sent_ns = unit.sent_ns
+    if w.begun_sent_ns == 0:
+        w.begun_sent_ns = unit.sent_ns
 
 
 cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
@@ -171,26 +180,26 @@ cdef inline int32_t window_delay(int64_t delay_ns) noexcept nogil:
 
 
 cdef inline int window_hold(
-    Window* w, const Datagram* d, const Frame* frame, int64_t at, uint32_t hash, int64_t now_ns,
+    Window* w, const Datagram* d, const Unit* unit, int64_t at, uint32_t hash, int64_t now_ns,
     int* evidence,
 ) noexcept nogil:
-    # A datagram of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells, unless
-    # nobody asks (NULL).
+    # One of [next, next + size): the verdict, or WINDOW_PARK; and what a copy tells, unless nobody
+    # asks (NULL).
     cdef Slot* slot = window_slot(w, at)
     cdef int verdict = VERDICT_DUPLICATE
     cdef int known = EVIDENCE_OTHER
     if slot.key != at:
-        if unlikely(not window_claim(w, d, frame, at, now_ns)):
+        if unlikely(not window_claim(w, d, unit, at, now_ns)):
             window_force(w, at if at > w.next else w.next + 1)
             return VERDICT_SLAB_FULL
-        return window_store(w, slot, d, frame, at, hash, now_ns)
-    if unlikely(slot.fragment_max != frame.fragment_max):
-        window_disagree(w, slot, d, frame, slot.line, slot.hash, hash)
+        return window_store(w, slot, d, unit, at, hash, now_ns)
+    if unlikely(slot.fragment_max != unit.fragments - 1):
+        window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
         verdict = VERDICT_FRAGMENT_MAX_CHANGED
-    elif window_is_copy(w, frame, at):
-        known = window_copy(w, slot, d, frame, hash)
+    elif window_is_copy(w, unit, at):
+        known = window_copy(w, slot, d, unit, hash)
     else:
-        return window_store(w, slot, d, frame, at, hash, now_ns)
+        return window_store(w, slot, d, unit, at, hash, now_ns)
     if evidence != NULL:
         evidence[0] = known
     return verdict
@@ -201,12 +210,12 @@ cdef inline void window_drop(Window* w, Slot* slot) noexcept nogil:
     cdef uint32_t i
     cdef Fragment* fragment
     if slot.fragment_max == 0:
-        slab_give(&w.slab, slot.cell)
+        slab_give(w.slab, slot.cell)
     else:
         for i in range(<uint32_t>slot.fragment_max + 1):
             fragment = &w.fragments[slot.fragments + i]
             if fragment.present:
-                slab_give(&w.slab, fragment.cell)
+                slab_give(w.slab, fragment.cell)
     slot.state = SLOT_LOST
     w.pending -= 1
 
@@ -216,13 +225,27 @@ cdef inline void window_reset(Window* w) noexcept nogil:
     # clearing, since keys of the next numbering differ from all of this one.
     cdef uint32_t i
     window_judge_end(w)
-    slab_reset(&w.slab)
+    if w.slab_shared:
+        window_drop_all(w)
+    else:
+        slab_reset(w.slab)
     w.fragments_tail = w.fragments_head
     w.pending = 0
     w.contested = False
     w.started = False
     for i in range(w.lines):
         line_reset(&w.line[i])
+
+
+cdef inline void window_drop_all(Window* w) noexcept nogil:
+    # Cells of what waits, when others have cells of the same slab.
+    cdef int64_t at = w.next
+    cdef Slot* slot
+    while w.pending and at <= w.highest:
+        slot = window_slot(w, at)
+        if slot.key == at and (slot.state == SLOT_WHOLE or slot.state == SLOT_PARTIAL):
+            window_drop(w, slot)
+        at += 1
 
 
 # --- decisions ----------------------------------------------------------------------------------
@@ -369,11 +392,11 @@ cdef inline void window_gather(Window* w, Slot* slot, uint32_t final_size) noexc
         fragment = &w.fragments[slot.fragments + i]
         if fragment.cell < w.slab.capacity:
             size = final_size if i == slot.fragment_max else FRAGMENT_SIZE
-            memcpy(w.scratch + <size_t>i * FRAGMENT_SIZE, slab_cell(&w.slab, fragment.cell), size)
-            slab_give(&w.slab, fragment.cell)
+            memcpy(w.scratch + <size_t>i * FRAGMENT_SIZE, slab_cell(w.slab, fragment.cell), size)
+            slab_give(w.slab, fragment.cell)
 
 
-cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noexcept nogil:
+cdef inline void window_deliver(Window* w, Message* m) noexcept nogil:
     # The whole message at `next`. Its cell is free at once: cells are only given out again by the
     # next accept, and until then the payload stays valid.
     cdef Slot* slot = window_slot(w, w.next)
@@ -384,36 +407,34 @@ cdef inline void window_deliver(Window* w, Message* m, uint16_t session_id) noex
         window_gather(w, slot, early.final_size)
         counter_add(&w.counters[CHANNEL_FRAGMENTED], 1)
     elif slot.cell < w.slab.capacity:
-        m.payload = slab_cell(&w.slab, slot.cell)
-        slab_give(&w.slab, slot.cell)
+        m.payload = slab_cell(w.slab, slot.cell)
+        slab_give(w.slab, slot.cell)
     m.kind = KIND_MESSAGE
     m.flags = early.flags
-    if w.reader.traits[early.control] & FRAME_SNAPSHOT:
+    if early.unit_flags & UNIT_SNAPSHOT:
         m.flags |= RECORD_SNAPSHOT
-    if m.size == 0:
+    if early.unit_flags & UNIT_HEARTBEAT:
         m.flags |= RECORD_HEARTBEAT
         counter_add(&w.counters[CHANNEL_HEARTBEATS], 1)
     m.received_ns = slot.received_ns
     m.number = window_number(w, w.next)
     m.session = w.session
-    m.frame.control = early.control
-    m.frame.fragment = 0
-    m.frame.fragment_max = slot.fragment_max
-    m.frame.object_type = early.object_type
-    m.frame.object_id = early.object_id
-    m.frame.session_id = session_id
-    m.frame.seqno = <uint32_t>w.next
-    m.frame.last_seqno = early.last_seqno
+    m.stream = w.stream
     m.channel = w.channel
     m.line = slot.line
     m.fragments = <uint16_t>(slot.fragment_max + 1)
     m.tag = 0
+    m.sent_ns = early.sent_ns
+    m.detail = early.detail
+    m.object = early.object
+    m.unit_flags = early.unit_flags
+    roq_frame(&m.frame, early.object, early.detail, slot.fragment_max, w.session_id, w.next)
     slot.state = SLOT_DELIVERED
-    slot.cell = frame_object(&m.frame)
+    slot.cell = early.object
     if unlikely(early.other_line):
         window_say_both(
-            w, slot.cell, early.other_object, slot.received_ns, session_id, w.next,
-            early.other_fragment, slot.line, early.other_line - 1, slot.hash, early.other_hash)
+            w, slot.cell, early.other_object, slot.received_ns, w.next, early.other_fragment,
+            slot.line, early.other_line - 1, slot.hash, early.other_hash)
     w.pending -= 1
     w.next += 1
     counter_add(&w.counters[CHANNEL_MESSAGES], 1)

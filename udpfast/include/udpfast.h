@@ -41,14 +41,16 @@ enum {
     UDPFAST_RECORD_ALIGN = 8,
 };
 
-/* Channel: the two streams of a feed */
+/* Channel: whose lines; of Roq each of them is one stream */
 enum {
     UDPFAST_CHANNEL_INCREMENTAL = 0,
     UDPFAST_CHANNEL_SNAPSHOT = 1,
     UDPFAST_CHANNEL_COUNT = 2,
 };
 
+/* Stream: an ordinal; Roq's two are the numbers of their channels */
 enum {
+    UDPFAST_STREAM_FIRST = 2,  /* of other framings, in the order in which they were found */
     UDPFAST_STREAM_NONE = 65535,  /* of a record that is about no stream of the feed */
 };
 #define UDPFAST_FLIGHT_UNKNOWN UINT64_C(0x-80000000)
@@ -152,7 +154,7 @@ struct udpfast_record {
     uint64_t number;  /* of its stream, in its session; 0 for what has none */
     uint32_t object;  /* the publisher's number of it, as its framing makes one */
     int32_t flight_ns;  /* received_ns minus when it was sent, by its sender's clock */
-    uint16_t stream;  /* of the feed: Channel; STREAM_NONE: of none */
+    uint16_t stream;  /* of the feed: Stream; CONNECTION: Channel; STREAM_NONE: of none */
     uint16_t session;  /* ordinal in its log, from 1; 0: before the first */
     uint32_t checksum;  /* CRC32C in a journal; 0 in a ring */
 } UDPFAST_PACKED;
@@ -186,16 +188,18 @@ enum {
     UDPFAST_SESSION_RESUMED = 4,  /* the numbering before goes on: what replaced it was not the feed's */
 };
 
-/* 40 bytes */
+/* 48 bytes */
 struct udpfast_session {
     uint64_t old_id;  /* as published; 0 with SESSION_FIRST */
     uint64_t new_id;
     uint64_t first_number;  /* of the new session: what is delivered begins with it, or behind it */
     uint64_t unseen;  /* numbers of the new session before that: refused, or lost */
     uint32_t reason;  /* SessionReason */
-    uint32_t discarded;  /* messages of the old session that were pending (all streams) */
+    uint32_t discarded;  /* messages of the old session that were pending */
+    uint32_t stream;  /* what its publisher calls the stream, as the framing makes a number */
+    uint32_t reserved;
 } UDPFAST_PACKED;
-UDPFAST_SIZE(udpfast_session, 40);
+UDPFAST_SIZE(udpfast_session, 48);
 
 /* ObjectStatus */
 enum {
@@ -743,9 +747,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0xD23F5FFA3B6E7ACD)
+#define UDPFAST_RING_LAYOUT UINT64_C(0x079EA3B000FB2E30)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0x0000000000000001)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x1F88FF89DBCABAFB)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x8AF872B71225C6A2)
 
 #endif

@@ -6,6 +6,7 @@
     udpfast lab fuzz iex --count 1000000 --seed 1
     udpfast lab fuzz wire --count 20000000 --seed 1
     udpfast lab fuzz iex_tp --count 1000000 --seed 1
+    udpfast lab fuzz feed --count 1000000 --seed 1
 
 `datagrams` go through the pipeline and the object gate; every one must get one verdict, the
 counters must be those verdicts (NL0), and what comes out must be in order, once, with every hole
@@ -14,7 +15,8 @@ not be decoded, and what is decoded must fit its bound. `frames` go through the 
 which must say what a slow one says, and read nothing behind them. `iex` are messages for
 the decoder of updates, beside a slow model of what each says of its object. `wire` go through all
 framings in turn, a framing's name through that one: sound units or a reason, and nothing read
-behind them.
+behind them. `feed` sends datagrams of all framings but Roq through the feed: each unit has one
+verdict, and each stream is in order.
 
 The run is cut into cases of 2,000 inputs with a seed each. A case that fails, crashes or hangs is
 printed as the one command that repeats it. `make sanitize` runs this against a build that stops at
@@ -44,6 +46,7 @@ from udpfast.errors import FormatError
 from udpfast.feed.objects import FeedObjects
 from udpfast.feed.pipeline import FeedMessage, FeedPipeline
 from udpfast.feed.publication import Publication
+from udpfast.lab.fuzz_feed import fuzz_feed
 from udpfast.lab.fuzz_frames import fuzz_frames
 from udpfast.lab.fuzz_iex import fuzz_iex
 from udpfast.lab.fuzz_wire import fuzz_wire
@@ -309,6 +312,7 @@ KINDS: dict[str, Callable[[int, int], dict[str, int]]] = {
     "frames": fuzz_frames,
     "iex": fuzz_iex,
     "wire": fuzz_wire,
+    "feed": fuzz_feed,
     **{name: partial(fuzz_wire, name=name) for name in FRAMINGS},
 }
 

@@ -14,7 +14,7 @@ from udpfast.lab.mutate import mutated
 from udpfast.net.pcap import CaptureReader
 from udpfast.wire.framing import FRAMINGS, Malformed
 
-__all__ = ["fuzz_wire", "real_datagrams"]
+__all__ = ["field_changed", "fuzz_wire", "real_datagrams"]
 
 #: Where sizes, counts and lengths go wrong, beside those near the size of the datagram.
 _EDGES = (0, 1, 2, 3, 8, 127, 128, 255, 256, 0x7FFF, 0x8000, 0xFFFE, 0xFFFF, 2**31, 2**32 - 1)
@@ -49,7 +49,7 @@ def fuzz_wire(seed: int, count: int, name: str = "") -> dict[str, int]:
         datagram = rng.choice(valid)
         for _damage in range(rng.choice((0, 1, 1, 1, 2, 4))):
             if rng.random() < 0.5:
-                datagram = _field_changed(datagram, rng)
+                datagram = field_changed(datagram, rng)
             else:
                 datagram = mutated(datagram, valid, rng)
         try:
@@ -72,8 +72,8 @@ def real_datagrams(name: str) -> tuple[bytes, ...]:
     return tuple(found)
 
 
-def _field_changed(data: bytes, rng: random.Random) -> bytes:
-    # A number of either byte order, anywhere in the head, or in front of a message.
+def field_changed(data: bytes, rng: random.Random) -> bytes:
+    """Change a number of either byte order, anywhere in the head, or in front of a message."""
     size = rng.choice((1, 1, 2, 2, 2, 4, 8))
     if len(data) < size:
         return data

@@ -29,7 +29,7 @@ __all__ = ["main", "run"]
 
 _WRAP = 1 << 32
 _GAP = struct.Struct("<QQQqII")
-_SESSION = struct.Struct("<QQQQII")
+_SESSION = struct.Struct("<QQQQIIII")
 _STATE = struct.Struct("<I")
 _TYPE = 3
 _MESSAGES = 400

@@ -12,7 +12,7 @@ __all__ = ["SaidGap", "SaidSession", "gap_of", "session_of"]
 
 _WRAP = 1 << 32
 _GAP = struct.Struct("<QQQqII")
-_SESSION = struct.Struct("<QQQQII")
+_SESSION = struct.Struct("<QQQQIIII")
 
 
 class SaidGap(NamedTuple):
@@ -42,5 +42,5 @@ def gap_of(message: FeedMessage) -> SaidGap:
 
 def session_of(message: FeedMessage) -> SaidSession:
     """Read a SESSION."""
-    old, new, first, unseen, reason, _ = _SESSION.unpack(message.payload)
+    old, new, first, unseen, reason, *_ = _SESSION.unpack(message.payload)
     return SaidSession(old, new, reason, first % _WRAP, unseen)

@@ -1,4 +1,4 @@
-"""The ledger: every datagram has one verdict, and the sums are equal."""
+"""The ledger: every unit, and every datagram without one, has one verdict, and sums are equal."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ Counters = dict[str, dict[str, int]]
 
 
 class LineLedger(Struct, frozen=True):
-    """Datagrams of one line, and the sum of their verdicts."""
+    """Datagrams of one line, their units beyond the first, and the sum of the verdicts."""
 
     datagrams: int
+    units_more: int
     verdicts: int
     adds_up: bool
 
 
 class Ledger(Struct, frozen=True):
-    """Datagrams of all lines, and the sum of their verdicts: by verdict, and by line."""
+    """The same of all lines: by verdict, and by line."""
 
     datagrams: int
+    units_more: int
     verdicts: int
     adds_up: bool
     by_verdict: dict[str, int]
@@ -30,7 +32,7 @@ class Ledger(Struct, frozen=True):
 
 
 def ledger_of(counters: Counters) -> Ledger:
-    """Compare each line's datagrams with the sum of its verdicts.
+    """Compare each line's units with the sum of its verdicts.
 
     Parameters
     ----------
@@ -41,11 +43,13 @@ def ledger_of(counters: Counters) -> Ledger:
     lines = {}
     for scope, values in counters.items():
         if "." in scope:
-            datagrams, verdicts = values["datagrams"], sum(values[name] for name in names)
-            lines[scope] = LineLedger(datagrams, verdicts, datagrams == verdicts)
+            datagrams, more = values["datagrams"], values["units_more"]
+            verdicts = sum(values[name] for name in names)
+            lines[scope] = LineLedger(datagrams, more, verdicts, datagrams + more == verdicts)
     totals = {name: sum(counters[scope][name] for scope in lines) for name in names}
     return Ledger(
         datagrams=sum(line.datagrams for line in lines.values()),
+        units_more=sum(line.units_more for line in lines.values()),
         verdicts=sum(totals.values()),
         adds_up=all(line.adds_up for line in lines.values()),
         by_verdict=totals,

@@ -22,7 +22,7 @@ __all__ = ["HostLosses", "Loss", "LossSum", "Losses", "read_counters", "read_los
 Counters = dict[str, dict[str, int]]
 
 _FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
-_USED = ("delivered", "held", "session_pending")
+_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
 _OBJECTS = (
     "objects_full",
@@ -152,7 +152,8 @@ def _line_sums(values: Counters) -> Iterator[LossSum]:
                     line["datagrams"] + refused,
                 )
             verdicts = sum(line[info.name] for info in VERDICTS)
-            yield _sum(f"{scope}: datagrams, verdicts", line["datagrams"], verdicts)
+            units = line["datagrams"] + line["units_more"]
+            yield _sum(f"{scope}: units, verdicts", units, verdicts)
 
 
 def _feed_sums(values: Counters) -> Iterator[LossSum]:

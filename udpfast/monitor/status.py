@@ -13,7 +13,7 @@ from udpfast.errors import UdpfastError
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.bypass import BypassStatus, read_bypass
 from udpfast.monitor.ledger import Ledger, ledger_of
-from udpfast.monitor.limits import reached_limits, read_image
+from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.silence import describe_silence
 from udpfast.shm.cursor import RingCursor
@@ -129,7 +129,7 @@ class InstanceStatus(Struct, frozen=True):
     @property
     def limits(self) -> dict[str, str]:
         """A sentence for each limit that was reached, by what counts it."""
-        return reached_limits(self.counters["feed"], self.image)
+        return reached_limits(feed_counts(self.counters), self.image)
 
 
 class HostStatus(Struct, frozen=True):

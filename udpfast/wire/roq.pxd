@@ -6,12 +6,13 @@
 # Control of the current revision: bits 0 to 3 the encoding, bit 4 a snapshot; of the legacy one all
 # bits are the encoding. Which encodings may pass is a matter of settings, not of the framing.
 # Without a payload and in one piece it is a heartbeat, which takes its number as messages do.
-# `object`: type << 16 | id. `detail`: the last number of the object.
+# `object`: type << 16 | id. `detail`: the last number of the object, above it (<< 32) the control.
 
-from libc.stdint cimport uint8_t, uint16_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memcpy
 
 from udpfast.core.check cimport unlikely
-from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, FRAME_SIZE
+from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, FRAME_SIZE, Frame
 from udpfast.wire.load cimport be16, be32, le16, le32
 from udpfast.wire.messages cimport DELIMITER_NONE
 from udpfast.wire.unit cimport (
@@ -63,6 +64,7 @@ cdef inline int roq_units(
         units.session = le16(data + ROQ_SESSION)
         units.number = le32(data + ROQ_NUMBER)
         units.detail = le32(data + ROQ_LAST_NUMBER)
+    units.detail |= <uint64_t>control << 32
     if legacy:
         units.encoding = control
     else:
@@ -71,3 +73,33 @@ cdef inline int roq_units(
     if size == FRAME_SIZE and last == 0:
         units.flags |= UNIT_HEARTBEAT
     return 1
+
+
+cdef inline uint32_t frame_object(const Frame* frame) noexcept nogil:
+    # Type and id of the object in one number.
+    return (<uint32_t>frame.object_type << 16) | frame.object_id
+
+
+cdef inline void roq_header(Frame* frame, const uint8_t* data, bint big_endian) noexcept nogil:
+    # The 16 bytes of a sound datagram, in the host's order.
+    memcpy(frame, data, FRAME_SIZE)
+    if unlikely(big_endian):
+        frame.object_id = be16(data + ROQ_OBJECT_ID)
+        frame.session_id = be16(data + ROQ_SESSION)
+        frame.seqno = be32(data + ROQ_NUMBER)
+        frame.last_seqno = be32(data + ROQ_LAST_NUMBER)
+
+
+cdef inline void roq_frame(
+    Frame* frame, uint32_t object, uint64_t detail, uint8_t fragment_max, uint64_t session,
+    int64_t number,
+) noexcept nogil:
+    # The same of what waited: that of its first fragment.
+    frame.control = <uint8_t>(detail >> 32)
+    frame.fragment = 0
+    frame.fragment_max = fragment_max
+    frame.object_type = <uint8_t>(object >> 16)
+    frame.object_id = <uint16_t>object
+    frame.session_id = <uint16_t>session
+    frame.seqno = <uint32_t>number
+    frame.last_seqno = <uint32_t>detail

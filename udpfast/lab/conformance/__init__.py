@@ -49,12 +49,15 @@ class Report:
         Where lines go; None keeps silent.
     lines : list of str
         The lines.
+    engine : bool
+        Captures of venues go through the feed, too.
     """
 
     passed: int = 0
     failed: int = 0
     stream: TextIO | None = None
     lines: list[str] = field(default_factory=list)
+    engine: bool = True
 
     def case(
         self, name: str, check: Callable[P, str | None], *args: P.args, **kwargs: P.kwargs

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.lab.conformance import Report, difference
+from udpfast.lab.conformance.engine import check_engine
 from udpfast.lab.numbering import Arbitration, Naive
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 from udpfast.wire.facts import Heartbeat, Numbers
@@ -67,6 +68,8 @@ def check(path: Path, report: Report) -> None:
         capture = path.parent / case["file"]
         report.case(f"{path.name} {case['file']}", _compare, capture, expect)
         report.case(f"{path.name} {case['file']} framing", _recognised, capture, case["framing"])
+        if report.engine:
+            check_engine(f"{path.name} {case['file']}", capture, case, report)
     left_out = "; ".join(f"{key}: {why}" for key, why in INFORMATIONAL.items())
     report.note(f"{path.name}: {compared} values compared. Not compared: {left_out}")
 

@@ -62,7 +62,7 @@ def _compare_unit(document: dict[str, Any], case: dict[str, Any]) -> str | None:
         {
             "session_id": unit.session,
             "seqno": unit.number,
-            "last_seqno": unit.detail,
+            "last_seqno": unit.detail & 0xFFFFFFFF,
             "object": (unit.object >> 16, unit.object & 0xFFFF),
             "fragment": (unit.fragment, unit.fragments),
             "encoding": unit.encoding,

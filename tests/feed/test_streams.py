@@ -1,0 +1,285 @@
+"""Streams: units of other framings than Roq, through windows of their own."""
+
+import random
+import struct
+
+import pytest
+
+from udpfast.core.counter import VERDICTS
+from udpfast.core.layout import GAP, SESSION, Kind, SessionReason
+from udpfast.feed.pipeline import FeedMessage, FeedPipeline
+from udpfast.lab.framings import Sent, build
+from udpfast.wire.framing import FRAMINGS, Framing
+
+NAMES = [name for name in FRAMINGS if not name.startswith("roq")]
+
+
+class Feed:
+    """A pipeline, and all that came out of it."""
+
+    def __init__(self, framing: str, lines: int = 1, **settings: object) -> None:
+        self.pipeline = FeedPipeline(
+            framing=framing,
+            lines_incremental=lines,
+            lines_snapshot=0,
+            **{"window": 256, "streams": 4, **settings},  # type: ignore[arg-type]
+        )
+        self.out: list[FeedMessage] = []
+        self.now_ns = 0
+        self.datagrams = 0
+
+    def send(self, data: bytes, line: int = 0) -> str:
+        """Bring a datagram; time goes on by 1 us."""
+        self.now_ns += 1000
+        verdict = self.pipeline.accept(0, line, data, self.now_ns, self.now_ns)
+        self.out += self.pipeline.take()
+        self.datagrams += 1
+        self.check()
+        return VERDICTS[verdict].name if verdict >= 0 else "none"
+
+    def wait(self, ns: int) -> None:
+        """Let time pass."""
+        self.now_ns += ns
+        self.pipeline.expire(self.now_ns)
+        self.out += self.pipeline.take()
+
+    def finish(self) -> None:
+        """End the input."""
+        self.pipeline.finish(self.now_ns)
+        self.out += self.pipeline.take()
+        self.check()
+
+    def check(self) -> None:
+        """Every unit, and every datagram without one, has exactly one verdict."""
+        lines = [one for scope, one in self.pipeline.counters().items() if "." in scope]
+        verdicts = sum(one[info.name] for one in lines for info in VERDICTS)
+        assert verdicts == self.datagrams + sum(one["units_more"] for one in lines)
+
+    def numbers(self, stream: int | None = None) -> list[int]:
+        """Numbers of the messages."""
+        return [
+            one.number
+            for one in self.out
+            if one.kind is Kind.MESSAGE and stream in (None, one.stream)
+        ]
+
+    def gaps(self) -> list[tuple[int, int]]:
+        """First and last number of each gap."""
+        found = [bytes_ for kind, bytes_ in self.said() if kind is Kind.GAP]
+        read = [struct.unpack_from("<QQ", one) for one in found]
+        return [(first, last) for first, last in read]
+
+    def sessions(self) -> list[SessionReason]:
+        """Reasons of the sessions."""
+        return [
+            SessionReason(struct.unpack_from("<I", payload, 32)[0])
+            for kind, payload in self.said()
+            if kind is Kind.SESSION
+        ]
+
+    def said(self) -> list[tuple[Kind, bytes]]:
+        """What the feed said itself."""
+        return [(one.kind, one.payload) for one in self.out if one.kind is not Kind.MESSAGE]
+
+
+def datagram(
+    name: str, number: int, count: int = 1, *, sent_ns: int = 10**18, session: object = None
+) -> bytes:
+    """One of any framing with the same stream; its messages tell their numbers."""
+    messages = tuple(struct.pack("<QQ", number + i, 7) for i in range(count))
+    if session is None:
+        session = b"0000000001" if name.startswith("mold") else 1
+    keys = {"iex_tp": (0x8004, 1), "eurex_eobi": (1, 2)}
+    key = keys.get(name, (65,))
+    return build(name, Sent(number, messages, key, session, sent_ns))  # type: ignore[arg-type]
+
+
+def each(name: str) -> bool:
+    """Whether numbers count messages."""
+    return Framing(name).facts.numbers.value == "messages"
+
+
+def whole(name: str) -> bool:
+    """Whether a datagram of several messages is one unit with several numbers."""
+    return each(name) and name not in ("miax_mach", "siac_opra")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_in_order_are_delivered_once(name: str) -> None:
+    feed = Feed(name)
+    for number in range(5, 300):
+        assert feed.send(datagram(name, number)) == "delivered"
+    feed.finish()
+    assert feed.numbers() == list(range(5, 300))
+    assert feed.sessions() == [SessionReason.FIRST]
+    assert not feed.gaps()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("lines", [1, 2])
+def test_reordered_and_lost_datagrams_are_put_in_order_and_reported(name: str, lines: int) -> None:
+    rng = random.Random(f"{name} {lines}")
+    step = 3 if whole(name) else 1
+    order = [1 + step * i for i in range(400)]
+    lost = set(rng.sample(order[1:-1], 20))
+    feed = Feed(name, lines, window=4096)
+    feed.send(datagram(name, 1, step))
+    streams = []
+    for _ in range(lines):
+        late = sorted(order[1:], key=lambda number: number + rng.random() * 8 * step)
+        streams.append(late)
+    for numbers in zip(*streams, strict=True):
+        for line, number in enumerate(numbers):
+            if number not in lost:
+                feed.send(datagram(name, number, step), line)
+    feed.wait(10_000_000)
+    feed.finish()
+    expected = [n + i for n in order if n not in lost for i in range(step)]
+    assert feed.numbers() == expected
+    missing = sorted(n + i for n in lost for i in range(step))
+    assert [n for first, last in feed.gaps() for n in range(first, last + 1)] == missing
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if whole(name)])
+def test_line_that_packs_otherwise_delivers_only_what_is_new(name: str) -> None:
+    feed = Feed(name, 2)
+    feed.send(datagram(name, 1, 4), 0)
+    assert feed.send(datagram(name, 1, 3), 1) == "duplicate"
+    assert feed.send(datagram(name, 4, 3), 1) == "delivered"  # 4 is known, 5 and 6 are not
+    assert feed.send(datagram(name, 5, 4), 0) == "delivered"
+    assert feed.send(datagram(name, 12, 2), 0) == "held"
+    assert feed.send(datagram(name, 9, 6), 1) == "held"
+    feed.finish()
+    assert feed.numbers() == list(range(1, 15))
+    counters = feed.pipeline.counters()["incremental"]
+    assert counters["disagreements"] == 0
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if whole(name)])
+def test_unit_longer_than_the_window_is_delivered_whole(name: str) -> None:
+    feed = Feed(name, window=16)
+    feed.send(datagram(name, 1))
+    assert feed.send(datagram(name, 4, 30)) == "held"
+    feed.wait(10_000_000)
+    feed.finish()
+    assert feed.numbers() == [1, *range(4, 34)]
+    assert feed.gaps() == [(2, 3)]
+
+
+HEARTBEATS = [
+    name for name in NAMES if each(name) and name not in ("siac_cta", "siac_opra", "miax_mach")
+]
+
+
+@pytest.mark.parametrize("name", HEARTBEATS)
+def test_heartbeat_reveals_a_lost_tail_without_waiting_for_data(name: str) -> None:
+    feed = Feed(name)
+    feed.send(datagram(name, 1, 3))
+    heartbeat = datagram(name, 8, 0)
+    assert feed.send(heartbeat) == "heartbeat"
+    feed.wait(4_000_000)
+    assert not feed.gaps()
+    feed.wait(2_000_000)
+    assert feed.gaps() == [(4, 7)]
+    feed.send(heartbeat)
+    feed.wait(10_000_000)
+    assert feed.send(datagram(name, 8)) == "delivered"
+    assert feed.numbers() == [1, 2, 3, 8]
+    assert feed.gaps() == [(4, 7)]
+
+
+def test_heartbeat_of_miax_names_the_last_number() -> None:
+    feed = Feed("miax_mach")
+    feed.send(datagram("miax_mach", 1, 2))
+    feed.send(datagram("miax_mach", 5, 0))  # 4 was the last one
+    feed.wait(10_000_000)
+    assert feed.gaps() == [(3, 4)]
+
+
+@pytest.mark.parametrize("name", ["deribit_sbe", "cboe_pitch", "b3_umdf", "coinbase_derivatives"])
+def test_streams_of_one_line_have_windows_of_their_own_and_a_limit(name: str) -> None:
+    feed = Feed(name, streams=3)
+    verdicts = []
+    for number in (1, 2, 4, 3):
+        for stream in (10, 11, 12, 13):
+            data = build(name, Sent(number, (b"x" * 20,), (stream,), 1, 10**18))
+            verdicts.append(feed.send(data))
+    feed.finish()
+    assert verdicts.count("stream_refused") == 4
+    streams = sorted({one.stream for one in feed.out if one.kind is Kind.MESSAGE})
+    assert streams == [2, 3, 4]
+    assert all(feed.numbers(stream) == [1, 2, 3, 4] for stream in streams)
+    assert not feed.gaps()
+    keys = [
+        struct.unpack_from("<I", said, 40)[0] for kind, said in feed.said() if kind is Kind.SESSION
+    ]
+    assert keys == [10, 11, 12]
+
+
+@pytest.mark.parametrize("name", ["moldudp64", "moldudp64le", "memx_memoir", "ice_impact"])
+def test_another_session_is_believed_when_its_line_brings_it_again(name: str) -> None:
+    other = b"0000000002" if name.startswith("mold") else 2
+    feed = Feed(name)
+    for number in range(1, 20):
+        feed.send(datagram(name, number))
+    assert feed.send(datagram(name, 1, session=other)) == "session_pending"
+    assert feed.numbers() == list(range(1, 20))
+    feed.send(datagram(name, 2, session=other))
+    feed.finish()
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.NEW_ID]
+    assert feed.numbers() == [*range(1, 20), 1, 2]
+
+
+def test_iex_sender_that_began_anew_with_its_session_is_believed_at_its_second_unit() -> None:
+    feed = Feed("iex_tp", 2)
+    for number in range(1, 20):
+        feed.send(datagram("iex_tp", number, sent_ns=10**18 + number))
+    late = datagram("iex_tp", 19, sent_ns=10**18 + 19)
+    assert feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50)) == "session_pending"
+    feed.send(datagram("iex_tp", 2, sent_ns=10**18 + 51))
+    assert feed.send(late, 1) == "session_retired"
+    feed.send(datagram("iex_tp", 3, sent_ns=10**18 + 52))
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers() == [*range(1, 20), 1, 2, 3]
+    assert feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50), 1) == "duplicate"
+
+
+def test_one_forged_restart_of_iex_changes_nothing() -> None:
+    feed = Feed("iex_tp")
+    for number in range(1, 20):
+        feed.send(datagram("iex_tp", number, sent_ns=10**18 + number))
+    feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50))
+    for number in range(20, 100):
+        feed.send(datagram("iex_tp", number, sent_ns=10**18 + 50 + number))
+    feed.finish()
+    assert feed.numbers() == list(range(1, 100))
+    assert feed.sessions() == [SessionReason.FIRST]
+
+
+@pytest.mark.parametrize("name", ["cboe_pitch", "b3_umdf"])
+def test_unsequenced_messages_pass_without_a_number(name: str) -> None:
+    feed = Feed(name)
+    feed.send(datagram(name, 1))
+    assert feed.send(datagram(name, 0)) == "unsequenced"
+    feed.send(datagram(name, 2))
+    assert feed.numbers() == [1, 0, 2]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_go_on_beyond_their_wrap(name: str) -> None:
+    bits = Framing(name).facts.number_bits
+    if bits == 64:
+        pytest.skip("64 bits do not wrap")
+    feed = Feed(name)
+    unsequenced = name in ("cboe_pitch", "b3_umdf")
+    for number in range((1 << 32) - 5, (1 << 32) + 5):
+        if not (unsequenced and number == 1 << 32):
+            feed.send(datagram(name, number % (1 << 32)))
+    feed.finish()
+    passed = [n for n in range((1 << 32) - 5, (1 << 32) + 5) if not (unsequenced and n == 1 << 32)]
+    assert feed.numbers() == passed
+
+
+def test_layouts_here_are_those_of_the_records() -> None:
+    assert [GAP.fields[name][1] for name in ("first", "last")] == [0, 8]
+    assert [SESSION.fields[name][1] for name in ("reason", "stream")] == [32, 40]

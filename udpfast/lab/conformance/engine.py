@@ -1,0 +1,373 @@
+"""Captures of any venue through the engine: what it delivers, what it says is missing.
+
+Each line, and each pair of lines, is a feed of its own. What comes out is compared with the
+expectation's numbers: the first and the next one, what never came, restarts, and for a pair what
+each line brought first. The receiver is a patient one, as the expectation is.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from udpfast.core.counter import VERDICTS
+from udpfast.core.layout import SESSION, Kind
+from udpfast.feed.pipeline import FeedPipeline
+from udpfast.lab.conformance import Report, difference
+from udpfast.lab.numbering import Naive, Spans
+from udpfast.net.pcap import CapturedDatagram, CaptureReader
+from udpfast.wire.facts import Heartbeat, Numbers
+from udpfast.wire.framing import Framing, MalformedError, ParsedUnit, UnitFlag
+
+__all__ = ["Numbering", "Replayed", "check_engine", "replay_lines"]
+
+#: Longer than any capture, so that what comes late is waited for.
+PATIENCE_NS = 3_600_000_000_000
+
+#: Verdicts of units that brought something first.
+_FIRST = ("delivered", "held")
+_COPIES = ("duplicate", "late", "replay")
+
+#: Captures that no feed could have sent, and why.
+_NOT_SENT = {
+    "DeepPlus.IexTp.1.0.2__all_message_types.pcap": "single datagrams of several days, put together"
+}
+_LISTED_MAX = 100  # so many gaps are written out in the expectation
+
+
+class Record(Protocol):
+    """What is looked at of a record."""
+
+    @property
+    def kind(self) -> Kind:
+        """What it is."""
+
+    @property
+    def stream(self) -> int:
+        """Which stream of the feed it is of."""
+
+    @property
+    def number(self) -> int:
+        """Its number."""
+
+    @property
+    def payload(self) -> bytes:
+        """Of GAP and SESSION; of others it does not matter."""
+
+
+@dataclass(slots=True)
+class Numbering:
+    """What the engine made of one session of one stream.
+
+    Attributes
+    ----------
+    label : str
+        As people name it.
+    first, next : int
+        The first number, and the one behind the last that was delivered or given up.
+    numbers : int
+        Records with a number.
+    gaps : Spans
+        Numbers that were given up.
+    broken : str
+        What was wrong with the order; empty: nothing.
+    """
+
+    label: str
+    first: int
+    next: int
+    numbers: int = 0
+    gaps: Spans = field(default_factory=Spans)
+    broken: str = ""
+
+    def take(self, message: Record) -> None:
+        """Take a record of this numbering."""
+        if message.kind == Kind.MESSAGE:
+            first, last = message.number, message.number
+            self.numbers += 1
+        else:
+            first = int.from_bytes(message.payload[0:8], "little")
+            last = int.from_bytes(message.payload[8:16], "little")
+            self.gaps.add(first, last + 1)
+        if first != self.next and not self.broken:
+            self.broken = f"{message.kind.name} [{first}, {last}] came where {self.next} was next"
+        self.next = last + 1
+
+
+@dataclass(slots=True)
+class Replayed:
+    """What came out of the lines of one feed.
+
+    Attributes
+    ----------
+    numberings : list of Numbering
+        In the order in which they began.
+    unsequenced : int
+        Records without a number.
+    counters : dict
+        Of the pipeline.
+    datagrams : list of int
+        Of each line.
+    """
+
+    numberings: list[Numbering]
+    unsequenced: int
+    counters: dict[str, dict[str, int]]
+    datagrams: list[int]
+
+    def verdicts(self, line: int, names: Iterable[str]) -> int:
+        """Return how many units of a line got one of these verdicts."""
+        return sum(self.counters[f"incremental.{line}"][name] for name in names)
+
+    def ledger(self) -> str | None:
+        """Return why the ledger does not add up, or None."""
+        for line, datagrams in enumerate(self.datagrams):
+            units = datagrams + self.counters[f"incremental.{line}"]["units_more"]
+            verdicts = self.verdicts(line, (info.name for info in VERDICTS))
+            if units != verdicts:
+                return f"line {line}: {units} units, {verdicts} verdicts"
+        return None
+
+
+class Collector:
+    """Sort what a feed hands out by numbering.
+
+    Attributes
+    ----------
+    numberings : list of Numbering
+        In the order in which they began.
+    unsequenced : int
+        Records without a number.
+    """
+
+    def __init__(self, framing: Framing) -> None:
+        self.numberings: list[Numbering] = []
+        self.unsequenced = 0
+        self._framing = framing
+        self._current: dict[int, Numbering] = {}
+
+    def take(self, messages: Iterable[Record]) -> None:
+        """Take what came out."""
+        for message in messages:
+            if message.kind == Kind.SESSION:
+                self._begin(message)
+            elif message.kind == Kind.GAP:
+                self._current[message.stream].take(message)
+            elif message.kind == Kind.MESSAGE:
+                if message.number or self._current.get(message.stream):
+                    self._numbered(message)
+                else:
+                    self.unsequenced += 1
+
+    def _numbered(self, message: Record) -> None:
+        numbering = self._current[message.stream]
+        if message.number == 0 and numbering.next != 0:
+            self.unsequenced += 1
+        else:
+            numbering.take(message)
+
+    def _begin(self, message: Record) -> None:
+        session = np.frombuffer(message.payload, SESSION, 1)[0]
+        first = int(session["first_number"])
+        label = self._framing.facts.label(int(session["stream"]), int(session["new_id"]))
+        numbering = Numbering(label or "None", first, first)
+        self._current[message.stream] = numbering
+        self.numberings.append(numbering)
+
+
+def replay_lines(
+    framing: Framing, datagrams: Iterable[tuple[int, CapturedDatagram]], lines: int, **settings: Any
+) -> Replayed:
+    """Bring captured datagrams, each with the number of its line, into a feed."""
+    pipeline = FeedPipeline(
+        framing=framing.name,
+        lines_incremental=lines,
+        lines_snapshot=0,
+        **{
+            "lost_packet_wait_ns": PATIENCE_NS,
+            "line_dead_ns": PATIENCE_NS,
+            "inactivity_timeout_ns": 0,
+            # As many numbers as it waits for: a full window would end its patience.
+            "streams": 40 if framing.facts.stream else 2,
+            "window": 1 << (12 if framing.facts.stream else 18),
+            **settings,
+        },
+    )
+    collector = Collector(framing)
+    counts = [0] * lines
+    now_ns = 0
+    for line, datagram in datagrams:
+        now_ns = max(now_ns, datagram.timestamp_ns)
+        pipeline.expire(now_ns)
+        collector.take(pipeline.take())
+        pipeline.accept(0, line, datagram.payload, datagram.timestamp_ns, now_ns)
+        collector.take(pipeline.take())
+        counts[line] += 1
+    pipeline.finish(now_ns)
+    collector.take(pipeline.take())
+    return Replayed(collector.numberings, collector.unsequenced, pipeline.counters(), counts)
+
+
+def check_engine(name: str, path: Path, expect: dict[str, Any], report: Report) -> None:
+    """Replay one capture through the engine: each flow alone, then each pair of lines."""
+    framing = Framing(expect["framing"])
+    if path.name in _NOT_SENT:
+        report.note(f"not run: {name} engine: {_NOT_SENT[path.name]}")
+        return
+    flows: dict[tuple[str, str], list[CapturedDatagram]] = {}
+    with CaptureReader(path) as reader:
+        for datagram in reader:
+            key = (f"{_text(datagram.source)}", _text(datagram.destination))
+            flows.setdefault(key, []).append(datagram)
+    for flow in expect["flows"]:
+        key = (f"{flow['src']}:{flow['sport']}", f"{flow['dst']}:{flow['dport']}")
+        report.case(f"{name} {key[1]} engine", _flow, framing, flow, flows[key])
+    for pair in expect.get("a_b", ()):
+        report.case(f"{name} {pair['a']} {pair['b']} engine", _pair, framing, pair, path)
+
+
+def _text(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+def _flow(framing: Framing, flow: dict[str, Any], datagrams: list[CapturedDatagram]) -> str | None:
+    replayed = replay_lines(framing, ((0, one) for one in datagrams), 1)
+    units = list(_units(framing, datagrams))
+    unsequenced = [unit for unit in units if unit.flags & UnitFlag.UNSEQUENCED]
+    problem = replayed.ledger() or _broken(replayed)
+    if problem is not None:
+        return problem
+    runs = [run for label in flow["streams"] for run in _runs(label, flow["streams"][label])]
+    if not unsequenced and framing.facts.heartbeat is not Heartbeat.LAST:
+        told = sum(run["units"] for _, run in runs)
+        problem = difference(told, _sound(replayed), "units")
+    else:
+        runs = list(_oracle(framing, units))
+    expected = sorted(_said(label, run) for label, run in runs)
+    found = sorted(
+        (one.label, one.first, one.next, one.gaps.spans[:_LISTED_MAX], one.numbers)
+        for one in replayed.numberings
+    )
+    problem = problem or difference(_lists(expected), _lists(found), "numberings")
+    if problem is None and framing.facts.numbers is Numbers.MESSAGES and framing.facts.delimited:
+        taking = sum(unit.messages for unit in unsequenced if not _is_heartbeat(unit))
+        problem = difference(taking, replayed.unsequenced, "unsequenced")
+    return problem
+
+
+def _is_heartbeat(unit: ParsedUnit) -> bool:
+    return bool(unit.flags & UnitFlag.HEARTBEAT)
+
+
+def _lists(value: Any) -> Any:
+    return [_lists(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def _broken(replayed: Replayed) -> str | None:
+    return next((one.broken for one in replayed.numberings if one.broken), None)
+
+
+def _sound(replayed: Replayed) -> int:
+    line = replayed.counters["incremental.0"]
+    names = ("delivered", "held", "duplicate", "late", "replay", "heartbeat", "session_pending")
+    return sum(line[name] for name in names)
+
+
+def _units(framing: Framing, datagrams: Iterable[CapturedDatagram]) -> Iterable[ParsedUnit]:
+    for datagram in datagrams:
+        try:
+            yield from framing.units(datagram.payload)
+        except MalformedError:
+            continue
+
+
+def _runs(label: str, stream: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    return [(label, run) for run in stream.get("segments", [stream])]
+
+
+def _said(label: str, run: dict[str, Any]) -> tuple[str, int, int, list[list[int]], int]:
+    # What a patient receiver says of one run: what never came, and before the first that came what
+    # a heartbeat had named.
+    first, following = run["first_seq"], run["next_expected"]
+    holes = [[low, high + 1] for low, high in run["never_received"]["first_holes"]]
+    missing = run["never_received"]["numbers"]
+    if run["gaps"] and run["gaps"][0][0] == first:
+        holes.insert(0, [first, run["gaps"][0][1] + 1])
+        missing += holes[0][1] - holes[0][0]
+    return label, first, following, holes[:_LISTED_MAX], following - first - missing
+
+
+def _oracle(framing: Framing, units: list[ParsedUnit]) -> Iterable[tuple[str, dict[str, Any]]]:
+    # The same by what the units say, where some of them have no place in the order.
+    runs: dict[str, Naive] = {}
+    for unit in units:
+        if not unit.flags & UnitFlag.UNSEQUENCED:
+            naive = runs.setdefault(framing.label(unit) or "None", Naive())
+            naive.unit(
+                "",
+                unit.number,
+                unit.count,
+                unit.messages,
+                names_next=framing.facts.heartbeat is not Heartbeat.NONE,
+            )
+    for label, naive in runs.items():
+        yield label, naive.found(1 << 30)
+
+
+def _pair(framing: Framing, pair: dict[str, Any], path: Path) -> str | None:
+    lines = {pair["a"]: 0, pair["b"]: 1}
+    with CaptureReader(path) as reader:
+        replayed = replay_lines(
+            framing,
+            (
+                (lines[_text(datagram.destination)], datagram)
+                for datagram in reader
+                if _text(datagram.destination) in lines
+            ),
+            2,
+        )
+    problem = replayed.ledger() or _broken(replayed)
+    if problem is not None:
+        return problem
+    gaps = [span for one in replayed.numberings for span in one.gaps.spans]
+    before = _before(framing, pair, path, replayed)
+    first = [replayed.verdicts(line, _FIRST) for line in range(2)]
+    copies = sum(replayed.verdicts(line, _COPIES) for line in range(2)) - sum(before)
+    return difference(
+        {
+            "unique": pair["unique"],
+            "first_copy_from_a": pair["first_copy_from_a"],
+            "first_copy_from_b": pair["first_copy_from_b"],
+            "second_copies": pair["second_copies"],
+            "gap_count_after_arbitration": pair["gap_count_after_arbitration"],
+            "gaps_after_arbitration": pair["gaps_after_arbitration"],
+        },
+        {
+            "unique": sum(first) + sum(before),
+            "first_copy_from_a": first[0] + before[0],
+            "first_copy_from_b": first[1] + before[1],
+            "second_copies": copies,
+            "gap_count_after_arbitration": len(gaps),
+            "gaps_after_arbitration": [[low, high - 1] for low, high in gaps][:100],
+        },
+    )
+
+
+def _before(framing: Framing, pair: dict[str, Any], path: Path, replayed: Replayed) -> list[int]:
+    # Units of each line from before the number with which the feed began: a receiver that has just
+    # joined cannot deliver them behind that one.
+    first = min(one.first for one in replayed.numberings)
+    counts, seen = [0, 0], set()
+    lines = {pair["a"]: 0, pair["b"]: 1}
+    with CaptureReader(path) as reader:
+        for datagram in reader:
+            line = lines.get(_text(datagram.destination))
+            if line is None:
+                continue
+            for unit in framing.units(datagram.payload):
+                if unit.count and unit.number < first and unit.number not in seen:
+                    seen.add(unit.number)
+                    counts[line] += 1
+    return counts
