@@ -83,10 +83,16 @@ class Feed:
 
 
 def datagram(
-    name: str, number: int, count: int = 1, *, sent_ns: int = 10**18, session: object = None
+    name: str,
+    number: int,
+    count: int = 1,
+    *,
+    sent_ns: int = 10**18,
+    session: object = None,
+    run: int = 7,
 ) -> bytes:
     """One of any framing with the same stream; its messages tell their numbers."""
-    messages = tuple(struct.pack("<QQ", number + i, 7) for i in range(count))
+    messages = tuple(struct.pack("<QQ", number + i, run) for i in range(count))
     if session is None:
         session = b"0000000001" if name.startswith("mold") else 1
     keys = {"iex_tp": (0x8004, 1), "eurex_eobi": (1, 2)}
@@ -235,20 +241,32 @@ def test_iex_sender_that_began_anew_with_its_session_is_believed_at_its_second_u
     for number in range(1, 20):
         feed.send(datagram("iex_tp", number, sent_ns=10**18 + number))
     late = datagram("iex_tp", 19, sent_ns=10**18 + 19)
-    assert feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50)) == "session_pending"
-    feed.send(datagram("iex_tp", 2, sent_ns=10**18 + 51))
+    again = datagram("iex_tp", 1, sent_ns=10**18 + 50, run=8)
+    assert feed.send(again) == "session_pending"
+    feed.send(datagram("iex_tp", 2, sent_ns=10**18 + 51, run=8))
     assert feed.send(late, 1) == "session_retired"
-    feed.send(datagram("iex_tp", 3, sent_ns=10**18 + 52))
+    feed.send(datagram("iex_tp", 3, sent_ns=10**18 + 52, run=8))
     assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
     assert feed.numbers() == [*range(1, 20), 1, 2, 3]
-    assert feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50), 1) == "duplicate"
+    assert feed.send(again, 1) == "duplicate"
+
+
+def test_iex_line_that_sends_its_first_datagrams_later_is_no_new_beginning() -> None:
+    feed = Feed("iex_tp", 2)
+    for number in (1, 2, 3):
+        feed.send(datagram("iex_tp", number, sent_ns=10**18 + number))
+    feed.send(datagram("iex_tp", 1, 3, sent_ns=10**18 + 10), 1)
+    feed.send(datagram("iex_tp", 4, 2, sent_ns=10**18 + 11), 1)
+    feed.send(datagram("iex_tp", 6, sent_ns=10**18 + 12))
+    assert feed.sessions() == [SessionReason.FIRST]
+    assert feed.numbers() == list(range(1, 7))
 
 
 def test_one_forged_restart_of_iex_changes_nothing() -> None:
     feed = Feed("iex_tp")
     for number in range(1, 20):
         feed.send(datagram("iex_tp", number, sent_ns=10**18 + number))
-    feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50))
+    feed.send(datagram("iex_tp", 1, sent_ns=10**18 + 50, run=8))
     for number in range(20, 100):
         feed.send(datagram("iex_tp", number, sent_ns=10**18 + 50 + number))
     feed.finish()

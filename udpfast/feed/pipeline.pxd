@@ -365,7 +365,7 @@ cdef inline int pipeline_begun_anew(
         if now_ns < w.previous_until_ns and unit.sent_ns < w.begun_sent_ns:
             return VERDICT_SESSION_RETIRED
         anew = (unit.number == 1 and unit.detail == 0 and unit.sent_ns > w.sent_ns
-                and window_unwrap(w, 1) < w.next)
+                and window_unwrap(w, 1) < w.next and not pipeline_is_known(p, w, d, unit))
     elif unit.flags & UNIT_RESET:
         anew = window_unwrap(w, unit.number) < w.next and not pipeline_is_known(p, w, d, unit)
     if not anew and c.claim == CLAIM_NEW_ID and c.session_id == unit.session and c.count:
@@ -381,16 +381,20 @@ cdef inline int pipeline_begun_anew(
 cdef inline bint pipeline_is_known(
     Pipeline* p, Window* w, const Datagram* d, const Unit* unit,
 ) noexcept nogil:
-    # Whether the numbering at hand had this very datagram.
+    # Whether the numbering at hand had a message of this unit, with its very bytes: then it is a
+    # copy, which another line may have sent later and packed in its own way.
     cdef Unit piece
     cdef MessageWalk walk
     cdef int64_t at = window_unwrap(w, unit.number)
-    cdef const Slot* slot = window_slot(w, at)
-    if unit.count == 0 or slot.key != at:
-        return False
+    cdef const Slot* slot
+    cdef uint32_t n
     pieces_begin(&walk, d, unit)
-    piece_next(&walk, unit, 0, p.each_message, &piece)
-    return slot.hash == pipeline_hash(p, w, d, &piece)
+    for n in range(unit.count):
+        piece_next(&walk, unit, n, p.each_message, &piece)
+        slot = window_slot(w, at + n)
+        if slot.key == at + n and slot.hash == pipeline_hash(p, w, d, &piece):
+            return True
+    return False
 
 
 cdef inline int pipeline_name_next(
