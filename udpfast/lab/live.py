@@ -22,6 +22,7 @@ import click
 import numpy as np
 
 from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.options import FiniteRange
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
@@ -220,7 +221,7 @@ def _difference(expected: list[Numbering], found: list[Numbering]) -> str | None
 @program
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option(
-    "--speed", type=float, default=0.0, help="Times the pace of the captures; 0: at once."
+    "--speed", type=FiniteRange(0), default=0.0, help="Times the pace of the captures; 0: at once."
 )
 @click.option("--only", default="", help="Captures whose name has this in it.")
 def main(folder: Path, speed: float, only: str) -> bool:

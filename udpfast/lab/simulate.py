@@ -46,6 +46,7 @@ from udpfast.lab.session_rows import (
     same_session,
     skewed_restarts,
 )
+from udpfast.lab.venue_rows import FAULTS, VENUES, venue
 
 __all__ = ["ROWS", "cases", "main"]
 
@@ -114,6 +115,7 @@ ROWS: dict[str, tuple[Row, list[dict[str, Any]]]] = {
     "T-R2": (last_seqno_recovery, [{"hit": hit} for hit in (0, 1, 10, 500)]),
     "T-R3": (differential, [{}]),
     "T-I1": (inactivity, [{}]),
+    "T-V1": (venue, [{"framing": name, "fault": fault} for name in VENUES for fault in FAULTS]),
 }
 
 
