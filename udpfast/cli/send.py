@@ -7,7 +7,7 @@ import itertools
 import json
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -19,6 +19,8 @@ from udpfast.agents.market_gateway import MarketGateway
 from udpfast.agents.market_player import MarketPlayer
 from udpfast.agents.market_recording import MarketRecording
 from udpfast.cli.options import GroupedCommand
+from udpfast.cli.send_capture import send_capture
+from udpfast.cli.send_faults import Faults, wants_faults
 from udpfast.cli.send_options import EXAMPLES, GROUPS, with_options
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.feed.carriage import Carriage
@@ -26,9 +28,6 @@ from udpfast.feed.transmitter import Transmitter
 from udpfast.net.sender import DatagramSender
 
 __all__ = ["describe_missing", "send"]
-
-#: A datagram chosen by --reorder leaves so much later, behind those that were due meanwhile.
-REORDER_DELAY_NS = 300_000
 
 #: Longest pause of the loop: delayed datagrams and paced snapshots are due at any time.
 PAUSE_MAX_NS = 200_000
@@ -40,7 +39,10 @@ PAUSE_MIN_NS = 50_000
 @click.command(cls=GroupedCommand, groups=GROUPS, epilog=EXAMPLES)
 @with_options
 def send(**options: Any) -> None:
-    """Publish market data over UDP: recorded (--market), --simulate, or raw load (--rate).
+    """Publish market data over UDP: --market, --simulate, a CAPTURE, or raw load (--rate).
+
+    A capture's datagrams go out as they were: on the lines that it has, or, if it has one, on each
+    of those given.
 
     The loss, reordering and so on are this program's doing, repeatable by --seed.
     """
@@ -63,7 +65,10 @@ def send(**options: Any) -> None:
             )
         if not senders[0]:
             raise click.UsageError("--incremental needs at least one address")
-        if options["market"] or options["simulate"]:
+        if options["capture"]:
+            _check_capture(options)
+            summary = send_capture(senders[0], options)
+        elif options["market"] or options["simulate"]:
             summary = _send_market(senders, options)
         else:
             summary = _send_load(senders[0], options)
@@ -74,6 +79,14 @@ def send(**options: Any) -> None:
         click.echo(json.dumps(summary))
     else:
         _print_summary(summary)
+
+
+def _check_capture(options: dict[str, Any]) -> None:
+    for name in ("market", "simulate", "books"):
+        if options[name]:
+            raise click.UsageError(f"a capture is sent as it is: --{name} does not go with it")
+    if options["restart_at"] is not None:
+        raise click.UsageError("a capture is sent as it is: --restart-at does not go with it")
 
 
 def _spread(interfaces: list[str], addresses: list[str], channel: str) -> list[str]:
@@ -94,7 +107,7 @@ def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -
     began_ns = monotonic_ns()
     source = _open_source(options)
     loaded_s = (monotonic_ns() - began_ns) / 1e9
-    impair = _Faults(options) if _wants_faults(options) else None
+    impair = Faults(options) if wants_faults(options) else None
     transmitter = Transmitter(
         senders[0],
         senders[1],
@@ -215,7 +228,7 @@ def _pause(wait_ns: int) -> None:
 def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[str, Any]:
     if options["rate"] is None:
         raise click.UsageError("choose --market, --simulate, or raw load with --rate")
-    if _wants_faults(options):
+    if wants_faults(options):
         raise click.UsageError("faults need --market or --simulate: raw load is sent as it is")
     session_id = options["session_id"]
     load = LoadGenerator(
@@ -258,7 +271,7 @@ def _lines(
     senders: list[list[DatagramSender]],
     options: dict[str, Any],
     unsent: Sequence[list[int]],
-    impair: _Faults | None,
+    impair: Faults | None,
 ) -> list[dict[str, Any]]:
     return [
         {
@@ -317,76 +330,3 @@ def describe_missing(summary: dict[str, Any]) -> Iterator[str]:
 
 def _nanoseconds(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1e9)
-
-
-def _wants_faults(options: dict[str, Any]) -> bool:
-    return any(options[name] for name in ("loss", "duplicate", "reorder", "skew_us"))
-
-
-class _Faults:
-    """A bad network, with one state per line, and datagrams put out of order."""
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        from udpfast.net.bad_network import BadNetwork, LineFaults
-
-        def make(channel: int, line: int) -> BadNetwork:
-            return BadNetwork(
-                LineFaults(
-                    loss=options["loss"],
-                    burst_mean=options["burst"],
-                    duplicate=options["duplicate"],
-                    delay_ns=int(line * options["skew_us"] * 1000),
-                ),
-                seed=self._seed,
-            )
-
-        self._make = make
-        self._seed: int = options["seed"]
-        self._reorder: float = options["reorder"]
-        self._networks: dict[tuple[int, int], tuple[BadNetwork, random.Random]] = {}
-        self._line_count = (len(options["incremental"]), len(options["snapshot"]))
-        # Fragments that some line lost, and the messages that so lost one on every line.
-        self._losses: tuple[Counter[bytes], Counter[bytes]] = (Counter(), Counter())
-        self._swallowed: tuple[set[bytes], set[bytes]] = (set(), set())
-
-    def pass_through(
-        self, channel: int, line: int, datagrams: list[bytes], now_ns: int
-    ) -> Sequence[tuple[int, bytes]]:
-        """Return what arrives, and when."""
-        key = (channel, line)
-        if key not in self._networks:
-            self._networks[key] = (
-                self._make(channel, line),
-                random.Random(f"{self._seed} {channel} {line}"),
-            )
-        network, chance = self._networks[key]
-        lost_before = network.lost
-        arrivals: Sequence[tuple[int, bytes]] = network.pass_through(
-            channel, line, datagrams, now_ns
-        )
-        if network.lost != lost_before:
-            self._note_losses(channel, datagrams, {datagram for _, datagram in arrivals})
-        if not self._reorder:
-            return arrivals
-        return [
-            (due_ns + REORDER_DELAY_NS if chance.random() < self._reorder else due_ns, datagram)
-            for due_ns, datagram in arrivals
-        ]
-
-    def _note_losses(self, channel: int, datagrams: list[bytes], arrived: set[bytes]) -> None:
-        for datagram in datagrams:
-            if datagram not in arrived:
-                message = datagram[6:12]  # session_id and seqno
-                fragment = datagram[1:2] + message
-                self._losses[channel][fragment] += 1
-                if self._losses[channel][fragment] == self._line_count[channel]:
-                    self._swallowed[channel].add(message)
-
-    def lost_on_all_lines(self, channel: int) -> int:
-        """Return how many messages no receiver can have: some fragment was lost on every line."""
-        return len(self._swallowed[channel])
-
-    def lost(self, channel: int, line: int) -> int:
-        """Return how many datagrams of a line were lost on purpose."""
-        found = self._networks.get((channel, line))
-        return 0 if found is None else found[0].lost

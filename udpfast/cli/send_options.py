@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from udpfast.cli.options import FiniteRange
+from udpfast.wire.framing import FRAMINGS
 
 __all__ = ["EXAMPLES", "GROUPS", "with_options"]
 
@@ -17,13 +18,23 @@ Examples:
   udpfast send --simulate --seconds 5
   udpfast send --simulate --loss 0.01 --skew-us 200 --seed 7 --restart-at 2 --json \\
       --incremental 127.0.0.1:9001,127.0.0.1:9101 --snapshot 127.0.0.1:9002 --seconds 5
+  udpfast send capture.pcap.gz --incremental 239.1.1.1:9001,239.1.1.2:9001 --loss 0.01
   udpfast send --rate 100000 --size 64 --count 500000
 """
 
 
 #: The options, by the headings of the help.
 GROUPS = {
-    "What is sent": ("market", "simulate", "levels", "silence", "price_band", "size", "seed"),
+    "What is sent": (
+        "framing",
+        "market",
+        "simulate",
+        "levels",
+        "silence",
+        "price_band",
+        "size",
+        "seed",
+    ),
     "Where to": ("incremental", "snapshot", "interfaces", "ttl", "no_loop", "segment"),
     "How fast, and how long": ("speed", "rate", "count", "seconds", "linger"),
     "Faults": ("loss", "burst", "duplicate", "reorder", "skew_us", "restart_at"),
@@ -44,6 +55,16 @@ def _interfaces(context: click.Context, parameter: click.Parameter, value: str) 
 
 
 _OPTIONS: Sequence[Callable[[Any], Any]] = (
+    click.argument(
+        "capture",
+        required=False,
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    ),
+    click.option(
+        "--framing",
+        type=click.Choice(FRAMINGS),
+        help="Of a capture, how its datagrams are made; by default what its content tells.",
+    ),
     click.option(
         "--market",
         metavar="PREFIX",

@@ -1,0 +1,126 @@
+"""`udpfast send CAPTURE`: what was captured of any framing goes out again, spoilt if asked for."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from tests.cli.test_send import Listeners
+from udpfast.cli.send import send
+from udpfast.lab.framings import Sent, build
+from udpfast.net.capture_writer import CaptureWriter
+from udpfast.net.pcap import CAPTURED, CaptureBatch
+from udpfast.wire.framing import Framing
+
+COUNT = 300
+
+
+def datagram(number: int) -> bytes:
+    """Return one of MoldUDP64 with one message."""
+    return build("moldudp64", Sent(number, (f"message {number}".encode(),), (), b"0000000001"))
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> Path:
+    """Return a capture of one line."""
+    return written(tmp_path / "one.pcap", [(1, datagram(number)) for number in range(1, COUNT + 1)])
+
+
+def written(path: Path, datagrams: list[tuple[int, bytes]]) -> Path:
+    """Write datagrams, each with the last byte of the group that it was sent to, 1 us apart."""
+    headers = np.zeros(len(datagrams), CAPTURED)
+    for number, (header, (line, data)) in enumerate(zip(headers, datagrams, strict=True)):
+        header["timestamp_ns"] = 10**18 + number * 1000
+        header["offset"] = sum(len(one) for _, one in datagrams[:number])
+        header["size"] = len(data)
+        header["source"] = np.frombuffer(bytes(10) + b"\xff\xff\x0a\x00\x00\x01", "u1")
+        header["destination"] = np.frombuffer(
+            bytes(10) + b"\xff\xff\xef\x01\x01" + bytes([line]), "u1"
+        )
+        header["source_port"], header["destination_port"] = 5000, 9001
+    writer = CaptureWriter(path)
+    writer.write(CaptureBatch(headers, b"".join(data for _, data in datagrams)))
+    writer.close()
+    return path
+
+
+@pytest.fixture
+def listeners():
+    found = Listeners(2)
+    yield found
+    found.close()
+
+
+def summary(listeners, *arguments, lines=2):
+    """Run it, as fast as it goes; return what it says."""
+    addresses = ",".join(listeners.addresses[:lines])
+    command = ["--incremental", addresses, "--snapshot", "", "--speed", "0", "--json", *arguments]
+    result = CliRunner().invoke(send, [str(word) for word in command])
+    assert result.exit_code == 0, result.output
+    return json.loads(result.output.splitlines()[-1])
+
+
+def test_capture_of_one_line_is_sent_on_each(capture, listeners):
+    found = summary(listeners, capture)
+    assert found["framing"] == "moldudp64"
+    wanted = [datagram(number) for number in range(1, COUNT + 1)]
+    assert [listeners.datagrams(line) for line in range(2)] == [wanted, wanted]
+    assert found["messages"] == COUNT
+
+
+def test_faults_lose_each_line_its_own_and_say_what_no_line_brought(capture, listeners):
+    found = summary(listeners, capture, "--loss", "0.2", "--seed", "5")
+    arrived = [listeners.datagrams(line) for line in range(2)]
+    for line in range(2):
+        assert len(arrived[line]) + found["lines"][line]["lost_on_purpose"] == COUNT
+    missing = COUNT - len({*arrived[0], *arrived[1]})
+    assert missing == found["lost_on_all_lines"]["incremental"] > 0
+    assert arrived[0] != arrived[1]
+
+
+def test_same_seed_spoils_alike(capture, listeners):
+    options = ("--loss", "0.1", "--duplicate", "0.1", "--seed", "9")
+    summary(listeners, capture, *options, lines=1)
+    first = listeners.datagrams(0)
+    summary(listeners, capture, *options, lines=1)
+    assert listeners.datagrams(0) == first
+    assert len(first) > len(set(first))
+
+
+def test_lines_of_a_capture_stay_apart(tmp_path, listeners):
+    both = [(line, datagram(number)) for number in range(1, 50) for line in (1, 2)]
+    del both[10]
+    found = summary(listeners, written(tmp_path / "two.pcap", both), "--framing", "moldudp64")
+    arrived = [listeners.datagrams(line) for line in range(2)]
+    assert sorted(map(len, arrived)) == [48, 49]
+    assert found["messages"] == 97
+
+
+def test_count_ends_a_capture_early(capture, listeners):
+    assert summary(listeners, capture, "--count", "10", lines=1)["messages"] == 10
+    (unit,) = Framing("moldudp64").units(listeners.datagrams(0)[-1])
+    assert unit.number == 10
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--simulate"], "--simulate does not go with it"),
+        (["--restart-at", "1"], "--restart-at does not go with it"),
+        (["--framing", "nonsense"], "nonsense"),
+    ],
+)
+def test_what_does_not_go_with_a_capture_is_refused(capture, options, words):
+    result = CliRunner().invoke(send, [str(capture), *options])
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+def test_capture_of_two_lines_needs_an_address_for_each(tmp_path):
+    both = [(line, datagram(number)) for number in range(1, 50) for line in (1, 2)]
+    path = written(tmp_path / "two.pcap", both)
+    result = CliRunner().invoke(send, [str(path), "--incremental", "127.0.0.1:9001"])
+    assert result.exit_code == 2
+    assert "an address for each of the capture's 2 lines, had 1" in result.output
