@@ -16,7 +16,9 @@ from udpfast.payload.iex.updates import IexDecoder
 
 AT_NS = 1_493_149_012_263_502_175
 MORE = 16
-OPEN, PRE_OPEN, HALT = 5, 2, 7
+CHANGE = RecordFlag.UNGATED
+WHOLE = RecordFlag.UNGATED | RecordFlag.SNAPSHOT
+UNDEFINED, OPEN, PRE_OPEN, HALT = 0, 5, 2, 7
 
 
 def begin(kind: str, flags: int, symbol: bytes = b"ZIEXT") -> bytes:
@@ -55,7 +57,7 @@ def tops() -> IexDecoder:
 
 def test_quote_is_complete_and_has_the_times_of_both_clocks(tops: IexDecoder) -> None:
     found = tops.decode(quote(1_996_500, 9700, 1_997_000, 1000), number=7, sent_ns=AT_NS + 5)
-    assert (found.kind, found.flags) == (Kind.TOP_OF_BOOK, RecordFlag.SNAPSHOT)
+    assert (found.kind, found.flags) == (Kind.TOP_OF_BOOK, WHOLE)
     assert found.object == found.symbol_id
     header = view_update(found.kind, found.payload).header
     names = ("bid_price", "bid_quantity", "ask_price", "ask_quantity")
@@ -76,7 +78,8 @@ def test_quote_without_a_side_has_no_price_there(tops: IexDecoder) -> None:
 @pytest.mark.parametrize("number", [0, 1, 9, 10, 5_445_851, 2**63 - 1, -1, -(2**63)])
 def test_trade_is_an_event_with_its_number_as_text(deep: IexDecoder, number: int) -> None:
     found = deep.decode(trade(367_000, 390, number))
-    assert (found.kind, found.flags) == (Kind.TRADES, RecordFlag.UNGATED)
+    assert (found.kind, found.flags) == (Kind.TRADES, CHANGE)
+    assert found.object == found.symbol_id | 1 << 30
     (row,) = view_update(found.kind, found.payload).rows
     assert (row["price"], row["quantity"], row["side"]) == (36.7, 390, 0)
     assert row["trade_id"].decode() == str(number)
@@ -88,7 +91,7 @@ def test_worked_message_of_the_venue_is_a_level() -> None:
     found = decoder.decode(data)
     update = view_update(found.kind, found.payload)
     assert update.bids[["price", "quantity"]].tolist() == [(19.96, 400)]
-    assert (found.flags, len(update.asks)) == (RecordFlag(0), 0)
+    assert (found.flags, len(update.asks)) == (CHANGE, 0)
 
 
 def test_first_level_of_a_whole_session_is_the_book_and_others_change_it(deep: IexDecoder) -> None:
@@ -100,7 +103,7 @@ def test_first_level_of_a_whole_session_is_the_book_and_others_change_it(deep: I
         deep.decode(level("8", 199_500, 300)),
         deep.decode(level("8", 199_600, 0)),
     ]
-    assert [one.flags for one in found] == [RecordFlag.SNAPSHOT, *[RecordFlag(0)] * 3]
+    assert [one.flags for one in found] == [WHOLE, *[CHANGE] * 3]
     more = [int(view_update(one.kind, one.payload).header["present"]) & MORE for one in found]
     assert more == [0, MORE, 0, 0]
     for one in found:
@@ -114,7 +117,7 @@ def test_removal_in_an_empty_book_leaves_it_empty(deep: IexDecoder) -> None:
     found = deep.decode(level("5", 199_600, 0))
     book = OrderBook()
     book.apply(found.payload)
-    assert found.flags == RecordFlag.SNAPSHOT
+    assert found.flags == WHOLE
     assert (book.levels, book.removals_unknown) == ((0, 0), 1)
 
 
@@ -123,72 +126,88 @@ def test_session_that_was_not_seen_from_its_beginning_has_no_whole_book(
     deep: IexDecoder, first: int, unseen: int
 ) -> None:
     deep.session(first, unseen)
-    assert deep.decode(level("8", 199_600, 400)).flags == RecordFlag(0)
+    assert deep.decode(level("8", 199_600, 400)).flags == CHANGE
 
 
 def test_no_book_is_whole_behind_a_gap_until_the_next_session(deep: IexDecoder) -> None:
     deep.session(1)
-    assert deep.decode(level("8", 1, 1)).flags == RecordFlag.SNAPSHOT
+    assert deep.decode(level("8", 1, 1)).flags == WHOLE
     deep.gap()
-    assert deep.decode(level("8", 1, 1)).flags == RecordFlag(0)
-    assert deep.decode(level("8", 1, 1, symbol=b"NEW")).flags == RecordFlag(0)
+    assert deep.decode(level("8", 1, 1)).flags == CHANGE
+    assert deep.decode(level("8", 1, 1, symbol=b"NEW")).flags == CHANGE
     deep.session(1)
-    assert deep.decode(level("8", 1, 1)).flags == RecordFlag.SNAPSHOT
-    assert deep.decode(level("8", 2, 1)).flags == RecordFlag(0)
+    assert deep.decode(level("8", 1, 1)).flags == WHOLE
+    assert deep.decode(level("8", 2, 1)).flags == CHANGE
 
 
 def test_gap_of_another_stream_touches_nothing(deep: IexDecoder) -> None:
     deep.session(1, stream=2)
     deep.session(1, stream=3)
     deep.gap(stream=3)
-    assert deep.decode(level("8", 1, 1), stream=2).flags == RecordFlag.SNAPSHOT
-    assert deep.decode(level("8", 1, 1, symbol=b"B"), stream=3).flags == RecordFlag(0)
+    assert deep.decode(level("8", 1, 1), stream=2).flags == WHOLE
+    assert deep.decode(level("8", 1, 1, symbol=b"B"), stream=3).flags == CHANGE
 
 
 def test_book_that_two_streams_have_is_begun_by_one_alone(deep: IexDecoder) -> None:
     deep.session(1, stream=2)
     deep.session(1, stream=3)
     flags = [deep.decode(level("8", 1, 1), stream=stream).flags for stream in (2, 3, 2, 3)]
-    assert flags == [RecordFlag.SNAPSHOT, *[RecordFlag(0)] * 3]
+    assert flags == [WHOLE, *[CHANGE] * 3]
 
 
 @pytest.mark.parametrize("stream", [64, 65_535])
 def test_streams_beyond_the_table_are_never_whole(deep: IexDecoder, stream: int) -> None:
     deep.session(1, stream=stream)
     deep.gap(stream=stream)
-    assert deep.decode(level("8", 1, 1), stream=stream).flags == RecordFlag(0)
-    assert deep.decode(status("T"), stream=stream).flags == RecordFlag(0)
+    assert deep.decode(level("8", 1, 1), stream=stream).flags == CHANGE
 
 
-def said(decoder: IexDecoder, data: bytes) -> tuple[int, RecordFlag]:
-    found = decoder.decode(data)
-    assert found.kind is Kind.MARKET_STATUS
+def said(decoder: IexDecoder, data: bytes, stream: int = 0) -> int:
+    found = decoder.decode(data, stream=stream)
+    assert (found.kind, found.flags) == (Kind.MARKET_STATUS, WHOLE)
     assert found.object == found.symbol_id | 1 << 31
-    header = view_update(found.kind, found.payload).header
-    return int(header["trading_status"]), found.flags
+    return int(view_update(found.kind, found.payload).header["trading_status"])
 
 
-def test_status_is_complete_once_the_operational_halt_was_heard(deep: IexDecoder) -> None:
+def test_status_says_that_a_symbol_trades_once_both_were_heard(deep: IexDecoder) -> None:
     deep.session(1)
-    assert said(deep, status("T")) == (OPEN, RecordFlag(0))
-    assert said(deep, halt("N")) == (OPEN, RecordFlag.SNAPSHOT)
-    assert said(deep, halt("O")) == (HALT, RecordFlag.SNAPSHOT)
-    assert said(deep, status("P")) == (HALT, RecordFlag.SNAPSHOT)
-    assert said(deep, halt("N")) == (PRE_OPEN, RecordFlag.SNAPSHOT)
-    assert said(deep, status("?")) == (0, RecordFlag.SNAPSHOT)
+    assert said(deep, status("T")) == UNDEFINED
+    assert said(deep, halt("N")) == OPEN
+    assert said(deep, halt("O")) == HALT
+    assert said(deep, status("P")) == HALT
+    assert said(deep, halt("N")) == PRE_OPEN
+    assert said(deep, status("?")) == UNDEFINED
     deep.gap()
-    assert said(deep, halt("N")) == (0, RecordFlag(0))
-    assert said(deep, status("H")) == (HALT, RecordFlag.SNAPSHOT)
+    assert said(deep, status("T")) == UNDEFINED
+    assert said(deep, status("H")) == HALT
+    assert said(deep, halt("N")) == HALT
+
+
+def test_one_halt_is_enough_to_say_so(deep: IexDecoder) -> None:
+    deep.session(500)
+    assert said(deep, halt("O")) == HALT
+    assert said(deep, halt("N")) == UNDEFINED
+    assert said(deep, status("H")) == HALT
+
+
+@pytest.mark.parametrize("stream", [64, 65_535])
+def test_statuses_of_streams_beyond_the_table_are_never_taken_together(
+    deep: IexDecoder, stream: int
+) -> None:
+    deep.session(1, stream=stream)
+    assert said(deep, halt("N"), stream) == UNDEFINED
+    assert said(deep, status("T"), stream) == UNDEFINED
+    assert said(deep, status("H"), stream) == HALT
 
 
 def test_symbol_without_room_in_the_name_table_is_said_to_lack_a_name() -> None:
     decoder = IexDecoder(NameTable(capacity=2), deep=True)
     decoder.session(1)
-    assert decoder.decode(level("8", 1, 1)).flags == RecordFlag.SNAPSHOT
+    assert decoder.decode(level("8", 1, 1)).flags == WHOLE
     for data in (level("8", 1, 1, symbol=b"B"), status("T", b"B")):
         found = decoder.decode(data)
         assert found.symbol_id == 0
-        assert found.flags == RecordFlag.UNGATED | RecordFlag.TRUNCATED
+        assert found.flags == CHANGE | RecordFlag.TRUNCATED
 
 
 @pytest.mark.parametrize("kind", LAYOUTS)
@@ -214,7 +233,7 @@ def test_unknown_types_are_left_as_published_and_no_bytes_are_refused(deep: IexD
 def test_update_without_room_is_not_written(deep: IexDecoder, room: int) -> None:
     deep.session(1)
     assert deep.decode(level("8", 1, 1), room=room).kind is Outcome.ROOM
-    assert deep.decode(level("8", 1, 1), room=128).flags == RecordFlag.SNAPSHOT
+    assert deep.decode(level("8", 1, 1), room=128).flags == WHOLE
 
 
 def test_symbols_of_blanks_and_of_eight_characters_are_names() -> None:

@@ -14,6 +14,7 @@ from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.names cimport Names
 from udpfast.market.updates cimport UpdateHeader
+from udpfast.payload.payload cimport PayloadContext
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.ring cimport RingWriter
 from udpfast.shm.wake cimport WakeRegion
@@ -23,6 +24,7 @@ cdef class Engine:
     cdef Objects objects
     cdef Names names
     cdef DecodeContext context
+    cdef PayloadContext payload        # of other framings than Roq
     cdef Counters counters
     cdef RingWriter* ring
     cdef WakeRegion wake               # readers that sleep in an event loop
@@ -43,6 +45,7 @@ cdef class Engine:
     cdef list _renewed                 # those that `publish` puts in their places
     cdef list _pages                   # (region, bytes wanted, bytes got, why not) of huge pages
     cdef bint _huge_pages
+    cdef bytearray _payload_memory     # what `payload` keeps of each symbol
 
     # Take a batch; now_ns is monotonic (timers), unix_ns real time (stamps).
     cdef void accept(
@@ -56,7 +59,10 @@ cdef class Engine:
     cdef void _drain(self, int64_t unix_ns) noexcept nogil
     cdef void _drain_units(self, int64_t unix_ns) noexcept nogil
     cdef void _drain_all(self, int64_t unix_ns) noexcept nogil
-    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef void _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil
+    cdef bint _publish_payload(
+        self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil
+    cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil
     cdef int32_t _flight(self, const Message* message, uint64_t sent_ns) noexcept nogil
     cdef void _commit_as(
         self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,

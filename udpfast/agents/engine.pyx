@@ -31,9 +31,11 @@ from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP,
     ENCODING_FLATBUFFERS,
     FLIGHT_UNKNOWN,
+    GAP_DAMAGED,
     FRAME_SIZE,
     KIND_CLOCK,
     KIND_DATAGRAM,
+    KIND_GAP,
     KIND_MESSAGE,
     KIND_SESSION,
     RECORD_FIRST,
@@ -43,6 +45,7 @@ from udpfast.core.layout cimport (
     STREAM_NONE,
     Capture,
     Clock,
+    Gap,
     Record,
 )
 from udpfast.core.oserr cimport check
@@ -86,13 +89,22 @@ from udpfast.market.decode cimport (
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
 from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
 from udpfast.market.schema cimport MESSAGE_NONE
+from udpfast.payload.found cimport Found, found_count
+from udpfast.payload.payload cimport (
+    PAYLOAD_NONE,
+    PAYLOAD_UPDATE_MAX,
+    payload_control,
+    payload_init,
+    payload_memory_size,
+    payload_next,
+)
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
 
-from udpfast.config import framing_name
+from udpfast.config import PAYLOADS, framing_name, payload_name
 from udpfast.core.layout import Encoding
 from udpfast.errors import ConfigError, FormatError
 from udpfast.market.updates import PAYLOAD_HASH
@@ -157,6 +169,7 @@ cdef class Engine:
             self.close()
             raise
         decode_init(&self.context, config.objects.status_mask)
+        self._begin_payload(config)
         self.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
         self.carry_updates = config.ring.carry != "messages"
         self.carry_messages = config.ring.carry != "updates"
@@ -301,6 +314,12 @@ cdef class Engine:
         if self._huge_pages:
             self._pages.append((name, *region.collapse()))
 
+    def _begin_payload(self, config):
+        cdef int payload = PAYLOADS.index(payload_name(config.wire))
+        self._payload_memory = bytearray(payload_memory_size(payload, self.names.capacity))
+        payload_init(&self.payload, payload, self.names.capacity,
+                     <uint8_t*><char*>self._payload_memory)
+
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef int i, n
@@ -418,17 +437,25 @@ cdef class Engine:
                 counter_add(&self.counters.feed[FEED_UNGATED], 1)
             self._publish_neutral(&message, unix_ns)
 
-    cdef bint _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
-        # A message as published, or what the feed says, of any framing but Roq.
-        cdef Record* record = ring_claim(self.ring, message.size)
+    cdef void _publish_neutral(self, Message* message, int64_t unix_ns) noexcept nogil:
+        # A message as published, as updates, or both; or what the feed says. Any framing but Roq.
+        cdef Record* record
         cdef int32_t flight_ns = FLIGHT_UNKNOWN
-        if unlikely(record == NULL):
-            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
-            return False
-        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
         if message.kind == KIND_MESSAGE:
             if message.sent_ns:
                 flight_ns = self._flight(message, <uint64_t>message.sent_ns)
+            if self.payload.payload != PAYLOAD_NONE and self.carry_updates:
+                if not self._publish_payload(message, flight_ns, unix_ns) and (
+                        not self.carry_messages):
+                    return
+        else:
+            payload_control(&self.payload, message)
+        record = ring_claim(self.ring, message.size)
+        if unlikely(record == NULL):
+            counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
+            return
+        memcpy(<uint8_t*>record + RECORD_SIZE, message.payload, message.size)
+        if message.kind == KIND_MESSAGE:
             counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
         else:
             if message.kind == KIND_SESSION:
@@ -436,7 +463,45 @@ cdef class Engine:
             counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
         self._commit_as(record, message, message.kind, message.flags, flight_ns, message.size,
                         message.object, unix_ns)
+
+    cdef bint _publish_payload(
+            self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
+        # Decoded straight into the ring. Returns whether the message itself is to be published,
+        # because no update tells what it says.
+        cdef Found* found = &self.payload.found
+        cdef Record* record
+        cdef int32_t outcome
+        self.payload.step = 0
+        while True:
+            record = ring_claim(self.ring, PAYLOAD_UPDATE_MAX)
+            outcome = payload_next(
+                &self.payload, message, <uint8_t*>record + RECORD_SIZE, PAYLOAD_UPDATE_MAX,
+                &self.names)
+            if outcome <= 0:
+                break
+            found_count(self.counters.feed, outcome, found)
+            self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
+                            found.size, found.object, unix_ns)
+        ring_abort(self.ring)
+        if outcome == 0:
+            return False
+        found_count(self.counters.feed, outcome, found)
+        if unlikely(outcome == DECODE_REFUSED):
+            self._publish_damage(message, unix_ns)
         return True
+
+    cdef void _publish_damage(self, const Message* message, int64_t unix_ns) noexcept nogil:
+        # What it said, and of whom, is lost: a gap of one message, for the decoder as for readers.
+        cdef Gap gap
+        cdef Message lost = message[0]
+        memset(&gap, 0, sizeof(Gap))
+        gap.first = gap.last = message.number
+        gap.count = 1
+        gap.reason = GAP_DAMAGED
+        lost.kind = KIND_GAP
+        lost.payload = <const uint8_t*>&gap
+        lost.size = sizeof(Gap)
+        self._publish_neutral(&lost, unix_ns)
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.

@@ -167,7 +167,9 @@ def _flow_of(text: str, ports: Counter[int]) -> Flow:
     return Flow(b"", port) if ports[port] == 1 else _flow(host, port)
 
 
-def config_of(channels: dict[str, list[Flow]], framing: str = "roq") -> FeedConfig:
+def config_of(
+    channels: dict[str, list[Flow]], framing: str = "roq", payload: str = "auto"
+) -> FeedConfig:
     """Return a feed of these lines, with the default settings.
 
     Parameters
@@ -176,9 +178,11 @@ def config_of(channels: dict[str, list[Flow]], framing: str = "roq") -> FeedConf
         The flows of each line, by channel.
     framing : str
         As the settings have it, or as `wire.recognise` tells it: `roq_big` too.
+    payload : str
+        As the settings have it.
     """
     roq = framing.startswith("roq")
-    wire = {"framing": "roq" if roq else framing}
+    wire = {"framing": "roq" if roq else framing, "payload": payload}
     if roq:
         wire["byteorder"] = "big" if framing.endswith("_big") else "little"
         wire["revision"] = "legacy" if "_legacy" in framing else "current"

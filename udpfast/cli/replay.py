@@ -34,7 +34,7 @@ from udpfast.cli.options import FiniteRange, GroupedCommand
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
-from udpfast.config import FeedConfig, framing_name, load_feed
+from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
 from udpfast.errors import ConfigError
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
@@ -56,7 +56,14 @@ UNREADABLE = {
 GROUPS = {
     "What is replayed": ("raw", "start", "end", "from_position", "until_position"),
     "Where to": ("target", "speed", "host", "interface"),
-    "How it is read": ("config_path", "incremental_ports", "snapshot_ports", "batch"),
+    "How it is read": (
+        "config_path",
+        "framing",
+        "payload",
+        "incremental_ports",
+        "snapshot_ports",
+        "batch",
+    ),
     "What is said": ("expect", "books_path", "as_json"),
 }
 
@@ -69,6 +76,7 @@ _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
     epilog="""\b
 Examples:
   udpfast replay capture.pcap.gz
+  udpfast replay data_feeds_20180127_IEXTP1_DEEP1.0.pcap.gz --payload iex_deep --to ring:iex
   udpfast replay deribit --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
   udpfast replay deribit --speed 1 --to ring:rehearsal
   udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
@@ -123,6 +131,11 @@ Examples:
     type=click.Choice(FRAMINGS),
     help="Of a capture file, how its datagrams are made; by default its settings', or what its "
     "content tells.",
+)
+@click.option(
+    "--payload",
+    type=click.Choice(["auto", *PAYLOADS]),
+    help="Of a capture file, whose messages become updates; by default its settings', or auto.",
 )
 @click.option(
     "--incremental",
@@ -205,6 +218,7 @@ def replay_datagrams(
     config_path: Path | None = None,
     config: FeedConfig | None = None,
     framing: str | None = None,
+    payload: str | None = None,
     incremental_ports: tuple[int, ...] = (),
     snapshot_ports: tuple[int, ...] = (),
     host: str = "",
@@ -233,9 +247,12 @@ def replay_datagrams(
             framing = _told(path, told, bool(incremental_ports or snapshot_ports))
         channels = _channels(path, config, framing, incremental_ports, snapshot_ports)
         if config is None:
-            config = config_of(channels, framing or "roq")
-        elif framing is not None:
-            config = replace(config, wire=config_of(channels, framing).wire)
+            config = config_of(channels, framing or "roq", payload or "auto")
+        elif framing is not None or payload is not None:
+            wire = config_of(
+                channels, framing or framing_name(config.wire), payload or config.wire.payload
+            ).wire
+            config = replace(config, wire=wire)
         recognised = _recognised(framing_name(config.wire), told)
         source = CaptureSource(path, channels, start, end)
     pacer = Pacer(speed)

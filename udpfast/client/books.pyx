@@ -15,7 +15,7 @@ from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
     KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
     KIND_SESSION, KIND_STALE, ObjectState, RECORD_FIRST, RECORD_SIZE, RECORD_SNAPSHOT,
-    RECORD_UNGATED)
+    RECORD_UNGATED, STREAM_FIRST)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
 from udpfast.market.chain cimport chain_doubted
@@ -297,7 +297,7 @@ cdef class Books:
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
-        if header.session != self._session:
+        if header.stream < STREAM_FIRST and header.session != self._session:
             if self._session >= 0:  # its SESSION record was among those that a lapped reader missed
                 self._begin_session(header.session, False)
             self._session = header.session

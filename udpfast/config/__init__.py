@@ -5,13 +5,21 @@ and what was found. `describe` lists every key with its value and the reason for
 """
 
 from udpfast.config.files import FeedConfig, PublishConfig
-from udpfast.config.lines import ChannelConfig, Destination, LineConfig, framing_name
+from udpfast.config.lines import (
+    PAYLOADS,
+    ChannelConfig,
+    Destination,
+    LineConfig,
+    framing_name,
+    payload_name,
+)
 from udpfast.config.loop import AccessConfig, RingConfig, RunConfig
 from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
 from udpfast.config.settings import Setting, describe
 from udpfast.config.side import ImageConfig, RecordConfig, SideConfig, ZmqConfig
 
 __all__ = [
+    "PAYLOADS",
     "AccessConfig",
     "ChannelConfig",
     "Destination",
@@ -31,4 +39,5 @@ __all__ = [
     "load_publish",
     "parse_feed",
     "parse_publish",
+    "payload_name",
 ]

@@ -18,11 +18,24 @@ from udpfast.config.checks import (
 from udpfast.config.settings import Struct
 from udpfast.config.types import Name
 
-__all__ = ["ChannelConfig", "Destination", "LineConfig", "WireConfig", "framing_name"]
+__all__ = [
+    "PAYLOADS",
+    "ChannelConfig",
+    "Destination",
+    "LineConfig",
+    "WireConfig",
+    "framing_name",
+    "payload_name",
+]
 
 Revision = Literal["current", "legacy"]
 ByteOrder = Literal["little", "big"]
+Payload = Literal["auto", "none", "roq", "iex_tops", "iex_deep"]
 EncodingName = Literal["native", "flatbuffers"]
+
+
+#: As payload.payload has them, by number.
+PAYLOADS = ("none", "roq", "iex_tops", "iex_deep")
 
 
 class LineConfig(Struct, frozen=True):
@@ -93,6 +106,13 @@ class WireConfig(Struct, frozen=True):
             extra=FRAMING.extra,
         ),
     ] = "roq"
+    payload: Annotated[
+        Payload,
+        Meta(
+            description="whose messages become updates (books, trades, ...); none: all come as "
+            "published; auto: roq with that framing, else none"
+        ),
+    ] = "auto"
     streams_max: Annotated[
         int,
         Meta(
@@ -132,6 +152,13 @@ class Destination(Struct, frozen=True):
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
     loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
+
+
+def payload_name(wire: WireConfig) -> str:
+    """Return the payload's name, one of `PAYLOADS`."""
+    if wire.payload == "auto":
+        return "roq" if wire.framing == "roq" else "none"
+    return wire.payload
 
 
 def framing_name(wire: WireConfig) -> str:

@@ -165,6 +165,7 @@ cdef enum:  # GapReason
     GAP_WINDOW_FULL = 3      # the window or the slab could not hold more
     GAP_FINISH = 4           # the input ended with holes open
     GAP_ANEW = 5             # snapshot channel: numbered anew, the rest of the circle is skipped
+    GAP_DAMAGED = 6          # the message came, and is none that its payload's protocol has
 
 cdef packed struct Gap:      # 40 bytes
     uint64_t first           # first lost number

@@ -85,6 +85,7 @@ class GapReason(enum.IntEnum):
     WINDOW_FULL = 3
     FINISH = 4
     ANEW = 5
+    DAMAGED = 6
 
 class LappedReason(enum.IntEnum):
     READER = 0

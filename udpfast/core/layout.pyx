@@ -109,6 +109,7 @@ class GapReason(enum.IntEnum):
     WINDOW_FULL = GAP_WINDOW_FULL
     FINISH = GAP_FINISH
     ANEW = GAP_ANEW
+    DAMAGED = GAP_DAMAGED
 
 
 class LappedReason(enum.IntEnum):

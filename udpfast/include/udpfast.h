@@ -167,6 +167,7 @@ enum {
     UDPFAST_GAP_WINDOW_FULL = 3,  /* the window or the slab could not hold more */
     UDPFAST_GAP_FINISH = 4,  /* the input ended with holes open */
     UDPFAST_GAP_ANEW = 5,  /* snapshot channel: numbered anew, the rest of the circle is skipped */
+    UDPFAST_GAP_DAMAGED = 6,  /* the message came, and is none that its payload's protocol has */
 };
 
 /* 40 bytes */

@@ -22,18 +22,19 @@ __all__ = ["fuzz_iex"]
 _NAMES = 40  # "IEX" and fewer symbols than there are below
 _STREAMS = (0, 2, 3, 63, 64, 65_535)
 _TABLE = 64  # streams of which a book may be whole
+_OPEN, _PRE_OPEN, _HALT = 5, 2, 7
 _UPDATED = {True: "85THO", False: "QTHO"}
 
 
 class _Model:
-    """Which symbols' books and statuses are known whole, in dictionaries."""
+    """Which symbols' books are known whole, and what was heard of their statuses."""
 
     def __init__(self) -> None:
         self.whole: dict[int, bool] = {}
         self.run: dict[int, object] = {}
         self.since: dict[int, object] = {}
         self.books: dict[int, tuple[int, object]] = {}
-        self.heard: dict[tuple[int, str], object] = {}
+        self.heard: dict[tuple[int, str], tuple[object, int]] = {}
 
     def session(self, stream: int, first: int, unseen: int) -> None:
         """Begin a session."""
@@ -45,15 +46,23 @@ class _Model:
         self.whole[stream] = False
         self.since[stream] = object()
 
-    def complete(self, kind: str, stream: int, symbol: int) -> bool:
-        """Whether a message of a symbol with an id is all that its object is."""
-        if kind == "Q":
-            return True
-        if kind in "HO":
-            if stream >= _TABLE or stream not in self.since:
-                return False
-            self.heard[symbol, kind] = self.since[stream]
-            return self.heard.get((symbol, "H")) is self.heard.get((symbol, "O"))
+    def status(self, kind: str, said: int, stream: int, symbol: int) -> int:
+        """Return the trading status behind a message of a symbol with an id."""
+        heard = {kind: said}
+        if stream < _TABLE and stream in self.since:
+            since = self.since[stream]
+            self.heard[symbol, kind] = since, said
+            for each in "HO":
+                when, what = self.heard.get((symbol, each), (None, 0))
+                if when is since:
+                    heard[each] = what
+        if heard.get("H") == ord("H") or heard.get("O") == ord("O"):
+            return _HALT
+        trades = {ord("T"): _OPEN, ord("O"): _PRE_OPEN, ord("P"): _PRE_OPEN}
+        return trades.get(heard.get("H", 0), 0) if heard.get("O") == ord("N") else 0
+
+    def begins(self, stream: int, symbol: int) -> bool:
+        """Whether a level of a symbol with an id is all that its book is."""
         begun = self.books.get(symbol)
         if not self.whole.get(stream) or (begun and begun[1] is self.run.get(begun[0])):
             return False
@@ -99,7 +108,11 @@ def fuzz_iex(seed: int, count: int) -> dict[str, int]:
             if found.kind is not wanted or found.payload:
                 raise ValueError(f"expected {wanted!r}, found {found} of {data.hex()}")
         else:
-            view_update(found.kind, found.payload)
+            update = view_update(found.kind, found.payload)
+            if wanted in "HO" and found.symbol_id:
+                status = model.status(wanted, data[1], stream, found.symbol_id)
+                if update.header["trading_status"] != status:
+                    raise ValueError(f"expected status {status}, found {update} of {data.hex()}")
             flags = _flags(model, wanted, stream, found.symbol_id)
             if found.flags != flags:
                 raise ValueError(f"expected {flags!r}, found {found} of {data.hex()}")
@@ -122,9 +135,8 @@ def _outcome(data: bytes, deep: bool) -> Outcome | str:
 def _flags(model: _Model, kind: str, stream: int, symbol: int) -> RecordFlag:
     if not symbol:
         return RecordFlag.UNGATED | RecordFlag.TRUNCATED
-    if kind == "T":
-        return RecordFlag.UNGATED
-    return RecordFlag.SNAPSHOT if model.complete(kind, stream, symbol) else RecordFlag(0)
+    whole = kind in "QHO" or (kind in "85" and model.begins(stream, symbol))
+    return RecordFlag.UNGATED | (RecordFlag.SNAPSHOT if whole else RecordFlag(0))
 
 
 def _message(kind: str, rng: random.Random) -> bytes:

@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint8_t
 from libc.string cimport memcpy
 
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, GAP_ANEW, Gap, RECORD_RELEASED, RECORD_SIZE, RECORD_UNGATED, Record)
+    CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, GAP_ANEW, Gap, RECORD_RELEASED, RECORD_SIZE,
+    RECORD_UNGATED, Record)
 
 cdef inline bint chain_sure(const Record* record) noexcept nogil:
     # The feed passes a message of the incremental channel while it is sure of its object, and says
@@ -15,10 +16,10 @@ cdef inline bint chain_sure(const Record* record) noexcept nogil:
 
 
 cdef inline bint chain_doubted(const Record* record, const uint8_t* payload) noexcept nogil:
-    # Whether a GAP puts every object in doubt: an incremental message was lost, which may have been
-    # of any of them; or snapshots were, all along, somebody else's.
+    # Whether a GAP puts every object in doubt: a message was lost that may have been of any of
+    # them; or snapshots were, all along, somebody else's.
     cdef Gap gap
-    if record.stream == CHANNEL_INCREMENTAL:
+    if record.stream != CHANNEL_SNAPSHOT:
         return True
     if record.length < <int64_t> (RECORD_SIZE + sizeof(Gap)):
         return False

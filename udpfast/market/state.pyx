@@ -13,7 +13,8 @@ from udpfast.core.layout cimport (
     KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_MARKET_STATUS, KIND_MESSAGE,
     KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION, KIND_STALE,
     KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_FIRST,
-    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
+    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart,
+    STREAM_FIRST)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.chain cimport chain_doubted, chain_sure
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
@@ -477,7 +478,8 @@ cdef int state_update(
     if size < sizeof(UpdateHeader):
         return 0
     memcpy(&update, payload, sizeof(update))
-    if header.session != state.mark.session_now:
+    # Other streams have sessions of their own, and name their objects alike in all of them.
+    if header.stream < STREAM_FIRST and header.session != state.mark.session_now:
         if state.mark.session_now != STATE_LOCAL:  # its SESSION record was among those missed
             state_begin(state, False)
         state.mark.session_now = header.session

@@ -16,7 +16,7 @@ from udpfast.market.decode cimport DECODE_OPAQUE, DECODE_REFUSED, DECODE_UNKNOWN
 cdef struct Found:
     uint32_t size                # bytes of the update, or that it would need
     uint32_t object              # of its record
-    uint32_t flags               # of its record: RECORD_SNAPSHOT complete, 0 change, RECORD_UNGATED
+    uint32_t flags               # of its record: with RECORD_SNAPSHOT it is all that its object is
     uint32_t exchange_id
     uint32_t symbol_id
     uint32_t names_full          # names that the table had no room for

@@ -24,7 +24,10 @@ from udpfast.payload.iex.updates cimport (
     iex_session,
 )
 
-cdef enum:  # Payload
+cdef enum:
+    PAYLOAD_UPDATE_MAX = 256     # no update of these is larger: Trades with one row has 224 bytes
+
+cdef enum:  # Payload, in the order of config.lines.PAYLOADS
     PAYLOAD_NONE = 0             # messages as published
     PAYLOAD_ROQ = 1
     PAYLOAD_IEX_TOPS = 2

@@ -3,9 +3,13 @@
 #
 #   Q quote              -> TOP_OF_BOOK     complete: it is all that its object is
 #   8, 5 price level     -> BOOK, one level a change, right only on a book that is whole
-#   H, O status, halt    -> MARKET_STATUS   complete once both were heard
+#   H, O status, halt    -> MARKET_STATUS   complete: what both together say
 #   T trade              -> TRADES, one row an event: it needs nothing before it
 #   others               -> DECODE_OPAQUE   as published
+#
+# Nobody but the venue watches over its objects: all updates are RECORD_UNGATED, so a gap puts each
+# object in doubt until something complete comes, which is RECORD_SNAPSHOT, too. A symbol has three
+# objects, as a trade or a status does not make its prices sound: prices, trades, status.
 #
 # DEEP has no snapshots, and needs none: books are empty when a session begins. So the first level
 # of a symbol in a session that was seen from its number 1, without a gap, is its whole book, and
@@ -26,7 +30,7 @@ cdef enum:
 
 cdef struct IexSymbol:  # 16 bytes, by the id of its name
     uint32_t run                 # in which its book was said to be whole; 0: in none
-    uint32_t status_since        # IexStream.since when its trading status was heard last
+    uint32_t status_since        # IexStream.since when its trading status was last heard
     uint32_t halt_since          # the same of its operational halt
     uint16_t stream              # of that book
     uint8_t status               # character of the trading status

@@ -66,9 +66,9 @@ cdef enum:  # values of the schema
     STATUS_OPEN = 5
     STATUS_HALT = 7
 
-cdef enum:
-    # Statuses have an object of their own: what makes one sound says nothing of prices.
-    STATUS_OBJECT = 0x80000000
+cdef enum:  # beside the symbol's id, which is below 2^24: objects of their own
+    OBJECT_TRADES = 0x40000000
+    OBJECT_STATUS = 0x80000000
 
 cdef double PRICE_UNIT = 10_000.0
 
@@ -148,16 +148,17 @@ cdef UpdateHeader* update_begin(
     found.symbol_id = names_intern(names, message.data + SYMBOL, symbol_size(message.data + SYMBOL))
     found.names_full = (found.exchange_id == 0) + (found.symbol_id == 0)
     found.object = found.symbol_id
+    found.flags = RECORD_UNGATED
     if unlikely(found.names_full):
-        found.flags = RECORD_TRUNCATED
+        found.flags |= RECORD_TRUNCATED
     header.exchange_id = found.exchange_id
     header.symbol_id = found.symbol_id
     return header
 
 
-cdef inline void say(Found* found, uint32_t flag) noexcept nogil:
-    # What the update does to its object. Symbols without an id share one, which is never sound.
-    found.flags |= flag if found.symbol_id else RECORD_UNGATED
+cdef inline void complete(Found* found) noexcept nogil:
+    # The update is all that its object is. Symbols without an id share one, which is never sound.
+    found.flags |= RECORD_SNAPSHOT if found.symbol_id else 0
 
 
 cdef int32_t decode_quote(
@@ -175,7 +176,7 @@ cdef int32_t decode_quote(
     top.bid_price = side_price(data + BID_PRICE, top.bid_quantity)
     top.ask_quantity = le32(data + ASK_SIZE)
     top.ask_price = side_price(data + ASK_PRICE, top.ask_quantity)
-    say(found, RECORD_SNAPSHOT)
+    complete(found)
     return KIND_TOP_OF_BOOK
 
 
@@ -199,7 +200,7 @@ cdef int32_t decode_trade(
     row.quantity = le32(data + SIZE)
     row.present = PRESENT_ROW_TEXT
     write_number(row.trade_id, <int64_t>le64(data + TRADE_ID))
-    say(found, RECORD_UNGATED)
+    found.object |= OBJECT_TRADES
     return KIND_TRADES
 
 
@@ -241,6 +242,7 @@ cdef int32_t decode_level(
     if whole:
         header.update_type = UPDATE_SNAPSHOT
         header.present = PRESENT_ROWS | PRESENT_ASKS
+        complete(found)
     else:
         header.update_type = UPDATE_INCREMENTAL
         header.present = PRESENT_ROWS if buy else PRESENT_ASKS
@@ -249,7 +251,6 @@ cdef int32_t decode_level(
     header.row_count = 1
     book.bid_count = buy
     book.ask_count = not buy
-    say(found, RECORD_SNAPSHOT if whole else 0)
     return KIND_BOOK
 
 
@@ -279,12 +280,12 @@ cdef int32_t decode_status(
     cdef IexSymbol* symbol = &nobody
     cdef uint32_t since = 1      # of what is in no table: nothing else was heard
     cdef uint8_t said = message.data[FLAGS]
-    cdef bint status_heard, halt_heard
     cdef UpdateHeader* header = update_begin(
         message, into, room, sizeof(MarketStatus), names, found)
     if unlikely(header == NULL):
         return DECODE_ROOM
-    found.object |= STATUS_OBJECT
+    found.object |= OBJECT_STATUS
+    header.update_type = UPDATE_SNAPSHOT
     memset(&nobody, 0, sizeof(IexSymbol))
     if (message.stream < IEX_STREAMS and state.streams[message.stream].since
             and 0 < found.symbol_id <= state.symbols_max):
@@ -296,24 +297,23 @@ cdef int32_t decode_status(
     else:
         symbol.status = said
         symbol.status_since = since
-    status_heard = symbol.status_since == since
-    halt_heard = symbol.halt_since == since
-    if halt_heard and symbol.halt == c"O":
-        update.trading_status = STATUS_HALT  # an operational one, whatever the other status is
-    elif status_heard:
-        update.trading_status = trading_status(symbol.status)
-    header.update_type = (
-        UPDATE_SNAPSHOT if status_heard and halt_heard else UPDATE_INCREMENTAL)
-    say(found, RECORD_SNAPSHOT if status_heard and halt_heard else 0)
+    update.trading_status = trading_status(
+        symbol.status if symbol.status_since == since else 0,
+        symbol.halt if symbol.halt_since == since else 0)
+    complete(found)
     return KIND_MARKET_STATUS
 
 
-cdef inline uint8_t trading_status(uint8_t said) noexcept nogil:
-    if said == c"T":
-        return STATUS_OPEN
-    if said == c"H":
+cdef inline uint8_t trading_status(uint8_t status, uint8_t halt) noexcept nogil:
+    # By the characters that were last heard, 0: none since the last gap. One halt is enough; to say
+    # that a symbol trades takes both.
+    if status == c"H" or halt == c"O":
         return STATUS_HALT
-    return STATUS_PRE_OPEN if said == c"O" or said == c"P" else STATUS_UNDEFINED
+    if halt != c"N":
+        return STATUS_UNDEFINED
+    if status == c"T":
+        return STATUS_OPEN
+    return STATUS_PRE_OPEN if status == c"O" or status == c"P" else STATUS_UNDEFINED
 
 
 class IexDecoded(NamedTuple):
@@ -326,10 +326,10 @@ class IexDecoded(NamedTuple):
     payload : bytes
         The update, laid out by `UPDATE_DTYPES[kind]`; empty without one.
     flags : RecordFlag
-        `SNAPSHOT`: all that its object is. None: a change to it. `UNGATED`: an event, which tells
-        nothing of it. `TRUNCATED`: a name got no id.
+        `SNAPSHOT`: all that its object is; without it an event, or a change. `TRUNCATED`: a name
+        got no id. All are `UNGATED`.
     object : int
-        Whose: the symbol's id, of statuses with the highest bit set.
+        Whose: the symbol's id; of trades plus 2^30, of statuses plus 2^31.
     exchange_id, symbol_id : int
         Ids of the name table; 0 = the table is full.
     """
