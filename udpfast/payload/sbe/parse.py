@@ -143,6 +143,9 @@ class _Parser:
                     numbers[each] = number
         if not sound:
             return None
+        if wanted is _HEADER and not kind.size:
+            self.problems.add(element, f"{kind} to have a byte at least", "constants alone")
+            return None
         if not is_fixed(kind):
             self.problems.add(element, f"{kind} to have a fixed size", "a member of length 0")
             return None

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from udpfast.core.layout import FRAME, RECORD, Kind
 from udpfast.errors import FormatError
+from udpfast.payload.sbe.plan import bytes_places
 
 __all__ = ["Payloads", "payloads_of"]
 
@@ -61,7 +62,7 @@ def payloads_of(batch: Any) -> Payloads:
     if isinstance(batch, bytes | bytearray | memoryview | str):
         raise FormatError("a batch is several payloads: expected a list of bytes, found one")
     if isinstance(batch, Iterable):
-        return _joined([bytes(each) for each in batch])
+        return _places([bytes(each) for each in batch])
     raise FormatError(f"expected a batch of payloads, found {type(batch).__name__}")
 
 
@@ -92,13 +93,9 @@ def payloads_in(
     return Payloads(begins + np.uint64(memory.ctypes.data), sizes, index, memory)
 
 
-def _joined(payloads: list[bytes]) -> Payloads:
-    # One copy, so that one address is enough.
-    memory = np.frombuffer(b"".join(payloads) or b"\0", np.uint8)
-    sizes = np.fromiter(map(len, payloads), np.uint64, len(payloads))
-    ends = np.cumsum(sizes, dtype=np.uint64)
-    addresses = np.uint64(memory.ctypes.data) + (ends - sizes)
-    return Payloads(addresses, sizes, np.arange(len(payloads)), memory)
+def _places(payloads: list[bytes]) -> Payloads:
+    addresses, sizes = bytes_places(payloads)
+    return Payloads(addresses, sizes, np.arange(len(payloads)), payloads)
 
 
 def _arrow_payloads(array: Any) -> Payloads:
@@ -111,7 +108,7 @@ def _arrow_payloads(array: Any) -> Payloads:
     _, offsets, data = array.buffers()
     begin = array.offset
     if len(array) == 0:
-        return _joined([])
+        return _places([])
     ends = np.frombuffer(offsets, width)[begin : begin + len(array) + 1].astype(np.uint64)
     index = np.flatnonzero(~np.asarray(array.is_null()))
     base = np.uint64(0 if data is None else data.address)

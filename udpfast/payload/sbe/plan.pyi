@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-__all__ = ["DATA", "ROW", "VERDICT", "Plan", "Verdict", "Walk"]
+__all__ = ["DAMAGE", "DATA", "ROW", "Plan", "Verdict", "Walk", "bytes_places"]
 
+DAMAGE: np.dtype[np.void]
 DATA: np.dtype[np.void]
 ROW: np.dtype[np.void]
-VERDICT: np.dtype[np.void]
 
 class Verdict(IntEnum):
     SOUND = 0
@@ -51,15 +51,22 @@ class Plan:
         wanted: int = -1,
         prefix: int = -1,
     ) -> Walk: ...
-    def walk_bytes(self, payload: bytes) -> Walk: ...
+    def read(
+        self, payload: bytes
+    ) -> (
+        tuple[int, list[list[tuple[int, int, int, int, list[tuple[int, int] | None]]]]]
+        | tuple[None, dict[str, int]]
+    ): ...
+
+def bytes_places(payloads: list[bytes]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]: ...
 
 @final
 class Walk:
     plan: Plan
-    verdicts: NDArray[Any]
     def __init__(self, *args: Never, **kwargs: Never) -> None: ...
     @property
     def counts(self) -> dict[Verdict, int]: ...
+    def damage(self) -> NDArray[Any]: ...
     def count(self, level: int) -> int: ...
     def rows(self, level: int) -> NDArray[Any]: ...
     def data(self, level: int) -> NDArray[Any]: ...

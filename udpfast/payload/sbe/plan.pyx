@@ -20,7 +20,7 @@ from enum import IntEnum
 
 import numpy as np
 
-__all__ = ["DATA", "ROW", "VERDICT", "Plan", "Verdict", "Walk"]
+__all__ = ["DAMAGE", "DATA", "ROW", "Plan", "Verdict", "Walk", "bytes_places"]
 
 cdef enum:
     DEPTH_MAX = 32               # groups inside groups, as parse.py refuses more
@@ -128,21 +128,23 @@ cdef struct Place:
     int64_t payload
 
 cdef struct Result:
+    int64_t payload
     int32_t verdict
     int32_t op                   # whose number did not fit; -1: the message's own
     uint64_t at                  # offset in the payload
     uint64_t wanted              # bytes from there on, or rows
     uint64_t found
+    int64_t template             # whose message it is
 
 ROW = np.dtype([("payload", "i8"), ("parent", "i8"), ("offset", "u8"), ("version", "u8"),
                 ("size", "u8")])
 DATA = np.dtype([("offset", "u8"), ("size", "u8")])
-VERDICT = np.dtype([("verdict", "i4"), ("op", "i4"), ("at", "u8"), ("wanted", "u8"),
-                    ("found", "u8")])
+DAMAGE = np.dtype([("payload", "i8"), ("verdict", "i4"), ("op", "i4"), ("at", "u8"),
+                   ("wanted", "u8"), ("found", "u8"), ("template", "i8")])
 if ROW.itemsize != sizeof(Row) or DATA.itemsize != sizeof(Data):
     raise ImportError(f"rows must have {sizeof(Row)} bytes, dtypes have {ROW.itemsize}")
-if VERDICT.itemsize != sizeof(Result):
-    raise ImportError(f"verdicts must have {sizeof(Result)} bytes, have {VERDICT.itemsize}")
+if DAMAGE.itemsize != sizeof(Result):
+    raise ImportError(f"damage must have {sizeof(Result)} bytes, have {DAMAGE.itemsize}")
 
 
 cdef inline uint64_t load(const uint8_t* at, int32_t width, bint big) noexcept nogil:
@@ -378,8 +380,9 @@ cdef class Plan:
         self, Level* levels, const uint8_t* data, uint64_t size, uint64_t begin, int64_t payload,
         int wanted, bint joined, Result* result,
     ) noexcept nogil:
-        # Walks the message at `begin`; returns where it ends, or -1: `result` says why.
-        cdef uint64_t length
+        # Walks the message at `begin`; returns where it ends, or -1: `result` says why. It also
+        # says which template the message before had: the next one often has the same.
+        cdef uint64_t length, id
         cdef Place place
         cdef bint is_newer
         cdef const Template* template
@@ -392,11 +395,14 @@ cdef class Plan:
             refuse(result, IS_FOREIGN, -1, begin, self.schema_id,
                    number(&self.header[2], data + begin, self.big))
             return -1
-        found = self.find(number(&self.header[1], data + begin, self.big))
+        found = result.template
+        id = number(&self.header[1], data + begin, self.big)
+        if self.templates[found].id != id or self.template_count == 0:
+            found = self.find(id)
         if unlikely(found < 0):
-            refuse(result, IS_UNKNOWN, -1, begin, 0,
-                   number(&self.header[1], data + begin, self.big))
+            refuse(result, IS_UNKNOWN, -1, begin, 0, id)
             return -1
+        result.template = found
         # Whoever wants one message of many walks over the others only where they hide its begin.
         if wanted >= 0 and found != wanted and not joined:
             result.verdict = IS_OTHER
@@ -517,36 +523,30 @@ cdef class Plan:
         """
         cdef Walk walk = Walk.__new__(Walk)
         cdef int64_t i, count = addresses.shape[0]
-        cdef Result[::1] results
+        cdef Result last
         cdef bint whole = True
         if sizes.shape[0] != count:
             raise ValueError(f"expected {count} sizes, found {sizes.shape[0]}")
         walk.prepare(self, np.asarray(addresses), keep)
-        walk.verdicts = np.zeros(count, VERDICT)
-        results = walk.verdicts
+        memset(&last, 0, sizeof(last))
         with nogil:
             for i in range(count):
-                whole = self.walk_payload(walk.levels, <const uint8_t*>addresses[i], sizes[i], i,
-                                          wanted, prefix, &results[i], walk.tally)
+                last.payload = i
+                whole = self.walk_payload(walk, <const uint8_t*>addresses[i], sizes[i], wanted,
+                                          prefix, &last)
                 if unlikely(not whole):
                     break
         if not whole:
             raise MemoryError("not enough memory for the rows of these messages")
         return walk
 
-    def walk_bytes(self, bytes payload not None):
-        """Walk over one message."""
-        address = np.array([<uint64_t><const char*>payload], np.uint64)
-        return self.walk(address, np.array([len(payload)], np.uint64), payload)
-
     cdef bint walk_payload(
-        self, Level* levels, const uint8_t* data, uint64_t size, int64_t payload, int wanted,
-        int prefix, Result* result, int64_t* tally,
+        self, Walk walk, const uint8_t* data, uint64_t size, int wanted, int prefix, Result* last,
     ) noexcept nogil:
-        # All messages of a payload; False: there is no memory. What is wrong first is its verdict.
+        # All messages of a payload; False: there is no memory. Its first damage is kept.
         cdef uint64_t begin = 0, span
         cdef int64_t end
-        cdef Result last
+        cdef bint is_told = False
         if prefix >= 0 and size == 0:
             return True
         while True:
@@ -555,25 +555,91 @@ cdef class Plan:
             if prefix > 0:
                 span = load(data + begin, 2, False) if span >= <uint64_t>prefix else 0
                 if unlikely(span < <uint64_t>prefix or span > size - begin):
-                    refuse(&last, IS_HEADER_SHORT, -1, begin, max(span, <uint64_t>prefix),
+                    refuse(last, IS_HEADER_SHORT, -1, begin, max(span, <uint64_t>prefix),
                            size - begin)
                     span = size - begin  # where the next one begins nobody knows
             end = -1
             if last.verdict == IS_SOUND:
-                end = self.walk_message(levels, data, begin + span, begin + max(prefix, 0), payload,
-                                        wanted, prefix == 0, &last)
+                end = self.walk_message(walk.levels, data, begin + span, begin + max(prefix, 0),
+                                        last.payload, wanted, prefix == 0, last)
             if unlikely(last.verdict == NO_MEMORY):
                 return False
-            tally[last.verdict] += 1
-            if last.verdict > IS_OTHER and result.verdict <= IS_OTHER:
-                result[0] = last
-            elif prefix < 0:
-                result.verdict = last.verdict
+            walk.tally[last.verdict] += 1
+            if unlikely(last.verdict > IS_OTHER and not is_told):
+                is_told = True
+                if not walk.keep_damage(last):
+                    return False
             if prefix < 0 or (prefix == 0 and end < 0):
                 return True
             begin = begin + span if prefix else <uint64_t>end
             if begin == size:
                 return True
+
+    def read(self, bytes payload not None):
+        """Walk over one message.
+
+        Returns
+        -------
+        tuple
+            Its template's place, and of each of its levels a list of rows: `(parent, offset,
+            version, size, spans)`, the last as `(offset, size)` of each data, None where it is not
+            there. None instead of both where it is damaged, and what `Walk.damage` says.
+        """
+        cdef Level* levels = <Level*>calloc(self.level_count + 1, sizeof(Level))
+        cdef Result last
+        cdef const Template* template
+        cdef const uint8_t* data = payload
+        cdef uint64_t size = len(payload)
+        cdef int i
+        if levels == NULL:
+            raise MemoryError
+        memset(&last, 0, sizeof(last))
+        for i in range(self.level_count):
+            levels[i].slots = self.slots[i]
+        try:
+            with nogil:
+                self.walk_message(levels, data, size, 0, 0, -1, False, &last)
+            if last.verdict == NO_MEMORY:
+                raise MemoryError("not enough memory for the rows of this message")
+            if last.verdict != IS_SOUND:
+                return None, last
+            template = &self.templates[last.template]
+            return last.template, [
+                level_list(&levels[i]) for i in range(template.level, template.level_end)]
+        finally:
+            for i in range(self.level_count):
+                free(levels[i].rows)
+                free(levels[i].data)
+            free(levels)
+
+
+cdef list level_list(const Level* level):
+    cdef int64_t i, slot
+    cdef const Row* row
+    cdef const Data* data
+    rows = []
+    for i in range(level.count):
+        row = &level.rows[i]
+        spans = []
+        for slot in range(i * level.slots, (i + 1) * level.slots):
+            data = &level.data[slot]
+            spans.append(None if data.offset == NOWHERE else (data.offset, data.size))
+        rows.append((row.parent, row.offset, row.version, row.size, spans))
+    return rows
+
+
+def bytes_places(list payloads not None):
+    """Return addresses and sizes of bytes objects, which must be held as long as these are used."""
+    cdef int64_t i, count = len(payloads)
+    cdef bytes payload
+    addresses, sizes = np.empty(count, np.uint64), np.empty(count, np.uint64)
+    cdef uint64_t[::1] to_addresses = addresses
+    cdef uint64_t[::1] to_sizes = sizes
+    for i in range(count):
+        payload = payloads[i]
+        to_addresses[i] = <uint64_t><const char*>payload
+        to_sizes[i] = len(payload)
+    return addresses, sizes
 
 
 @cython.final
@@ -582,15 +648,15 @@ cdef class Walk:
 
     Attributes
     ----------
-    verdicts : ndarray
-        One for each payload, dtype `VERDICT`.
     counts : dict
         Verdict -> messages that got it.
     """
 
     cdef Level* levels
     cdef readonly Plan plan
-    cdef readonly object verdicts
+    cdef Result* damaged         # the first of each payload that has any
+    cdef int64_t damaged_count
+    cdef int64_t damaged_room
     cdef int64_t[IS_BYTES_LEFT + 1] tally
     cdef object keep
     cdef const uint64_t[::1] addresses
@@ -618,6 +684,28 @@ cdef class Walk:
                 free(self.levels[i].rows)
                 free(self.levels[i].data)
             free(self.levels)
+        free(self.damaged)
+
+    cdef bint keep_damage(self, const Result* result) noexcept nogil:
+        cdef int64_t room = max(2 * self.damaged_room, ROOM_MIN)
+        cdef void* grown
+        if self.damaged_count == self.damaged_room:
+            grown = realloc(self.damaged, room * sizeof(Result))
+            if grown == NULL:
+                return False
+            self.damaged = <Result*>grown
+            self.damaged_room = room
+        self.damaged[self.damaged_count] = result[0]
+        self.damaged_count += 1
+        return True
+
+    def damage(self):
+        """Return what is wrong first in each payload that is not sound, dtype `DAMAGE`."""
+        damage = np.empty(self.damaged_count, DAMAGE)
+        cdef uint64_t target = damage.ctypes.data
+        if self.damaged_count:
+            memcpy(<void*>target, self.damaged, self.damaged_count * sizeof(Result))
+        return damage
 
     cdef Level* level(self, int64_t index) except NULL:
         if not 0 <= index < self.plan.level_count:

@@ -99,10 +99,10 @@ class Rows:
         Of messages that stand behind each other an unknown one is damage: where it ends nobody
         knows.
         """
-        verdicts = self.walk.verdicts
         bound = Verdict.FOREIGN if self.joined else Verdict.HEADER_SHORT
-        for i in np.flatnonzero(verdicts["verdict"] >= bound):
-            yield int(self.payloads.index[i]), self.schema.reason(verdicts[i])
+        for damage in self.walk.damage():
+            if damage["verdict"] >= bound:
+                yield int(self.payloads.index[damage["payload"]]), self.schema.reason(damage)
 
     def check(self) -> None:
         """Raise FormatError if a payload is damaged."""

@@ -15,7 +15,7 @@ from udpfast.payload.sbe.layout import LevelLayout, make_plan, prefix_block
 from udpfast.payload.sbe.model import SchemaModel
 from udpfast.payload.sbe.parse import parse_schema
 from udpfast.payload.sbe.payloads import Payloads, payloads_of
-from udpfast.payload.sbe.plan import Verdict, Walk
+from udpfast.payload.sbe.plan import Verdict
 from udpfast.payload.sbe.rows import Rows
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Schema:
             raise ConfigError(f"{name} is a group: expected one of {', '.join(self.messages)}")
         encoded = self._encoder.message(root.level.name, values, header or {})
         # What the walk would refuse, nobody shall send.
-        self._check(self._plan.walk_bytes(encoded))
+        self._read(encoded)
         return encoded
 
     def decode(self, payload: Buffer) -> Message:
@@ -174,30 +174,26 @@ class Schema:
             It is none of this schema's, or is damaged; says which element wants how many bytes.
         """
         raw = bytes(payload)
-        walk = self._plan.walk_bytes(raw)
-        self._check(walk)
-        place = self._plan.template(raw)
-        assert place is not None
+        place, levels = self._read(raw)
         data = memoryview(raw)
-        made: dict[int, list[dict[str, Any]]] = {}
         root = self._roots[place]
         version = 0
-        for level in root.level.levels:
+        made: dict[str, list[dict[str, Any]]] = {}
+        for level, rows in zip(root.level.levels, levels, strict=True):
             layout = self.layouts[level.path]
-            rows = walk.rows(layout.index).tolist()
-            texts = walk.data(layout.index).tolist() if level.datas else [()] * len(rows)
-            made[layout.index] = found = []
             read = layout.block.read
-            for (_, parent, offset, version, size), spans in zip(rows, texts, strict=True):
+            made[level.path] = found = []
+            above = [] if layout.parent is None else made[layout.parent.level.path]
+            for parent, offset, version, size, spans in rows:
                 values = read(data, offset, size, version)
                 for group in level.groups:
                     values[group.name] = []
-                for text, (begin, length) in zip(level.datas, spans, strict=True):
-                    values[text.name] = _text(raw, begin, length, text.codec)
+                for text, span in zip(level.datas, spans, strict=True):
+                    values[text.name] = _text(raw, span, text.codec)
                 found.append(values)
-                if layout.parent is not None:
-                    made[layout.parent.index][parent][level.name].append(values)
-        return Message(made[root.index][0], root.level.name, version)
+                if above:
+                    above[parent][level.name].append(values)
+        return Message(made[root.level.path][0], root.level.name, version)
 
     def header(self, payload: Buffer) -> dict[str, Any]:
         """Return the header of a message, all that it has."""
@@ -274,30 +270,32 @@ class Schema:
             rows.check()
         return level_table(rows, self.layout(name))
 
-    def reason(self, verdict: Any) -> str:
-        """Return a verdict of a walk as a sentence."""
-        op = int(verdict["op"])
+    def reason(self, damage: Any) -> str:
+        """Return what a walk says of damage as a sentence."""
+        op = int(damage["op"])
         what = self._names[op] if op >= 0 else "the message"
-        kind = Verdict(int(verdict["verdict"]))
+        kind = Verdict(int(damage["verdict"]))
         said = _WHY.get(kind, kind.name).format(
-            what=what, **{key: int(verdict[key]) for key in ("at", "wanted", "found")}
+            what=what, **{key: int(damage[key]) for key in ("at", "wanted", "found")}
         )
         if kind is Verdict.UNKNOWN:
             said += f"; it has {', '.join(f'{r.level.id} {r.level.name}' for r in self._roots)}"
         return said
 
-    def _check(self, walk: Walk) -> None:
-        verdict = walk.verdicts[0]
-        if verdict["verdict"] != Verdict.SOUND:
-            raise FormatError(self.reason(verdict))
+    def _read(self, raw: bytes) -> tuple[int, list[Any]]:
+        place, found = self._plan.read(raw)
+        if isinstance(found, dict):
+            raise FormatError(self.reason(found))
+        assert place is not None
+        return place, found
 
     def __iter__(self) -> Iterator[str]:
         """Yield the path of every message and group."""
         return iter(self.layouts)
 
 
-def _text(raw: bytes, begin: int, size: int, codec: str) -> Any:
-    if begin > len(raw):
+def _text(raw: bytes, span: tuple[int, int] | None, codec: str) -> Any:
+    if span is None:
         return None
-    data = raw[begin : begin + size]
+    data = raw[span[0] : span[0] + span[1]]
     return data.decode(codec, "surrogateescape") if codec else data
