@@ -49,7 +49,7 @@ ONLY = {
     "page": set(),
     "host": set(),
     "config": {"core", "errors", "wire"},
-    "export": {"core", "errors", "shm", "feed", "market", "config", "archive"},
+    "export": {"core", "errors", "shm", "feed", "market", "config", "archive", "payload"},
 }
 
 #: What a file may not name, unless it is the file whose business it is.

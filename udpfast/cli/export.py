@@ -42,6 +42,14 @@ __all__ = ["export"]
     show_default=True,
     help="That compress at the same time; the feed may want the other cores.",
 )
+@click.option(
+    "--schema",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="An SBE schema: its messages in payloads become tables, too.",
+)
+@click.option(
+    "--framing", default="", help="With --schema: of the feed, if a record has a whole datagram."
+)
 @click.option("--follow", is_flag=True, help="Go on with what is recorded, until it is closed.")
 @click.option(
     "--look-s",
@@ -55,6 +63,8 @@ def export(
     journal: str,
     directory: Path,
     tables: tuple[str, ...],
+    schema: Path | None,
+    framing: str,
     follow: bool,
     look_s: float,
     as_json: bool,
@@ -71,7 +81,16 @@ def export(
         import pyarrow  # noqa: F401
     except ImportError:
         raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[export]'") from None
-    exporter = Exporter(find_journal(journal), directory, tables=tables or tuple(TABLES), **options)
+    sbe = None
+    if framing and schema is None:
+        raise ConfigError("--framing says how the messages of a --schema stand in a record")
+    if schema is not None:
+        from udpfast.export.sbe_tables import SbeTables
+
+        sbe = SbeTables(schema, framing)
+    exporter = Exporter(
+        find_journal(journal), directory, tables=tables or tuple(TABLES), sbe=sbe, **options
+    )
     stopping = Stop()
     if follow:
         for number in stop_signals():
@@ -100,6 +119,9 @@ def export(
         )
 
 
+_COUNTED = ("nameless", "bytes", "damaged")
+
+
 class _Summary:
     """What was done, and what there is now."""
 
@@ -110,7 +132,7 @@ class _Summary:
         self._segments: set[tuple[bool, int]] = set()
         self._lost: set[Lost] = set()
         self._counts = dict.fromkeys(
-            ("segments", "written", "records", "missing", "lost", "nameless", "bytes"), 0
+            (*("segments", "written", "records", "missing", "lost"), *_COUNTED), 0
         )
         self._since_ns = time.monotonic_ns()
 
@@ -125,6 +147,7 @@ class _Summary:
         self._counts["missing"] += entry.missing
         self._counts["nameless"] += entry.records if entry.nameless else 0
         self._counts["bytes"] += size_bytes
+        self._counts["damaged"] += entry.damaged
         for table, rows in entry.rows().items():
             self._rows[table] = self._rows.get(table, 0) + rows
         now_ns = time.monotonic_ns()
@@ -141,6 +164,12 @@ class _Summary:
             click.echo(
                 f"udpfast: {entry.feed} segment {entry.segment}: its file of names is gone or "
                 "torn: symbol and exchange are NULL",
+                err=True,
+            )
+        if entry.damaged:
+            click.echo(
+                f"udpfast: {entry.feed} segment {entry.segment}: {entry.damaged:,} payloads are no "
+                "sound SBE messages: they are in no table of the schema's",
                 err=True,
             )
         self._since_ns = now_ns

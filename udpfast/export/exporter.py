@@ -28,6 +28,7 @@ from udpfast.export.manifest import (
 )
 from udpfast.export.parquet import ROW_GROUP, PartitionFile, WrittenFile
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
+from udpfast.export.sbe_tables import SbeTables
 from udpfast.export.schema import TABLES, Table, table_of
 from udpfast.export.segments import (
     Blocks,
@@ -111,6 +112,8 @@ class Exporter:
         Remove what another journal of the same name has left.
     threads : int
         That compress files of one part at the same time.
+    sbe : SbeTables, optional
+        Tables of the SBE messages in payloads, too.
 
     Attributes
     ----------
@@ -128,11 +131,15 @@ class Exporter:
         payloads: bool = False,
         replace: bool = False,
         threads: int = 1,
+        sbe: SbeTables | None = None,
     ) -> None:
         self.journal = journal
         self.root = root
         self._feed = feed
-        self._tables = [table_of(name) for name in tables]
+        self._sbe = sbe
+        typed = () if sbe is None else tuple(sbe.tables.values())
+        self._tables = [*(table_of(name) for name in tables), *typed]
+        self._known = TABLES | {table.name: table for table in typed}
         self._payloads = payloads
         self._replace = replace
         self._threads = threads
@@ -236,7 +243,9 @@ class Exporter:
         if before is not None:
             wanted |= asked & before.lacks(self.root)
             if before.schema != SCHEMA_HASH:
-                wanted |= kept
+                wanted |= kept & TABLES.keys()
+            if self._sbe is not None and before.sbe != self._sbe.identity:
+                wanted |= asked - TABLES.keys()
             if payloads and not before.payloads:
                 wanted |= asked & {"messages"}
             payloads |= before.payloads
@@ -260,9 +269,14 @@ class Exporter:
             missing=part.end_index - part.index,
             last=None,
             nameless=False,
-            tables=tuple(name for name in TABLES if name in kept | wanted),
+            tables=(
+                *(name for name in self._known if name in kept | wanted),
+                *sorted(kept - self._known.keys()),
+            ),
             payloads=payloads,
             files=(),
+            sbe="" if before is None else before.sbe,
+            damaged=0 if before is None else before.damaged,
         )
         entry = self._write(directory, part, entry, wanted)
         if before is not None:
@@ -273,7 +287,9 @@ class Exporter:
 
     def _write(self, directory: Path, part: Part, entry: Entry, wanted: set[str]) -> Entry:
         # The entry with its files, which are not shown yet.
-        tables = [table for name, table in TABLES.items() if name in wanted]
+        tables = [table for name, table in self._known.items() if name in wanted]
+        sbe = self._sbe if any(name not in TABLES for name in wanted) else None
+        damaged = 0
         writing = writing_directory(self.root, entry.feed)
         files = _Files(writing, f"part-{entry.feed}-{entry.name}.parquet")
         try:
@@ -281,8 +297,8 @@ class Exporter:
                 records, last = _append_races(files, directory, part, entry.feed)
                 nameless = False
             else:
-                records, last, nameless = _append_records(
-                    files, directory, part, entry.feed, tables, entry.payloads
+                records, last, nameless, damaged = _append_records(
+                    files, directory, part, entry.feed, tables, entry.payloads, sbe
                 )
             missing = part.end_index - part.index - records
             if missing and not segment_path(directory, part.number).exists():
@@ -292,6 +308,8 @@ class Exporter:
             files.discard()
             raise
         entry = replace(entry, records=records, missing=missing, last=last, nameless=nameless)
+        if sbe is not None:
+            entry = replace(entry, sbe=sbe.identity, damaged=damaged)
         return replace(entry, files=tuple(written))
 
     def lost(self) -> list[Lost]:
@@ -363,15 +381,19 @@ def _append_records(
     feed: str,
     tables: list[Table],
     payloads: bool,
-) -> tuple[int, tuple[int, int] | None, bool]:
-    # Returns how many records there were, position and checksum of the last one of the part, and
-    # whether names are missing.
+    sbe: SbeTables | None,
+) -> tuple[int, tuple[int, int] | None, bool, int]:
+    # Returns how many records there were, position and checksum of the last one of the part,
+    # whether names are missing, and how many payloads are no sound SBE messages.
     blocks = Blocks(directory, part.journal, part.position, part.end_position)
     latency = TABLES["latency"]
     hops = HopCounts()
     selections = [
-        Selection(table, feed, payloads=payloads) for table in tables if table is not latency
+        Selection(table, feed, payloads=payloads)
+        for table in tables
+        if table is not latency and table.name in TABLES
     ]
+    damaged = 0
     last = None
     for block, names in blocks:
         codes, partitions = block.partitions()
@@ -381,12 +403,17 @@ def _append_records(
                 batch = record_batch(block, names, selection, keep)
                 if batch.num_rows:
                     files.file(selection.table, partition).append(batch)
+            if sbe is not None:
+                found = sbe.walk(block, keep)
+                damaged += len(found.damaged)
+                for path in found.levels():
+                    files.file(sbe.tables[path], partition).append(found.batch(path, feed))
         if latency in tables:
             hops.add(block)
         last = last_record(block, part)
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)
-    return blocks.records, last, blocks.nameless
+    return blocks.records, last, blocks.nameless, damaged
 
 
 def _append_races(

@@ -80,6 +80,10 @@ class Entry:
     schema : str
         `SCHEMA_HASH` of who wrote them.
     version : int
+    sbe : str
+        `SbeTables.identity` of its tables of SBE messages; empty: it has none.
+    damaged : int
+        Payloads that were no sound SBE messages; they are in no table of these.
     """
 
     feed: str
@@ -100,6 +104,8 @@ class Entry:
     files: tuple[WrittenFile, ...]
     schema: str = SCHEMA_HASH
     version: int = VERSION
+    sbe: str = ""
+    damaged: int = 0
 
     @property
     def name(self) -> str:

@@ -142,6 +142,8 @@ def _options(table: Table) -> dict[str, Any]:
     # Everything else by dictionary, which Parquet gives up by itself where it does not pay.
     import pyarrow.parquet as pq
 
+    if not table.columns:  # a schema's own, whose types are those of its batches
+        return {"compression": "zstd", "compression_level": 3, "store_schema": False}
     growing = [each.name for each in table.columns if each.type in ("long", "timestamp")]
     schema = arrow_schema(table.name)
     by_dictionary = [name for name in schema.names if name not in growing]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,8 @@ from udpfast.export.columns import (
 from udpfast.export.exporter import feed_name
 from udpfast.export.hops import HopCounts
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
-from udpfast.export.schema import Table, table_of
+from udpfast.export.sbe_tables import SbeTables
+from udpfast.export.schema import Table, arrow_schema, table_of
 from udpfast.export.segments import (
     Blocks,
     Part,
@@ -93,7 +95,12 @@ class Scan:
     piece_bytes : int
         Of the journal, about, in one piece.
     skip_damage : bool
-        Go on behind records that are damaged; else that is an error.
+        Go on behind records that are damaged; else that is an error. So are payloads that are no
+        sound messages of `schema`.
+    schema : str
+        File of an SBE schema, whose messages and groups are the tables then.
+    framing : str
+        See `SbeTables`.
     """
 
     journal: str
@@ -107,6 +114,8 @@ class Scan:
     conditions: tuple[Condition, ...] = ()
     piece_bytes: int = 1 << 25
     skip_damage: bool = False
+    schema: str = ""
+    framing: str = ""
 
     def __post_init__(self) -> None:
         """Check names.
@@ -116,23 +125,42 @@ class Scan:
         ConfigError, ValueError
             Something has a name that is not known, or cannot be asked of this table.
         """
-        table = table_of(self.table)
+        self._own()  # there must be one of this name
         for name in self.columns:
-            _check(name, table.column_names, "column")
+            _check(name, tuple(self.arrow_schema().names), "column")
         for name in self.kinds or ():
             _check(name, tuple(Kind.__members__), "kind")
         for condition in self.conditions:
             _check(condition.field, FIELDS, "field")
         asked = self.conditions or (self.kinds, self.symbols, self.exchanges) != (None,) * 3
-        if asked and self.table in ("races", "latency"):
+        if asked and not self.schema and self.table in ("races", "latency"):
             raise ConfigError(
                 f"{self.table} is made from all records: filter its rows, not what it is made from"
             )
 
+    def _own(self) -> Table:
+        return self._sbe().tables[self.table] if self.schema else table_of(self.table)
+
+    def _sbe(self) -> SbeTables:
+        tables = sbe_tables(self.schema, self.framing)
+        _check(self.table, tuple(tables.tables), "table")
+        return tables
+
+    def arrow_schema(self) -> pa.Schema:
+        """Return all columns of the table, the partition columns last."""
+        if self.schema:
+            return self._sbe().arrow_schema(self.table, partitions=True)
+        return arrow_schema(self.table, partitions=True)
+
+    @property
+    def raw(self) -> bool:
+        """Whether it reads the raw capture."""
+        return self._own().raw
+
     @property
     def directory(self) -> Path:
         """Of the segments that it reads."""
-        return Path(self.journal) / "raw" if table_of(self.table).raw else Path(self.journal)
+        return Path(self.journal) / "raw" if self.raw else Path(self.journal)
 
     def pieces(
         self, start: Place | None = None, end: Place | None = None, *, streaming: bool = False
@@ -153,7 +181,7 @@ class Scan:
         FormatError
             Segments that should be there are not, or another journal is.
         """
-        table = table_of(self.table)
+        raw = self.raw
         for place in (start, end):
             if place is not None:
                 check_journal(self.directory, place.journal)
@@ -165,16 +193,16 @@ class Scan:
                 f"{self.directory}: expected the file `journal`, found none that can be read: "
                 "nobody can say whether the last segment has all"
             )
-        if table.raw:
+        if raw:
             parts = raced_parts(self.directory, parts, closed)
         # Of a capture that goes on, the end is not raced yet: what follows decides races of it.
-        known = 0 if state is None or (table.raw and not closed) else state.index
+        known = 0 if state is None or (raw and not closed) else state.index
         if start is None:  # behind the parts: what is removed meanwhile is no hole
             start = journal_begin(self.directory)
         self._check_holes(parts, start.index, known if end is None else end.index)
         parts = [part for part in parts if part.end_position > start.position]
         parts = [part for part in parts if end is None or part.position < end.position]
-        if table.raw:
+        if raw:
             return parts
         found: list[Part] = []
         for part in parts:
@@ -252,7 +280,9 @@ class Scan:
         FormatError
             Records are damaged or gone.
         """
-        if self.table == "races":
+        if self.schema:
+            yield from self._sbe_batches(piece)
+        elif self.table == "races":
             yield from self._race_batches(piece)
         elif self.table == "latency":
             yield from self._latency_batches(piece)
@@ -279,6 +309,27 @@ class Scan:
                 f"{segment_path(self.directory, piece.number)}: expected the file of names that "
                 "its records go by, found none that can be read: nobody knows their instruments"
             )
+
+    def _sbe_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
+        tables = self._sbe()
+        feed = self.feed or feed_name(piece, Path(self.journal))
+        columns = self.columns or self.arrow_schema().names
+        blocks = self._blocks(piece)
+        for block, names in blocks:
+            kept = self._keep(self._own(), block, names)
+            codes, partitions = block.partitions()
+            for code, partition in enumerate(partitions):
+                keep = codes == code if len(partitions) > 1 else None
+                found = tables.walk(block, _both(keep, kept))
+                for position, reason in () if self.skip_damage else found.damaged.items():
+                    raise FormatError(
+                        f"{segment_path(self.directory, piece.number)}: record at {position}: "
+                        f"expected a message of {self.schema}, found: {reason}"
+                    )
+                batch = found.batch(self.table, feed)
+                if batch.num_rows:
+                    yield _with_partition(batch, partition).select(columns)
+        self._check_whole(piece, blocks.records)
 
     def _blocks(self, piece: Part) -> Blocks:
         return Blocks(self.directory, piece.journal, piece.position, piece.end_position)
@@ -337,6 +388,16 @@ class Scan:
             for begin in range(0, len(found), _RACES):
                 rows = found[begin : begin + _RACES]
                 yield race_batch(rows, partition, lines, feed, columns)
+
+
+def _both(one: NDArray[np.bool_] | None, other: NDArray[np.bool_] | None) -> Any:
+    return one if other is None else other if one is None else one & other
+
+
+@cache
+def sbe_tables(schema: str, framing: str) -> SbeTables:
+    """Return the tables of a schema, read once."""
+    return SbeTables(schema, framing)
 
 
 def _clipped(part: Part, start: Place, end: Place | None) -> Part:

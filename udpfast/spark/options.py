@@ -14,6 +14,8 @@ __all__ = ["OPTIONS", "flag_of", "list_of", "number_of", "unix_ns"]
 OPTIONS = {
     "path": "the journal: its directory, or its name below $UDPFAST_JOURNALS",
     "table": "of the export's tables; messages by default",
+    "schema": "an SBE schema: table is one of its messages or groups then, Order or Order.fills",
+    "framing": "with schema: of the feed, if a record has all that one datagram carried",
     "columns": "only these, in this order",
     "start": "published from then on: 2026-08-21T09:30Z, or UNIX ns",
     "end": "published before then",

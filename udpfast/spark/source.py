@@ -36,7 +36,6 @@ from pyspark.sql.types import StructField, StructType
 
 from udpfast.errors import ConfigError
 from udpfast.export.scan import FIELDS, Condition, Scan
-from udpfast.export.schema import arrow_schema, table_of
 from udpfast.export.segments import Part
 from udpfast.shm.instance import journal_directory
 from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of, unix_ns
@@ -68,7 +67,7 @@ class UdpfastSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns that are asked for, all by default, the partition columns last."""
-        own = _fields(table_of(self.options.get("table", "messages")).name)
+        own = _fields(_scan(self.options))
         columns = list_of(self.options, "columns")
         if columns is None:
             return StructType(list(own.values()))
@@ -135,6 +134,8 @@ def _push(scan: Scan, asked: Filter) -> Scan | None:
     name = attribute[0] if len(attribute) == 1 else ""
     if scan.table in ("races", "latency"):
         return None
+    if scan.schema and name not in ("position", "index", "received_ns", "published_ns"):
+        return None  # what else has a name of records is the schema's own
     if name in ("symbol", "exchange") or (name == "kind" and scan.table == "messages"):
         return _push_words(scan, asked, f"{name}s")
     if isinstance(asked, IsNotNull) and name in (*FIELDS, "kind", "date"):
@@ -202,13 +203,13 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
             raise ConfigError(f"option must be one of {', '.join(OPTIONS)}, was {name!r}")
     if "path" not in options:
         raise ConfigError("load() wants the directory of a journal, or its name")
-    table = table_of(options.get("table", "messages"))
-    own = _fields(table.name)
+    whole = _scan(options)
+    own = _fields(whole)
     for field in schema.fields:
         if field.name not in own or own[field.name].dataType != field.dataType:
             found = own[field.name].dataType.simpleString() if field.name in own else "no such"
             raise ConfigError(
-                f"schema: expected columns of {table.name}, found {field.name} "
+                f"schema: expected columns of {whole.table}, found {field.name} "
                 f"{field.dataType.simpleString()} ({found} column there)"
             )
     times = (("start", "low", 0), ("end", "high", -1))
@@ -217,9 +218,9 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
         for name, bound, shift in times
         if name in options
     )
-    return Scan(
+    return dataclasses.replace(
+        whole,
         journal=_directory(options["path"]),
-        table=table.name,
         columns=tuple(field.name for field in schema.fields),
         feed=options.get("feed", ""),
         payloads=flag_of(options, "payloads"),
@@ -232,9 +233,18 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
     )
 
 
-def _fields(table: str) -> dict[str, StructField]:
+def _scan(options: Mapping[str, str]) -> Scan:
+    # Of which table, with all its columns.
+    schema = options.get("schema", "")
+    if "framing" in options and not schema:
+        raise ConfigError("framing says how the messages of a schema stand in a record")
+    table = options.get("table", "" if schema else "messages")
+    return Scan(journal="", table=table, schema=schema, framing=options.get("framing", ""))
+
+
+def _fields(scan: Scan) -> dict[str, StructField]:
     # By Arrow: where sources are asked, there is no JVM to read DDL.
-    schema = from_arrow_schema(arrow_schema(table, partitions=True))
+    schema = from_arrow_schema(scan.arrow_schema())
     return {field.name: field for field in schema.fields}
 
 

@@ -20,7 +20,6 @@ from pyspark.sql.streaming.datasource import (
 
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import Scan
-from udpfast.export.schema import table_of
 from udpfast.export.segments import (
     Part,
     Place,
@@ -60,7 +59,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_records = max_records
         self._skip_loss = skip_loss
         self._target: Place | None = None
-        self._raw = table_of(scan.table).raw
+        self._raw = scan.raw
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a new query begins."""

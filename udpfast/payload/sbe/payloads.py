@@ -13,7 +13,10 @@ from udpfast.core.layout import FRAME, RECORD, Kind
 from udpfast.errors import FormatError
 from udpfast.payload.sbe.plan import bytes_places
 
-__all__ = ["Payloads", "payloads_of"]
+__all__ = ["Payloads", "payloads_in", "payloads_of"]
+
+#: Streams 0 and 1 are Roq's channels; from here on they are other framings', without a frame.
+STREAM_FIRST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,7 @@ def payloads_of(batch: Any) -> Payloads:
         large_binary; what is null in it is left out.
     """
     if hasattr(batch, "headers") and hasattr(batch, "payloads"):
-        headers, offsets = batch.headers, batch.offsets
-        return payloads_in(batch.payloads, offsets, headers["length"], headers["kind"])
+        return payloads_in(batch.payloads, batch.offsets, batch.headers)
     if hasattr(batch, "combine_chunks"):
         batch = batch.combine_chunks()
     if hasattr(batch, "buffers") and hasattr(batch, "type"):
@@ -69,8 +71,7 @@ def payloads_of(batch: Any) -> Payloads:
 def payloads_in(
     memory: NDArray[np.uint8],
     offsets: NDArray[np.uint64],
-    lengths: NDArray[Any],
-    kinds: NDArray[Any],
+    headers: NDArray[Any],
 ) -> Payloads:
     """Return the payloads of the records of kind MESSAGE in a memory.
 
@@ -79,18 +80,19 @@ def payloads_in(
     memory : ndarray of uint8
     offsets : ndarray of uint64
         Of each record's payload.
-    lengths : ndarray
-        Of each record, its header included.
-    kinds : ndarray
-        Of each record.
+    headers : ndarray
+        Of each record: `kind`, `length` and `stream` of dtype RECORD.
     """
-    index = np.flatnonzero(kinds == Kind.MESSAGE)
-    before = RECORD.itemsize + FRAME.itemsize  # the payload begins with its datagram's header
-    sizes = np.maximum(lengths[index].astype(np.int64) - before, 0).astype(np.uint64)
-    begins = offsets[index].astype(np.uint64) + np.uint64(FRAME.itemsize)
-    if len(index) and ((begins + sizes)[sizes > 0].max(initial=0)) > len(memory):
+    index = np.flatnonzero(headers["kind"] == Kind.MESSAGE)
+    sizes = headers["length"][index].astype(np.int64) - RECORD.itemsize
+    begins = offsets[index].astype(np.int64)
+    if len(index) and (begins + sizes).max() > len(memory):
         raise FormatError("records reach beyond their memory")
-    return Payloads(begins + np.uint64(memory.ctypes.data), sizes, index, memory)
+    # What has Roq's framing begins with its frame.
+    framed = np.where(headers["stream"][index] < STREAM_FIRST, FRAME.itemsize, 0)
+    framed = np.minimum(framed, sizes)
+    addresses = (begins + framed + memory.ctypes.data).astype(np.uint64)
+    return Payloads(addresses, (sizes - framed).astype(np.uint64), index, memory)
 
 
 def _places(payloads: list[bytes]) -> Payloads:

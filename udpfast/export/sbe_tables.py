@@ -1,0 +1,212 @@
+"""SBE messages in records, as tables for Parquet and Spark: one for each message and group.
+
+Columns of the record come first, then those of the schema, whose names get a `_` behind them where
+they are taken, whatever the case: Spark does not see it. What Spark does not have becomes the next
+wider type that it has; 64 bits without a sign keep their bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from udpfast.core.layout import RECORD, Kind
+from udpfast.errors import ConfigError
+from udpfast.export.block import Block
+from udpfast.export.schema import PARTITION_COLUMNS, Table, partition_schema
+from udpfast.payload.sbe.payloads import payloads_in
+from udpfast.payload.sbe.rows import Rows
+from udpfast.payload.sbe.schema import FRAMINGS, Schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["SbeTables"]
+
+#: Of the record that a row is from.
+_RECORD = ("position", "index", "received_ns", "published_ns")
+_OWN = ("feed", *_RECORD, "row", "parent")
+
+
+class SbeTables:
+    """The tables of a schema.
+
+    Parameters
+    ----------
+    path : path-like
+        The schema's XML.
+    framing : str
+        Of the feed, where a record has all that one datagram carried; else empty.
+
+    Attributes
+    ----------
+    tables : dict
+        Path of the message or group -> Table, named `sbe/PATH`.
+    identity : str
+        Of all their columns: what another schema made is another table.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], framing: str = "") -> None:
+        if framing and framing not in FRAMINGS:
+            raise ConfigError(f"framing must be one of {', '.join(FRAMINGS)}, was {framing!r}")
+        self._schema = Schema(path)
+        self._framing = framing
+        self.tables = {
+            name: Table(f"sbe/{name}", ("MESSAGE",), False, True, "", ()) for name in self._schema
+        }
+        said = "\n".join(f"{name}: {self.arrow_schema(name)}" for name in self.tables)
+        self.identity = hashlib.sha256(f"{framing}\n{said}".encode()).hexdigest()[:16]
+
+    def arrow_schema(self, name: str, *, partitions: bool = False) -> pa.Schema:
+        """Return the columns of a table: of its files, or with the partition columns."""
+        import pyarrow as pa
+
+        from udpfast.payload.sbe.arrow import level_schema
+
+        layout = self._schema.layout(name)
+        fields = [pa.field("feed", pa.string())]
+        fields += [pa.field(each, pa.int64()) for each in _RECORD]
+        fields += [pa.field("row", pa.int32())]
+        if layout.parent is not None:
+            fields.append(pa.field("parent", pa.int32()))
+        typed = level_schema(layout)
+        names = _free_names(typed.names)
+        fields += [
+            pa.field(free, _spark_type(each.type)) for free, each in zip(names, typed, strict=True)
+        ]
+        return pa.schema([*fields, *partition_schema()] if partitions else fields)
+
+    def walk(self, block: Block, keep: NDArray[np.bool_] | None = None) -> SbeBlock:
+        """Return the messages of a block of records.
+
+        Parameters
+        ----------
+        block : Block
+        keep : ndarray of bool, optional
+            By record: False leaves it out.
+        """
+        found = block.select(1 << Kind.MESSAGE, False, keep)
+        names = ("kind", "length", "stream", *_RECORD)
+        fields = RECORD.fields
+        assert fields is not None
+        headers = np.zeros(found.count, [(name, fields[name][0]) for name in names])
+        offsets = np.zeros(1, np.int32)
+        memory = np.zeros(0, np.uint8)
+        if found.count:
+            for name in names:
+                dtype, offset = fields[name][:2]
+                headers[name] = found.column("record", offset, dtype)
+            offsets, memory = found.payloads()
+        payloads = payloads_in(memory, offsets[:-1].astype(np.uint64), headers)
+        rows = self._schema.rows(payloads, framing=self._framing)
+        return SbeBlock(self, rows, headers)
+
+
+class SbeBlock:
+    """The messages of a block of records.
+
+    Attributes
+    ----------
+    damaged : dict
+        Position of each record whose payload is damaged -> why.
+    """
+
+    def __init__(self, tables: SbeTables, rows: Rows, headers: NDArray[Any]) -> None:
+        self._tables = tables
+        self._rows = rows
+        self._headers = headers
+        self.damaged = {int(headers["position"][index]): reason for index, reason in rows.damage()}
+
+    def levels(self) -> tuple[str, ...]:
+        """Return the tables that have rows."""
+        return tuple(self._rows)
+
+    def batch(self, name: str, feed: str) -> pa.RecordBatch:
+        """Return the rows of one table."""
+        import pyarrow as pa
+
+        from udpfast.payload.sbe.arrow import level_arrays
+
+        layout = self._rows.schema.layout(name)
+        schema = self._tables.arrow_schema(name)
+        if not self._rows.count(name):
+            return pa.RecordBatch.from_pylist([], schema)
+        places = self._rows.places(name)
+        columns = [pa.array([feed]).take(pa.array(np.zeros(len(places), np.int32)))]
+        columns += [self._headers[each][places["payload"]].astype(np.int64) for each in _RECORD]
+        columns.append(_ordinals(places["payload"]))
+        if layout.parent is not None:
+            above = self._rows.places(layout.parent.level.path)
+            columns.append(_ordinals(above["payload"])[places["parent"]])
+        columns += level_arrays(self._rows, layout).values()
+        arrays = [
+            _as_type(column, field.type) for column, field in zip(columns, schema, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _ordinals(payloads: NDArray[np.int64]) -> NDArray[np.int32]:
+    # Rows of a payload follow each other: 0, 1, ... within each.
+    begins = np.flatnonzero(np.diff(payloads, prepend=-1))
+    counts = np.diff(np.append(begins, len(payloads)))
+    found: NDArray[np.int32] = (np.arange(len(payloads)) - np.repeat(begins, counts)).astype("i4")
+    return found
+
+
+def _free_names(names: list[str]) -> list[str]:
+    taken = {name.lower() for name in (*_OWN, *PARTITION_COLUMNS)}
+    found = []
+    for name in names:
+        free = name
+        while free.lower() in taken:
+            free += "_"
+        taken.add(free.lower())
+        found.append(free)
+    return found
+
+
+def _spark_type(type_: pa.DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(type_):
+        return type_.value_type
+    if pa.types.is_fixed_size_list(type_) or pa.types.is_list(type_):
+        return pa.list_(_spark_type(type_.value_type))
+    if pa.types.is_struct(type_):
+        names = _free_in([field.name for field in type_])
+        return pa.struct(
+            [(name, _spark_type(field.type)) for name, field in zip(names, type_, strict=True)]
+        )
+    if pa.types.is_integer(type_):
+        is_wide = type_.bit_width == 64 or type_ == pa.uint32()
+        return pa.int64() if is_wide else pa.int32()
+    return type_
+
+
+def _free_in(names: list[str]) -> list[str]:
+    # Members of a struct, unlike each other in any case.
+    taken: set[str] = set()
+    found = []
+    for name in names:
+        free = name
+        while free.lower() in taken:
+            free += "_"
+        taken.add(free.lower())
+        found.append(free)
+    return found
+
+
+def _as_type(column: Any, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    array = column if isinstance(column, pa.Array) else pa.array(column)
+    if pa.types.is_struct(type_):
+        inner = [_as_type(array.field(i), field.type) for i, field in enumerate(type_)]
+        return pa.StructArray.from_arrays(inner, fields=list(type_), mask=array.is_null())
+    if array.type == pa.uint64():
+        return array.view(pa.int64()) if type_ == pa.int64() else array.cast(type_, safe=False)
+    return array.cast(type_, safe=False)
