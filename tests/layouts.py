@@ -18,7 +18,7 @@ def changed(
     types: dict[str, str] | None = None,
 ) -> Dtype:
     """Return a struct with fields left out, added in front, and of other types."""
-    fields = dtype.fields or {}
+    fields: Any = dtype.fields or {}
     kept = [
         (name, (types or {}).get(name, fields[name][0].str)) for name in fields if name not in drop
     ]
@@ -29,7 +29,7 @@ def changed(
 
 def header(size: int, **types: tuple[str, int] | None) -> Dtype:
     """Return the record header with fields of other types and places; None leaves one out."""
-    own = RECORD.fields or {}
+    own: Any = RECORD.fields or {}
     fields = {name: (own[name][0].str, own[name][1]) for name in own} | types
     known = {name: field for name, field in fields.items() if field is not None}
     return np.dtype(

@@ -6,12 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.client.instance import Instance
 from tests.shared import shared
 from udpfast import Books, Reader, RecordFlag
 from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.agents.replayer import Replayer
 from udpfast.config import ImageConfig, parse_feed
+from udpfast.core.layout import SESSION, Kind
+from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.net.pcap import CaptureReader
+from udpfast.shm.image import Image, ImageView
 
 #: UDP port -> (channel, line), as the capture's description says.
 LINES = {9001: (0, 0), 9101: (0, 1), 9002: (1, 0)}
@@ -117,3 +121,44 @@ def test_reader_that_joins_at_any_moment_has_the_books_of_one_that_was_there(
             joined.pop(rng.randrange(len(joined))).reader.close()
     assert joins > 100
     assert stale > (20 if variant == "rough" else 0)
+
+
+def test_reader_whose_image_went_ahead_while_it_was_read_gets_no_update_twice(
+    tmp_path: Path,
+) -> None:
+    # The keeper goes on while a joiner looks: the mark that it read first is of before, the objects
+    # are of later, and so may lie beyond what the ring's end was then.
+    instance = Instance(tmp_path / "feed")
+    session = np.zeros((), SESSION)
+    session["new_id"] = 1
+    instance.append(Kind.SESSION, session.tobytes(), session=1)
+    instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
+    instance.ring.flush()
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=8), instance.directory)
+    keeper.on_start()
+    while keeper.work(1 << 62):
+        pass
+    keeper.publish()
+    with ImageView.attach(instance.directory, ENTRY_HASH) as view:
+        mark = view.entry(0)
+    before = instance.number
+    instance.book([(10.0, 2.0)], [], follows=before)
+    instance.book([(10.0, 0.0), (9.0, 3.0)], [], follows=before + 1)
+    while keeper.work(1 << 62):
+        pass
+    keeper.publish()
+    with ImageView.attach(instance.directory, ENTRY_HASH) as view:
+        ahead = view.entry(1)
+    keeper.on_stop()
+    with Image.create(instance.directory, 9, 1 << 20, ENTRY_HASH) as image:
+        assert image.put(0, mark)
+        assert image.put(1, ahead)
+        with Reader(instance.address, image=True) as reader:
+            joined = [next(reader)]
+            while reader.joining:
+                joined.append(next(reader))
+            assert joined[-1].index == before + 1
+            instance.book([(8.0, 4.0)], [], follows=before + 2)
+            instance.ring.close()
+            assert [record.number for record in reader] == [before + 3]
+    instance.names_region.close()

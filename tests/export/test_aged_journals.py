@@ -14,11 +14,13 @@ from tests.layouts import NEWER, OLDER
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record
+from udpfast.core.layout import Kind
 from udpfast.core.layouts import Layouts
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES
 from udpfast.lab.aged import write_aged
 from udpfast.market.updates import LAYOUTS
+from udpfast.shm.journal import Journal
 from udpfast.shm.journal_layouts import layouts_path
 
 #: What no record says that the older version wrote: columns of tables, values of records.
@@ -78,7 +80,7 @@ def tables(journal: Path, root: Path) -> dict[str, pa.Table]:
     assert all(exported.written for exported in Exporter(journal, root, payloads=True).run())
     found = {}
     for name in TABLES:
-        paths = [str(path) for path in sorted((root / TABLES[name].directory).rglob("*.parquet"))]
+        paths = [str(path) for path in sorted((root / name).rglob("*.parquet"))]
         if paths:
             table = ds.dataset(paths).to_table()
             keep = [each for each in table.column_names if each not in {"position", *FORGOTTEN}]
@@ -93,6 +95,30 @@ def test_exports_are_the_same(own: Path, aged: Path, tmp_path: Path) -> None:
         assert found[name].num_rows == expected[name].num_rows, name
         for column in found[name].column_names:
             assert found[name][column].equals(expected[name][column]), (name, column)
+
+
+def test_kinds_that_only_a_later_version_knows_are_handed_out_as_they_are(tmp_path: Path) -> None:
+    with Journal.open(tmp_path / "j", LAYOUTS, name="feed", segment_bytes=1 << 18) as journal:
+        for kind in (Kind.MESSAGE, 40, Kind.MESSAGE, 63):
+            journal.append(kind, bytes(range(48)), published_ns=10**18)
+    with Reader(f"journal:{tmp_path / 'j'}") as reader:
+        records = list(reader)
+    assert [record.kind for record in records] == [2, 40, 2, 63]
+    assert [record.kind.name for record in records] == ["MESSAGE", "KIND_40", "MESSAGE", "KIND_63"]
+    assert all(bytes(record.payload) == bytes(range(48)) for record in records)
+    assert describe_record(records[1])["payload"] == bytes(range(48)).hex()
+    with Reader(f"journal:{tmp_path / 'j'}") as reader:
+        batch = reader.poll()
+        kinds = pa.table(batch)["kind"].to_pylist()
+        assert kinds == ["MESSAGE", "KIND_40", "MESSAGE", "KIND_63"]
+    found = tables(tmp_path / "j", tmp_path / "export")["messages"]
+    assert found["kind"].to_pylist() == ["MESSAGE", "40", "MESSAGE", "63"]
+    result = CliRunner().invoke(cli, ["replay", str(tmp_path / "j"), "--json"])
+    assert json.loads(result.stdout.splitlines()[-1])["kinds"] == {
+        "KIND_40": 1,
+        "KIND_63": 1,
+        "MESSAGE": 2,
+    }
 
 
 def test_replays_of_a_newer_version_are_the_same(own: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class Output:
         self.sessions: list[dict[str, Any]] = []
         self.missed = 0
         self.clock = ClockSteps()
-        self._counts = np.zeros(max(Kind) + 1, np.int64)
+        self._counts = np.zeros(256, np.int64)
 
     def begin(self, reader: Reader) -> None:
         """Go on with the records of another run; names and books are that one's."""

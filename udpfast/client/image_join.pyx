@@ -1,9 +1,10 @@
 """How a late reader joins: the image first, then what the ring holds behind it.
 
 Objects are copied out of the image one by one while its keeper goes on, so some are newer than
-others. The ring's records from the oldest of them on are applied to the copy, each to the objects
-that do not contain it yet, up to the ring's end as it was at the beginning. Then the copy is true
-at one position, and the reader's cursor stands there: what follows, it gets from the ring, whole.
+others. The ring's records from the mark on are applied to the copy, each to the objects that do
+not contain it yet, up to the ring's end as it was at the beginning, or to the newest object, if
+that is beyond. Then the copy is true at one position, and the reader's cursor stands there: what
+follows, it gets from the ring, whole.
 """
 
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 import cython
 
 from libc.errno cimport EAGAIN, EBADMSG, ENOMEM, EPIPE
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
@@ -121,7 +123,6 @@ cdef class ImageJoin:
             if view.slots == 0:
                 return "expected slots, found none"
             state_init(&self._state, <unsigned int>(view.slots - 1))
-            # Before the image is read: it ends there or later.
             tail = load_acquire(&cursor.reader.header.tail)
             with nogil:
                 rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
@@ -146,6 +147,7 @@ cdef class ImageJoin:
             return (f"expected a position up to the ring's end {cursor.tail_position}, "
                     f"found {mark}; {keeper}")
         cursor.seek(mark, self._state.mark.index)
+        target = max(target, self._newest())
         with nogil:
             rc = self._follow(cursor, target)
         if rc == -EAGAIN:
@@ -155,6 +157,9 @@ cdef class ImageJoin:
             raise MemoryError("no room for the state of an image")
         if rc < 0:
             return f"expected a record of the ring at position {cursor.position}, found none"
+        if cursor.reader.cursor < self._newest():
+            return (f"expected objects up to the ring's end {cursor.position}, found one up to "
+                    f"{self._newest()}; {keeper}")
         if cursor.epoch != self._state.mark.epoch:
             return f"the ring's writer {cursor.epoch} has not said yet that it took over"
         if state_records(&self._state, &self._output) < 0:
@@ -163,6 +168,14 @@ cdef class ImageJoin:
         self._at = 0
         self.left = self._output.count
         return None
+
+    cdef uint64_t _newest(self) noexcept:
+        # The position that the cursor must reach before no object is ahead of it.
+        cdef uint64_t newest = 0
+        cdef uint32_t i
+        for i in range(self._state.mark.objects):
+            newest = max(newest, self._state.objects[i].until)
+        return newest
 
     cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil:
         # Apply what the ring holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.

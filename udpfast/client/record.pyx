@@ -20,7 +20,7 @@ cdef enum:
     FLIGHT_MAX = 2147483647      # or more
 
 # Members by value: `record.kind is Kind.BOOK` must not cost a call of the enum.
-cdef dict _KINDS = {int(kind): kind for kind in Kind}
+cdef dict _KINDS = {kind: Kind(kind) for kind in range(1, 64)}  # also what only others know
 cdef dict _DTYPES = {**CONTROL_DTYPES, **UPDATE_DTYPES}
 
 

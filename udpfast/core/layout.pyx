@@ -61,6 +61,10 @@ class Encoding(enum.IntEnum):
     FLATBUFFERS = ENCODING_FLATBUFFERS
 
 
+#: All kinds of all versions are below.
+_KINDS_END = 64
+
+
 class Kind(enum.IntEnum):
     """What a record is: a doubt or an event of the feed (below 16), or a decoded update."""
 
@@ -87,6 +91,16 @@ class Kind(enum.IntEnum):
     GATEWAY_SETTINGS = KIND_GATEWAY_SETTINGS
     EXTERNAL_LATENCY = KIND_EXTERNAL_LATENCY
     CUSTOM_METRICS = KIND_CUSTOM_METRICS
+
+    @classmethod
+    def _missing_(cls, value):
+        # Of a later version, in a journal that one wrote: it has a number, and no name.
+        if not isinstance(value, (int, np.integer)) or not 0 < value < _KINDS_END:
+            return None
+        kind = int.__new__(cls, value)
+        kind._name_ = f"KIND_{value}"
+        kind._value_ = int(value)
+        return kind
 
 
 class RecordFlag(enum.IntFlag):

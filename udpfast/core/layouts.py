@@ -111,7 +111,7 @@ class Layouts:
         }
 
     def _check(self) -> None:
-        fields = self.header.fields or {}
+        fields: Any = self.header.fields or {}
         for name, (type_, offset) in _WALKED.items():
             found = fields.get(name)
             if found is None or (found[0].str, found[1]) != (type_, offset):
@@ -133,7 +133,7 @@ class Layouts:
 
 def _fields(dtype: Dtype) -> list[Any]:
     # [size, [name, type, offset], ...]
-    fields = dtype.fields or {}
+    fields: Any = dtype.fields or {}
     return [dtype.itemsize, *([name, fields[name][0].str, fields[name][1]] for name in fields)]
 
 
