@@ -133,7 +133,8 @@ class _Struct:
         self._what = what
         self._empty = np.zeros(1, target)
         self._fields: list[tuple[str, bool]] = []
-        theirs, ours = source.fields or {}, target.fields or {}
+        theirs: Any = source.fields or {}
+        ours: Any = target.fields or {}
         for name in ours:
             wanted = ours[name][0]
             if wanted.kind == "f":
@@ -183,7 +184,8 @@ def _class(dtype: Dtype) -> str:
 
 def _gather(memory: Values, starts: Values, dtype: Dtype) -> Values:
     places = starts[:, None] + np.arange(dtype.itemsize)
-    return memory[places].view(dtype).reshape(len(starts))
+    found: Values = memory[places].view(dtype).reshape(len(starts))
+    return found
 
 
 def _scatter(memory: Values, starts: Values, items: Values) -> None:
@@ -194,4 +196,5 @@ def _scatter(memory: Values, starts: Values, items: Values) -> None:
 def _spread(starts: Values, counts: Values, step: int) -> Values:
     # starts[0], starts[0] + step, ...: counts[0] of them; then those of starts[1].
     before = np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(starts, counts) + (np.arange(len(before)) - before) * step
+    places: Values = np.repeat(starts, counts) + (np.arange(len(before)) - before) * step
+    return places
