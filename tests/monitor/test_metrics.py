@@ -114,6 +114,19 @@ def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path
         assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}
 
 
+def test_instance_that_is_removed_meanwhile_is_said(
+    feed: Subscriber, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from udpfast.monitor import metrics
+
+    def gone(directory: Path) -> dict[str, Hop]:
+        raise FileNotFoundError(directory)
+
+    monkeypatch.setattr(metrics, "read_hops", gone)
+    (sample,) = families(metrics_text())["udpfast_feed_readable"].samples
+    assert (sample.labels["feed"], sample.value) == ("deribit", 0)
+
+
 def test_stat_prints_the_same_metrics(feed: Subscriber) -> None:
     result = CliRunner().invoke(cli, ["stat", "deribit", "--metrics"])
     assert result.exit_code == 0

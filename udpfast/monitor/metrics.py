@@ -22,7 +22,7 @@ from udpfast.core.counter import (
     CounterInfo,
 )
 from udpfast.errors import UdpfastError
-from udpfast.monitor.losses import read_losses
+from udpfast.monitor.losses import HostLosses, read_losses
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
 from udpfast.shm.histogram import LatencyHistogram
 
@@ -72,31 +72,41 @@ class FeedCollector:
     def collect(self) -> Iterator[Metric]:
         """Yield each family of metrics, with the samples of every instance."""
         families = _Families()
-        for name, status in self._statuses(families):
+        readable = "whether the instance can be read: 0, it is no feed's, or of another version"
+        for name, status in self._statuses().items():
+            facts = None if status is None else _hops_and_host(status)
+            families.gauge("feed_readable", readable, facts is not None, feed=name)
+            if status is None or facts is None:
+                continue
+            hops, host = facts
             _add_feed(families, name, status)
             _add_counters(families, name, status)
             _add_readers(families, name, status)
             _add_agents(families, name, status)
-            _add_latency(families, name, status)
-            _add_host(families, name, status)
+            _add_latency(families, name, hops)
+            _add_host(families, name, host)
         yield from families.made.values()
 
-    def _statuses(self, families: _Families) -> Iterator[tuple[str, InstanceStatus]]:
-        if self._names:
-            found = {}
-            unreadable = {}
-            for name in self._names:
-                try:
-                    found[name.rstrip("/").rpartition("/")[2]] = read_status(name)
-                except (OSError, UdpfastError) as error:
-                    unreadable[name] = str(error)
-        else:
+    def _statuses(self) -> dict[str, InstanceStatus | None]:
+        # By name; None: it cannot be read.
+        if not self._names:
             host = read_host()
-            found, unreadable = host.instances, host.unreadable
-        help_text = "whether the instance can be read: 0, it is no feed's, or of another version"
-        for name in (*found, *unreadable):
-            families.gauge("feed_readable", help_text, name in found, feed=name)
-        yield from found.items()
+            return {**host.instances, **dict.fromkeys(host.unreadable)}
+        found: dict[str, InstanceStatus | None] = {}
+        for name in self._names:
+            label = name.rstrip("/").rpartition("/")[2]
+            try:
+                found[label] = read_status(name)
+            except (OSError, UdpfastError):
+                found[label] = None
+        return found
+
+
+def _hops_and_host(status: InstanceStatus) -> tuple[dict[str, Hop], HostLosses] | None:
+    try:
+        return read_hops(status.path), read_losses(status.path).host
+    except (OSError, UdpfastError):  # it was removed just now
+        return None
 
 
 def feed_registry(names: Sequence[str] = ()) -> CollectorRegistry:
@@ -238,13 +248,13 @@ def _add_agents(families: _Families, feed: str, status: InstanceStatus) -> None:
         families.counter("agent_cycles", "turns of the agent", agent.cycles, **labels)
 
 
-def _add_latency(families: _Families, feed: str, status: InstanceStatus) -> None:
+def _add_latency(families: _Families, feed: str, hops: dict[str, Hop]) -> None:
     text = (
         "time of a hop on the way from the publisher to the ring, to the resolution of the feed's "
         "own histograms; values below 0 (clocks of two hosts) count as 0"
     )
     of_reader = "time of a hop up to one reader, to the resolution of its own histograms"
-    for key, hop in read_hops(status.directory).items():
+    for key, hop in hops.items():
         name, _, reader = key.partition(".")
         if reader:
             families.histogram(
@@ -254,9 +264,8 @@ def _add_latency(families: _Families, feed: str, status: InstanceStatus) -> None
             families.histogram("hop_latency_seconds", text, hop, feed=feed, hop=name)
 
 
-def _add_host(families: _Families, feed: str, status: InstanceStatus) -> None:
+def _add_host(families: _Families, feed: str, host: HostLosses) -> None:
     # Of the network that the feed's process lives in: all datagrams, whoever they were for.
-    host = read_losses(status.path).host
     for name, text in _HOST.items():
         families.counter(f"host_{name}", f"{text}; whole host", getattr(host, name), feed=feed)
 
