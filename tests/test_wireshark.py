@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 import shutil
 import struct
 import subprocess
@@ -146,6 +147,38 @@ def test_session_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_
     assert [bool(row["session.begins"]) for row in found] == [1, 0, 0, 0, 1, 0, 0]
     assert [bool(row["session.foreign"]) for row in found] == [0, 0, 1, 0, 0, 0, 0]
     assert [row["lost.numbers"] for row in found] == ["", "", "", "", "", "", "3"]
+
+
+def test_damaged_datagrams_are_shown_without_an_error_of_the_dissector(
+    tshark: str, tmp_path: Path
+) -> None:
+    chance = random.Random(1)
+    whole = json.loads(shared("wire", "golden", "payloads.json").read_text())["payloads"]
+    payloads = [bytes.fromhex(each["hex"]) for each in whole]
+    sent = []
+    for _ in range(500):
+        payload = bytearray(chance.choice(payloads)[:512] or bytes(8))
+        for _ in range(chance.randrange(6)):
+            payload[chance.randrange(len(payload))] = chance.randrange(256)
+        header = bytearray(datagram(b"", seqno=chance.randrange(50)))
+        for _ in range(chance.randrange(4)):
+            header[chance.randrange(16)] = chance.randrange(256)
+        size = chance.choice([1, 15, 16, 17, 24, 600, 2_000])
+        sent.append((chance.choice([A, B, SNAPSHOT]), bytes(header + payload)[:size]))
+    path = capture(tmp_path / "damaged.pcap", sent)
+    command = [tshark, "-n", "-X", f"lua_script:{SCRIPT}", "-2", "-r", str(path), "-V"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "Lua" not in result.stdout + result.stderr
+    assert result.stdout.count("Roq UDP") >= len(sent)
+
+
+def test_jump_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_path: Path) -> None:
+    numbers = [1, 2, 10**9, 3, 5, 10**6, 10**6 + 2]
+    path = capture(tmp_path / "jumps.pcap", [(A, datagram(b"x", seqno=each)) for each in numbers])
+    found = dissected(tshark, path, ("session.begins", "session.foreign", "lost.numbers"))
+    assert [bool(row["session.foreign"]) for row in found] == [0, 0, 1, 0, 0, 0, 0]
+    assert [bool(row["session.begins"]) for row in found] == [1, 0, 0, 0, 0, 1, 0]
+    assert [row["lost.numbers"] for row in found] == ["", "", "", "", "4", "", "1000001"]
 
 
 def test_dissector_knows_the_messages_of_the_schema() -> None:

@@ -18,7 +18,7 @@ local HEADER_SIZE = 16
 local PAYLOAD_MAX = 512
 local NUMBERS = 4294967296 -- seqnos go from 0 to one less
 local REMEMBERED = 65536 -- of a line and of a channel: numbers behind the newest one
-local SKIPPED_MAX = 65536 -- a jump further ahead is another numbering, not a loss
+local SKIPPED_MAX = 8192 -- a jump further ahead is another numbering, not a loss
 
 local ENCODINGS = { [1] = "native", [2] = "FlatBuffers" }
 
@@ -63,8 +63,8 @@ local f = {
     heartbeat = ProtoField.bool("roqudp.heartbeat", "Heartbeat"),
     message = ProtoField.string("roqudp.message", "Message type"),
     refused = ProtoField.string("roqudp.refused", "Refused"),
-    session_begins = ProtoField.bool("roqudp.session.begins", "A session begins on this line"),
-    session_foreign = ProtoField.bool("roqudp.session.foreign", "Of another session than the line's"),
+    session_begins = ProtoField.bool("roqudp.session.begins", "A session, or a numbering, begins on this line"),
+    session_foreign = ProtoField.bool("roqudp.session.foreign", "Of another session, or far from the line's numbers"),
     copy_of = ProtoField.framenum("roqudp.copy_of", "Brought before in", base.NONE),
     duplicate = ProtoField.bool("roqudp.duplicate", "Brought before by this line"),
     fragments = ProtoField.uint32("roqudp.fragments", "Fragments of the message"),
@@ -112,9 +112,12 @@ end
 -- Note a fragment. Returns its message, whether it came before, and the span of numbers that this
 -- datagram leaves behind: from the newest number before it up to the one before its own.
 local function track(tracker, seqno, fragment, fragment_max, frame)
+    local ahead = tracker.newest and distance(seqno, tracker.newest) or 0
+    if ahead > SKIPPED_MAX or ahead < -REMEMBERED then
+        tracker.messages, tracker.newest, ahead = {}, nil, 0
+    end
     local message = tracker.messages[seqno]
     local before = message and message.frames[fragment]
-    local first, count = nil, 0
     if message == nil then
         message = { frames = {}, seen = 0, max = fragment_max }
         tracker.messages[seqno] = message
@@ -123,22 +126,16 @@ local function track(tracker, seqno, fragment, fragment_max, frame)
         message.frames[fragment] = frame
         message.seen = message.seen + 1
     end
-    local ahead = tracker.newest and distance(seqno, tracker.newest) or 1
-    if tracker.newest and ahead > 0 then
-        first, count = tracker.newest, ahead <= SKIPPED_MAX and ahead or 0
-        for back = 0, math.min(ahead, REMEMBERED) - 1 do
-            tracker.messages[(seqno - REMEMBERED - back) % NUMBERS] = nil
-        end
-    end
-    if ahead > 0 then
-        tracker.newest = seqno
-    end
     -- What is looked up later, when the messages of these numbers may be complete.
     local span = {}
-    for step = 0, count - 1 do
-        local number = (first + step) % NUMBERS
+    for step = 0, ahead - 1 do
+        tracker.messages[(seqno - REMEMBERED - step) % NUMBERS] = nil
+        local number = (tracker.newest + step) % NUMBERS
         tracker.messages[number] = tracker.messages[number] or { frames = {}, seen = 0, max = 0 }
         span[#span + 1] = { number = number, message = tracker.messages[number] }
+    end
+    if tracker.newest == nil or ahead > 0 then
+        tracker.newest = seqno
     end
     return message, before, span
 end
@@ -198,8 +195,24 @@ local function follow(line, datagram, result)
     result.duplicate, result.line_span = repeated ~= nil, own
 end
 
--- Look at a datagram once, in the order of the file. A session is believed when its second datagram
--- in a row comes on a line: a single one is a stray.
+-- Whether a datagram goes on with the numbering of a line.
+local function goes_on(line, datagram)
+    if datagram.session ~= line.session then
+        return false
+    end
+    local newest = line.tracker and line.tracker.newest
+    local ahead = newest and distance(datagram.seqno, newest) or 0
+    return ahead <= SKIPPED_MAX and ahead >= -REMEMBERED
+end
+
+-- Whether a datagram goes on with one that was held beside.
+local function confirms(candidate, datagram)
+    return candidate ~= nil and candidate.datagram.session == datagram.session
+        and math.abs(distance(datagram.seqno, candidate.datagram.seqno)) <= SKIPPED_MAX
+end
+
+-- Look at a datagram once, in the order of the file. A session, or a numbering far from the one at
+-- hand, is believed when its second datagram in a row comes on a line: a single one is a stray.
 local function look(where, datagram)
     local result = {}
     found[datagram.frame] = result
@@ -209,10 +222,10 @@ local function look(where, datagram)
         lines[where] = line
         result.begins = true
     end
-    if datagram.session == line.session then
+    if goes_on(line, datagram) then
         line.candidate = nil
         follow(line, datagram, result)
-    elseif line.candidate and line.candidate.datagram.session == datagram.session then
+    elseif confirms(line.candidate, datagram) then
         local first = line.candidate
         line = { session = datagram.session, snapshot = line.snapshot }
         lines[where] = line
