@@ -63,9 +63,9 @@ from udpfast.feed.pipeline_state cimport (
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_FOREIGN, WINDOW_PACE, Slot, Window,
     window_evidence_before, window_furthest, window_is_before, window_is_copy, window_is_doubtful,
-    window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due, window_judge_until,
-    window_number, window_pass_milestone, window_past, window_refute, window_slot, window_start,
-    window_unwrap,
+    window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due, window_judge_past,
+    window_judge_until, window_number, window_pass_milestone, window_past, window_refute,
+    window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
@@ -156,8 +156,7 @@ cdef inline void pipeline_pass_slot(
     # Only its slot is written, for copies that may follow.
     cdef int64_t at = w.next
     cdef Slot* slot = window_slot(w, at)
-    if w.several and at - w.judged > w.mask:
-        window_judge_until(w, at - w.mask, INT64_MIN)    # its slot is needed
+    window_judge_past(w, at)
     if unlikely(at >= w.milestone):
         window_pass_milestone(w, at, hash, now_ns)
     slot.key = at

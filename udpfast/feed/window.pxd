@@ -309,31 +309,47 @@ cdef inline bint window_line_is_alive(
     return line.highest != INT64_MIN and now_ns - line_spoke_ns(line) <= w.line_dead_ns
 
 
-cdef inline bint window_judge(Window* w, const Slot* slot, int64_t now_ns) noexcept nogil:
-    # Which lines never brought a single datagram of a message that another one did? False: one
+cdef inline bint window_judge(
+    Window* w, const Slot* slot, uint32_t missing, int64_t now_ns,
+) noexcept nogil:
+    # These lines never brought a single datagram of a message that another one did. False: one
     # that is alive has not come so far yet. (INT64_MIN: it is given no more time.)
     cdef uint32_t i
-    if slot.state != SLOT_DELIVERED:
-        return True
     if now_ns != INT64_MIN:
         for i in range(w.lines):
-            if not (slot.lines >> i) & 1 and w.line[i].highest <= slot.key:
+            if (missing >> i) & 1 and w.line[i].highest <= slot.key:
                 if window_line_is_alive(w, &w.line[i], now_ns):
                     return False
-    for i in range(w.lines):
-        if not (slot.lines >> i) & 1:
+    i = 0
+    while missing:
+        if missing & 1:
             counter_add(&w.line[i].counters[LINE_LOSSES], 1)
+        missing >>= 1
+        i += 1
     return True
 
 
 cdef inline void window_judge_until(Window* w, int64_t until, int64_t now_ns) noexcept nogil:
     # Count the losses of what lies before `until`: each message once.
-    cdef Slot* slot
-    while w.judged < until:
-        slot = window_slot(w, w.judged)
-        if slot.key == w.judged and not window_judge(w, slot, now_ns):
-            return
-        w.judged += 1
+    cdef uint32_t all_lines = (<uint32_t>1 << w.lines) - 1
+    cdef uint32_t missing
+    cdef int64_t at = w.judged
+    cdef const Slot* slot
+    while at < until:
+        slot = window_slot(w, at)
+        missing = all_lines & ~<uint32_t>slot.lines
+        if unlikely(missing) and slot.key == at and slot.state == SLOT_DELIVERED:
+            if not window_judge(w, slot, missing, now_ns):
+                break
+        at += 1
+    w.judged = at
+
+
+cdef inline void window_judge_past(Window* w, int64_t at) noexcept nogil:
+    # The slot of `at` is needed: what it remembers is judged, and, since a call costs more than
+    # the few behind it, those too. They are older than any copy that would count.
+    if w.several and unlikely(at - w.judged > w.mask):
+        window_judge_until(w, at - w.mask + (w.size >> 7), INT64_MIN)
 
 
 cdef inline void window_judge_due(Window* w, int64_t now_ns) noexcept nogil:

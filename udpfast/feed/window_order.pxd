@@ -35,8 +35,8 @@ from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
     WINDOW_START, Early, Fragment, FragmentRun, Slot, Window, window_copy, window_disagree,
     window_early, window_furthest, window_is_copy, window_is_whole, window_judge_end,
-    window_judge_until, window_number, window_pass_milestone, window_passed, window_say_both,
-    window_slot,
+    window_judge_past, window_judge_until, window_number, window_pass_milestone, window_passed,
+    window_say_both, window_slot,
 )
 from udpfast.wire.roq cimport roq_frame
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
@@ -91,8 +91,7 @@ cdef inline bint window_claim(
         run = window_run_take(w, unit.fragments, at)
         if run == FRAGMENTS_NONE:
             return False
-    if w.several and at - w.judged > w.mask:
-        window_judge_until(w, at - w.mask, INT64_MIN)    # its slot is needed
+    window_judge_past(w, at)
     slot.key = at
     slot.received_ns = d.received_ns
     slot.hash = 0
