@@ -40,21 +40,12 @@ cdef inline uint32_t fingerprint_mix(
     return <uint32_t>(h ^ (h >> 33))
 
 
-cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept nogil:
-    # Of all bytes: header and payload.
+cdef inline uint32_t fingerprint_short(const uint8_t* data, uint32_t size) noexcept nogil:
+    # Of less than one step of `fingerprint`.
     cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
     cdef uint64_t a = <uint64_t>0xBE4BA423396CFEB8
     cdef uint64_t b = <uint64_t>0x1CAD21F72C81017C
-    cdef uint64_t c = <uint64_t>0xDB979083E96DD4DE
-    cdef uint64_t d = <uint64_t>0x1F67B3B7A4A44072
     cdef uint32_t left = size
-    while left >= 32:
-        a = (a ^ load_64(data)) * multiplier
-        b = (b ^ load_64(data + 8)) * multiplier
-        c = (c ^ load_64(data + 16)) * multiplier
-        d = (d ^ load_64(data + 24)) * multiplier
-        data += 32
-        left -= 32
     while left >= 8:
         a = (a ^ load_64(data)) * multiplier
         a ^= a >> 29
@@ -62,6 +53,29 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
         left -= 8
     if left:
         b = (b ^ load_tail(data, left)) * multiplier
+    return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), 0, 0, size)
+
+
+cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept nogil:
+    # Of all bytes: header and payload. The last step begins where it ends with the data, and takes
+    # some bytes again.
+    cdef uint64_t multiplier = <uint64_t>0x9FB21C651E98DF25
+    cdef uint64_t a = <uint64_t>0xBE4BA423396CFEB8
+    cdef uint64_t b = <uint64_t>0x1CAD21F72C81017C
+    cdef uint64_t c = <uint64_t>0xDB979083E96DD4DE
+    cdef uint64_t d = <uint64_t>0x1F67B3B7A4A44072
+    cdef const uint8_t* last
+    if size < FINGERPRINT_EDGE:
+        return fingerprint_short(data, size)
+    last = data + size - FINGERPRINT_EDGE
+    while True:
+        a = (a ^ load_64(data)) * multiplier
+        b = (b ^ load_64(data + 8)) * multiplier
+        c = (c ^ load_64(data + 16)) * multiplier
+        d = (d ^ load_64(data + 24)) * multiplier
+        if data == last:
+            break
+        data = data + FINGERPRINT_EDGE if data + FINGERPRINT_EDGE < last else last
     # The high halves go into the low ones: a changed top bit would otherwise stay a top bit.
     return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), c ^ (c >> 32), d ^ (d >> 32), size)
 
@@ -75,7 +89,7 @@ cdef inline uint32_t fingerprint_edges(const uint8_t* data, uint32_t size) noexc
     cdef uint64_t a, b, c, d
     cdef const uint8_t* tail
     if size < FINGERPRINT_EDGE:
-        return fingerprint(data, size)
+        return fingerprint_short(data, size)
     tail = data + size - FINGERPRINT_EDGE
     a = (load_64(data) ^ load_64(tail) * multiplier) * multiplier
     b = (load_64(data + 8) ^ load_64(tail + 8) * multiplier) * multiplier
