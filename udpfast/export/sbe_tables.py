@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.core.layout import RECORD, Kind
+from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError
 from udpfast.export.block import Block
 from udpfast.export.schema import PARTITION_COLUMNS, Table, partition_schema
-from udpfast.payload.sbe.payloads import payloads_in
+from udpfast.payload.sbe.payloads import MESSAGE_KINDS, payloads_in
 from udpfast.payload.sbe.rows import Rows
 from udpfast.payload.sbe.schema import FRAMINGS, Schema
 
@@ -89,7 +89,7 @@ class SbeTables:
         keep : ndarray of bool, optional
             By record: False leaves it out.
         """
-        found = block.select(1 << Kind.MESSAGE, False, keep)
+        found = block.select(sum(1 << kind for kind in MESSAGE_KINDS), False, keep)
         names = ("kind", "length", "stream", *_RECORD)
         fields = RECORD.fields
         assert fields is not None

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from tests.payload.sbe.schemas import ORDER, orders, schema_of
 from udpfast.core.layout import FRAME, RECORD, Kind
+from udpfast.errors import FormatError
 
 
 def test_order_becomes_a_table_for_each_level(tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_columns_of_rows_never_take_a_name_of_the_schema(tmp_path: Path) -> None
     assert table.to_pylist() == [{"__payload": 0, "__row": 0, "_row": 5}]
 
 
-def test_arrow_arrays_and_records_are_batches(tmp_path: Path) -> None:
+def test_arrow_arrays_are_batches(tmp_path: Path) -> None:
     schema = orders(tmp_path)
     raw = schema.encode("Order", ORDER)
     for kind in (pa.binary(), pa.large_binary()):
@@ -64,16 +66,28 @@ def test_arrow_arrays_and_records_are_batches(tmp_path: Path) -> None:
         assert table["_payload"].to_pylist() == [0, 2]
         assert schema.table(pa.chunked_array([array, array]), "Order").num_rows == 4
 
-    class Records:
-        headers = np.zeros(3, RECORD)
-        offsets = np.array([0, 8, 16], np.uint64)
-        payloads = np.frombuffer(b"x" * 16 + bytes(FRAME.itemsize) + raw, np.uint8)
 
-    Records.headers["kind"] = [Kind.MESSAGE, Kind.GAP, Kind.MESSAGE]
-    Records.headers["length"] = RECORD.itemsize + np.array([1, 8, FRAME.itemsize + len(raw)])
+def test_records_that_carry_messages_are_a_batch(tmp_path: Path) -> None:
+    schema = orders(tmp_path)
+    raw = schema.encode("Order", ORDER)
+
+    class Records:
+        # Roq's, with a frame; no message; another framing's; an app's on the bus.
+        parts = (bytes(FRAME.itemsize) + raw, b"x" * 8, raw, raw, b"short")
+        headers = np.zeros(len(parts), RECORD)
+        sizes = np.array([len(part) for part in parts])
+        offsets = (np.cumsum(sizes) - sizes).astype(np.uint64)
+        payloads = np.frombuffer(b"".join(parts), np.uint8)
+
+    Records.headers["kind"] = [Kind.MESSAGE, Kind.GAP, Kind.MESSAGE, 48, Kind.MESSAGE]
+    Records.headers["stream"] = [1, 0, 2, 0, 0]
+    Records.headers["length"] = RECORD.itemsize + Records.sizes
     rows = schema.rows(Records())
-    assert rows.counts == {"sound": 1, "header_short": 1}
-    assert rows.places("Order")["payload"].tolist() == [2]
+    assert rows.counts == {"sound": 3, "header_short": 1}
+    assert rows.places("Order")["payload"].tolist() == [0, 2, 3]
+    Records.headers["length"][-1] += 1
+    with pytest.raises(FormatError, match="records reach beyond their memory"):
+        schema.rows(Records())
 
 
 def test_bytes_that_are_no_characters_are_shown_as_such(tmp_path: Path) -> None:

@@ -13,10 +13,12 @@ from udpfast.core.layout import FRAME, RECORD, Kind
 from udpfast.errors import FormatError
 from udpfast.payload.sbe.plan import bytes_places
 
-__all__ = ["Payloads", "payloads_in", "payloads_of"]
+__all__ = ["MESSAGE_KINDS", "Payloads", "payloads_in", "payloads_of"]
 
 #: Streams 0 and 1 are Roq's channels; from here on they are other framings', without a frame.
 STREAM_FIRST = 2
+#: Of records whose payload a publisher wrote; 48: what an app sent over the bus.
+MESSAGE_KINDS = (int(Kind.MESSAGE), 48)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,8 @@ def payloads_of(batch: Any) -> Payloads:
     Parameters
     ----------
     batch : Batch, pyarrow array, or iterable of bytes-like
-        Of a `udpfast.Batch`, the payloads of its records of kind MESSAGE; they are looked at in
-        place, so be done before the reader's next poll. Of pyarrow, an array of binary or
+        Of a `udpfast.Batch`, the payloads of its records that carry messages; they are looked at
+        in place, so be done before the reader's next poll. Of pyarrow, an array of binary or
         large_binary; what is null in it is left out.
     """
     if hasattr(batch, "headers") and hasattr(batch, "payloads"):
@@ -73,7 +75,7 @@ def payloads_in(
     offsets: NDArray[np.uint64],
     headers: NDArray[Any],
 ) -> Payloads:
-    """Return the payloads of the records of kind MESSAGE in a memory.
+    """Return the payloads of the records in a memory that carry messages.
 
     Parameters
     ----------
@@ -83,14 +85,15 @@ def payloads_in(
     headers : ndarray
         Of each record: `kind`, `length` and `stream` of dtype RECORD.
     """
-    index = np.flatnonzero(headers["kind"] == Kind.MESSAGE)
+    kinds = headers["kind"]
+    index = np.flatnonzero(np.isin(kinds, MESSAGE_KINDS))
     sizes = headers["length"][index].astype(np.int64) - RECORD.itemsize
     begins = offsets[index].astype(np.int64)
     if len(index) and (begins + sizes).max() > len(memory):
         raise FormatError("records reach beyond their memory")
     # What has Roq's framing begins with its frame.
-    framed = np.where(headers["stream"][index] < STREAM_FIRST, FRAME.itemsize, 0)
-    framed = np.minimum(framed, sizes)
+    is_framed = (kinds == Kind.MESSAGE) & (headers["stream"] < STREAM_FIRST)
+    framed = np.minimum(np.where(is_framed[index], FRAME.itemsize, 0), sizes)
     addresses = (begins + framed + memory.ctypes.data).astype(np.uint64)
     return Payloads(addresses, (sizes - framed).astype(np.uint64), index, memory)
 
