@@ -1,6 +1,7 @@
 """The loop of a feed, turn by turn: what is given up as lost, and when."""
 
 import socket
+import time
 
 import pytest
 
@@ -86,3 +87,15 @@ def test_hole_is_lost_though_a_line_is_never_read_to_its_end(feed):
         turns_done += 1
         assert turns_done < 1000
     assert turns_done > 500
+
+
+def test_line_is_told_by_unix_time_when_it_was_heard_last(feed):
+    engine, turns, send = feed
+    send(0, 1)
+    turns.turn(MS)
+    before_ns = time.time_ns()
+    turns.turn(301 * MS)
+    after_ns = time.time_ns()
+    counters = engine.read_counters()
+    assert before_ns <= counters["incremental.A"]["heard_ns"] + 300 * MS <= after_ns
+    assert counters["incremental.B"]["heard_ns"] == 0
