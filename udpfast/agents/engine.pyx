@@ -49,7 +49,7 @@ from udpfast.core.layout cimport (
     Record,
 )
 from udpfast.core.oserr cimport check
-from udpfast.feed.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
+from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
 from udpfast.feed.objects cimport (
     ObjectsSettings,
     objects_admit,

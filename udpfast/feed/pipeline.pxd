@@ -47,7 +47,7 @@ from udpfast.feed.candidate cimport (
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
-from udpfast.feed.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
+from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.pieces cimport piece_is_empty, piece_next, piece_place, pieces_begin
 from udpfast.feed.pipeline_session cimport (

@@ -18,7 +18,7 @@ from udpfast.core.layout cimport (
 from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldUnit
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
-from udpfast.feed.frame cimport FrameReader, frame_reader_init
+from udpfast.wire.frame cimport FrameReader, frame_reader_init
 from udpfast.feed.line cimport Line, line_init, line_spoke_ns
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab, carve, slab_reset

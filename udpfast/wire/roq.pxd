@@ -75,11 +75,6 @@ cdef inline int roq_units(
     return 1
 
 
-cdef inline uint32_t frame_object(const Frame* frame) noexcept nogil:
-    # Type and id of the object in one number.
-    return (<uint32_t>frame.object_type << 16) | frame.object_id
-
-
 cdef inline void roq_header(Frame* frame, const uint8_t* data, bint big_endian) noexcept nogil:
     # The 16 bytes of a sound datagram, in the host's order.
     memcpy(frame, data, FRAME_SIZE)

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.core.layout import Encoding
-from udpfast.feed.frame import ParsedFrame, frame_parse
 from udpfast.lab.conformance import Report, difference
+from udpfast.wire.frame import ParsedFrame, frame_parse
 from udpfast.wire.framing import Framing, Malformed, MalformedError, UnitFlag
 
 __all__ = ["check"]

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.shared import shared
-from udpfast.feed.frame import frame_parse
+from udpfast.wire.frame import frame_parse
 
 FIELDS = (
     "fragment",

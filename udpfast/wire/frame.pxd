@@ -1,5 +1,5 @@
-# The wire header: 16 bytes over a borrowed payload (PROTOCOL 1). Reading it is a few comparisons
-# and one table look-up, because what a control byte means depends on the revision and on the
+# Roq's header: 16 bytes over a borrowed payload (PROTOCOL 1). Reading it is a few comparisons and
+# one table look-up, because what a control byte means depends on the revision and on the
 # settings, and neither changes while a feed runs.
 
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
