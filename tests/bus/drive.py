@@ -66,16 +66,18 @@ class Copy:
         self.source = Source(source, 1, now_ns)
         self.consumer = Consumer(copy, 2, now_ns, **options)
         self.now_ns = now_ns
+        self.waiting = b""  # what the consumer had no room for
 
     def pump(self, chunk=1 << 20, turns=100):
         """Carry bytes until nothing more comes."""
         for _ in range(turns):
             self.source.feed(self.consumer.output(), self.now_ns)
-            data = self.source.output()
-            if not data:
+            self.waiting += self.source.output() if not self.waiting else b""
+            if not self.waiting or not self.consumer.room:
                 break
-            for at in range(0, len(data), chunk):
-                self.consumer.feed(data[at : at + chunk], self.now_ns)
+            while self.waiting and self.consumer.room:
+                taken = self.consumer.feed(self.waiting[:chunk], self.now_ns)
+                self.waiting = self.waiting[taken:]
         return self
 
     def work(self, by_ns):

@@ -26,6 +26,7 @@ VERBS = {
     "verify": "check a journal record by record, and cut what is not valid",
     "export": "turn a journal into Parquet tables, for Spark and others",
     "replay": "what was kept, once more: through the engine, to a ring, over UDP, to a file",
+    "bus": "one order of messages, kept, on several hosts",
     "spark": "tables and a report of what was kept, on Spark",
     "lab": "try udpfast: captures of venues, faults from seeds, damage, kills",
     "bench": "measure udpfast and its peers on this host, compare, report",

@@ -41,6 +41,7 @@ class Journal:
         name: str = "",
         segment_bytes: int = ...,
         durable: bool = True,
+        identity: bytes | None = None,
     ) -> Journal: ...
     def roll(
         self,
@@ -49,6 +50,7 @@ class Journal:
         unix_ns: int = 0,
         source_index: int = 0,
         names_mark: int = 0,
+        copied: bytes | None = None,
     ) -> bool: ...
     def append(
         self,

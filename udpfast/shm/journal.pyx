@@ -82,7 +82,7 @@ cdef class Journal:
     @staticmethod
     def open(
             directory, layouts=CONTROL_LAYOUTS, *, name="", segment_bytes=1 << 27,
-            durable=True):
+            durable=True, identity=None):
         """Open a journal for writing: a new one, or where the last writer ended.
 
         What the last writer left is cut to its valid prefix, whether it closed the journal, was
@@ -100,6 +100,8 @@ cdef class Journal:
             For the records of one segment.
         durable : bool
             Whether `sync` will be called: segments are then sealed when the disk has them.
+        identity : bytes, optional
+            Of another host's journal, whose records are copied into this one, if it is new.
 
         Raises
         ------
@@ -123,7 +125,8 @@ cdef class Journal:
         journal._ending = []
         journal._notes = []
         journal.region = take_header(
-            journal.directory, &journal.written, &journal.kept, &journal.made, journal._notes)
+            journal.directory, &journal.written, &journal.kept, &journal.made, journal._notes,
+            identity)
         journal.header = <JournalHeader*>(journal.region.pointer + JOURNAL_HEADER)
         try:
             check_layouts(journal.directory, layouts)
@@ -161,7 +164,7 @@ cdef class Journal:
     # --- the writer's thread --------------------------------------------------------------------
 
     def roll(self, int64_t now_ns, uint64_t names=0, int64_t unix_ns=0,
-             uint64_t source_index=0, uint32_t names_mark=0) -> bool:
+             uint64_t source_index=0, uint32_t names_mark=0, copied=None) -> bool:
         """Go on with the next segment, if the keeper has it ready.
 
         Parameters
@@ -176,6 +179,8 @@ cdef class Journal:
             Which record of its source its first one is, or says is missing.
         names_mark : int
             By which that file of names is told from others; 0: not said.
+        copied : bytes, optional
+            The header of another host's segment, which this one is to be a copy of.
         """
         cdef SegmentHeader header
         cdef Segment segment
@@ -200,6 +205,9 @@ cdef class Journal:
             memcpy(header.source, self.written.source, IDENTITY_SIZE)
             header.source_index = source_index
             memcpy(header.name, <const char*>self._name, len(self._name))
+            if copied is not None:
+                memcpy(&header, <const char*><bytes>copied, sizeof(header))
+                self._number = header.number
             segment.begin(&header)
             segment.start(&self.writer, True)
             path = segment_path(self.directory, self._number)

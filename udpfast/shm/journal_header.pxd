@@ -4,4 +4,4 @@ from udpfast.shm.marks cimport KeptMark, WrittenMark
 from udpfast.shm.region cimport Region
 
 cdef Region take_header(
-    directory, WrittenMark* written, KeptMark* kept, bint* made, list notes)
+    directory, WrittenMark* written, KeptMark* kept, bint* made, list notes, bytes identity)

@@ -52,9 +52,10 @@ cdef bytes NO_IDENTITY = bytes(IDENTITY_SIZE)
 
 
 cdef Region take_header(
-        directory, WrittenMark* written, KeptMark* kept, bint* made, list notes):
+        directory, WrittenMark* written, KeptMark* kept, bint* made, list notes, bytes identity):
     # Become the writer of a directory's file `journal`: that which is there, or a new one, if it is
-    # lost or cannot be believed. Its last marks are in `written` and `kept`.
+    # lost or cannot be believed. Its last marks are in `written` and `kept`. identity: of a new
+    # one, that copies another host's; None: its own.
     cdef Region region = None
     path = directory / "journal"
     made[0] = False
@@ -75,7 +76,7 @@ cdef Region take_header(
             raise
         return region
     made[0] = True
-    return _make(path, directory, written, kept)
+    return _make(path, directory, written, kept, identity)
 
 
 cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
@@ -92,7 +93,7 @@ cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
                           f"as its segments have it, found {identity.hex()}")
 
 
-cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept):
+cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes copied):
     # Of a new journal, or of one whose segments are left.
     cdef Region region = Region.create(
         path, JOURNAL_KIND, JOURNAL_SIZE, JOURNAL_LAYOUT, replace=True)
@@ -104,7 +105,7 @@ cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept):
         if segments_identities(directory):
             raise RegionError(f"{directory}: expected segments of one journal, found "
                               "those of several, and no file `journal` that says which it is")
-        identity = os.urandom(IDENTITY_SIZE)
+        identity = copied or os.urandom(IDENTITY_SIZE)
     header.made_ns = clock_realtime_ns()
     _name(region, identity, NO_IDENTITY)
     for number in list_segments(directory):

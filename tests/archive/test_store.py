@@ -1,0 +1,113 @@
+"""A store on disk is what the bus's machines need, and a journal for all that reads journals."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bus.drive import Copy, lead, numbers, register, send
+from udpfast.archive.store import StoreLog, StoreView
+from udpfast.bus.log import Store
+from udpfast.errors import WriterExistsError
+from udpfast.shm.verify import verify_segments
+
+BYTES = 1 << 18
+
+
+def opened(folder: Path, *, create: bool = False, **options) -> Store:
+    return Store(StoreLog(folder, "orders", segment_bytes=BYTES, create=create), "S", **options)
+
+
+def fill(seq, first: int, last: int) -> None:
+    for number in range(first, last + 1):
+        send(seq, number)
+        seq.store.log.keep(sync=number % 500 == 0)
+    seq.store.log.flush()
+
+
+def content(kept) -> bytes:
+    return b"".join(kept.log.records(kept.log.first()[0], kept.end))
+
+
+def files(folder: Path) -> list[bytes]:
+    # Header and records; seals are each copy's own.
+    return [
+        path.read_bytes()[:512] + path.read_bytes()[4096:]
+        for path in sorted(folder.glob("*.segment"))
+        if path.name != "next.segment"
+    ]
+
+
+def test_copy_on_disk_has_the_same_files(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 4000)
+    other = opened(tmp_path / "b")
+    link = Copy(seq.store, other)
+    for _ in range(20):
+        link.pump()
+        other.log.keep()
+        link.work(1_000_000)
+    assert content(other) == content(seq.store)
+    assert other.log.count > 1
+    seq.store.log.close()
+    other.log.close()
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    for name in "ab":
+        checks = list(verify_segments(tmp_path / name))
+        assert not [problem for check in checks for problem in check.problems]
+        assert sum(check.records for check in checks) == other.log.end_index
+
+
+def test_store_opened_again_goes_on_at_its_end(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 2500)
+    end, last = seq.store.end, seq.store.log.last
+    with pytest.raises(WriterExistsError):
+        StoreLog(tmp_path / "a", "orders")
+    seq.store.log.close()
+    again = opened(tmp_path / "a")
+    assert (again.end, again.log.last) == (end, last)
+    assert again.led
+    seq = lead(again)
+    fill(seq, 2400, 2600)
+    assert numbers(again) == list(range(1, 2601))
+    again.log.close()
+
+
+@pytest.mark.parametrize("back", [1, 1500, 3500])
+def test_records_set_aside_are_kept_and_the_store_goes_on(tmp_path: Path, back: int) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 4000)
+    before = content(seq.store)
+    places = [int.from_bytes(r[8:16], "little")
+              for r in seq.store.log.records(0, seq.store.end)]  # fmt: skip
+    at = places[-back]
+    view = StoreView(tmp_path / "a")
+    assert view.checksum_at(at) is not None
+    assert seq.store.cut(at) == back
+    assert content(seq.store) == before[:at]
+    assert list(seq.store.log.directory.glob("*.aside-*"))
+    view.forget()
+    assert view.checksum_at(at) is None
+    again = lead(seq.store)
+    fill(again, 4001 - back, 4000)
+    assert numbers(again.store) == list(range(1, 4001))
+    again.store.log.close()
+    checks = list(verify_segments(tmp_path / "a"))
+    assert not [problem for check in checks for problem in check.problems]
+
+
+def test_view_follows_what_is_written(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    view = StoreView(tmp_path / "a")
+    position, found = 0, b""
+    for first in range(1, 4001, 500):
+        fill(seq, first, first + 499)
+        for record in view.records(position, seq.store.end):
+            found += record
+            position += len(record)
+    assert found == content(seq.store)
+    seq.store.log.close()

@@ -1,0 +1,489 @@
+"""A host's part in its bus: sockets, disk and clock around the nodes of its stores.
+
+One thread carries bytes and lets the nodes work; another keeps the disk. Both protocols of a store
+have its port: TCP for copies, UDP for messages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import random
+import select
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from udpfast.archive.bus_files import Live, LiveState, describe_store, outbox_directory
+from udpfast.archive.store import StoreLog
+from udpfast.bus.log import Store
+from udpfast.bus.node import Node
+from udpfast.bus.outbox import Courier, Outbox
+from udpfast.bus.sequencer import SequencerVerdict
+from udpfast.bus.wire import SendFlag
+from udpfast.config.bus import BusConfig
+from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.shm.instance import journal_directory
+
+__all__ = ["BusHost"]
+
+#: Bytes that a link holds for its socket before the node is told to wait.
+LINK_ROOM = 1 << 18
+READ_BYTES = 1 << 18
+#: Datagrams that are read before other things get their turn.
+DATAGRAMS = 512
+LOOK_S = 0.1
+
+
+@dataclass
+class _Link:
+    key: int
+    socket: socket.socket
+    connecting: bool = False
+    closing: bool = False
+    unsent: bytearray = field(default_factory=bytearray)
+    events: int = 0
+
+
+class _Part:
+    """One store on this host. It is its node's `Carrier`."""
+
+    def __init__(
+        self, host: str, name: str, config: BusConfig, directory: Path | None, bad: BadPath
+    ) -> None:
+        self.name = name
+        self.config = config
+        self.settings = settings = config.stores[name]
+        self.bad = bad
+        path = journal_directory(directory / name if directory is not None else name, create=True)
+        self.log = StoreLog(
+            path, name, segment_bytes=settings.segment_bytes,
+            create=settings.sequencer == host and not (path / "bus.state").exists(),
+        )  # fmt: skip
+        self.directory = self.log.directory
+        self.store = Store(
+            self.log, host, gate=settings.gate, standbys=settings.standbys(host),
+            followers=settings.followers(host),
+        )  # fmt: skip
+        self.node = Node(
+            self.store, [other for other in settings.hosts if other != host], self, _draw,
+            source=settings.source(host), quarantine=settings.quarantine,
+        )  # fmt: skip
+        self.live = Live(self.directory, create=True)
+        self.links: dict[int, _Link] = {}
+        self.outboxes: dict[str, tuple[Courier, int]] = {}
+        self.problem = ""  # of the disk
+        self.poll = select.epoll()
+        self._address = config.hosts[host]
+        self._by_fd: dict[int, _Link] = {}
+        self._failed: list[int] = []
+        self._count = 0
+        self._look_ns = 0
+        self._flushed = -1
+        self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        self._listen()
+        self._begin()
+
+    def _listen(self) -> None:
+        family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
+        where = (self._address, self.settings.port)
+        self.server = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.udp = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self.udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+        self.server.bind(where)
+        self.udp.bind(where)
+        self.server.listen(64)
+        for each in (self.server, self.udp):
+            self.poll.register(each.fileno(), select.EPOLLIN)
+
+    def _begin(self) -> None:
+        # Whoever wrote the store goes on, if nothing that it wrote can be lost: memory outlives a
+        # process, not the power of the host. Otherwise other copies may have more: `bus promote`.
+        now_ns, unix_ns = monotonic_ns(), realtime_ns()
+        boot = self.directory / "bus.boot"
+        same = boot.exists() and boot.read_text() == self._boot
+        first = self.settings.sequencer == self.store.host and not self.log.load()
+        alone = not self.node.peers
+        if first or (self.store.led and (same or alone)):
+            self.node.resume(now_ns, unix_ns)
+        elif self.store.led:
+            self.store.said.append(
+                "the host was started since: other copies may have more; `bus promote` decides"
+            )
+        boot.write_text(self._boot)
+
+    # --- Carrier --------------------------------------------------------------------------------
+
+    def _add(self, sock: socket.socket, *, connecting: bool) -> _Link:
+        self._count += 1
+        link = _Link(self._count, sock, connecting)
+        link.events = select.EPOLLOUT if connecting else select.EPOLLIN
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+        self.links[link.key] = self._by_fd[sock.fileno()] = link
+        self.poll.register(sock.fileno(), link.events)
+        return link
+
+    def connect(self, host: str) -> int:
+        """See `Carrier`."""
+        sock = socket.socket(self.server.family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        with contextlib.suppress(OSError):
+            sock.bind((self._address, 0))
+        code = sock.connect_ex((self.config.hosts[host], self.settings.port))
+        link = self._add(sock, connecting=True)
+        if code not in (0, errno.EINPROGRESS):
+            self._failed.append(link.key)
+        return link.key
+
+    def send(self, link: int, data: bytes) -> None:
+        """See `Carrier`."""
+        found = self.links.get(link)
+        if found is not None and data:
+            found.unsent += data
+            if len(found.unsent) == len(data):
+                self._flush(found)
+
+    def _flush(self, link: _Link) -> None:
+        if link.connecting:
+            return
+        try:
+            while link.unsent:
+                sent = link.socket.send(link.unsent)
+                del link.unsent[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._failed.append(link.key)
+            return
+        self._watch(link)
+        if link.closing and not link.unsent:
+            self._drop(link)
+
+    def _watch(self, link: _Link) -> None:
+        events = 0
+        if not link.closing and self.node.room(link.key):
+            events |= select.EPOLLIN
+        if link.unsent or link.connecting:
+            events |= select.EPOLLOUT
+        if events != link.events:
+            link.events = events
+            self.poll.modify(link.socket.fileno(), events)
+
+    def room(self, link: int) -> int:
+        """See `Carrier`."""
+        found = self.links.get(link)
+        return LINK_ROOM - len(found.unsent) if found is not None else 0
+
+    def close(self, link: int) -> None:
+        """See `Carrier`."""
+        found = self.links.get(link)
+        if found is not None:
+            found.closing = True
+            if found.connecting or not found.unsent:
+                self._drop(found)
+
+    def _drop(self, link: _Link) -> None:
+        self.links.pop(link.key, None)
+        if self._by_fd.pop(link.socket.fileno(), None) is not None:
+            self.poll.unregister(link.socket.fileno())
+        link.socket.close()
+
+    def datagram(self, host: str, data: bytes) -> None:
+        """See `Carrier`. What the socket does not take is lost, and sent again."""
+        with contextlib.suppress(OSError):
+            self.udp.sendto(data, (self.config.hosts[host], self.settings.port))
+
+    # --- the loop's turn ------------------------------------------------------------------------
+
+    def turn(self, wait_s: float) -> None:
+        """Read what arrived, and let the node work."""
+        for fd, events in self.poll.poll(wait_s):
+            now_ns = monotonic_ns()
+            if fd == self.server.fileno():
+                self._accept(now_ns)
+            elif fd == self.udp.fileno():
+                self._datagrams()
+            else:
+                link = self._by_fd.get(fd)
+                if link is not None:
+                    self._carry(link, events, now_ns)
+        now_ns, unix_ns = monotonic_ns(), realtime_ns()
+        if now_ns >= self._look_ns:
+            self._look_ns = now_ns + int(LOOK_S * 1e9)
+            self._look(now_ns)
+        self.node.work(now_ns, unix_ns)
+        for key in self._failed:
+            link = self.links.get(key)
+            if link is not None:
+                self._drop(link)
+                self.node.broken(key, now_ns)
+        self._failed.clear()
+        for link in list(self.links.values()):
+            if link.unsent:
+                self._flush(link)
+            elif not link.connecting:
+                self._watch(link)
+        self._tell(now_ns)
+
+    def _accept(self, now_ns: int) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                sock, (address, *_) = self.server.accept()
+                if address not in self.config.hosts.values():
+                    sock.close()
+                    continue
+                self.node.accepted(self._add(sock, connecting=False).key, now_ns)
+
+    def _datagrams(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(DATAGRAMS):
+                data, sender = self.udp.recvfrom(2048)
+                if sender[0] not in self.config.hosts.values():
+                    continue
+                if len(data) > 5 and data[5] == SendFlag.REFUSED:
+                    for courier in self.node.watch.couriers:
+                        courier.told(data)
+                    continue
+                for _ in range(self.bad.copies()):
+                    told = self.node.datagram(data, monotonic_ns(), realtime_ns())
+                    if told:
+                        self.udp.sendto(told, sender)
+
+    def _carry(self, link: _Link, events: int, now_ns: int) -> None:
+        if link.connecting:
+            link.connecting = False
+            if link.socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._failed.append(link.key)
+                return
+            self.node.opened(link.key, now_ns)
+            if link.key in self.links:
+                self._flush(link)
+            return
+        if events & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR):
+            self._read(link, now_ns)
+        if events & select.EPOLLOUT and link.key in self.links:
+            self._flush(link)
+
+    def _read(self, link: _Link, now_ns: int) -> None:
+        try:
+            room = self.node.room(link.key)
+            data = link.socket.recv(min(room, READ_BYTES)) if room else None
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if data:
+            self.node.received(link.key, data, now_ns)
+        elif data is not None:
+            self._failed.append(link.key)
+
+    def _look(self, now_ns: int) -> None:
+        # For what comes and goes seldom: outboxes, an operator's wish, old segments.
+        folder = outbox_directory(self.directory)
+        for path in folder.glob("*.outbox"):
+            if path.name not in self.outboxes:
+                self._take(path, now_ns)
+        for courier, fd in self.outboxes.values():
+            courier.alive = not _lockable(fd)
+        wish = self.directory / "bus.promote"
+        if wish.exists():
+            wish.unlink()
+            if self.store.identity != bytes(16):
+                self.node.promote(now_ns)
+        keep = self.settings.keep_segments
+        while (
+            keep
+            and self.log.count > keep
+            and self.log.second <= self.store.kept
+            and (self.log.second <= self.log.synced() and self.log.remove_oldest())
+        ):
+            pass
+        describe_store(self.directory, self.description())
+
+    def _take(self, path: Path, now_ns: int) -> None:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            memory = mmap.mmap(fd, os.fstat(fd).st_size)
+            courier = Courier(
+                Outbox(memory), self.store, now_ns, resend_ns=self.settings.resend_ms * 1_000_000
+            )
+        except ValueError:  # not made yet, to its end
+            os.close(fd)
+            return
+        self.outboxes[path.name] = courier, fd
+        self.node.add(courier)
+
+    def _tell(self, now_ns: int) -> None:
+        end = self.store.end
+        if end != self._flushed:
+            self.log.flush()
+            self._flushed = end
+        self.live.write(
+            LiveState(
+                now_ns,
+                end,
+                self.log.synced(),
+                self.store.released,
+                self.store.kept,
+                self.store.epoch,
+                self.store.promised,
+                self.store.cuts,
+                self.node.following,
+            )
+        )
+
+    def description(self) -> dict[str, object]:
+        """Return what `bus stat` shows of this store."""
+        node, store = self.node, self.store
+        sequencer = node.sequencer
+        return {
+            "store": self.name,
+            "host": store.host,
+            "pid": os.getpid(),
+            "writer": store.writer,
+            "writer_host": store.writer_host,
+            "epoch": f"{store.epoch:x}",
+            "promised": f"{store.promised:x}",
+            "end": store.end,
+            "records": self.log.end_index,
+            "synced": self.log.synced(),
+            "released": store.released,
+            "kept": store.kept,
+            "following": node.following,
+            "stopped": node.stopped,
+            "problem": self.problem,
+            "reconnects": node.reconnects,
+            "damaged": node.damaged,
+            "quarantined": node.quarantined,
+            "consumers": {
+                source.consumer: {"acked": source.acked, "lag_bytes": store.end - source.acked}
+                for source in node.sources if source.following
+            },
+            "verdicts": {} if sequencer is None else {
+                verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict
+            },
+            "received": 0 if sequencer is None else sequencer.received,
+            "held": 0 if sequencer is None else sequencer.held,
+            "clock_steps": 0 if sequencer is None else sequencer.clock_steps,
+            "outboxes": {
+                courier.outbox.name: {**courier.outbox.counts(),
+                                      "state": courier.outbox.state.name.lower()}
+                for courier, _ in self.outboxes.values()
+            },
+            "said": store.said[-20:],
+        }  # fmt: skip
+
+    def end(self) -> None:
+        """End everything in good order."""
+        for link in list(self.links.values()):
+            self._drop(link)
+        self._tell(monotonic_ns())
+        self.log.close()
+        describe_store(self.directory, {**self.description(), "ended": True})
+        self.server.close()
+        self.udp.close()
+        self.poll.close()
+
+
+@dataclass(frozen=True)
+class BadPath:
+    """What demos and tests do to datagrams: shares that are lost, and that come twice."""
+
+    lose: float = 0.0
+    twice: float = 0.0
+
+    def copies(self) -> int:
+        """Return how often the next datagram arrives."""
+        if random.random() < self.lose:
+            return 0
+        return 1 + (random.random() < self.twice)
+
+
+class BusHost:
+    """Runs one host's part of a bus.
+
+    Parameters
+    ----------
+    config : BusConfig
+    host : str
+        Which of its hosts this one is.
+    directory : path or None
+        Each store has a folder of its name in it; None: where journals lie.
+    lose, twice : float
+        Shares of the datagrams that arrive to be lost, or taken twice: for demos and tests.
+
+    Raises
+    ------
+    ConfigError, OSError, RegionError, WriterExistsError
+        A port is in use, or a store cannot be written.
+    """
+
+    def __init__(
+        self,
+        config: BusConfig,
+        host: str,
+        directory: Path | None = None,
+        *,
+        lose: float = 0.0,
+        twice: float = 0.0,
+    ) -> None:
+        bad = BadPath(lose, twice)
+        self.parts = [
+            _Part(host, name, config, directory, bad)
+            for name, store in config.stores.items() if host in store.hosts
+        ]  # fmt: skip
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Have `run` return."""
+        self._stopping.set()
+
+    def run(self, *, spin: bool = False) -> None:
+        """Work until `stop`."""
+        keepers = [threading.Thread(target=self._keep, args=(part,), daemon=True)
+                   for part in self.parts]  # fmt: skip
+        for keeper in keepers:
+            keeper.start()
+        wait_s = 0.0 if spin else 0.0005 / len(self.parts)
+        while not self._stopping.is_set():
+            for part in self.parts:
+                part.turn(wait_s)
+        for keeper in keepers:
+            keeper.join()
+        for part in self.parts:
+            part.end()
+
+    def _keep(self, part: _Part) -> None:
+        synced = 0.0
+        while not self._stopping.wait(0.01):
+            due = time.monotonic() - synced >= part.settings.sync_ms / 1000
+            try:
+                part.log.keep(due)
+            except OSError as problem:
+                part.problem = str(problem)
+                self._stopping.wait(0.1)
+            else:
+                part.problem = ""
+            if due:
+                synced = time.monotonic()
+
+
+def _draw() -> int:
+    return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+def _lockable(fd: int) -> bool:
+    # Whether nobody holds an outbox's lock: its app is gone.
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(fd, fcntl.LOCK_UN)
+    return True

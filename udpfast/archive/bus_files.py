@@ -1,0 +1,110 @@
+"""What a bus's daemon and the apps of its host share beside the records: files and their places."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import struct
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from udpfast.shm.instance import instance_root
+
+__all__ = ["Live", "LiveState", "describe_store", "outbox_directory", "read_description"]
+
+_FIELDS = struct.Struct("<QQQQQQQQQQ")
+_MAGIC = 0x4556494C53554255  # "UBUSLIVE"
+_SIZE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LiveState:
+    """How far a host's copy of a store is, as its daemon said last.
+
+    Attributes
+    ----------
+    alive_ns : int
+        Monotonic.
+    end, synced, released, kept : int
+        Positions.
+    epoch, promised : int
+    cuts : int
+        How often records were set aside.
+    following : bool
+        The stream comes, from another host or the one's own sequencer.
+    """
+
+    alive_ns: int
+    end: int
+    synced: int
+    released: int
+    kept: int
+    epoch: int
+    promised: int
+    cuts: int
+    following: bool
+
+
+class Live:
+    """The file `bus.live` of a store's directory: how far this host is.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+    create : bool
+        Write it, rather than read it.
+    """
+
+    def __init__(self, directory: Path, *, create: bool = False) -> None:
+        path = directory / "bus.live"
+        if create and not path.exists():
+            # Whole when it is seen. Later daemons go on in it: apps have it mapped.
+            made = directory / "bus.live.next"
+            made.write_bytes(bytes(_SIZE))
+            made.rename(path)
+        fd = os.open(path, (os.O_RDWR if create else os.O_RDONLY) | os.O_CLOEXEC)
+        try:
+            access = mmap.ACCESS_WRITE if create else mmap.ACCESS_READ
+            self._memory = mmap.mmap(fd, _SIZE, access=access)
+        finally:
+            os.close(fd)
+
+    def write(self, state: LiveState) -> None:
+        """Say how far it is."""
+        values = [int(value) for value in asdict(state).values()]
+        self._memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *values)
+
+    def read(self) -> LiveState:
+        """Return what was said last."""
+        magic, *values, following = _FIELDS.unpack_from(self._memory)
+        if magic != _MAGIC:
+            raise FileNotFoundError("bus.live was not written yet")
+        alive, end, synced, released, kept, epoch, promised, cuts = values
+        return LiveState(alive, end, synced, released, kept, epoch, promised, cuts, bool(following))
+
+    def is_alive(self) -> bool:
+        """Whether the daemon said something within the last second."""
+        return time.monotonic_ns() - self.read().alive_ns < 1_000_000_000
+
+
+def outbox_directory(store: Path) -> Path:
+    """Return where the outboxes lie of a store that has its records in this directory."""
+    mark = hashlib.sha256(os.fspath(store).encode()).hexdigest()[:16]
+    return instance_root() / ".bus" / mark
+
+
+def describe_store(directory: Path, description: dict[str, Any]) -> None:
+    """Write `bus.json` into a store's directory: what its daemon is, and says."""
+    made = directory / "bus.json.next"
+    made.write_text(json.dumps(description, indent=1) + "\n")
+    made.replace(directory / "bus.json")
+
+
+def read_description(directory: Path) -> dict[str, Any]:
+    """Return what `describe_store` wrote."""
+    found: dict[str, Any] = json.loads((directory / "bus.json").read_text())
+    return found

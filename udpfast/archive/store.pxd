@@ -1,0 +1,24 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from udpfast.bus.log cimport Log
+from udpfast.shm.journal cimport Journal
+
+cdef class StoreLog(Log):
+    cdef readonly object directory
+    cdef readonly Journal journal    # None while this copy has no identity
+    cdef readonly uint64_t capacity
+    cdef list _segments              # (position, index, number), the oldest first
+    cdef dict _maps                  # number -> Segment that is not the active one
+    cdef int _lock_fd
+    cdef object _keeping             # lock: one thread keeps, or cuts
+    cdef str _name
+    cdef _open(self, bytes identity)
+    cdef _find_last(self)
+    cdef tuple _entry(self, uint64_t position)
+    cdef object _segment(self, uint64_t number)
+    cdef _set_aside_from(self, uint64_t position)
+
+cdef class StoreView(Log):
+    cdef readonly object directory
+    cdef list _segments
+    cdef dict _maps

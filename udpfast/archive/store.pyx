@@ -1,0 +1,416 @@
+"""A store on disk: the bus's records in a journal's segments, filled in place.
+
+`StoreLog` is the end that writes: the sequencer's, or a copy's. Its directory is a journal, for all
+that reads journals; beside the segments lies `bus.state`, what the bus must not forget.
+"""
+
+import bisect
+import fcntl
+import os
+import shutil
+import threading
+
+from libc.stdint cimport INT64_MIN
+from libc.string cimport memcpy
+
+from udpfast.bus.log cimport Place, log_note, place_look, place_record
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.oserr cimport check
+from udpfast.shm.journal cimport journal_flush, journal_keep
+from udpfast.shm.segment cimport (
+    IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
+
+from udpfast.errors import RegionError, WriterExistsError
+from udpfast.market.updates import LAYOUTS
+from udpfast.shm.instance import journal_directory
+from udpfast.shm.journal import Journal as JournalFace
+from udpfast.shm.segment import Segment as SegmentFace
+from udpfast.shm.segment import aside_path, list_segments, segment_path, set_aside
+
+__all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
+
+#: Of the records of every store.
+STORE_LAYOUT = LAYOUTS.hash
+
+cdef enum:
+    AHEAD_BYTES = 8 << 20        # of pages that are touched before the writer needs them
+
+
+cdef object _place(list segments, position, Segment segment, Place* place):
+    place.position = position
+    place.index = 0
+    place.base = <uint64_t><size_t>segment.records - segment.header.position
+    place.limit = segment.header.position + segment.limit
+    return segment.mapping
+
+
+cdef class StoreLog(Log):
+    """The writing end of a store's directory: one process.
+
+    Parameters
+    ----------
+    directory : str or path
+        A journal's name or path; made if it is not there.
+    name : str
+        Of the store, for its segments' headers.
+    segment_bytes : int
+        Of the segments that this host begins; a copy has those of its source.
+    create : bool
+        Make a new store if there is none. Otherwise it becomes a copy, when `adopt` says of which.
+
+    Raises
+    ------
+    WriterExistsError
+        A living process writes it.
+    RegionError, OSError
+        As `Journal.open` does.
+    """
+
+    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False):
+        self._lock_fd = -1
+        self.directory = journal_directory(directory, create=True)
+        self.capacity = segment_bytes
+        self.layout_hash = STORE_LAYOUT
+        self.identity = bytes(IDENTITY_SIZE)
+        self.last_ns = INT64_MIN
+        self._name = name
+        self._segments = []
+        self._maps = {}
+        self._keeping = threading.Lock()
+        self._lock_fd = os.open(
+            self.directory / "bus.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+            raise WriterExistsError(f"{self.directory}: another process writes it") from None
+        if create or (self.directory / "journal").exists():
+            self._open(None)
+
+    cdef _open(self, bytes identity):
+        cdef Segment segment
+        self.journal = JournalFace.open(
+            self.directory, LAYOUTS, name=self._name, segment_bytes=self.capacity,
+            identity=identity)
+        self.identity = self.journal.identity
+        self.writer = self.journal.writer
+        for number in list_segments(self.directory):
+            segment = SegmentFace.open(segment_path(self.directory, number))
+            self._segments.append((segment.header.position, segment.header.index, number))
+            segment.close()
+        if self.journal._active is not None:
+            self.capacity = self.journal._active.header.capacity
+            self.journal._capacity = self.capacity
+        self._find_last()
+        self.journal.prepare()
+
+    cdef _find_last(self):
+        # The last record: in the last segment that has one.
+        cdef Place place
+        cdef int64_t size
+        self.last_ns = INT64_MIN
+        for position, _, _ in reversed(self._segments):
+            _memory = self.place_at(position, &place)
+            while place.position < self.writer.position:
+                size = place_look(&place)
+                if size <= 0:
+                    break
+                log_note(self, place_record(&place))
+                place.position += size
+            if self.last_ns != INT64_MIN:
+                return
+
+    cdef tuple _entry(self, uint64_t position):
+        return self._segments[max(bisect.bisect_right(
+            self._segments, position, key=lambda entry: entry[0]) - 1, 0)]
+
+    cdef object _segment(self, uint64_t number):
+        cdef Segment segment = self.journal._active
+        if segment is not None and segment.header.number == number:
+            return segment
+        segment = self._maps.get(number)
+        if segment is None:
+            segment = SegmentFace.open(segment_path(self.directory, number))
+            while len(self._maps) > 8:
+                del self._maps[next(iter(self._maps))]
+            self._maps[number] = segment
+        return segment
+
+    cdef object place_at(self, uint64_t position, Place* place):
+        place.position = place.limit = position
+        place.base = place.index = 0
+        if not self._segments:
+            return None
+        return _place(self._segments, position, self._segment(self._entry(position)[2]), place)
+
+    def segment_header(self, uint64_t position) -> bytes:
+        """See `Log`."""
+        cdef Segment segment
+        if not self._segments:
+            return b""
+        segment = self._segment(self._entry(position)[2])
+        return (<const char*>segment.header)[:sizeof(SegmentHeader)]
+
+    def first(self) -> tuple[int, int]:
+        """See `Log`."""
+        if self._segments:
+            return self._segments[0][:2]
+        return self.writer.position, self.writer.index
+
+    def synced(self) -> int:
+        """See `Log`."""
+        if self.journal is None:
+            return 0
+        return min(self.journal.kept.synced_position, self.writer.position)
+
+    def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
+        """See `Log`."""
+        self._open(identity)
+        self.writer.position = self.journal.writer.position = position
+        self.writer.index = self.journal.writer.index = index
+        self.journal.kept.oldest_position = position
+        self.journal.kept.oldest_index = index
+        journal_keep(self.journal)
+        self.flush()
+
+    def roll(self, header=None) -> bool:
+        """See `Log`."""
+        cdef SegmentHeader copied
+        cdef Journal journal = self.journal
+        if not journal.ready:
+            return False
+        self.flush()
+        if header is not None:
+            memcpy(&copied, <const char*><bytes>header, sizeof(copied))
+            if (copied.checksum != checksum_of(&copied, sizeof(copied))
+                    or copied.identity[:IDENTITY_SIZE] != self.identity
+                    or copied.position != self.writer.position
+                    or copied.index != self.writer.index):
+                raise ValueError(f"the header of a segment at {copied.position} does not fit a "
+                                 f"copy that ends at {self.writer.position}")
+            if copied.capacity != journal._capacity:
+                # Segments of the source's size from now on; the one that is ready is of another.
+                self.capacity = journal._capacity = copied.capacity
+                with journal._lock:
+                    journal._next.close()
+                    journal._next = None
+                return False
+        journal.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns(), copied=header)
+        self.writer = journal.writer
+        self._segments.append((self.writer.position, self.writer.index, journal._number))
+        return True
+
+    def flush(self) -> None:
+        """Say how far it is, to the keeper and to readers."""
+        if self.journal is not None:
+            self.journal.writer = self.writer
+            journal_flush(self.journal, clock_realtime_ns())
+
+    def keep(self, sync=True) -> None:
+        """Do what the writer must not wait for: space ahead, pages, the disk. Another thread's.
+
+        Raises
+        ------
+        OSError
+            The disk is full, or not well.
+        """
+        if self.journal is None:
+            return
+        with self._keeping:
+            if sync:
+                self.journal.sync(clock_realtime_ns())
+            self.journal.prepare()
+            self.journal.populate(AHEAD_BYTES)
+
+    @property
+    def count(self) -> int:
+        """Number of segments."""
+        return len(self._segments)
+
+    @property
+    def second(self) -> int:
+        """Position where the segment behind the oldest begins."""
+        return self._segments[1][0]
+
+    def remove_oldest(self) -> bool:
+        """Remove the oldest segment, if it is sealed and not the last."""
+        with self._keeping:
+            if len(self._segments) < 2 or not self.journal.remove_oldest():
+                return False
+            self._maps.pop(self._segments.pop(0)[2], None)
+        return True
+
+    def cut(self, uint64_t position) -> int:
+        """See `Log`."""
+        cdef uint64_t end_index = self.writer.index
+        with self._keeping:
+            self._set_aside_from(position)
+        self._find_last()
+        return end_index - self.writer.index
+
+    def unroll(self) -> bool:
+        """See `Log`."""
+        if len(self._segments) < 2 or self._latest()[0] != self.writer.position:
+            return False
+        with self._keeping:
+            self._set_aside_from(self.writer.position)
+        return True
+
+    def _latest(self):
+        return self._segments[len(self._segments) - 1]
+
+    cdef _set_aside_from(self, uint64_t position):
+        # Whole segments get another name; of the one that goes on, the file with all its records
+        # does, and a copy without them takes its place: who reads the old one is not disturbed.
+        cdef Journal journal = self.journal
+        cdef Segment segment
+        cdef SegmentWriter w
+        cdef int64_t size
+        self.flush()
+        if journal._ending:
+            journal.sync(clock_realtime_ns())
+        empty = position == self.writer.position
+        with journal._lock:
+            if journal._active is not None:
+                journal._active.close()
+                journal._active = None
+            self._maps.clear()
+            w = journal.writer
+            w.position, w.limit = position, 0
+            while self._segments:
+                start, w.index, number = self._latest()
+                path = segment_path(self.directory, number)
+                if start < position:
+                    break
+                self._segments.pop()
+                if empty:
+                    path.unlink()
+                else:
+                    set_aside(path)
+            if self._segments:
+                if not empty:
+                    aside = aside_path(path)
+                    os.link(path, aside)
+                    copy = path.with_name(f"{path.name}.copied")
+                    shutil.copy2(path, copy)
+                    copy.replace(path)
+                segment = SegmentFace.open(path, writable=True)
+                segment.start(&w, True)
+                while w.position < position:
+                    size = record_look(
+                        segment.records + (w.position - segment.header.position),
+                        segment.limit - (w.position - segment.header.position),
+                        w.position, w.index)
+                    if size <= 0:
+                        raise RegionError(f"{path}: no record ends at {position}")
+                    w.position += size
+                    w.index += 1
+                segment.cut(&w)
+                check(segment.sync(), "sync", str(path))
+                journal._active = segment
+            journal._number = self._latest()[2] if self._segments else 0
+            journal.writer = self.writer = w
+            journal.kept.synced_position = min(journal.kept.synced_position, position)
+            journal.kept.synced_index = min(journal.kept.synced_index, w.index)
+        journal_keep(journal)
+        self.flush()
+
+    def load(self) -> bytes:
+        """See `Log`."""
+        try:
+            return (self.directory / "bus.state").read_bytes()
+        except FileNotFoundError:
+            return b""
+
+    def save(self, bytes state) -> None:
+        """See `Log`."""
+        path = self.directory / "bus.state"
+        made = self.directory / "bus.state.next"
+        with open(made, "wb") as file:
+            file.write(state)
+            file.flush()
+            os.fsync(file.fileno())
+        made.replace(path)
+        fd = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        """End it: the disk has everything then. Idempotent."""
+        if self.journal is not None:
+            self.flush()
+            self.journal.close()
+            self.journal = None
+        if self._lock_fd >= 0:
+            os.close(self._lock_fd)
+            self._lock_fd = -1
+
+
+cdef class StoreView(Log):
+    """A store's directory, for who only reads it: no identity is needed, nothing is written.
+
+    Parameters
+    ----------
+    directory : path
+    """
+
+    def __init__(self, directory):
+        self.directory = journal_directory(directory)
+        self._segments = []
+        self._maps = {}
+
+    def refresh(self) -> None:
+        """Look for segments that came or went."""
+        cdef Segment segment
+        cdef list found = []
+        for number in list_segments(self.directory):
+            segment = self._maps.get(number)
+            if segment is None:
+                try:
+                    segment = SegmentFace.open(segment_path(self.directory, number))
+                except (FileNotFoundError, RegionError):
+                    continue
+            found.append((segment.header.position, segment.header.index, number, segment))
+        self._maps = {number: segment for _, _, number, segment in found}
+        self._segments = [entry[:3] for entry in found]
+
+    def forget(self) -> None:
+        """Look at every file anew: records were set aside."""
+        self._maps.clear()
+        self.refresh()
+
+    def first(self) -> tuple[int, int]:
+        """See `Log`."""
+        if not self._segments:
+            self.refresh()
+        return self._segments[0][:2] if self._segments else (0, 0)
+
+    def checksum_at(self, uint64_t position):
+        """See `Log`."""
+        cdef Place place
+        _memory = self.place_at(position, &place)
+        if (_memory is None or position + 64 > place.limit or place_look(&place) <= 0
+                or place_record(&place).position != position):
+            return None
+        return place_record(&place).checksum
+
+    cdef object place_at(self, uint64_t position, Place* place):
+        cdef Segment segment
+        place.position = place.limit = position
+        place.base = place.index = 0
+        if not self._segments:
+            self.refresh()
+        at = bisect.bisect_right(self._segments, position, key=lambda entry: entry[0]) - 1
+        if at < 0:
+            return None
+        segment = self._maps[self._segments[at][2]]
+        _place(self._segments, position, segment, place)
+        if place_look(place) < 0 and at + 1 == len(self._segments):
+            self.refresh()
+            if self._segments[len(self._segments) - 1][0] == position:
+                segment = self._maps[self._segments[len(self._segments) - 1][2]]
+                return _place(self._segments, position, segment, place)
+        return segment.mapping

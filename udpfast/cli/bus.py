@@ -1,0 +1,196 @@
+"""`udpfast bus`: one order of messages, kept, on several hosts."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.archive.bus_files import Live, read_description
+from udpfast.config.bus import BusConfig, load_bus
+from udpfast.core.stop import stop_signals
+from udpfast.errors import ConfigError
+from udpfast.shm.instance import journal_directory
+
+__all__ = ["bus"]
+
+_FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+_HOST = click.option("--host", required=True, help="Which of the file's hosts this one is.")
+_DIRECTORY = click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the stores lie; else where journals do.",
+)
+
+
+@click.group()
+def bus() -> None:
+    """One order of messages, kept, on several hosts.
+
+    \b
+    Examples:
+      udpfast bus demo
+      udpfast bus check bus.toml
+      udpfast bus run bus.toml --host one
+      udpfast bus stat bus.toml
+    """
+
+
+@bus.command(epilog="Example: udpfast bus check bus.toml")
+@_FILE
+def check(file: Path) -> None:
+    """Read bus.toml and say which host does what."""
+    config = load_bus(file)
+    for name, store in config.stores.items():
+        click.echo(f"{name}: port {store.port}, gate {store.gate}")
+        for host in store.hosts:
+            part = f"copies from {store.source(host) or 'the writer'}"
+            if host == store.sequencer:
+                part = "writes it"
+            click.echo(f"  {host} ({config.hosts[host]}) {part}")
+
+
+@bus.command(epilog="Example: udpfast bus run bus.toml --host one")
+@_FILE
+@_HOST
+@_DIRECTORY
+@click.option("--spin", is_flag=True, help="Never sleep: for a core of its own.")
+@click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
+@click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
+def run(
+    file: Path, host: str, directory: Path | None, spin: bool, lose: float, twice: float
+) -> None:
+    """Do this host's part: write stores, copy them, bring apps' messages to their sequencers."""
+    from udpfast.agents.bus_host import BusHost
+
+    config = load_bus(file)
+    _check_host(config, file, host)
+    daemon = BusHost(config, host, directory, lose=lose, twice=twice)
+    for each in stop_signals():
+        signal.signal(each, lambda *_: daemon.stop())
+    click.echo(f"udpfast bus: {host} does its part in {', '.join(p.name for p in daemon.parts)}")
+    daemon.run(spin=spin)
+
+
+@bus.command(epilog="Example: udpfast bus stat bus.toml --json")
+@_FILE
+@_DIRECTORY
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def stat(file: Path, directory: Path | None, as_json: bool) -> None:
+    """Show each store of this host: its end, its copies, its senders; of a dead daemon too."""
+    config = load_bus(file)
+    found = {name: describe(directory, name) for name in config.stores}
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    for name, state in found.items():
+        if state is None:
+            click.echo(f"{name}: not on this host")
+            continue
+        _print(name, state)
+
+
+@bus.command(epilog="Example: udpfast bus promote bus.toml orders --host one")
+@_FILE
+@click.argument("store")
+@_HOST
+@_DIRECTORY
+@click.option("--wait", type=float, default=10.0, show_default=True, help="Seconds.")
+def promote(file: Path, store: str, host: str, directory: Path | None, wait: float) -> None:
+    """Make this host the writer of a store. Run it there, beside its daemon.
+
+    All hosts that can be reached promise to take nothing of the writer before; what they have more
+    than this one is copied first. Hosts that cannot be reached are named: what only they have is
+    lost to the new epoch.
+    """
+    config = load_bus(file)
+    _check_host(config, file, host)
+    if store not in config.stores:
+        raise ConfigError(f"{file}: expected one of {', '.join(config.stores)}, found {store!r}")
+    path = place(directory, store)
+    before = read_description(path)
+    if before["host"] != host:
+        raise ConfigError(f"{path}: expected the store of {host}, found that of {before['host']}")
+    until = time.monotonic() + wait
+    live = Live(path)
+    while not live.is_alive():
+        if time.monotonic() >= until:
+            click.echo(f"udpfast: {path}: the daemon of {host} does not run", err=True)
+            sys.exit(1)
+        time.sleep(0.05)
+    (path / "bus.promote").touch()
+    while time.monotonic() < until:
+        now = read_description(path)
+        said = now["said"][len(before["said"]) :] if len(now["said"]) < 20 else now["said"]
+        if now["writer"] and now["epoch"] != before["epoch"]:
+            click.echo("\n".join(said[-4:]) or f"writes epoch {now['epoch']}")
+            return
+        refused = [line for line in said if line.startswith("not promoted")]
+        if refused:
+            click.echo(f"udpfast: {refused[-1]}", err=True)
+            sys.exit(1)
+        time.sleep(0.05)
+    click.echo(f"udpfast: {host} did not become the writer within {wait:g} s", err=True)
+    sys.exit(1)
+
+
+@bus.command(epilog="Example: udpfast bus demo --json")
+@click.option(
+    "--messages", type=click.IntRange(1), default=3000, show_default=True, help="Per app."
+)
+@click.option("--json", "as_json", is_flag=True, help="The last line is one JSON object.")
+def demo(messages: int, as_json: bool) -> None:
+    """Three hosts on loopback: losses, kill -9, a promotion; nothing is lost."""
+    from udpfast.cli.bus_demo import run_demo
+
+    found = run_demo(messages, click.echo)
+    if as_json:
+        click.echo(json.dumps(found))
+    sys.exit(0 if found["ok"] else 1)
+
+
+def place(directory: Path | None, store: str) -> Path:
+    """Return the directory of a store's copy on this host."""
+    return journal_directory(directory / store if directory is not None else store)
+
+
+def describe(directory: Path | None, store: str) -> dict[str, Any] | None:
+    """Return what a store's daemon said last, and whether it lives; None: it is not here."""
+    try:
+        path = place(directory, store)
+        return {**read_description(path), "alive": Live(path).is_alive()}
+    except FileNotFoundError:
+        return None
+
+
+def _check_host(config: BusConfig, file: Path, host: str) -> None:
+    if host not in config.hosts:
+        raise ConfigError(f"{file}: expected one of {', '.join(config.hosts)}, found {host!r}")
+
+
+def _print(name: str, state: dict[str, Any]) -> None:
+    alive = "" if state["alive"] else "  (its daemon does not run)"
+    part = "writes" if state["writer"] else f"copies from {state['writer_host'] or 'nobody yet'}"
+    click.echo(f"{name} on {state['host']}: {part}, epoch {state['epoch']}{alive}")
+    for what in ("end", "records", "synced", "released", "kept", "reconnects", "damaged",
+                 "quarantined", "clock_steps"):  # fmt: skip
+        click.echo(f"  {what:12} {state[what]:>16,}")
+    for host, consumer in state["consumers"].items():
+        click.echo(f"  copy {host}: {consumer['lag_bytes']:,} bytes behind")
+    if state["verdicts"]:
+        click.echo(
+            "  messages: "
+            + ", ".join(f"{count:,} {what}" for what, count in state["verdicts"].items() if count)
+        )
+    for sender, counts in state["outboxes"].items():
+        click.echo(f"  sender {sender}: " + ", ".join(f"{what} {n}" for what, n in counts.items()))
+    for key in ("stopped", "problem"):
+        if state[key]:
+            click.echo(f"  {key}: {state[key]}")
+    for line in state["said"][-5:]:
+        click.echo(f"  said: {line}")

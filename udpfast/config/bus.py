@@ -1,0 +1,139 @@
+"""bus.toml: which hosts there are, and which stores they share. The same file on every host."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from udpfast.config.settings import Struct, convert, read_tables
+from udpfast.config.types import Name
+from udpfast.errors import ConfigError
+
+__all__ = ["BusConfig", "StoreConfig", "load_bus", "parse_bus"]
+
+
+class StoreConfig(Struct, frozen=True):
+    """One store: who writes it, who has copies."""
+
+    sequencer: Annotated[Name, Meta(description="the host that writes it, at first")]
+    port: Annotated[
+        int, Meta(ge=1, le=65_535, description="TCP port of copies, UDP port of messages")
+    ]
+    replicas: Annotated[
+        tuple[Name, ...], Meta(max_length=64, description="the hosts that have a copy")
+    ] = ()
+    sources: Annotated[
+        dict[Name, Name],
+        Meta(max_length=64, description="replica -> replica that it copies from, not the writer"),
+    ] = msgspec.field(default_factory=dict)
+    gate: Annotated[
+        int, Meta(ge=0, le=64, description="copies that must have a record before readers see it")
+    ] = 0
+    resend_ms: Annotated[
+        int, Meta(ge=2, le=8_000, description="ms after which an unseen message is sent again")
+    ] = 500
+    segment_bytes: Annotated[
+        int, Meta(ge=1 << 18, le=1 << 30, description="of records in one file")
+    ] = 1 << 26
+    sync_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
+    ] = 100
+    keep_segments: Annotated[
+        int, Meta(ge=0, le=1 << 20, description="segments that are kept; 0: all")
+    ] = 0
+    quarantine: Annotated[
+        bool, Meta(description="set aside records that the writer does not have, and go on")
+    ] = False
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts that have it."""
+        return (self.sequencer, *self.replicas)
+
+    def source(self, host: str) -> str:
+        """Return the host that a replica copies from; empty: whoever writes the store."""
+        return self.sources.get(host, "")
+
+    def standbys(self, host: str) -> tuple[str, ...]:
+        """Return the hosts that copy from this one if it writes the store."""
+        return tuple(
+            other for other in self.hosts if other != host and self.source(other) in ("", host)
+        )
+
+    def followers(self, host: str) -> tuple[str, ...]:
+        """Return the hosts that copy from this one even if it does not."""
+        return tuple(other for other in self.hosts if self.source(other) == host)
+
+
+class BusConfig(Struct, frozen=True):
+    """All of bus.toml."""
+
+    hosts: Annotated[
+        dict[Name, str], Meta(min_length=1, max_length=64, description="name -> IP address")
+    ]
+    stores: Annotated[dict[Name, StoreConfig], Meta(min_length=1, max_length=64)]
+
+
+def load_bus(path: str | Path) -> BusConfig:
+    """Read bus.toml.
+
+    Raises
+    ------
+    ConfigError
+        Says what was expected, and what was found.
+    """
+    return parse_bus(read_tables(path), str(path))
+
+
+def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
+    """Return the settings of tables as `load_bus` does of a file."""
+    config: BusConfig = convert(tables, BusConfig, where)
+    for host, address in config.hosts.items():
+        try:
+            ipaddress.ip_address(address)
+        except ValueError:
+            raise ConfigError(
+                f"{where}: hosts.{host}: expected an IP address, found {address!r}"
+            ) from None
+    ports: dict[int, str] = {}
+    for name, store in config.stores.items():
+        _check_store(f"{where}: stores.{name}", config, store)
+        other = ports.setdefault(store.port, name)
+        if other != name:
+            raise ConfigError(
+                f"{where}: stores.{name}.port: expected one of its own, found {store.port}, "
+                f"which {other} has"
+            )
+    return config
+
+
+def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
+    for key, names in (("sequencer", (store.sequencer,)), ("replicas", store.replicas)):
+        for host in names:
+            if host not in config.hosts:
+                raise ConfigError(
+                    f"{where}.{key}: expected one of {', '.join(config.hosts)}, found {host!r}"
+                )
+    if len(set(store.hosts)) != len(store.hosts):
+        raise ConfigError(f"{where}.replicas: expected each host once, found {store.hosts}")
+    for host, source in store.sources.items():
+        if host not in store.replicas or source not in store.replicas:
+            raise ConfigError(
+                f"{where}.sources: expected replicas, found {host!r} copying from {source!r}"
+            )
+        way = [host, source]
+        while way[-1] in store.sources:
+            way.append(store.sources[way[-1]])
+            if way[-1] in way[:-1]:
+                raise ConfigError(f"{where}.sources: expected no loop, found {' from '.join(way)}")
+    least = min(len(store.standbys(host)) for host in store.hosts)
+    if store.gate > least:
+        raise ConfigError(
+            f"{where}.gate: expected at most {least}, the hosts that copy from any writer, found "
+            f"{store.gate}"
+        )
