@@ -78,7 +78,7 @@ cdef inline int64_t place_look(const Place* p) noexcept nogil:
 
 cdef inline uint64_t place_run(
         const Place* p, uint64_t until, uint64_t room, uint64_t* count) noexcept nogil:
-    # How many bytes of whole records follow, below position `until`, and how many records these are.
+    # How many bytes of whole records follow, below position `until`, and how many they are.
     cdef Place at = p[0]
     cdef int64_t size
     count[0] = 0

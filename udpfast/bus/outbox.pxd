@@ -3,7 +3,7 @@
 #
 #   0                4096                             4096 + 40 * slots
 #   +----------------+--------------------------------+------------------------------+
-#   | OutboxHeader   | entry of number n: n % slots   | payloads, one behind the other|
+#   | OutboxHeader   | entry of number n: n % slots   | payloads, each behind the last|
 #   +----------------+--------------------------------+------------------------------+
 #
 # The app writes the payload, then the entry, then `accepted`, with release: a message is accepted
@@ -24,7 +24,7 @@ cdef enum:  # OutboxState
     OUTBOX_NEW = 0               # not registered
     OUTBOX_REGISTERED = 1
     OUTBOX_NAME_IN_USE = 2       # a living process of another host has this name
-    OUTBOX_SUPERSEDED = 3        # another outbox of this name was registered since: this one is over
+    OUTBOX_SUPERSEDED = 3        # another outbox of this name was registered since: this is over
     OUTBOX_LOST = 4              # messages that all standbys had are not in the stream any more
 
 cdef struct OutboxHeader:  # 328 bytes

@@ -21,7 +21,10 @@ from udpfast.shm.segment cimport LOOK_END
 from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
 from udpfast.errors import UdpfastError
 
-__all__ = ["Courier", "Outbox", "OutboxFullError", "OutboxLostError", "OutboxState", "SupersededError", "Watch"]
+__all__ = [
+    "Courier", "Outbox", "OutboxFullError", "OutboxLostError", "OutboxState", "SupersededError",
+    "Watch",
+]
 
 if sizeof(OutboxHeader) != 328 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
@@ -194,7 +197,8 @@ cdef class Courier:
         What was not seen for so long is sent again; then after twice that time, up to 8 s.
     """
 
-    def __init__(self, Outbox outbox, Store store, int64_t now_ns, *, int64_t resend_ns=500_000_000):
+    def __init__(
+            self, Outbox outbox, Store store, int64_t now_ns, *, int64_t resend_ns=500_000_000):
         if resend_ns < 2_000_000:
             raise ValueError(f"resend_ns must be at least 2 ms, was {resend_ns}")
         self.outbox = outbox

@@ -1,4 +1,4 @@
-# A store's way to another host: Source (of the copy) and Consumer (the copy). Each is one end of one
+# A store's way to another host: Source (of the copy) and Consumer (the copy). Each is one end of a
 # link; a link that breaks is over, and the next one begins with where the copy's records end.
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t

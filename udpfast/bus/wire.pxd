@@ -108,7 +108,7 @@ cdef packed struct Registration:  # 72 bytes
     char name[32]
     char host[32]
 
-cdef packed struct EpochBegin:   # payload of RESTART in a bus's store; begins as core's Restart does
+cdef packed struct EpochBegin:   # payload of RESTART in a bus's store; begins as Restart does
     uint64_t epoch
     int64_t restarted_ns
     uint64_t old_end             # position where the epoch before ended, for this store
