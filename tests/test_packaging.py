@@ -185,7 +185,7 @@ def test_strategy_in_cython_is_built_against_the_installed_wheel(
     instance.top(9.0, 11.0)
     trades(instance, 5.0, BUY)  # the quote is known by now, and this is beyond the threshold
     trades(instance, 1.0, SELL)
-    gap = np.array((5, 6, 2, 1, 0), CONTROL_DTYPES[Kind.GAP])
+    gap = np.array((5, 6, 2, 0, 1, 0), CONTROL_DTYPES[Kind.GAP])
     instance.append(Kind.GAP, gap.tobytes())
     trades(instance, 20.0, SELL)  # beyond it as well, but no quote is known after the gap
     instance.top(99.0, 101.0, "ETHUSDT")

@@ -495,7 +495,9 @@ def clone() -> Iterator[Path]:
         shutil.copy(SCRIPT, place / "scripts")
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "udpfast/host", place / "udpfast/host", ignore=ignored)
-        shutil.copy(ROOT / "udpfast/__init__.py", place / "udpfast")
+        (place / "udpfast/core").mkdir()
+        for name in ("__init__.py", "core/__init__.py", "core/version.py"):
+            shutil.copy(ROOT / "udpfast" / name, place / "udpfast" / name)
         yield place / "scripts/tune_host.sh"
 
 
