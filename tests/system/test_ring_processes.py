@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from udpfast.lab.ringcheck import (
     check_load,
@@ -46,10 +47,10 @@ def test_readers_killed_at_random_disturb_nobody_and_leave_nothing(directory):
     assert report.faults == (), str(report)
 
 
-def test_ringcheck_reports_each_check_and_exits_0(capsys):
-    assert main(["--records", "2000", "--kills", "1"]) == 0
-    lines = capsys.readouterr().out
-    assert lines.count("torn 0, repeated 0, skipped 0") == 7
+def test_ringcheck_reports_each_check_and_exits_0():
+    result = CliRunner().invoke(main, ["--records", "2000", "--kills", "1"])
+    assert result.exit_code == 0
+    assert result.output.count("torn 0, repeated 0, skipped 0") == 7
 
 
 def test_load_reader_finds_a_torn_record(tmp_path):

@@ -284,7 +284,7 @@ def test_stat_shows_the_agents_of_a_dead_instance(start, tmp_path):
     directory = str(tmp_path / "shm" / "test")
     shown = CliRunner().invoke(cli, ["stat", directory]).output
     assert "DEAD" in shown
-    assert "agent feed: running" in shown
+    assert "agent feed: was running" in shown
     (feed,) = json.loads(CliRunner().invoke(cli, ["stat", directory, "--json"]).output)["agents"]
     assert feed["pid"] == process.pid
 
