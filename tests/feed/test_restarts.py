@@ -310,3 +310,17 @@ def test_restart_of_heartbeats_says_the_one_that_a_line_long_dead_has_brought() 
     driver.finish()
     reason, first, unseen = restart(driver)
     assert (reason, first - unseen) == (SessionReason.SAME_ID, 1)
+
+
+def test_restart_that_another_line_goes_on_with_says_what_a_refuted_line_had_brought() -> None:
+    driver = Driver(lines_incremental=2)
+    for seqno in range(10_000, 10_060):
+        driver.send(datagram(seqno, b"old"), at_ns=seqno * 10_000)
+    for seqno in range(1, 20):
+        driver.send(datagram(seqno, b"new"), 1, at_ns=driver.now_ns + 10_000)
+    straggle(driver, 10_060, b"old")
+    for seqno in range(20, 200):
+        driver.send(datagram(seqno, b"new"), at_ns=driver.now_ns + 10_000)
+    driver.finish()
+    reason, first, unseen = restart(driver)
+    assert (reason, first - unseen) == (SessionReason.SAME_ID, 1)

@@ -140,6 +140,18 @@ cdef inline bint candidate_is_same(
     )
 
 
+cdef inline bint candidate_leads_to(
+    const Candidate* c, const Candidate* other, uint64_t first,
+) noexcept nogil:
+    # Whether a refuted run may have been the beginning of another line's, which came from this
+    # number on. Nobody can tell, so it is not delivered; but it is said.
+    return (
+        c.claim == other.claim and c.session_id == other.session_id and c.count == 0 and c.total
+        and not candidate_is_replay(c) and candidate_step(c, c.first, first) < 0
+        and -CANDIDATE_BACK_MAX <= candidate_step(c, first, c.furthest) <= CANDIDATE_STEP_MAX
+    )
+
+
 cdef inline uint64_t candidate_first(const Candidate* c) noexcept nogil:
     # The earliest seqno that came: of a run that was broken by a straggler, too.
     if c.broken and 0 < candidate_step(c, c.first, c.broken_first) <= CANDIDATE_BACK_MAX:

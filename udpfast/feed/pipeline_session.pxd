@@ -19,7 +19,7 @@ from udpfast.feed.candidate cimport (
     CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
     EVIDENCE_OTHER, Candidate, HeldUnit, candidate_first, candidate_follows, candidate_forget,
     candidate_held, candidate_held_count, candidate_hold, candidate_is_replay, candidate_is_same,
-    candidate_note, candidate_returns, candidate_step, held_data, number_step,
+    candidate_leads_to, candidate_note, candidate_returns, candidate_step, held_data, number_step,
 )
 from udpfast.feed.control cimport Control
 from udpfast.feed.line cimport Line, line_claims
@@ -386,7 +386,6 @@ cdef inline uint64_t pipeline_gather(
     for line in range(w.lines):
         other = line_claims(&w.line[line], claim)
         if not candidate_is_same(c, other):
-            candidate_forget(other)
             continue
         if candidate_step(c, candidate_first(other), unseen_from[0]) < 0:
             unseen_from[0] = candidate_first(other)
@@ -394,6 +393,13 @@ cdef inline uint64_t pipeline_gather(
             held = candidate_held(other, i)
             if candidate_step(c, held.unit.number, first) < 0:
                 first = held.unit.number
+    for line in range(w.lines):
+        other = line_claims(&w.line[line], claim)
+        if candidate_is_same(c, other):
+            continue
+        if candidate_leads_to(other, c, unseen_from[0]):
+            unseen_from[0] = candidate_first(other)
+        candidate_forget(other)
     for line in range(w.lines):
         other = line_claims(&w.line[line], claim)
         if other.claim != CLAIM_NONE:
