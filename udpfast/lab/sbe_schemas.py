@@ -214,12 +214,15 @@ class Oracle:
 
     # --- messages -------------------------------------------------------------------------------
 
-    def message(self, level: OracleLevel, version: int = NEWEST) -> Made:
+    def message(self, level: OracleLevel, version: int = NEWEST, short: bool = False) -> Made:
         """Return a message as the schema of a version writes it, and as this schema reads it.
 
         Before `NEWEST` without what came later, at times with bytes of no meaning in its place;
-        behind it with more bytes in each block, and behind the message.
+        behind it with more bytes in each block, and behind the message. A short one has blocks that
+        end before some of its fields, whatever its version says.
         """
+        self._short = short
+        self._lengths: dict[str, int] = {}
         made = Made({}, {}, b"", {each.path: [] for each in level.levels})
         self._rows = made.columns
         numbers = {"templateId": self.ids[level.name], "schemaId": self.id, "version": version}
@@ -235,15 +238,13 @@ class Oracle:
         given: dict[str, Any] = {}
         expected: dict[str, Any] = {}
         columns: dict[str, Any] = {}
-        length = level.length
-        if version < NEWEST:
-            length = level.end(version) + rng.choice([0, 0, 4])
-        elif version > NEWEST:
-            length += rng.randint(0, 9)
+        if level.path not in self._lengths:  # all rows of a message's group have one
+            self._lengths[level.path] = self._length_of(level, version)
+        length = self._lengths[level.path]
         block = bytearray(length) if version == NEWEST else bytearray(rng.randbytes(length))
         for each in level.fields:
             made = each.kind.sample(rng, self.big, each.optional)
-            if each.since > version:
+            if each.since > version or (each.kind.size and each.offset + each.kind.size > length):
                 made = Sample(None, None, b"", None)
             elif isinstance(made.raw, bytes) and made.raw:
                 block[each.offset : each.offset + len(made.raw)] = made.raw
@@ -258,13 +259,11 @@ class Oracle:
                 continue
             count = rng.choice([0, 1, 1, 2, 3])
             rows = [self._put(group, version) for _ in range(count)]
-            # Rows of one group have one length: the first one's.
-            sizes = {row[3] for row in rows} or {group.length}
-            longest = max(sizes)
-            dimensions = {"blockLength": longest, "numInGroup": count}
+            length_of_rows = rows[0][3] if rows else group.length
+            dimensions = {"blockLength": length_of_rows, "numInGroup": count}
             raw += self._prefix_bytes(self.dimensions[group.dimensions], group, dimensions)
-            for row_given, row_expected, row_raw, size in rows:
-                raw += row_raw[:size] + bytes(longest - size) + row_raw[size:]
+            for row_given, row_expected, row_raw, _ in rows:
+                raw += row_raw
                 given[group.name].append(row_given)
                 expected[group.name].append(row_expected)
         for name, kind, since in level.datas:
@@ -281,6 +280,17 @@ class Oracle:
             raw += number_bytes(len(body), length_type, self.big) + body
             given[name] = expected[name] = columns[name] = value
         return given, expected, raw, length
+
+    def _length_of(self, level: OracleLevel, version: int) -> int:
+        rng = self.rng
+        length = level.length
+        if version < NEWEST:
+            length = level.end(version) + rng.choice([0, 0, 4])
+        elif version > NEWEST:
+            length += rng.randint(0, 9)
+        if self._short and level.fields:
+            length = min(length, rng.choice(level.fields).offset)
+        return length
 
     def _prefix_bytes(
         self,

@@ -157,7 +157,9 @@ class _Columns:
 
     def field(self, field: Field, block: Array, offset: int, since: int) -> pa.Array:
         kind = field.type
-        absent = self.absent(since, offset + field.size if not isinstance(kind, Composite) else 0)
+        # A constant has no place in the block, and of a composite each member has its own.
+        end = 0 if field.constant is not None or isinstance(kind, Composite) else field.size
+        absent = self.absent(since, offset + end if end else 0)
         type_ = _type(field)
         if field.constant is not None:
             values = pa.repeat(pa.scalar(field.constant, _plain(type_)), self._count)
