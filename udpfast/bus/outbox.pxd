@@ -35,7 +35,7 @@ cdef struct OutboxHeader:  # 328 bytes
     uint64_t capacity            # bytes for payloads
     uint8_t pad_made[40]
     uint64_t accepted            # messages 1 to this one were accepted; the app's
-    uint64_t filled              # bytes of payloads ever taken, what was skipped at the end included
+    uint64_t filled              # bytes of payloads ever taken, with what was skipped at the end
     uint8_t pad_app[112]
     uint64_t freed               # messages 1 to this one were let go; the daemon's, as all below
     uint64_t emptied             # bytes of payloads ever let go

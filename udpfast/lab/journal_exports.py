@@ -150,7 +150,7 @@ def _check_rows(journal: Path, root: Path, written: int | None) -> None:
     import pyarrow.parquet as pq
 
     indices: list[int] = []
-    for path in root.glob("date=*/**/part-*.parquet"):
+    for path in root.glob("messages/date=*/**/part-*.parquet"):
         table = pq.read_table(path, columns=["index", "payload"], partitioning=None)
         for index, payload in zip(*(column.to_pylist() for column in table.columns), strict=True):
             expect(payload == content(index), f"row {index} is the record that was written")

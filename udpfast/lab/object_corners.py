@@ -102,7 +102,7 @@ class _Run:
         if number < case.join:
             return
         if not self.joined:
-            self._control(Kind.SESSION, _SESSION.pack(0, 7, seqno, 0, 1, 0))
+            self._control(Kind.SESSION, _SESSION.pack(0, 7, seqno, 0, 1, 0, 0, 0))
             self.joined = True
         if rng.random() < loss:
             self.lost += 1

@@ -93,7 +93,7 @@ def repeat_export(export: Path, root: Path, copies: int) -> int:
     rows = 0
     for name, table in TABLES.items():
         source = export / table.name
-        for path in sorted(source.glob("date=*/channel=*/session=*/*.parquet")):
+        for path in sorted(source.glob("date=*/stream=*/session=*/*.parquet")):
             whole = parquet.read_table(path, partitioning=None)
             for copy in range(copies):
                 # The last copy in time is the last in the journal: books end as they did.
@@ -113,7 +113,7 @@ def extent(export: Path) -> tuple[int, int]:
     """Return the time that an export spans, up to whole seconds, and the bytes of its journal."""
     messages = pa.concat_tables(
         parquet.read_table(path, columns=["received_ns", "position"], partitioning=None)
-        for path in export.glob("messages/date=*/channel=*/session=*/*.parquet")
+        for path in export.glob("messages/date=*/stream=*/session=*/*.parquet")
     )
     times, places = pc.min_max(messages["received_ns"]), pc.max(messages["position"])
     span = times["max"].as_py() - times["min"].as_py()
