@@ -13,10 +13,9 @@ Run it with `udpfast bench run drain`.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 
 from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
@@ -24,6 +23,7 @@ from udpfast.net.line import LineAddress, ReceiveOptions, open_receiver
 from .drain_trains import Train, books, fragments, in_order, swapped
 from .drain_ways import ADDRESS, QUEUE_BYTES, BurstWay, FeedWay, FloorWay, ReceiverWay, expect
 from .loops.drainload import BurstSender
+from .loops.hostprobe import pinned
 from .peers import python_udp
 from .peers.floor import FloorError, load_floor
 from .result import Row
@@ -235,17 +235,6 @@ def rows(
     yield from chosen.rows(
         "drain", "ns/datagram", parameters, base=base, goals=goals, versions=versions, less=LESS
     )
-
-
-@contextmanager
-def pinned(core: int) -> Iterator[None]:
-    """Run the calling thread on one core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {core})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 BENCHMARK = Benchmark(

@@ -13,7 +13,6 @@ Run it with `udpfast bench run sbe`.
 
 from __future__ import annotations
 
-import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ import numpy as np
 from udpfast.payload.sbe.payloads import Payloads, payloads_of
 from udpfast.payload.sbe.schema import Schema
 
+from .loops.hostprobe import pinned
 from .result import Row
 from .trials import Benchmark, Settings, interleave
 
@@ -116,10 +116,8 @@ def verify(schema: Schema, batch: list[bytes], payloads: Payloads) -> None:
 
 def run(settings: Settings) -> Iterator[Row]:
     """Let the ways to read take turns."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {settings.cores[1]})
     repeats = 2 if settings.quick else 50
-    try:
+    with pinned(settings.cores[1]):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "book.xml")
             path.write_text(SCHEMA)
@@ -144,8 +142,6 @@ def run(settings: Settings) -> Iterator[Row]:
             goals=GOALS,
             verified="all ways read the same values",
         )
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 BENCHMARK = Benchmark(
