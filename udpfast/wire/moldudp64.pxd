@@ -8,7 +8,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport be16, be64, le16, le64
-from udpfast.wire.messages cimport DELIMITER_BE16, messages_check
+from udpfast.wire.messages cimport DELIMITER_BE16, DELIMITER_LE16, messages_check
 from udpfast.wire.unit cimport (
     MALFORMED_HEADER_SHORT, UNIT_END_OF_SESSION, UNIT_HEARTBEAT, Unit, unit_init,
 )
@@ -24,17 +24,25 @@ cdef enum:
 cdef inline int moldudp64_units(
     const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
+    return moldudp64_read(data, size, units, False)
+
+
+# `little`, a constant of each caller: numbers, counts and lengths in little endian.
+cdef inline int moldudp64_read(
+    const uint8_t* data, uint32_t size, Unit* units, bint little,
+) noexcept nogil:
+    cdef int delimiter = DELIMITER_LE16 if little else DELIMITER_BE16
     cdef int count, messages
     if unlikely(size < MOLDUDP64_MESSAGES):
         return MALFORMED_HEADER_SHORT
-    count = be16(data + MOLDUDP64_COUNT)
-    messages = messages_check(data + MOLDUDP64_MESSAGES, size - MOLDUDP64_MESSAGES, DELIMITER_BE16,
+    count = le16(data + MOLDUDP64_COUNT) if little else be16(data + MOLDUDP64_COUNT)
+    messages = messages_check(data + MOLDUDP64_MESSAGES, size - MOLDUDP64_MESSAGES, delimiter,
                               MOLDUDP64_MESSAGE_MIN, 0 if count == MOLDUDP64_END else count)
     if unlikely(messages < 0):
         return messages
-    unit_init(units, MOLDUDP64_MESSAGES, size - MOLDUDP64_MESSAGES, DELIMITER_BE16, messages)
+    unit_init(units, MOLDUDP64_MESSAGES, size - MOLDUDP64_MESSAGES, delimiter, messages)
     units.session = moldudp64_session(data)
-    units.number = be64(data + MOLDUDP64_NUMBER)
+    units.number = le64(data + MOLDUDP64_NUMBER) if little else be64(data + MOLDUDP64_NUMBER)
     units.count = <uint32_t>messages
     if count == MOLDUDP64_END:
         units.flags = UNIT_END_OF_SESSION
