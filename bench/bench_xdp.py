@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 
-from .bench_drain import Make, measure, pinned
+from .bench_drain import Make, measure
 from .drain_trains import in_order
 from .loops.drainload import BurstSender
+from .loops.hostprobe import pinned
 from .namespaces import wire
 from .partner import Partner
 from .result import Row
