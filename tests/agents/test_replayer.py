@@ -228,6 +228,45 @@ def test_replay_start_and_stop_outside_are_refused(tmp_path):
     replayer.close()
 
 
+@pytest.mark.parametrize(("channel", "line"), [(0, 2), (1, 1), (2, 0), (255, 0)])
+def test_replay_datagrams_of_other_lines_are_refused_or_left_out(tmp_path, channel, line):
+    replayer = Replayer(feed(), tmp_path)
+    batch = batch_of([(1, datagram(1)), (2, datagram(2))])
+    batch.headers["channel"], batch.headers["line"] = [0, channel], [1, line]
+    if channel == 255:
+        assert replayer.play(batch, 0, 2) == 2
+    else:
+        words = rf"incremental has 2, snapshot 1\), found one of channel {channel}, line {line}"
+        with pytest.raises(ConfigError, match=words):
+            replayer.play(batch, 0, 2)
+        heard = np.array([0, channel], np.uint8), np.array([1, line], np.uint8)
+        with pytest.raises(ConfigError, match=words):
+            replayer.replay(batch, *heard, 0, 2)
+    assert replayer.counters()["incremental.B"]["datagrams"] == (channel == 255)
+    replayer.close()
+
+
+def test_replay_message_that_waited_keeps_its_number_stream_and_session(tmp_path):
+    def book(update_type):
+        return bytes(encode_book("x", "y", bids=[(1.0, 1.0)], asks=[], update_type=update_type))
+
+    sent = [
+        (1, datagram(5, book(2), 2, 41, last=4)),
+        (2, datagram(6, book(2), 2, 41, last=5)),
+        (3, datagram(7, book(2), 2, 41, last=6)),
+        (4, datagram(90, book(1), 2, 41, snapshot=True, last=5)),
+        (5, datagram(8, book(2), 2, 41, last=7)),
+    ]
+    batch = batch_of(sent), *np.array([[0, 0, 0, 1, 0], [0, 1, 0, 0, 1]], np.uint8)
+    records, _ = run(tmp_path, feed(ring={"carry": "messages"}), [batch])
+    found = [
+        tuple(int(header[name]) for name in ("stream", "line", "number", "session"))
+        for header, _ in records
+        if header["kind"] == Kind.MESSAGE
+    ]
+    assert found == [(1, 0, 90, 1), (0, 1, 6, 1), (0, 0, 7, 1), (0, 1, 8, 1)]
+
+
 @pytest.mark.parametrize("damage", ["body", "everything"])
 def test_replay_damaged_update_makes_its_object_stale_until_a_snapshot(tmp_path, damage):
     def book(price, snapshot):

@@ -1,6 +1,7 @@
 """Replay: captured datagrams through the production engine, without sockets, by their own clock."""
 
 import cython
+import numpy as np
 
 from libc.stdint cimport int64_t, uint8_t
 
@@ -9,6 +10,7 @@ from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, Datagram
 from udpfast.net.pcap cimport (
     CAPTURE_EXPIRE, CAPTURE_FINISH, CAPTURE_FOREIGN, CAPTURE_OWN, CAPTURE_RESTART, CaptureEntry)
 
+from udpfast.errors import ConfigError
 from udpfast.net.pcap import CAPTURED
 
 __all__ = ["Replayer"]
@@ -44,9 +46,22 @@ cdef class Replayer:
     cdef int64_t _expired_ns
     cdef readonly bint finished      # the input has ended
     cdef Datagram _items[BATCH_MAX]
+    cdef object _lines               # of each channel, how many
 
     def __init__(self, config, directory):
+        self._lines = np.zeros(CHANNEL_NONE + 1, np.int64)
+        self._lines[:2] = len(config.incremental.lines), len(config.snapshot.lines)
+        self._lines[CHANNEL_NONE] = 256
         self._engine = Engine(config, directory)
+
+    def _check_lines(self, channels, lines):
+        # The engine has counters and windows for the feed's lines, and for no others.
+        wrong = np.flatnonzero(lines >= self._lines[channels])
+        if len(wrong):
+            raise ConfigError(
+                f"expected datagrams of the feed's lines (incremental has {self._lines[0]}, "
+                f"snapshot {self._lines[1]}), found one of channel {channels[wrong[0]]}, line "
+                f"{lines[wrong[0]]}")
 
     def play(self, batch, int start, int stop, int limit=BATCH_MAX) -> int:
         """Take entries [start, stop) of a batch whose channels and lines are told.
@@ -68,6 +83,11 @@ cdef class Replayer:
         int
             Entries taken. Fewer than asked for: the next one begins another run of the feed, that
             of a loop which took over. It is for another Replayer.
+
+        Raises
+        ------
+        ConfigError
+            An entry is of a line that the feed does not have; nothing was taken.
         """
         cdef const uint8_t[::1] headers = batch.headers.view("u1")
         cdef const uint8_t[::1] buffer = batch.buffer
@@ -84,6 +104,7 @@ cdef class Replayer:
             raise ValueError("headers must have dtype CAPTURED")
         if start == stop:
             return 0
+        self._check_lines(batch.headers["channel"][start:stop], batch.headers["line"][start:stop])
         if buffer.shape[0] > 0:
             payloads = <const uint8_t*>&buffer[0]
         entries = <const CaptureEntry*>&headers[0]
@@ -169,6 +190,7 @@ cdef class Replayer:
         if not 0 <= start <= stop <= min(len(batch.headers), len(channels), len(lines)):
             raise ValueError(f"start and stop must lie in 0..{len(batch.headers)}, "
                              f"were {start} and {stop}")
+        self._check_lines(np.asarray(channels[start:stop]), np.asarray(lines[start:stop]))
         with nogil:
             for i in range(start, stop):
                 entry = &entries[i]

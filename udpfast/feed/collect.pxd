@@ -20,9 +20,10 @@ cdef struct CollectBlock:
     uint32_t reserved
     uint8_t bytes[504]
 
-cdef struct CollectHead:         # 64 bytes, in front of the payload in a message's first block
+cdef struct CollectHead:         # 72 bytes, in front of the payload in a message's first block
     uint64_t seqno               # unwrapped
     uint64_t through             # the same, or the last ungated one that continues it
+    uint64_t number              # these as of the message
     int64_t received_ns
     Frame frame
     uint32_t next_message        # the next one kept of the same object
@@ -30,9 +31,11 @@ cdef struct CollectHead:         # 64 bytes, in front of the payload in a messag
     uint32_t blocks
     uint16_t flags
     uint16_t fragments
+    uint16_t session
+    uint16_t stream
     uint8_t channel
     uint8_t line
-    uint8_t reserved[6]
+    uint8_t reserved[2]
 
 cdef struct Collect:
     CollectBlock* blocks
@@ -83,6 +86,9 @@ cdef inline uint32_t collect_put(
     head.blocks = needed
     head.flags = message.flags
     head.fragments = message.fragments
+    head.number = message.number
+    head.session = message.session
+    head.stream = message.stream
     head.channel = message.channel
     head.line = message.line
     room = COLLECT_BLOCK_BYTES - sizeof(CollectHead)
@@ -113,6 +119,9 @@ cdef inline void collect_read(
     message.flags = head.flags
     message.received_ns = head.received_ns
     message.frame = head.frame
+    message.number = head.number
+    message.session = head.session
+    message.stream = head.stream
     message.channel = head.channel
     message.line = head.line
     message.fragments = head.fragments
