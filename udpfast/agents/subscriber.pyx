@@ -288,7 +288,8 @@ cdef class FeedLoop(Agent):
         cdef Pipeline* pipeline = &self.engine.pipeline
         cdef int64_t heard_ns
         cdef int64_t* slot
-        cdef uint32_t i, channel
+        cdef uint32_t i
+        cdef int channel
         for channel in range(CHANNEL_COUNT):
             for i in range(pipeline.carrier[channel].lines):
                 heard_ns = pipeline_line_spoke_ns(pipeline, channel, i)

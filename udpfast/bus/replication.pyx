@@ -21,9 +21,11 @@ from udpfast.bus.wire import link_frame, link_parse
 
 __all__ = ["Consumer", "Source"]
 
+# Of the newest epoch: it has no end yet.
+cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
+
 cdef enum:
     STAGING = LINK_HEADER_SIZE + LINK_BODY_MAX  # one frame, whole
-    UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
     # What is wrong with DATA:
     DATA_PLACE = -1              # it does not continue the copy
     DATA_RECORD = -2             # a record is not what was written

@@ -363,7 +363,7 @@ cdef class Sequencer:
 
     cdef void _drop_held(self, Sender* sender) noexcept nogil:
         # Of an incarnation that is over.
-        cdef uint64_t at
+        cdef int at
         cdef uint32_t cell
         if sender.held == 0:
             return
