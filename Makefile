@@ -40,7 +40,7 @@ test: build $(VENV)/.spark ## the whole test suite
 	@$(RUN) $(PYTEST)
 
 # Those that call compiled code in their own process.
-DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab market net payload shm wire)
+DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab log market net payload shm wire)
 
 debug: build ## Cython's checks and C assertions on, compiled into build/debug
 	@echo "udpfast: compiling with checks into build/debug"
@@ -54,7 +54,7 @@ test-debug: debug ## the tests that call compiled code, with its checks on
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.
 SANITIZED := LD_PRELOAD="$(foreach library,asan stdc++,$(shell $(CC) -print-file-name=lib$(library).so))" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 ../../$(RUN)
-SANITIZED_TESTS := $(addprefix tests/,agents client core export feed market net payload shm wire)
+SANITIZED_TESTS := $(addprefix tests/,agents client core export feed log market net payload shm wire)
 FUZZ_COUNT ?= 1000000
 FUZZ_SEED ?= 1
 

@@ -99,9 +99,9 @@ SELDOM = {
     for name in (
         *("agents/recorder", "client/aio", "client/zmq_silence"),
         *("core/layout", "core/oserr", "net/envelope", "net/xdp_bpf"),
-        *("shm/counters", "shm/journal_header", "shm/journal_map"),
-        *("shm/journal_state", "shm/mapping", "shm/readers", "shm/recovery", "shm/region"),
-        *("lab/guarded_frame", "lab/paths"),
+        *("lab/guarded_frame", "lab/paths", "log/journal_header", "log/journal_map"),
+        *("log/journal_state", "log/readers", "log/recovery"),
+        *("shm/counters", "shm/mapping", "shm/region"),
     )
 }
 

@@ -29,9 +29,9 @@ from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
+from udpfast.log.journal import Journal
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS, TOP_OF_BOOK
-from udpfast.shm.journal import Journal
 from udpfast.shm.names import create_names, names_table
 
 from .inputs import need_pyarrow

@@ -33,10 +33,10 @@ from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
+from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table
-from udpfast.shm.ring import Ring
 
 from .bench_replay import STEP, Recording, expected_messages, load, verify
 from .inputs import recorded

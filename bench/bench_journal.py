@@ -33,12 +33,12 @@ import numpy as np
 
 from udpfast.core.clock import monotonic_ns
 from udpfast.lab.frames import datagram
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.readers import list_readers
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.readers import list_readers
-from udpfast.shm.ring import Ring
 
 from .loops.engine_cost import engine_cost_ns
 from .loops.hostprobe import pinned
@@ -69,7 +69,7 @@ import udpfast
 from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.shm.journal_state import journal_state
+from udpfast.log.journal_state import journal_state
 
 instance, directory, what, core = sys.argv[1:]
 if what == "a spinning reader":

@@ -36,11 +36,11 @@ import numpy as np
 
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import RingClosedError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderRegistration
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.shm.readers import ReaderRegistration
-from udpfast.shm.ring import Ring
 
 from .loops.hostprobe import pinned
 from .loops.ring_hop import read_attended, read_fast, write_bursts

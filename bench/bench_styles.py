@@ -30,8 +30,8 @@ from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 
 from .bench_replay import expected_messages, load
 from .inputs import recorded

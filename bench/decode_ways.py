@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import Kind
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 from udpfast.market.book import OrderBook
 from udpfast.market.decode import Decoder
 from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.market.names import NameTable
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.ring import Ring
 
 from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
 from .loops.micro import (

@@ -16,12 +16,12 @@ import numpy.typing as npt
 
 from udpfast.client.reader import Reader
 from udpfast.core.clock import monotonic_ns
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.names import create_names, names_table
-from udpfast.shm.ring import Ring
 
 from .loops.hostprobe import pinned
 from .loops.ring_hop import (

@@ -13,8 +13,8 @@ import numpy as np
 
 from udpfast.client.reader import Reader
 from udpfast.core.clock import monotonic_ns
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.shm.wake import Sleeper, WakeRegion
 

@@ -16,10 +16,10 @@ from udpfast.agents.subscriber import FeedLoop
 from udpfast.config import FeedConfig, parse_feed
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.ports import free_ports
 from udpfast.net.sender import DatagramSender
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 
 from .loops.pace import PacedSender, PaceResult

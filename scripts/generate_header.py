@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from udpfast.log.ring import RING_KIND, RING_LAYOUT
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
-from udpfast.shm.ring import RING_KIND, RING_LAYOUT
 
 ROOT = Path(__file__).parent.parent
 HEADER = ROOT / "udpfast" / "include" / "udpfast.h"
@@ -40,7 +40,7 @@ PARTS = (
     Part("market/updates.pxd", "payloads of decoded records", constants=r"\w+"),
     Part("shm/region.pxd", "the beginning of every mapped file", constants="REGION_"),
     Part(
-        "shm/ring.pxd",
+        "log/ring.pxd",
         "the ring",
         constants="RING_(DATA|RECORD|CHUNK|OPEN|CLOSED|REPLACED)",
         without=("RingWriter", "RingReader", "RingRun"),
@@ -48,7 +48,7 @@ PARTS = (
     Part("core/keyed.pxd", "the key of a hash", constants="KEY_"),
     Part("market/names.pxd", "the table of names", constants="NAME", without=("Names",)),
     Part(
-        "shm/segment.pxd",
+        "log/segment.pxd",
         "a journal's files",
         constants="SEGMENT_|SEAL_",
         without=("SegmentWriter", "Survey"),

@@ -14,10 +14,10 @@ import udpfast
 from tests.shared import ROOT
 from udpfast.client.compiled import check_layouts
 from udpfast.core import layout
+from udpfast.log.ring import RING_KIND, RING_LAYOUT
 from udpfast.market import updates
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.shm.names import NAMES_KIND, NAMES_LAYOUT
-from udpfast.shm.ring import RING_KIND, RING_LAYOUT
 
 HEADER = Path(udpfast.get_include()) / "udpfast.h"
 

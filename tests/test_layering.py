@@ -19,24 +19,25 @@ LAYERS = {
     "shm": 1,
     "net": 1,
     "wire": 1,
+    "log": 2,
     "feed": 2,
     "market": 2,
     "payload": 3,
-    "bus": 2,
+    "bus": 3,
     "page": 0,
     "host": 0,
     "config": 2,
-    "archive": 3,
-    "sbe": 4,  # udpfast/sbe.py: the public names of payload/sbe
-    "agents": 4,
-    "client": 4,
-    "export": 5,
-    "monitor": 5,
-    "spark": 6,
-    "cli": 7,
-    "__main__": 8,
-    "lab": 8,
-    "": 9,  # udpfast/__init__.py: the public names
+    "archive": 4,
+    "sbe": 5,  # udpfast/sbe.py: the public names of payload/sbe
+    "agents": 5,
+    "client": 5,
+    "export": 6,
+    "monitor": 6,
+    "spark": 7,
+    "cli": 8,
+    "__main__": 9,
+    "lab": 9,
+    "": 10,  # udpfast/__init__.py: the public names
 }
 
 #: Folders that see less than the layers below them.
@@ -45,11 +46,13 @@ ONLY = {
     "feed": {"core", "errors", "wire"},
     "market": {"core", "errors"},
     "payload": {"core", "market", "wire", "errors"},
-    "bus": {"core", "shm", "errors"},
+    "bus": {"core", "log", "errors"},
     "page": set(),
     "host": set(),
     "config": {"core", "errors", "wire"},
-    "export": {"core", "errors", "shm", "wire", "market", "config", "archive", "payload"},
+    "export": {
+        *("core", "errors", "shm", "log", "wire", "market", "config", "archive", "payload"),
+    },
 }
 
 #: What a file may not name, unless it is the file whose business it is.
@@ -131,12 +134,12 @@ def test_every_import_points_down() -> None:
 
 
 REFUSED = [
-    ("core/x.pyx", "from udpfast.shm.ring cimport Ring", "core must not import shm"),
+    ("core/x.pyx", "from udpfast.log.ring cimport Ring", "core must not import log"),
     ("host/x.py", "from udpfast.errors import ConfigError", "host must not import errors"),
     ("shm/x.py", "import udpfast.net.datagram", "shm must not import net"),
     ("net/x.py", "from udpfast import shm", "net must not import shm"),
     ("feed/x.pxd", "from udpfast.market.book cimport Book", "feed must not import market"),
-    ("feed/x.pxd", "from udpfast.shm.ring cimport Ring", "feed must not import shm"),
+    ("feed/x.pxd", "from udpfast.log.ring cimport Ring", "feed must not import log"),
     ("wire/x.pxd", "from udpfast.feed.window cimport window_slot", "wire must not import feed"),
     ("wire/x.pxd", "from udpfast.net.link cimport big16", "wire must not import net"),
     ("market/x.py", "    from udpfast.net import multicast", "market must not import net"),
@@ -178,7 +181,7 @@ def test_broken_arrows_wrong_line_is_refused(path: str, line: str, message: str)
         ("shm/x.pyx", "from .region cimport Region"),
         ("feed/x.pxd", "from udpfast.core.layout cimport (Frame, Message)"),
         ("agents/x.pyx", "from udpfast.config import FeedConfig"),
-        ("agents/x.pyx", "from ..shm.ring cimport Ring"),
+        ("agents/x.pyx", "from ..log.ring cimport Ring"),
         ("lab/x.py", "from udpfast.cli.main import cli"),
         ("cli/x.py", "import numpy as np, udpfast.client.reader"),
         ("core/clock.pxd", "clock_gettime(CLOCK_MONOTONIC, &now)"),

@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from udpfast.shm.journal import Journal
+from udpfast.log.journal import Journal
 
 __all__ = ["engine_cost_ns"]
 

@@ -15,9 +15,9 @@ from libc.string cimport memcpy, memset
 from udpfast.agents.engine cimport Engine
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport DATAGRAM_NO_TIMESTAMP, KIND_PAD, RECORD_SIZE, Datagram, Record
-from udpfast.shm.journal cimport Journal
-from udpfast.shm.ring cimport RingWriter, ring_aligned
-from udpfast.shm.segment cimport SegmentWriter, segment_append
+from udpfast.log.journal cimport Journal
+from udpfast.log.ring cimport RingWriter, ring_aligned
+from udpfast.log.segment cimport SegmentWriter, segment_append
 
 from udpfast.agents.engine import Engine as EngineFace
 from udpfast.config import parse_feed

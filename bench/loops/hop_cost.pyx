@@ -12,10 +12,10 @@ from libc.stdlib cimport calloc, free
 
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport KIND_MESSAGE, Record
+from udpfast.log.readers cimport ReaderEntry, reader_time, reader_time_all
 from udpfast.shm.histogram cimport (
     HISTOGRAM_COUNTS, Histogram, histogram_record, histogram_record_signed,
 )
-from udpfast.shm.readers cimport ReaderEntry, reader_time, reader_time_all
 
 import statistics
 

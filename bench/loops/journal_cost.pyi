@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.shm.journal import Journal
-from udpfast.shm.ring import Ring
+from udpfast.log.journal import Journal
+from udpfast.log.ring import Ring
 
 __all__ = ["append_cost_ns", "copy_cost_ns", "publish_lateness_ns"]
 

@@ -9,11 +9,11 @@ from libc.string cimport memcpy, memset
 from udpfast.core.atomics cimport cpu_relax, store_release
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Record
-from udpfast.shm.journal cimport Journal, journal_flush
-from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
-from udpfast.shm.segment cimport Segment, segment_append
+from udpfast.log.journal cimport Journal, journal_flush
+from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.log.segment cimport Segment, segment_append
 
-from udpfast.shm.segment import Segment as SegmentFace
+from udpfast.log.segment import Segment as SegmentFace
 
 __all__ = ["append_cost_ns", "copy_cost_ns", "publish_lateness_ns"]
 

@@ -3,9 +3,9 @@ from typing import Self, final
 
 from typing_extensions import Buffer
 
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 from udpfast.market.book import OrderBook
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.ring import Ring
 
 __all__ = [
     "BookLoop",

@@ -23,6 +23,8 @@ from udpfast.feed.pipeline cimport pipeline_accept, pipeline_take
 from udpfast.feed.pipeline_state cimport (
     Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_poll
 from udpfast.market.book cimport OrderBook, book_apply, book_room
 from udpfast.market.decode cimport (
     DecodeContext, decode_any, decode_event, decode_init, decode_size_bound,
@@ -31,8 +33,6 @@ from udpfast.market.encode cimport Text, encode_book_update
 from udpfast.market.flatbuffer cimport Verification, event_verify
 from udpfast.market.names cimport NameTable
 from udpfast.market.updates cimport Book, Level
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_poll
 
 __all__ = [
     "BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "RingLoop", "VerifyLoop", "WindowLoop",

@@ -1,7 +1,7 @@
 from typing import final
 
 from udpfast.core.agent import Agent
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
 
 __all__ = ["PublishWatch"]

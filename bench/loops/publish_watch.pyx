@@ -9,9 +9,9 @@ from udpfast.core.agent cimport Agent
 from udpfast.core.atomics cimport counter_add, load_acquire
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport FRAME_SIZE, KIND_GAP, KIND_MESSAGE, RECORD_SIZE, Record
-from udpfast.shm.cursor cimport RingCursor
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport ring_poll
 from udpfast.shm.histogram cimport LatencyHistogram, histogram_record
-from udpfast.shm.ring cimport ring_poll
 
 __all__ = ["PublishWatch"]
 

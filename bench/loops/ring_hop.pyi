@@ -2,9 +2,9 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.client.batch import Batch
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.shm.ring import Ring
 
 __all__ = [
     "PROGRESS_STRIDE",

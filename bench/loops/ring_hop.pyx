@@ -15,9 +15,9 @@ from udpfast.client.batch cimport Batch, batch_header, batch_payload
 from udpfast.core.atomics cimport cpu_relax, load_acquire, store_release
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Record
-from udpfast.shm.cursor cimport RingCursor
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport Ring, RingWriter, ring_claim, ring_commit, ring_flush, ring_poll
 from udpfast.shm.histogram cimport Histogram, LatencyHistogram, histogram_record
-from udpfast.shm.ring cimport Ring, RingWriter, ring_claim, ring_commit, ring_flush, ring_poll
 
 __all__ = [
     "PROGRESS_STRIDE", "advance", "look", "note_batch", "read_attended", "read_fast", "read_paced",

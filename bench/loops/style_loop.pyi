@@ -1,5 +1,5 @@
 from udpfast.client.reader import Reader
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.cursor import RingCursor
 
 __all__ = ["sum_batches", "sum_books"]
 

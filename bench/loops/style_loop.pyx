@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint64_t
 from udpfast.client.batch cimport Batch, batch_header
 from udpfast.client.reader cimport READER_FOREVER, Reader
 from udpfast.core.layout cimport KIND_BOOK
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.ring cimport ring_poll
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport ring_poll
 
 __all__ = ["sum_batches", "sum_books"]
 

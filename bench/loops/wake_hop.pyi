@@ -1,7 +1,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.shm.ring import Ring
+from udpfast.log.ring import Ring
 from udpfast.shm.wake import WakeRegion
 
 __all__ = ["turn_cost_ns", "wake_cost_ns", "write_turns"]

@@ -9,7 +9,7 @@ from libc.string cimport memcpy, memset
 from udpfast.core.atomics cimport cpu_relax, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Record
-from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn, waker_wake
 
 __all__ = ["turn_cost_ns", "wake_cost_ns", "write_turns"]

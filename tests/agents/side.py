@@ -6,8 +6,8 @@ import time
 
 from udpfast.core.agent import Agent, CallableAgent
 from udpfast.errors import RingClosedError
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 
 
 def build(config, directory) -> Agent:

@@ -23,6 +23,9 @@ from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import CONNECTION, GAP, OBJECT_STATE, SESSION, ObjectStatus, Stream
 from udpfast.errors import UdpfastError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import list_readers
+from udpfast.log.ring import Ring
 from udpfast.market.updates import (
     GATEWAY_STATUS,
     MARKET_STATUS,
@@ -33,9 +36,6 @@ from udpfast.market.updates import (
     TRADE,
     TRADES,
 )
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.readers import list_readers
-from udpfast.shm.ring import Ring
 
 ALWAYS = 1 << 62
 BORN_NS = 416  # RingHeader.born_ns

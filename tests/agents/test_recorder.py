@@ -18,11 +18,11 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.export.segments import journal_head, journal_parts
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.readers import list_readers
-from udpfast.shm.ring import Ring
-from udpfast.shm.segment import list_segments
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import journal_state
+from udpfast.log.readers import list_readers
+from udpfast.log.ring import Ring
+from udpfast.log.segment import list_segments
 
 SEGMENT = 1 << 18
 PIECE = bytes(1000)
@@ -513,7 +513,7 @@ def test_recorder_on_a_failing_disk_removes_nothing(instance, tmp_path, monkeypa
             instance.append(Kind.MESSAGE, PIECE)
         drive(recorder)
     with monkeypatch.context() as patches:
-        patches.setattr("udpfast.shm.journal.SegmentFace", BrokenDisk)
+        patches.setattr("udpfast.log.journal.SegmentFace", BrokenDisk)
         while not recorder.recordings[0].dropping:
             instance.append(Kind.MESSAGE, PIECE)
             recorder.work(1)

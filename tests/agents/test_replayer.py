@@ -15,14 +15,14 @@ from udpfast.cli.replay_target import Pacer
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.journal import Journal
 from udpfast.market.encode import encode_book
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
 from udpfast.monitor.losses import read_losses
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureReader
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.journal import Journal
 from udpfast.shm.names import attach_names, names_table
 
 

@@ -5,8 +5,8 @@ from tests.client.instance import Instance
 from udpfast.agents.republisher import Republisher
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal_cursor import JournalCursor
 
 
 def test_republished_names_are_there_before_the_restart_that_says_so(tmp_path):

@@ -14,8 +14,8 @@ from udpfast.agents.factories import AgentFactory
 from udpfast.agents.side_agents import STUCK_NS, SideAgent, SideAgents
 from udpfast.config import RunConfig, parse_feed
 from udpfast.core.layout import Kind
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.ring import Ring
 from udpfast.shm.roster import AgentEntry, AgentState, Roster, read_roster
 
 MS = 1_000_000

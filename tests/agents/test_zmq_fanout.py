@@ -18,8 +18,8 @@ from udpfast.config import ZmqConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
+from udpfast.log.readers import list_readers
 from udpfast.net.envelope import EnvelopeType, unpack_names
-from udpfast.shm.readers import list_readers
 
 
 def ring_bytes(instance: Instance) -> bytes:

@@ -23,9 +23,9 @@ from udpfast.archive.names import names_path
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.core.layouts import CONTROL_LAYOUTS, Layouts
+from udpfast.log.journal import Journal
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 from udpfast.shm.names import create_names, names_table
 
 __all__ = ["KEPT", "main", "said"]

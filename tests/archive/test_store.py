@@ -8,7 +8,7 @@ from tests.bus.drive import Copy, lead, numbers, register, send
 from udpfast.archive.store import StoreLog, StoreView
 from udpfast.bus.log import Store
 from udpfast.errors import WriterExistsError
-from udpfast.shm.verify import verify_segments
+from udpfast.log.verify import verify_segments
 
 BYTES = 1 << 18
 

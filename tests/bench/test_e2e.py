@@ -29,10 +29,10 @@ from bench.wire_trial import WARM_SHARE, wire_trial
 from tests.shared import shared
 from tests.waiting import PATIENCE_S
 from udpfast.core.clock import monotonic_ns
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 from udpfast.net.sender import DatagramSender
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.histogram import LatencyHistogram
-from udpfast.shm.ring import Ring
 
 pytestmark = pytest.mark.system
 

@@ -18,10 +18,10 @@ from udpfast.core.counter import VERDICTS
 from udpfast.core.layout import Kind
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError
+from udpfast.log.journal import Journal
+from udpfast.log.ring import Ring
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
-from udpfast.shm.journal import Journal
-from udpfast.shm.ring import Ring
 
 
 def run(*arguments):

@@ -9,9 +9,9 @@ from tests.client.instance import Instance
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
+from udpfast.log.journal import Journal
+from udpfast.log.segment import segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.segment import segment_path
 
 
 def call(*arguments):

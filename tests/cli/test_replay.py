@@ -10,8 +10,8 @@ from tests.net.test_pcap import ethernet, interface, ipv4, pcap, section, udp
 from udpfast.cli.main import cli
 from udpfast.core.layout import Kind
 from udpfast.lab import frames
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 
 WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
 PORT = int.from_bytes(udp(b"")[2:4], "big")

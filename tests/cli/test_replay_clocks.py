@@ -12,8 +12,8 @@ from udpfast.cli.main import cli
 from udpfast.cli.replay_target import Pacer
 from udpfast.core.layout import Kind
 from udpfast.lab import frames
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 
 SECOND = 1_000_000_000
 BEGIN_NS = 1_800_000_000 * SECOND

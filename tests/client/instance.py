@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.layout import OBJECT_STATE, Kind, RecordFlag, Stream
+from udpfast.log.ring import Ring
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import BOOK, LEVEL, PAYLOAD_HASH, TOP_OF_BOOK
 from udpfast.shm.names import create_names, names_table
-from udpfast.shm.ring import Ring
 
 REGION_PAGE = 4096
 NAMES_CAPACITY = 64

@@ -13,7 +13,7 @@ from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader, RingClosedError
 from udpfast.core.clock import monotonic_ns
-from udpfast.shm.readers import list_readers
+from udpfast.log.readers import list_readers
 from udpfast.shm.wake import WakeRegion
 
 

@@ -12,8 +12,8 @@ from udpfast import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import OBJECT_STATE, SESSION, Kind
 from udpfast.errors import ConfigError
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 
 SEGMENT = 1 << 18
 

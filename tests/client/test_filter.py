@@ -11,8 +11,8 @@ from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S
 from udpfast import ConfigError, FormatError, Kind, Latest, Reader
 from udpfast.core.layout import CONTROL_DTYPES
+from udpfast.log.readers import list_readers
 from udpfast.market.updates import TOP_OF_BOOK
-from udpfast.shm.readers import list_readers
 
 GAP = bytes(CONTROL_DTYPES[Kind.GAP].itemsize)
 

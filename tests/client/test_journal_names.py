@@ -13,8 +13,8 @@ from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.errors import FormatError
 from udpfast.export.scan import Scan
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal_cursor import JournalCursor
 
 SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT")
 

@@ -10,10 +10,10 @@ from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError, RegionError
+from udpfast.log.journal import Journal
+from udpfast.log.journal_layouts import layouts_path
+from udpfast.log.segment import segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_layouts import layouts_path
-from udpfast.shm.segment import segment_path
 
 START_NS = int(datetime(2026, 8, 21, 9, 30, tzinfo=UTC).timestamp()) * 1_000_000_000
 SECOND = 1_000_000_000

@@ -16,10 +16,10 @@ from tests.waiting import PATIENCE_S
 from udpfast import Kind, Reader
 from udpfast.core.layout import RECORD, ConnectionStatus, LappedReason, Stream
 from udpfast.errors import ConfigError, FormatError, RegionError, RingClosedError
+from udpfast.log.readers import list_readers
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.names import create_names
-from udpfast.shm.readers import list_readers
-from udpfast.shm.ring import Ring
 
 
 def test_iteration_of_a_closed_ring_returns_all_in_order_and_ends(instance: Instance) -> None:

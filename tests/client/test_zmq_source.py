@@ -21,9 +21,9 @@ from tests.shared import shared
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast import Books, Kind, Reader, ReadRecord
 from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError, UdpfastError
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import ENVELOPE_DTYPE, pack_names
-from udpfast.shm.ring import Ring
 
 
 def mixed(instance: Instance, count: int) -> None:
@@ -522,7 +522,7 @@ def envelope(**fields: int) -> bytes:
 
 
 def layout() -> int:
-    from udpfast.shm.ring import RING_LAYOUT
+    from udpfast.log.ring import RING_LAYOUT
 
     return int(RING_LAYOUT ^ PAYLOAD_HASH)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from udpfast.core.layout import RECORD, Kind
 from udpfast.export.block import Block
-from udpfast.shm.journal import Journal
+from udpfast.log.journal import Journal
 
 SEGMENT_BYTES = 1 << 18
 SESSION_ID = 77

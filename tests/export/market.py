@@ -21,8 +21,8 @@ from udpfast.core.layout import (
     RecordFlag,
     SessionReason,
 )
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS, ROW_DTYPES, UPDATE_DTYPES
-from udpfast.shm.journal import Journal
 
 #: 2026-11-20 23:59:59.5 UTC: a day ends within the first second.
 BEGIN_NS = 1_795_219_199_500_000_000

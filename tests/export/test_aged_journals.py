@@ -19,9 +19,9 @@ from udpfast.core.layouts import Layouts
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES
 from udpfast.lab.aged import write_aged
+from udpfast.log.journal import Journal
+from udpfast.log.journal_layouts import layouts_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_layouts import layouts_path
 
 #: What no record says that the older version wrote: columns of tables, values of records.
 FORGOTTEN = {

@@ -35,7 +35,7 @@ from udpfast.export.manifest import read_entries
 from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import journal_head
-from udpfast.shm.segment import list_segments, segment_path
+from udpfast.log.segment import list_segments, segment_path
 
 
 def table_of(root: Path, name: str) -> pa.Table:

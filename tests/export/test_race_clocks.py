@@ -20,7 +20,7 @@ from udpfast.export.manifest import read_entries
 from udpfast.export.races import WAIT_NS, Races
 from udpfast.export.scan import Scan
 from udpfast.export.segments import Place
-from udpfast.shm.segment import list_segments
+from udpfast.log.segment import list_segments
 
 BEGIN_NS = 1_800_000_000_000_000_000
 COUNT = 1_500

@@ -20,11 +20,11 @@ from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries
 from udpfast.export.races import WAIT_NS, Races
 from udpfast.export.schema import arrow_schema
+from udpfast.log.journal import Journal
+from udpfast.log.segment import list_segments, segment_path
+from udpfast.log.verify import verify_segments
 from udpfast.net.bad_network import Arrival, LineFaults, network
 from udpfast.net.pcap import CAPTURED, CaptureBatch
-from udpfast.shm.journal import Journal
-from udpfast.shm.segment import list_segments, segment_path
-from udpfast.shm.verify import verify_segments
 
 SEED = 20_261_121
 MESSAGES = 4_000

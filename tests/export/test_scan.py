@@ -23,10 +23,10 @@ from udpfast.errors import ConfigError, FormatError
 from udpfast.export.scan import Condition, Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import Place, journal_begin, journal_head, journal_place
+from udpfast.log.journal import Journal
+from udpfast.log.journal_state import journal_state
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.segment import list_segments, segment_path
 
 
 def scanned(scan: Scan) -> pa.Table:

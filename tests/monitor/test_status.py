@@ -7,9 +7,9 @@ import msgspec
 import pytest
 
 from udpfast.agents.subscriber import Subscriber
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
-from udpfast.shm.ring import Ring
 
 
 def feed(name: str) -> Subscriber:

@@ -17,11 +17,11 @@ from udpfast.client.reader import Reader
 from udpfast.config import ImageConfig
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, RegionError, WriterExistsError
+from udpfast.log.readers import list_readers, remove_dead_readers
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import list_readers, remove_dead_readers
 from udpfast.shm.region import Region
-from udpfast.shm.ring import Ring
 
 OWNER, MEMBER, OTHER, STRANGER, GROUP = 12_340, 12_341, 12_342, 12_343, 12_350
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from udpfast.errors import WriterExistsError
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.readers import ReaderRegistration, list_readers, remove_dead_readers
-from udpfast.shm.ring import Ring
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderRegistration, list_readers, remove_dead_readers
+from udpfast.log.ring import Ring
 
 pytestmark = pytest.mark.system
 
@@ -22,17 +22,17 @@ ROOT = Path(__file__).resolve().parents[2]
 ALONE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 REGISTER = """
-from udpfast.shm.readers import ReaderRegistration
+from udpfast.log.readers import ReaderRegistration
 held = ReaderRegistration.create(sys.argv[1], "contained")
 """
 WRITE = """
-from udpfast.shm.ring import Ring
+from udpfast.log.ring import Ring
 held = Ring.create(sys.argv[1], 4096)
 """
 # What a process in the container sees of those outside.
 LOOK = """
-from udpfast.shm.readers import list_readers, remove_dead_readers
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.readers import list_readers, remove_dead_readers
+from udpfast.log.cursor import RingCursor
 print(remove_dead_readers(sys.argv[1]))
 print([reader.name for reader in list_readers(sys.argv[1]) if reader.alive])
 print(RingCursor.attach(sys.argv[1]).region.writer_alive())

@@ -10,7 +10,7 @@ import pytest
 
 from tests.waiting import PATIENCE_S
 from udpfast.lab.journals import Journals, Written, content, damage
-from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.log.journal_cursor import JournalCursor
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

@@ -16,8 +16,8 @@ from udpfast.cli.spark import spark as verb
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import Entry, write_entry
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.gold import Gold
 from udpfast.spark.jobs import JOBS, Parameters

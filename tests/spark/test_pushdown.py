@@ -9,8 +9,8 @@ import pytest
 
 from udpfast.core.layout import Kind
 from udpfast.export.scan import Scan
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 
 EDGES = (-(1 << 63), -1, 0, 1, 255, 256, (1 << 63) - 1)
 DAYS = (datetime.date.min, datetime.date(1969, 12, 31), datetime.date(2026, 11, 21))

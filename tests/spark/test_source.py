@@ -24,8 +24,8 @@ from tests.waiting import PATIENCE_S
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
 from udpfast.lab.aged import write_aged
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.segment import list_segments, segment_path
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,9 +21,9 @@ from udpfast.client.reader import Reader
 from udpfast.config import parse_feed
 from udpfast.core.layout import Kind
 from udpfast.errors import RegionError
+from udpfast.log.journal import Journal
+from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_state import journal_state
 
 pytestmark = pytest.mark.system
 

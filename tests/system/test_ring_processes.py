@@ -15,8 +15,8 @@ from udpfast.lab.ringcheck import (
     main,
 )
 from udpfast.lab.ringload import LoadResult, read_load, write_load
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.ring import Ring
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 
 pytestmark = pytest.mark.system
 

@@ -14,9 +14,9 @@ from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.subscriber import Subscriber
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, WriterExistsError
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.ledger import ledger_of
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.region import Region
 
 pytestmark = pytest.mark.system

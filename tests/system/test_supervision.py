@@ -17,8 +17,8 @@ from udpfast.cli.main import cli
 from udpfast.cli.service import Service
 from udpfast.client.counters import counters
 from udpfast.core.layout import Kind
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.roster import AgentState, read_roster
 
 pytestmark = pytest.mark.system

@@ -11,12 +11,12 @@ from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.feed.objects cimport Objects
 from udpfast.feed.pipeline_state cimport Pipeline
+from udpfast.log.ring cimport RingWriter
 from udpfast.market.decode cimport DecodeContext
 from udpfast.market.names cimport Names
 from udpfast.market.updates cimport UpdateHeader
 from udpfast.payload.payload cimport PayloadContext
 from udpfast.shm.histogram cimport Histogram
-from udpfast.shm.ring cimport RingWriter
 from udpfast.shm.wake cimport WakeRegion
 
 cdef class Engine:
@@ -37,7 +37,7 @@ cdef class Engine:
     cdef bint carry_updates
     cdef bint carry_messages
     cdef readonly object directory
-    cdef readonly object ring_face     # shm.ring.Ring: owns the mapping that `ring` points into
+    cdef readonly object ring_face     # log.ring.Ring: owns the mapping that `ring` points into
     cdef readonly object capture_face  # the same of `capture`; None: there is none
     cdef object _counter_block
     cdef object _latency_block

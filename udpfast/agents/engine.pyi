@@ -2,7 +2,7 @@ from pathlib import Path
 from typing import final
 
 from udpfast.config import FeedConfig
-from udpfast.shm.ring import Ring
+from udpfast.log.ring import Ring
 
 __all__ = ["LATENCY_HOPS", "Engine"]
 

@@ -49,7 +49,6 @@ from udpfast.core.layout cimport (
     Record,
 )
 from udpfast.core.oserr cimport check
-from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
 from udpfast.feed.objects cimport (
     ObjectsSettings,
     objects_admit,
@@ -75,6 +74,7 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_memory_size,
     pipeline_settings_default,
 )
+from udpfast.log.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 from udpfast.market.decode cimport (
     DECODE_NONE,
     DECODE_OPAQUE,
@@ -101,8 +101,8 @@ from udpfast.payload.payload cimport (
 from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
-from udpfast.shm.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
+from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
 
 from udpfast.config import PAYLOADS, framing_name, payload_name
 from udpfast.core.layout import Encoding

@@ -18,24 +18,24 @@ from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport Record
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.readers cimport ReaderRegistration, reader_report
+from udpfast.log.ring cimport ring_poll
 from udpfast.market.state cimport (
     State, StateMark, state_apply, state_begin, state_forget_changes, state_free, state_init,
     state_lapped)
 from udpfast.market.state_bytes cimport entry_copy, entry_size, entry_write, state_read
-from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.image cimport (
     Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
-from udpfast.shm.readers cimport ReaderRegistration, reader_report
 from udpfast.shm.region cimport RegionHeader
-from udpfast.shm.ring cimport ring_poll
 
 from udpfast.config import FeedConfig, ImageConfig
 from udpfast.errors import ConfigError, FormatError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderRegistration
 from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.image import Image, ImageView
-from udpfast.shm.readers import ReaderRegistration
 
 __all__ = ["ImageKeeper", "build"]
 

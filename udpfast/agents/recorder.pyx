@@ -21,14 +21,14 @@ from udpfast.agents.recording cimport Recording
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.linux cimport ECANCELED
-from udpfast.shm.segment cimport SEGMENT_BYTES_MIN
+from udpfast.log.segment cimport SEGMENT_BYTES_MIN
 
 from udpfast.agents.recording import Recording as RecordingFace
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.readers import ReaderRegistration
 
 __all__ = ["Recorder", "build"]
 

@@ -4,9 +4,9 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.core.layout cimport Record
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.journal cimport Journal
 from udpfast.market.names cimport NameTable
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.journal cimport Journal
 
 cdef enum:
     RECORDING_BATCH = 4096       # records of one turn

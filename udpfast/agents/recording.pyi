@@ -4,8 +4,8 @@ from typing import final
 
 from udpfast.config import RecordConfig
 from udpfast.core.layouts import Layouts
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.journal import Journal
+from udpfast.log.cursor import RingCursor
+from udpfast.log.journal import Journal
 
 __all__ = ["Recording"]
 

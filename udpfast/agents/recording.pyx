@@ -12,17 +12,17 @@ from udpfast.core.layout cimport (
     KIND_LAPPED, KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN,
     RECORD_SIZE, Lapped, Record)
 from udpfast.core.linux cimport ECANCELED
-from udpfast.shm.journal cimport journal_flush, journal_note_resume
-from udpfast.shm.ring cimport ring_poll
-from udpfast.shm.segment cimport segment_append
+from udpfast.log.journal cimport journal_flush, journal_note_resume
+from udpfast.log.ring cimport ring_poll
+from udpfast.log.segment cimport segment_append
 
 from udpfast.agents.name_copy import NameCopy
 from udpfast.core.layout import Kind
 from udpfast.errors import FormatError
+from udpfast.log.cursor import RingCursor as RingCursorFace
+from udpfast.log.journal import Journal as JournalFace
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor as RingCursorFace
-from udpfast.shm.journal import Journal as JournalFace
-from udpfast.shm.journal_cursor import JournalCursor
 
 __all__ = ["Recording"]
 

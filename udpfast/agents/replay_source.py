@@ -20,11 +20,11 @@ from udpfast.core.endpoint import parse_endpoint
 from udpfast.core.layout import CAPTURE, FRAME, RECORD, ClockReason, Kind, Stream
 from udpfast.core.layouts import CONTROL_LAYOUTS, Layouts
 from udpfast.errors import ConfigError, FormatError
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_span import Place
+from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import LAYOUTS
 from udpfast.net.pcap import CAPTURED, CaptureBatch, CaptureEvent, CaptureReader
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_span import Place
-from udpfast.shm.journal_state import journal_state
 
 __all__ = [
     "STEP_NS",

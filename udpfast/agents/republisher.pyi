@@ -1,8 +1,8 @@
 from pathlib import Path
 from typing import final
 
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.ring import Ring
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.ring import Ring
 
 __all__ = ["Republisher"]
 

@@ -9,16 +9,16 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
-from udpfast.shm.journal_cursor cimport JournalCursor
-from udpfast.shm.ring cimport Ring, ring_claim, ring_commit, ring_flush
+from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
 
 from udpfast.archive.names import journal_names, names_path
 from udpfast.errors import FormatError
+from udpfast.log.ring import Ring as RingFace
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.names import create_names, names_table
-from udpfast.shm.ring import Ring as RingFace
 from udpfast.shm.wake import WakeRegion as WakeRegionFace
 
 __all__ = ["Republisher"]

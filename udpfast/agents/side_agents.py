@@ -17,7 +17,7 @@ from udpfast.agents.factories import AgentFactory, wanted_agents
 from udpfast.agents.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
 from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.shm.readers import remove_dead_readers
+from udpfast.log.readers import remove_dead_readers
 from udpfast.shm.roster import AgentEntry, AgentState, Roster
 
 __all__ = ["SideAgent", "SideAgents"]

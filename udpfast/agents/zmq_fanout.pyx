@@ -17,11 +17,11 @@ from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport KIND_RESTART
 from udpfast.core.linux cimport ECANCELED
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.readers cimport ReaderRegistration, reader_report
+from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_REFUSED, TOPIC_ANSWER, TOPIC_STREAM)
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.readers cimport ReaderRegistration, reader_report
-from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
 
 from udpfast.agents.ring_names import RingNames
 from udpfast.agents.topics import NAMES_REQUEST
@@ -31,8 +31,8 @@ from udpfast.agents.zmq_sockets import Outlets
 from udpfast.agents.zmq_streams import Streams
 from udpfast.config import ZmqConfig
 from udpfast.errors import ConfigError, FormatError, NotReadyError, RingClosedError
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 
 __all__ = ["ZmqFanout", "build"]
 

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
+from udpfast.log.cursor cimport RingCursor
 from udpfast.market.state cimport State
-from udpfast.shm.cursor cimport RingCursor
 
 cdef class LastValues:
     cdef State _state

@@ -11,10 +11,10 @@ from libc.stdlib cimport free
 from libc.string cimport memset
 
 from udpfast.core.atomics cimport load_acquire
+from udpfast.log.cursor cimport RingCursor
 from udpfast.market.state cimport (
     state_apply, state_begin, state_forget_changes, state_free, state_init, state_lapped)
 from udpfast.market.state_bytes cimport StateOutput, entry_copy, state_read, state_records
-from udpfast.shm.cursor cimport RingCursor
 from udpfast.shm.image cimport ImageView, image_copy
 
 from udpfast.errors import UdpfastError

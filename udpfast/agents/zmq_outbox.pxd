@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.agents.zmq_streams cimport Stream, Streams
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.ring cimport RingReader
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport RingReader
 
 cdef class Outbox:
     cdef const RingReader* ring  # NULL: there is none

@@ -14,6 +14,7 @@ from udpfast.agents.zmq_streams cimport Stream, Streams, record_names
 from udpfast.core.atomics cimport load_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
+from udpfast.log.cursor cimport RingCursor
 from udpfast.net.envelope cimport (
     ENVELOPE_BEGIN,
     ENVELOPE_LAST,
@@ -29,11 +30,10 @@ from udpfast.net.envelope cimport (
     Envelope,
     envelope_aligned,
 )
-from udpfast.shm.cursor cimport RingCursor
 
+from udpfast.log.ring import RING_LAYOUT
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import pack_names
-from udpfast.shm.ring import RING_LAYOUT
 
 __all__ = ["Outbox"]
 

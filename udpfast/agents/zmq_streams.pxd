@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport KIND_BOOK, RECORD_SIZE, Record
+from udpfast.log.cursor cimport RingCursor
 from udpfast.market.updates cimport UpdateHeader
-from udpfast.shm.cursor cimport RingCursor
 
 cdef class Stream:
     cdef object send             # of its socket

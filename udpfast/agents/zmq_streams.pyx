@@ -7,8 +7,8 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport KIND_BOOK, KIND_MESSAGE
+from udpfast.log.cursor cimport RingCursor
 from udpfast.net.envelope cimport LONGEST_TOPIC
-from udpfast.shm.cursor cimport RingCursor
 
 from udpfast.agents.topics import NAMES_REQUEST, parse_topic
 from udpfast.core.layout import Kind

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.bus.log cimport Log
-from udpfast.shm.journal cimport Journal
+from udpfast.log.journal cimport Journal
 
 cdef class StoreLog(Log):
     cdef readonly object directory

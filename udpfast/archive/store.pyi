@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from udpfast.bus.log import Log
-from udpfast.shm.journal import Journal
+from udpfast.log.journal import Journal
 
 __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
 

@@ -16,16 +16,16 @@ from libc.string cimport memcpy
 from udpfast.bus.log cimport Place, log_note, place_look, place_record
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.oserr cimport check
-from udpfast.shm.journal cimport journal_flush, journal_keep
-from udpfast.shm.segment cimport (
+from udpfast.log.journal cimport journal_flush, journal_keep
+from udpfast.log.segment cimport (
     IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
 
 from udpfast.errors import RegionError, WriterExistsError
+from udpfast.log.journal import Journal as JournalFace
+from udpfast.log.segment import Segment as SegmentFace
+from udpfast.log.segment import aside_path, list_segments, segment_path, set_aside
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal import Journal as JournalFace
-from udpfast.shm.segment import Segment as SegmentFace
-from udpfast.shm.segment import aside_path, list_segments, segment_path, set_aside
 
 __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
 

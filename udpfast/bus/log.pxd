@@ -1,13 +1,13 @@
 # Log: what the bus's machines need of a store, whoever keeps it: a disk (agents) or a simulated one
 # (tests). Records are read where they lie, and appended where they shall lie: the memory is that of
-# a segment (shm/segment.pxd), real or not.
+# a segment (log/segment.pxd), real or not.
 
 from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.shm.segment cimport (
+from udpfast.log.segment cimport (
     LOOK_END, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_size,
     segment_append, segment_end_word, segment_enter, segment_place)
 

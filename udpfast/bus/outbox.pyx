@@ -16,7 +16,7 @@ from udpfast.bus.wire cimport (
     SEND_REGISTER, SEND_SIZE_MAX, SENDERS_MAX, SENT_SIZE_MAX, EpochBegin, Registration, SenderEntry)
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE, Record
-from udpfast.shm.segment cimport LOOK_END
+from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
 from udpfast.errors import UdpfastError

@@ -13,7 +13,7 @@ from udpfast.bus.wire cimport (
     LINK_HEARTBEAT, LINK_HELLO, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME, Progress, link_header,
     link_look)
 from udpfast.core.layout cimport Record
-from udpfast.shm.segment cimport LOOK_END, record_look
+from udpfast.log.segment cimport LOOK_END, record_look
 
 from udpfast.bus.hello import Fenced, Hello, Refuse, RefuseReason, Welcome
 from udpfast.bus.lineage import divergence

@@ -23,7 +23,7 @@ from udpfast.bus.wire cimport (
     SEND_REGISTER, SEND_SIZE_MAX, EpochBegin, SendHeader, send_count)
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_RESTART, RECORD_SIZE, STREAM_NONE, Record)
-from udpfast.shm.segment cimport LOOK_END
+from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from udpfast.errors import FormatError
+from udpfast.log.segment import list_segments
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.segment import list_segments
 
 __all__ = ["find_journal"]
 

@@ -14,8 +14,8 @@ from udpfast.agents.recorder import Recorder
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.stop import stop_signals
+from udpfast.log.journal_state import journal_state
 from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.shm.journal_state import journal_state
 
 __all__ = ["record"]
 

@@ -36,10 +36,10 @@ from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, U
 from udpfast.client.journal_source import unix_ns
 from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
 from udpfast.errors import ConfigError
+from udpfast.log.journal_span import Span, check_part, journal_span
+from udpfast.log.journal_state import is_raw
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.shm.journal_span import Span, check_part, journal_span
-from udpfast.shm.journal_state import is_raw
 from udpfast.wire.framing import FRAMINGS, Framing
 from udpfast.wire.recognise import Recognition
 

@@ -12,7 +12,7 @@ from udpfast.client.books import Books
 from udpfast.client.reader import Reader
 from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, GapReason, Kind, SessionReason
 from udpfast.errors import FormatError, RingClosedError
-from udpfast.shm.record_hash import RecordHash
+from udpfast.log.record_hash import RecordHash
 from udpfast.wire.framing import Framing
 
 __all__ = ["Output"]

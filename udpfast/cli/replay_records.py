@@ -12,10 +12,10 @@ from udpfast.cli.replay_output import Output
 from udpfast.cli.replay_target import Pacer
 from udpfast.client.reader import Reader
 from udpfast.config import RingConfig
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.record_hash import RecordHash
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.record_hash import RecordHash
 
 __all__ = ["replay_records"]
 

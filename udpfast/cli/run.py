@@ -18,10 +18,10 @@ from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.stop import stop_signals
 from udpfast.errors import WriterExistsError
+from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
 from udpfast.monitor.silence import SilentLines
 from udpfast.net.bypass import STACKS
-from udpfast.shm.readers import list_readers
 from udpfast.shm.roster import AgentState
 
 __all__ = ["EXIT_TAKEN", "run"]

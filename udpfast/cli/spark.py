@@ -20,7 +20,7 @@ from udpfast.cli.options import FiniteRange
 from udpfast.errors import ConfigError, FormatError
 from udpfast.export.manifest import export_identity
 from udpfast.export.schema import TABLES
-from udpfast.shm.journal_state import journal_identity
+from udpfast.log.journal_state import journal_identity
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from udpfast.cli.draw import print_host, print_latency, print_ledger, print_loss
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
+from udpfast.log.readers import READERS_MAX
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import AgentStatus, InstanceStatus, read_host, read_status
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import READERS_MAX
 
 __all__ = ["stat"]
 

@@ -14,8 +14,8 @@ from udpfast.cli.options import InstanceName
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record, record_line
 from udpfast.core.layout import Kind
+from udpfast.log.cursor import RingCursor
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 
 __all__ = ["tail"]
 

@@ -13,12 +13,12 @@ import click
 from udpfast.cli.journal import find_journal
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError
+from udpfast.log.journal import Journal
+from udpfast.log.journal_layouts import journal_layouts, layouts_version
+from udpfast.log.journal_state import is_raw, journal_identity, journal_state
+from udpfast.log.segment import SEGMENT_FORMAT
+from udpfast.log.verify import SegmentCheck, verify_segments
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_layouts import journal_layouts, layouts_version
-from udpfast.shm.journal_state import is_raw, journal_identity, journal_state
-from udpfast.shm.segment import SEGMENT_FORMAT
-from udpfast.shm.verify import SegmentCheck, verify_segments
 
 __all__ = ["verify"]
 

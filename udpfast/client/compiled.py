@@ -1,7 +1,7 @@
 """Strategies that were compiled against the layouts of udpfast."""
 
+from udpfast.log.ring import RING_LAYOUT
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.ring import RING_LAYOUT
 
 __all__ = ["check_layouts"]
 

@@ -18,15 +18,15 @@ from udpfast.client.source cimport Source
 from udpfast.core.check cimport unlikely
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.journal_cursor cimport JournalCursor
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.journal_cursor cimport JournalCursor
 
 from udpfast.client.journal_source import JournalSource
 from udpfast.errors import ConfigError, FormatError, UdpfastError
+from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.log.journal_state import journal_state
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
 
 __all__ = ["HistorySource", "open_history"]
 

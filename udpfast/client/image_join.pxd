@@ -4,9 +4,9 @@
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from udpfast.core.layout cimport Record
+from udpfast.log.cursor cimport RingCursor
 from udpfast.market.state cimport State
 from udpfast.market.state_bytes cimport StateOutput
-from udpfast.shm.cursor cimport RingCursor
 
 cdef class ImageJoin:
     cdef State _state

@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import final
 
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.cursor import RingCursor
 
 __all__ = ["ImageJoin"]
 

@@ -19,11 +19,11 @@ from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport load_acquire, load_relaxed
 from udpfast.core.layout cimport RECORD_SIZE
+from udpfast.log.ring cimport ring_poll
 from udpfast.market.state cimport state_apply, state_free, state_init
 from udpfast.market.state_bytes cimport entry_copy, state_read, state_records
 from udpfast.shm.image cimport ImageView, image_copy
 from udpfast.shm.region cimport RegionHeader
-from udpfast.shm.ring cimport ring_poll
 
 from udpfast.errors import FormatError, ImageError
 from udpfast.market.state_bytes import ENTRY_HASH

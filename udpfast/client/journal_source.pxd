@@ -4,7 +4,7 @@
 from libc.stdint cimport int64_t
 
 from udpfast.client.source cimport Source
-from udpfast.shm.journal_cursor cimport JournalCursor
+from udpfast.log.journal_cursor cimport JournalCursor
 
 cdef class JournalSource(Source):
     cdef JournalCursor cursor

@@ -2,7 +2,7 @@ from datetime import datetime
 from typing import final
 
 from udpfast.client.source import Source
-from udpfast.shm.journal_cursor import JournalCursor
+from udpfast.log.journal_cursor import JournalCursor
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
 

@@ -10,7 +10,7 @@ from udpfast.client.source cimport Source
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped
-from udpfast.shm.journal_cursor cimport JournalCursor
+from udpfast.log.journal_cursor cimport JournalCursor
 
 import contextlib
 import datetime
@@ -19,11 +19,11 @@ import warnings
 from udpfast.archive.names import journal_names
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
+from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.log.journal_span import check_part
+from udpfast.log.journal_state import is_raw, journal_state
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
-from udpfast.shm.journal_state import is_raw, journal_state
-from udpfast.shm.journal_cursor import JournalCursor as JournalCursorFace
-from udpfast.shm.journal_span import check_part
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from udpfast.log.readers import READER_HOPS, reader_histograms
 from udpfast.shm.histogram import VALUE_MAX, LatencyBlock, LatencyHistogram
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import READER_HOPS, reader_histograms
 
 __all__ = [
     "PERCENTS",

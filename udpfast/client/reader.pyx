@@ -11,7 +11,7 @@ from udpfast.client.record cimport ReadRecord, record_copy, record_lapped
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport IDLE_SLEEP_MAX_NS, idle_reset
 from udpfast.core.layout cimport KIND_LAPPED, KIND_RESTART
-from udpfast.shm.readers cimport reader_time, reader_time_all
+from udpfast.log.readers cimport reader_time, reader_time_all
 
 import warnings
 

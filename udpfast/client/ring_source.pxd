@@ -5,8 +5,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.source cimport Source
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.readers cimport ReaderRegistration
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.readers cimport ReaderRegistration
 
 cdef class RingSource(Source):
     cdef RingCursor cursor

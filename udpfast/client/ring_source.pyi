@@ -4,7 +4,7 @@ from typing import final
 
 from udpfast.client.image_join import ImageJoin
 from udpfast.client.source import Source
-from udpfast.shm.cursor import RingCursor
+from udpfast.log.cursor import RingCursor
 
 __all__ = ["RingSource", "open_source"]
 

@@ -15,9 +15,9 @@ from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
     LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record, STREAM_NONE)
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.readers cimport ReaderRegistration, reader_report
-from udpfast.shm.ring cimport RingReader, ring_poll, ring_ready
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.readers cimport ReaderRegistration, reader_report
+from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 
 import contextlib
 import errno
@@ -29,12 +29,12 @@ from pathlib import Path
 
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import NotReadyError, RegionError, RingClosedError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderRegistration
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
 from udpfast.shm.names import attach_names, names_table
-from udpfast.shm.readers import ReaderRegistration
 from udpfast.shm.wake import Sleeper
 
 __all__ = ["RingSource", "open_source"]

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from udpfast.client.record cimport NameCache
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport Record
-from udpfast.shm.readers cimport ReaderEntry
+from udpfast.log.readers cimport ReaderEntry
 
 cdef class Source:
     cdef readonly object directory   # Path of the instance; None: not of this host

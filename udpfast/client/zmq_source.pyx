@@ -35,10 +35,10 @@ from udpfast.client.zmq_silence import Silence
 from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError, shown
+from udpfast.log.ring import RING_LAYOUT
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import TOPIC_SIZE_MAX, unpack_names
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.ring import RING_LAYOUT
 
 __all__ = ["ZmqSource", "open_source"]
 

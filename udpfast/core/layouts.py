@@ -1,7 +1,7 @@
 """Layouts: where the fields of records and of their payloads lie, by name.
 
 What is kept outlives the version that wrote it: it says of its bytes what they are, and a later
-version, or an earlier one, reads by name (`shm.translation`).
+version, or an earlier one, reads by name (`log.translation`).
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ from udpfast.export.segments import (
     last_record,
     state_of,
 )
-from udpfast.shm.journal_state import journal_identity
-from udpfast.shm.segment import segment_path
+from udpfast.log.journal_state import journal_identity
+from udpfast.log.segment import segment_path
 
 __all__ = ["Exported", "Exporter", "Lost", "feed_name"]
 

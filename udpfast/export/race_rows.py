@@ -16,7 +16,7 @@ from udpfast.export.columns import Partition, partition_columns
 from udpfast.export.races import WAIT_NS, Elapsed, Races
 from udpfast.export.schema import PARTITION_COLUMNS, arrow_schema
 from udpfast.export.segments import Blocks, Part, last_record
-from udpfast.shm.segment import Segment, list_segments, segment_path
+from udpfast.log.segment import Segment, list_segments, segment_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

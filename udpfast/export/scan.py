@@ -39,7 +39,7 @@ from udpfast.export.segments import (
     journal_parts,
     state_of,
 )
-from udpfast.shm.segment import Segment, segment_path
+from udpfast.log.segment import Segment, segment_path
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,10 @@ from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
 from udpfast.export.columns import Names
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import JournalState, journal_identity, journal_state
+from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_state import JournalState, journal_identity, journal_state
-from udpfast.shm.segment import Segment, SegmentInfo, list_segments, segment_path
 
 __all__ = [
     "Blocks",

@@ -589,7 +589,7 @@ struct udpfast_region_header {
 };
 UDPFAST_SIZE(udpfast_region_header, 128);
 
-/* --- the ring: udpfast/shm/ring.pxd --- */
+/* --- the ring: udpfast/log/ring.pxd --- */
 
 enum {
     UDPFAST_RING_DATA = 4096,  /* offset of the data in the region: a page of its own */
@@ -677,7 +677,7 @@ struct udpfast_name_entry {
 };
 UDPFAST_SIZE(udpfast_name_entry, 128);
 
-/* --- a journal's files: udpfast/shm/segment.pxd --- */
+/* --- a journal's files: udpfast/log/segment.pxd --- */
 
 enum {
     UDPFAST_SEGMENT_VERSION = 3,

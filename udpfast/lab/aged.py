@@ -10,9 +10,9 @@ import numpy as np
 from udpfast.archive.names import names_path
 from udpfast.core.layout import RECORD
 from udpfast.core.layouts import Layouts
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.translation import Translation
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.translation import Translation
 
 __all__ = ["write_aged"]
 

@@ -5,7 +5,7 @@ from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.bus.log cimport Place, log_note, place_look, place_record
-from udpfast.shm.segment cimport SEGMENT_END_SIZE, SegmentHeader, checksum_of, segment_end
+from udpfast.log.segment cimport SEGMENT_END_SIZE, SegmentHeader, checksum_of, segment_end
 
 __all__ = ["MemoryLog"]
 

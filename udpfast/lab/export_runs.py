@@ -25,8 +25,8 @@ from udpfast.core.layout import GAP, Kind
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.lab.children import in_child
 from udpfast.lab.program import by_seeds
+from udpfast.log.journal import Journal
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
 
 __all__ = ["check_seed", "main"]
 

@@ -31,9 +31,9 @@ from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES
 from udpfast.lab.children import in_child
 from udpfast.lab.program import by_seeds
+from udpfast.log.journal import Journal
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.segment import list_segments, segment_path
 
 __all__ = ["check_seed", "main"]
 

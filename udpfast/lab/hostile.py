@@ -32,14 +32,14 @@ from udpfast.core.clock import realtime_ns
 from udpfast.lab.program import program
 from udpfast.lab.ringcheck import Child, Report, find_faults, read_all, write_until_told
 from udpfast.lab.ringload import LoadResult, read_load
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.instance import instance_directory
-from udpfast.shm.readers import (
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import (
     ReaderRegistration,
     list_readers,
     reader_histograms,
     remove_dead_readers,
 )
+from udpfast.shm.instance import instance_directory
 
 __all__ = ["ACTS", "check_hostile_readers", "main"]
 

@@ -32,13 +32,13 @@ from udpfast.lab.journals import (
     each_seed,
     expect,
 )
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_map import journal_map
+from udpfast.log.journal_state import journal_identity
+from udpfast.log.segment import Segment, segments_identities
+from udpfast.log.verify import verify_segments
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_map import journal_map
-from udpfast.shm.journal_state import journal_identity
-from udpfast.shm.segment import Segment, segments_identities
-from udpfast.shm.verify import verify_segments
 
 __all__ = ["check_clocks", "check_corners", "check_live_copies"]
 

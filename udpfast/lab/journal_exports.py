@@ -34,11 +34,11 @@ from udpfast.lab.journals import (
     each_seed,
     expect,
 )
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import journal_identity
+from udpfast.log.segment import segments_identities
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_state import journal_identity
-from udpfast.shm.segment import segments_identities
 
 __all__ = ["check_follows", "check_sources"]
 

@@ -28,12 +28,12 @@ from udpfast.errors import RegionError
 from udpfast.lab.journal_corners import check_clocks, check_corners, check_live_copies
 from udpfast.lab.journal_exports import check_follows, check_sources
 from udpfast.lab.program import program
+from udpfast.log.journal import Journal
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import journal_state
+from udpfast.log.ring import Ring
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_cursor import JournalCursor
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.ring import Ring
-from udpfast.shm.segment import list_segments, segment_path
 
 __all__ = ["check_bit_flips", "check_cuts", "check_dropped_pages", "check_kills"]
 

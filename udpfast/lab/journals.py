@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from udpfast.core.layout import Kind
+from udpfast.log.journal import Journal
+from udpfast.log.journal_state import journal_state
+from udpfast.log.segment import list_segments, segment_path
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.journal import Journal
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.segment import list_segments, segment_path
 
 __all__ = ["BASE_NS", "SEGMENT", "Journals", "Written", "content", "damage", "each_seed", "expect"]
 

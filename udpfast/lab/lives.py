@@ -41,10 +41,10 @@ from udpfast.errors import RingClosedError
 from udpfast.lab.children import in_child
 from udpfast.lab.life import Life, draw_life, race, run
 from udpfast.lab.program import by_seeds
+from udpfast.log.cursor import RingCursor
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory
-from udpfast.shm.journal_cursor import JournalCursor
 
 __all__ = ["main", "run_seed"]
 

@@ -24,9 +24,9 @@ import click
 from udpfast.core.clock import realtime_ns
 from udpfast.lab.program import program
 from udpfast.lab.ringload import LoadResult, read_load, write_load
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.readers import ReaderRegistration, list_readers
-from udpfast.shm.ring import Ring
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderRegistration, list_readers
+from udpfast.log.ring import Ring
 
 __all__ = [
     "Child",

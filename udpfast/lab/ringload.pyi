@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.ring import Ring
+from udpfast.log.cursor import RingCursor
+from udpfast.log.ring import Ring
 
 __all__ = ["LoadResult", "read_load", "write_load"]
 

@@ -13,8 +13,8 @@ from libc.string cimport memset
 from udpfast.core.atomics cimport cpu_relax
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport KIND_MESSAGE, KIND_RESTART, RECORD_SIZE, Record
-from udpfast.shm.cursor cimport RingCursor
-from udpfast.shm.ring cimport (
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.ring cimport (
     Ring,
     RingReader,
     RingWriter,

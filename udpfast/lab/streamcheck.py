@@ -29,9 +29,9 @@ from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.layout import Kind
 from udpfast.lab.program import program
+from udpfast.log.journal_state import journal_state
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.journal_state import journal_state
-from udpfast.shm.ring import Ring
 
 __all__ = ["main"]
 

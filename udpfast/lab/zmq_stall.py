@@ -28,8 +28,8 @@ from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import realtime_ns
 from udpfast.core.layout import Kind
 from udpfast.lab.program import program
+from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.ring import Ring
 
 __all__ = ["StallOutcome", "stall"]
 

@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import ReaderInfo, list_readers
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.silence import describe_silence
 from udpfast.net.drops import SocketDrops, host_drops, socket_drops
 from udpfast.shm.counters import CounterBlock
-from udpfast.shm.cursor import RingCursor
-from udpfast.shm.readers import ReaderInfo, list_readers
 
 __all__ = ["HostLosses", "Loss", "LossSum", "Losses", "read_counters", "read_losses"]
 

@@ -10,15 +10,15 @@ from msgspec import Struct
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError
+from udpfast.log.cursor import RingCursor
+from udpfast.log.readers import list_readers
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.bypass import BypassStatus, read_bypass
 from udpfast.monitor.ledger import Ledger, ledger_of
 from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.silence import describe_silence
-from udpfast.shm.cursor import RingCursor
 from udpfast.shm.instance import instance_directory, instance_root
-from udpfast.shm.readers import list_readers
 from udpfast.shm.roster import read_roster
 
 __all__ = [

@@ -1,0 +1,361 @@
+"""The reading end of a ring, as Python sees it. The protocol is in `ring.pxd`."""
+
+import numpy as np
+
+from libc.errno cimport EPIPE
+from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
+from libc.string cimport memcmp
+
+from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
+from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
+from udpfast.core.layout import RECORD
+from udpfast.errors import FormatError, RegionError, RingClosedError
+from udpfast.log.ring cimport (
+    RING_CAPACITY_MIN,
+    RING_CLOSED,
+    RING_DATA,
+    RingHeader,
+    RingReader,
+    ring_aligned,
+    ring_poll,
+    ring_reader_init,
+    ring_ready,
+    ring_walk,
+)
+from udpfast.log.ring import RING_KIND, RING_LAYOUT, ring_path
+
+__all__ = ["RingCursor"]
+
+_STARTS = ("tail", "latest", "begin", "writer", "oldest")
+
+# A writer that overwrites the newest flushed record while it is looked at, this often in a row,
+# is not a fast one.
+_SEEK_ATTEMPTS = 1000
+
+cdef enum:
+    CHAIN = 64
+
+
+cdef class RingCursor:
+    """The reading end of a ring: any number of them, none of which the writer knows.
+
+    Attributes
+    ----------
+    region : Region
+    headers : numpy.ndarray
+        Of dtype `RECORD`. The first n are valid after a `poll` that returned n, until the next.
+    offsets : numpy.ndarray
+        Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
+    payloads : numpy.ndarray
+        Of uint8.
+    lapped : int
+        Records missed immediately before the first record of the last `poll`.
+    """
+
+    @staticmethod
+    def attach(path, start="tail", limit=1024, room_bytes=None, payload_hash=0):
+        """Attach to a ring, read-only.
+
+        Parameters
+        ----------
+        path : str or path
+            Of the file, or of an instance's directory (then its file `ring`).
+        start : {"tail", "latest", "begin", "writer", "oldest"}
+            With the next record to be written; with the newest one that was flushed; with the
+            file's very first, or the first of the present writer, which must not have been
+            overwritten yet; with the oldest that was not.
+        limit : int
+            Records per `poll`, at most.
+        room_bytes : int, optional
+            For the payloads of one `poll`; by default 256 for each record. Never less than the
+            ring's largest payload.
+        payload_hash : int
+            As given to `Ring.create`.
+
+        Raises
+        ------
+        RegionError
+            The file is no ring, or not of this layout.
+        FormatError
+            `start` is "begin" or "writer", and that beginning has been overwritten.
+        """
+        if start not in _STARTS:
+            raise ValueError(f"start must be one of {', '.join(_STARTS)}, was {start!r}")
+        if limit < 1:
+            raise ValueError(f"limit must be >= 1, was {limit}")
+        layout = RING_LAYOUT ^ payload_hash
+        cdef Region region = Region.attach(ring_path(path), RING_KIND, layout)
+        cdef RingCursor cursor = RingCursor.__new__(RingCursor)
+        cursor.region = region
+        cursor._layout = layout
+        _check_capacity(region)
+        ring_reader_init(&cursor.reader, region.pointer, region.size_bytes)
+        cursor._allocate(limit, room_bytes)
+        _seek(cursor, start)
+        return cursor
+
+    def poll(self, limit=None):
+        """Copy what is new into `headers`, `offsets`, `payloads`; never wait.
+
+        Returns
+        -------
+        int
+            Records copied; they follow each other without a hole. 0: nothing new.
+
+        Raises
+        ------
+        RingClosedError
+            Everything was read, and the writer closed the ring.
+        FormatError
+            The ring holds no valid record where one must be: its writer's memory is damaged.
+        """
+        cdef int64_t count
+        cdef int64_t wanted = self._limit if limit is None else min(<int64_t>limit, self._limit)
+        cdef uint64_t lapped = 0
+        self._check_open()
+        self.reader.waiting = False  # all that is there
+        if ring_ready(&self.reader):
+            with nogil:
+                count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
+                                  self._room, wanted, &lapped)
+        else:  # most calls of a spinning reader: too short to let go of the GIL
+            count = ring_poll(&self.reader, self._headers, self._offsets, self._payloads,
+                              self._room, wanted, &lapped)
+        self.lapped = lapped
+        if count < 0:
+            self._raise(count)
+        return count
+
+    def seek(self, position, index):
+        """Go on with the record at a position that somebody else has read up to.
+
+        If it was overwritten, or is none, the next `poll` finds that out.
+
+        Parameters
+        ----------
+        position, index : int
+            Of that record.
+        """
+        if position & 7:
+            raise ValueError(f"position must be a multiple of 8, was {position}")
+        self._check_open()
+        ring_reader_init(&self.reader, self.region.pointer, self.region.size_bytes)
+        self.reader.cursor = position
+        self.reader.index = index
+
+    def holds(self, position) -> bool:
+        """Whether the ring still has the record at a position, and all behind it."""
+        self._check_open()
+        return load_acquire(&self.reader.header.intent) <= <uint64_t>position + self.reader.capacity
+
+    def use(self, headers, offsets, payloads):
+        """Copy into these arrays from now on; payloads has room for the ring's largest record."""
+        self.headers, self.offsets, self.payloads = headers, offsets, payloads
+        self._limit = len(headers)
+        self._room = len(payloads)
+        self._headers = <Record*><size_t>headers.ctypes.data
+        self._offsets = <uint64_t*><size_t>offsets.ctypes.data
+        self._payloads = <uint8_t*><size_t>payloads.ctypes.data
+
+    def payload(self, i):
+        """Return payload i of the last `poll`, read-only, valid until the next `poll`."""
+        cdef size_t begin = self._offsets[<int64_t>i]
+        return memoryview(self.payloads)[begin:begin + self.headers[i]["length"] - RECORD_SIZE]
+
+    @property
+    def capacity_bytes(self):
+        """Bytes of records that the ring holds."""
+        return self.reader.capacity
+
+    @property
+    def position(self):
+        """Position of the next record to read."""
+        return self.reader.cursor
+
+    @property
+    def index(self):
+        """Index of the next record to read, unless it gets lapped."""
+        return self.reader.index
+
+    @property
+    def lapped_total(self):
+        """Records missed since `attach`."""
+        return self.reader.lapped
+
+    @property
+    def tail_index(self):
+        """Number of records in the ring's life, as of the writer's last flush."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.tail_index)
+
+    @property
+    def tail_position(self):
+        """Position behind the last record, as of the writer's last flush."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.tail)
+
+    @property
+    def epoch(self):
+        """Number of the ring's writer, from 1."""
+        self._check_open()
+        return load_relaxed(&self.reader.header.epoch)
+
+    @property
+    def closed_by_writer(self):
+        """Whether the writer closed the ring; there may be records left to read."""
+        self._check_open()
+        return load_acquire(&self.reader.header.state) == RING_CLOSED
+
+    @property
+    def log(self):
+        """Which log the ring is of: 16 bytes, random. With an index it names a record for good."""
+        self._check_open()
+        return bytes((<const uint8_t*>self.reader.header.log)[:16])
+
+    def follow(self):
+        """Go on in the file that took this one's place, if this one's writer was killed.
+
+        Call it when a poll found nothing, or the end: what is left here is not read any more. The
+        next poll says what was missed in between, exactly if the log goes on.
+
+        Returns
+        -------
+        bool or None
+            True: in a file of the same log; False: in another log, behind who knows how many
+            records; None: nothing took its place, or its writer closed it. More is written here,
+            or nothing ever will be.
+        """
+        self._check_open()
+        if self.closed_by_writer or not self.region.replaced():
+            return None
+        # Its writer is dead: what is not there by now never comes.
+        if ring_ready(&self.reader):
+            return None
+        cdef Region before = self.region, region
+        cdef RingReader* r = &self.reader
+        cdef uint64_t lapped = r.lapped, index = r.index
+        cdef bint same
+        try:
+            region = Region.attach(before.path, RING_KIND, self._layout)
+        except FileNotFoundError:
+            return None  # the instance was removed
+        _check_capacity(region)
+        same = memcmp(r.header.log, (<const RingHeader*>region.pointer).log, 16) == 0
+        self.region = region
+        ring_reader_init(r, region.pointer, region.size_bytes)
+        r.lapped = lapped
+        if same and index <= r.index:
+            r.index = index
+            r.jumped = True
+        before.close()
+        if r.record_max - RECORD_SIZE > self._room:
+            self._allocate(self._limit, r.record_max - RECORD_SIZE)
+        return same
+
+    def close(self):
+        """Detach. Idempotent; the arrays stay."""
+        self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+    cdef _allocate(self, limit, room_bytes):
+        largest = self.reader.record_max - RECORD_SIZE
+        room = max(largest, 256 * limit if room_bytes is None else room_bytes)
+        self.use(np.zeros(limit, RECORD), np.zeros(limit, np.uint64), np.zeros(room, np.uint8))
+
+    cdef _check_open(self):
+        if self.region.pointer == NULL:
+            raise ValueError(f"cursor of {self.region.path} is closed")
+
+    cdef _raise(self, int64_t code):
+        if code == -EPIPE:
+            said = "its writer closed it" if self.closed_by_writer else (
+                "another file took its place")
+            raise RingClosedError(f"{self.region.path}: {said} after {self.reader.index} records")
+        # EMSGSIZE cannot happen: there is room for the largest payload.
+        raise FormatError(f"{self.region.path}: expected record {self.reader.index} at position "
+                          f"{self.reader.cursor}, found none that is valid")
+
+
+cdef _check_capacity(Region region):
+    capacity = region.size_bytes - RING_DATA
+    if capacity < RING_CAPACITY_MIN or capacity & (capacity - 1):
+        raise RegionError(f"{region.path}: expected a capacity that is a power of two "
+                          f">= {RING_CAPACITY_MIN}, found {capacity}")
+
+
+cdef _seek(RingCursor cursor, start):
+    cdef uint64_t last = 0
+    cdef const RingHeader* header = cursor.reader.header
+    if start in ("begin", "writer"):
+        # Acquire: `began` is of this epoch's writer, or of a later one, which is as good.
+        if start == "writer" and load_acquire(&header.epoch):
+            cursor.reader.index = load_relaxed(&header.began_index)
+            cursor.reader.cursor = load_relaxed(&header.began) & ~<uint64_t>7
+        if load_acquire(&header.intent) > cursor.reader.cursor + cursor.reader.capacity:
+            raise FormatError(
+                f"{cursor.region.path}: expected its beginning, found it overwritten: record "
+                f"{cursor.reader.index} at position {cursor.reader.cursor}; "
+                f"{cursor.tail_index} records written, capacity {cursor.capacity_bytes} bytes")
+        return
+    if start == "oldest" and _seek_oldest(&cursor.reader):
+        return
+    for _ in range(_SEEK_ATTEMPTS):
+        if ring_walk(&cursor.reader, start != "latest", &last):
+            return
+    raise FormatError(f"{cursor.region.path}: expected a valid record at position {last}, "
+                      f"found none")
+
+
+cdef bint _seek_oldest(RingReader* r) noexcept:
+    # Look for the first record behind what may be overwritten: it knows its own position, and so
+    # do those that follow it. A payload may look like one record; not like a chain of them. False:
+    # there is none, or the writer came round while it was looked for.
+    cdef uint64_t position = load_acquire(&r.header.intent)
+    cdef uint64_t tail
+    cdef int attempt
+    for attempt in range(_SEEK_ATTEMPTS):
+        position = load_acquire(&r.header.intent)
+        # A writer at work moves it on by a chunk at a time: begin behind the next one.
+        position = r.header.first if position <= r.header.first + r.capacity else (
+            position - r.capacity + attempt * r.chunk)
+        tail = min(load_acquire(&r.header.tail), position + r.capacity)
+        while position < tail and not _chain_at(r, position, tail):
+            position += 8
+        if position >= tail:
+            return False
+        r.cursor = position
+        r.index = (<const Record*>(r.data + (position & r.mask))).index
+        fence_acquire()
+        if load_relaxed(&r.header.intent) <= position + r.capacity:
+            return True
+    return False
+
+
+cdef bint _chain_at(const RingReader* r, uint64_t position, uint64_t tail) noexcept:
+    # Whether a record lies there, and valid ones behind it, CHAIN of them or up to the tail.
+    cdef uint64_t word, length, offset, index = 0
+    cdef const Record* record
+    cdef int count = 0
+    while count < CHAIN and position < tail:
+        offset = position & r.mask
+        word = load_relaxed(<const uint64_t*>(r.data + offset))
+        length = <uint32_t>word
+        if <uint8_t>(word >> 32) == KIND_PAD:
+            if count == 0 or length != r.capacity - offset:
+                return False
+            position += length
+            continue
+        record = <const Record*>(r.data + offset)
+        if (length < RECORD_SIZE or ring_aligned(length) > r.record_max
+                or offset + ring_aligned(length) > r.capacity
+                or record.position != position or (count > 0 and record.index != index)):
+            return False
+        index = record.index + 1
+        position += ring_aligned(length)
+        count += 1
+    return position <= tail

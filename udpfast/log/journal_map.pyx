@@ -1,0 +1,198 @@
+"""What a journal has, from its oldest record to its end: segments, and what is lost between."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from libc.stdint cimport INT64_MAX, INT64_MIN, uint64_t
+
+from udpfast.log.segment cimport Segment, Survey
+
+from udpfast.errors import RegionError
+from udpfast.log.journal_state import JournalState, journal_state
+from udpfast.log.segment import list_segments, segment_path, segments_identity
+
+__all__ = ["JournalMap", "JournalPart", "journal_map"]
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPart:
+    """Records that one segment has, or that none has any more.
+
+    Attributes
+    ----------
+    number : int
+        Of the segment; 0: these records are lost.
+    path : pathlib.Path or None
+        Of the segment.
+    position, index : int
+        Of the first record.
+    end_position, end_index : int
+        Behind the last one, whether it is sealed or not.
+    first_ns, last_ns : int
+        Earliest and latest `published_ns`. The earliest is the later one if there is no record; of
+        lost records nobody knows: these are the least and the greatest time that there is.
+    sealed : bool
+        Nothing more will come behind it.
+    names : int
+        Number of the file of names that its records go by; 0: none.
+    opened_ns : int
+        When the segment was begun, UNIX ns.
+    name : str
+        Of the instance.
+    missing : int
+        Records of it that are damaged, as far as that was looked at: of a sealed segment it was
+        not.
+    problem : str
+        Why records are lost; empty if none are.
+    """
+
+    number: int
+    path: Path | None
+    position: int
+    index: int
+    end_position: int
+    end_index: int
+    first_ns: int
+    last_ns: int
+    sealed: bool
+    names: int
+    opened_ns: int
+    name: str
+    missing: int
+    problem: str
+
+    @property
+    def lost(self) -> bool:
+        """Whether no segment has these records."""
+        return self.path is None
+
+    @property
+    def records(self) -> int:
+        """How many there are, or should be."""
+        return self.end_index - self.index
+
+
+@dataclass(frozen=True, slots=True)
+class JournalMap:
+    """What a journal has.
+
+    Attributes
+    ----------
+    identity : bytes
+        By which it is told from every other.
+    state : JournalState or None
+        What its writer said last; None: the file `journal` is lost or damaged.
+    parts : tuple of JournalPart
+        In their order, each beginning where the one before ends.
+    ignored : tuple of str
+        Files between them that are not of this journal, or that nobody can read, and why.
+    """
+
+    identity: bytes
+    state: JournalState | None
+    parts: tuple[JournalPart, ...]
+    ignored: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing more will come, unless a writer takes it up again."""
+        return self.state is None or self.state.closed or not self.state.alive
+
+
+def journal_map(directory) -> JournalMap:
+    """Look at a journal's files; return what it has now.
+
+    Sealed segments are taken at their word; others are read.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no journal.
+    RegionError
+        Nothing of it can be read, or its file `journal` is another journal's.
+    """
+    cdef Segment segment
+    directory = Path(directory)
+    try:
+        state, doubt = journal_state(directory), None  # first: what follows can only be more
+    except (FileNotFoundError, RegionError) as problem:
+        state, doubt = None, problem
+    identity = segments_identity(directory) if state is None else state.identity
+    if identity is None:
+        raise doubt
+    found, ignored = [], []
+    others = index = 0
+    for number in list_segments(directory):
+        path = segment_path(directory, number)
+        try:
+            segment = Segment.open(path)
+        except FileNotFoundError:
+            continue  # removed just now
+        except RegionError as problem:
+            ignored.append(str(problem))
+            continue
+        info = segment.info()
+        if info.identity != identity:
+            others += 1
+            ignored.append(f"{path}: expected journal {identity.hex()}, "
+                           f"found {info.identity.hex()}")
+        elif info.index < index:
+            ignored.append(f"{path}: expected record {index} or a later one, found {info.index}")
+        else:
+            index = info.index if info.end_index is None else info.end_index
+            found.append((segment, info))
+    if others and not found:
+        raise RegionError(f"{directory / 'journal'}: expected journal "
+                          f"{segments_identity(directory).hex()}, as its segments have it, found "
+                          f"{identity.hex()}")
+    return JournalMap(identity, state, tuple(_parts(found, state, ignored)), tuple(ignored))
+
+
+def _parts(found, state, ignored):
+    oldest = [(info.oldest_position, info.oldest_index) for _, info in found]
+    if state is not None:
+        oldest = [(state.oldest_position, state.oldest_index)]
+    position, index = max(oldest, default=(0, 0))
+    written = (0, 0) if state is None else (state.position, state.index)
+    for at, (segment, info) in enumerate(found):
+        if info.index > index:
+            yield _lost(position, index, info.position, info.index, ignored)
+        following = found[at + 1][1] if at + 1 < len(found) else None
+        end = written if following is None else (following.position, following.index)
+        part = _part(segment, info, end, state is None or not state.alive)
+        yield part
+        position, index = part.end_position, part.end_index
+    if written[1] > index:
+        yield _lost(position, index, *written, ignored)
+
+
+def _part(Segment segment, info, end, dead):
+    cdef Survey survey
+    cdef uint64_t end_position = end[0], end_index = end[1]
+    cdef bint deep = dead
+    end_position, end_index, first_ns, last_ns = (
+        info.end_position or 0, info.end_index or 0, info.first_ns, info.last_ns)
+    missing, problem = 0, ""
+    if info.end_position is None:
+        end_position, end_index = end
+        with nogil:
+            segment.survey(end_position, end_index, deep, &survey)
+        end_position, end_index = survey.writer.position, survey.writer.index
+        first_ns, last_ns = survey.writer.first_ns, survey.writer.last_ns
+        missing = survey.missing
+        if missing:
+            problem = f"{info.path}: damaged from position {survey.damaged_position} on"
+            first_ns, last_ns = INT64_MIN, INT64_MAX
+    elif end_index == info.index:
+        first_ns, last_ns = INT64_MAX, INT64_MIN
+    return JournalPart(
+        info.number, info.path, info.position, info.index, end_position, end_index, first_ns,
+        last_ns, info.end_position is not None, info.names, info.opened_ns, info.name, missing,
+        problem)
+
+
+def _lost(position, index, end_position, end_index, ignored):
+    problem = f"records {index} to {end_index - 1} are lost: no segment has them"
+    return JournalPart(
+        0, None, position, index, end_position, end_index, INT64_MIN, INT64_MAX, True, 0, 0, "",
+        end_index - index, "; ".join([problem, *ignored]))

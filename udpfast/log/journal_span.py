@@ -1,0 +1,104 @@
+"""What a journal covers, for who asks for a part of it that is not there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal
+
+from udpfast.errors import ConfigError
+from udpfast.log.journal_map import journal_map
+
+__all__ = ["Place", "Span", "check_part", "journal_span"]
+
+#: Where to begin or end: at a time (UNIX ns), or at a position: of a journal in bytes, of a file
+#: the number of a frame.
+Place = tuple[Literal["time", "position"], int]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From where to where the records of a journal are.
+
+    Attributes
+    ----------
+    first_ns, last_ns : int
+        When the earliest and the latest were published, UNIX ns; of records that are lost nobody
+        knows.
+    position, end_position : int
+        Of the first, and behind the last.
+    """
+
+    first_ns: int
+    last_ns: int
+    position: int
+    end_position: int
+
+    def __str__(self) -> str:
+        return (
+            f"{_text(self.first_ns)} to {_text(self.last_ns)}, positions {self.position} to "
+            f"{self.end_position}"
+        )
+
+
+def journal_span(directory: Path) -> Span | None:
+    """Return what a journal covers now; None: it has no record.
+
+    Sealed segments are asked what they have, others are read.
+    """
+    parts = [part for part in journal_map(directory).parts if part.first_ns <= part.last_ns]
+    if not parts:
+        return None
+    return Span(
+        min(part.first_ns for part in parts),
+        max(part.last_ns for part in parts),
+        parts[0].position,
+        parts[-1].end_position,
+    )
+
+
+def check_part(
+    directory: Path, start: Place | None, end: Place | None, *, grows: bool = False
+) -> None:
+    """Refuse a part of a journal in which there is no record.
+
+    Parameters
+    ----------
+    directory : Path
+    start, end : Place, optional
+        Where to begin, and the first that is left out.
+    grows : bool
+        Who reads it waits for what is still written: `start` may be to come.
+
+    Raises
+    ------
+    ConfigError
+        Nothing lies there; says what the journal covers.
+    """
+    if start is not None and end is not None and start[0] == end[0] and start[1] >= end[1]:
+        raise ConfigError(f"expected an end behind {_named(start)}, found {_named(end)}")
+    if (start is None and end is None) or (span := journal_span(directory)) is None:
+        return
+    if end is not None and end[1] <= (span.first_ns if end[0] == "time" else span.position):
+        raise ConfigError(f"{directory} covers {span}: nothing of it lies before {_named(end)}")
+    if start is not None and not grows:
+        behind = start[1] > span.last_ns if start[0] == "time" else start[1] >= span.end_position
+        if behind:
+            raise ConfigError(
+                f"{directory} covers {span}: nothing of it lies at or behind {_named(start)}"
+            )
+
+
+def _named(place: Place) -> str:
+    return _text(place[1]) if place[0] == "time" else f"position {place[1]}"
+
+
+def _text(time_ns: int) -> str:
+    try:
+        when = _EPOCH + timedelta(seconds=time_ns // 10**9)
+    except OverflowError:
+        return f"{time_ns} ns"
+    return f"{when:%Y-%m-%dT%H:%M:%S}.{time_ns % 10**9:09}Z"

@@ -1,0 +1,197 @@
+"""What a journal says of itself, in its file `journal`: which one it is, and how far it is."""
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from udpfast.log.marks cimport (
+    IDENTITY_BLOCK, JOURNAL_CLOSED, JOURNAL_HEADER, JournalHeader, KeptMark, WrittenMark,
+    marks_kept, marks_written)
+from udpfast.log.segment cimport IDENTITY_SIZE, checksum_of
+from udpfast.shm.region cimport Region
+
+from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.errors import RegionError
+from udpfast.log.journal_layouts import journal_layouts
+from udpfast.log.segment import Segment as SegmentFace
+from udpfast.log.segment import list_segments, segment_path, segments_identities, segments_identity
+
+__all__ = [
+    "JOURNAL_KIND",
+    "JOURNAL_LAYOUT",
+    "JournalState",
+    "is_raw",
+    "journal_identity",
+    "journal_state",
+]
+
+#: Kind and layout of a journal's region. Its records' layouts are another matter: each segment's.
+JOURNAL_KIND = "JRNL"
+JOURNAL_LAYOUT = 1  # of JournalHeader: counts its changes
+
+for _what, _size, _expected in (
+    ("WrittenMark", sizeof(WrittenMark), 128),
+    ("KeptMark", sizeof(KeptMark), 104),
+    ("JournalHeader", sizeof(JournalHeader), 592),
+):
+    if _size != _expected:
+        raise ImportError(f"{_what} has {_size} bytes, not {_expected}")
+
+
+@dataclass(frozen=True, slots=True)
+class JournalState:
+    """What a journal's writer said last.
+
+    Attributes
+    ----------
+    identity : bytes
+        Of the journal: 16 random bytes, made once.
+    alive : bool
+        The writer's process runs, and has not closed the journal.
+    closed : bool
+        The writer closed it: it is complete.
+    epoch : int
+        How many writers there have been.
+    position, index : int
+        Behind the last record.
+    written_ns : int
+        When that was, UNIX ns.
+    synced_position, synced_index : int
+        The disk has all records below. What is beyond may be lost with the power, not with the
+        process.
+    synced_ns : int
+        When that was known, UNIX ns; 0: nothing was synced yet, or its writer never does.
+    syncs, sync_errors, sync_longest_ns : int
+        Calls that brought that about, those that failed, and the longest, in ns.
+    lapped, dropped : int
+        Records that were overwritten before they were read, and that the disk did not take.
+    removed : int
+        Segments removed to make room.
+    oldest_position, oldest_index : int
+        Of the first record that was not removed.
+    cut_bytes : int
+        That the last recovery cut off.
+    source : bytes
+        Of the ring that it records: its identity; zeros: not known.
+    source_position, source_index : int
+        Of that ring's record that the journal goes on with ...
+    resume_position, resume_index : int
+        ... at this place.
+    """
+
+    identity: bytes
+    alive: bool
+    closed: bool
+    epoch: int
+    position: int
+    index: int
+    written_ns: int
+    synced_position: int
+    synced_index: int
+    synced_ns: int
+    syncs: int
+    sync_errors: int
+    sync_longest_ns: int
+    lapped: int
+    dropped: int
+    removed: int
+    oldest_position: int
+    oldest_index: int
+    cut_bytes: int
+    source: bytes
+    source_position: int
+    source_index: int
+    resume_position: int
+    resume_index: int
+
+
+def journal_state(directory) -> JournalState:
+    """Return what the writer of a journal said last.
+
+    Raises
+    ------
+    RegionError, FileNotFoundError
+        There is no file `journal`, or the power failed while it was made: the segments may be
+        fine all the same.
+    """
+    cdef Region region = Region.attach(Path(directory) / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
+    with region:
+        return region_state(region)
+
+
+def journal_identity(directory) -> bytes:
+    """Return the 16 bytes by which a journal is told from every other, whatever it is called.
+
+    The file `journal` has them; if that is lost or damaged, most of the segments do.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no journal.
+    RegionError
+        Nothing of it can be read, or the file is another journal's.
+    """
+    cdef Region region
+    cdef JournalHeader* header
+    path = Path(directory) / "journal"
+    try:
+        region = Region.attach(path, JOURNAL_KIND, JOURNAL_LAYOUT)
+        with region:
+            header = <JournalHeader*>(region.pointer + JOURNAL_HEADER)
+            identity = header_identity(header, path)
+            former = header.former[:IDENTITY_SIZE]
+    except (FileNotFoundError, RegionError):
+        identity = segments_identity(directory)
+        if identity is None:
+            raise
+        return identity
+    others = segments_identities(directory)
+    if others and identity not in others and former not in others:
+        raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, as its "
+                          f"segments have it, found {identity.hex()}")
+    return identity
+
+
+def is_raw(directory) -> bool:
+    """Return whether a journal is a raw capture: no payload of its records is an update.
+
+    Its first segment that can be read says so; False if there is none, or nobody knows.
+    """
+    for number in list_segments(directory):
+        try:
+            segment = SegmentFace.open(segment_path(directory, number))
+        except (FileNotFoundError, RegionError):
+            continue
+        if segment.layout_hash == CONTROL_LAYOUTS.hash:
+            return True
+        with contextlib.suppress(RegionError):  # who reads the records says so
+            return journal_layouts(directory, segment.layout_hash).raw
+        return False
+    return False
+
+
+cdef bytes header_identity(const JournalHeader* header, path):
+    if header.checksum != checksum_of(header, IDENTITY_BLOCK):
+        raise RegionError(f"{path}: expected an identity with its checksum, found other bytes")
+    return header.identity[:IDENTITY_SIZE]
+
+
+cdef region_state(Region region):
+    cdef JournalHeader* header = <JournalHeader*>(region.pointer + JOURNAL_HEADER)
+    cdef WrittenMark written
+    cdef KeptMark kept
+    identity = header_identity(header, region.path)
+    if not marks_kept(header, &kept) or not marks_written(header, &written):
+        raise RegionError(f"{region.path}: expected marks with their checksum, found other bytes")
+    closed = written.state == JOURNAL_CLOSED
+    return JournalState(
+        identity=identity, alive=not closed and region.writer_alive(), closed=closed,
+        epoch=written.epoch, position=written.position, index=written.index,
+        written_ns=written.written_ns, synced_position=kept.synced_position,
+        synced_index=kept.synced_index, synced_ns=kept.synced_ns, syncs=kept.syncs,
+        sync_errors=kept.sync_errors, sync_longest_ns=kept.sync_longest_ns,
+        lapped=written.lapped, dropped=written.dropped, removed=kept.removed,
+        oldest_position=kept.oldest_position, oldest_index=kept.oldest_index,
+        cut_bytes=written.cut_bytes, source=written.source[:IDENTITY_SIZE],
+        source_position=written.source_position, source_index=written.source_index,
+        resume_position=written.resume_position, resume_index=written.resume_index)

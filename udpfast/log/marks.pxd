@@ -1,0 +1,107 @@
+# Marks: what the file `journal` says: which journal it is, how far it is written, kept and synced.
+
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from udpfast.core.atomics cimport fence_acquire, fence_release
+from udpfast.log.segment cimport checksum_of
+
+cdef enum:
+    IDENTITY_BLOCK = 64          # bytes of JournalHeader up to its checksum
+    MARK_WORDS = 16              # of the larger kind
+    MARK_ATTEMPTS = 64           # a writer that is this often at both places is no writer
+    JOURNAL_HEADER = 4096        # offset of JournalHeader in the region: a page of its own
+    JOURNAL_SIZE = 8192          # of the region
+
+cdef enum:  # JournalState
+    JOURNAL_OPEN = 1
+    JOURNAL_CLOSED = 2           # by its writer: complete
+
+# What either thread says of the journal is a mark: written to two places, one after the other, with
+# a checksum. So one of the two is always whole, whenever its writer is killed; and where one of
+# them is damaged later, the other one says the same.
+
+cdef struct WrittenMark:         # 128 bytes: the writer's thread, at each flush
+    uint64_t turn                # grows; the larger one counts
+    uint64_t state               # JournalState
+    uint64_t epoch               # grows by 1 with each writer
+    uint64_t position            # behind the last record
+    uint64_t index
+    int64_t written_ns           # UNIX ns
+    uint64_t lapped              # records missed, because the source had overwritten them
+    uint64_t dropped             # records given up, because the disk took none
+    uint64_t cut_bytes           # that the last recovery cut off
+    # Which record of its source the journal goes on with: good as long as that source's memory is.
+    uint64_t resume_position     # the next record of the journal, when this was noted, ...
+    uint64_t resume_index
+    uint64_t source_position     # ... was to be this one of the source
+    uint64_t source_index
+    uint8_t source[16]           # identity of the source; zeros: nothing was noted
+    uint32_t reserved
+    uint32_t checksum            # CRC32C of all before it
+
+cdef struct KeptMark:            # 104 bytes: the keeper's thread
+    uint64_t turn
+    uint64_t synced_position     # the disk has all records below, as of synced_ns
+    uint64_t synced_index
+    int64_t synced_ns            # UNIX ns; 0: nothing was ever synced
+    uint64_t syncs
+    uint64_t sync_errors
+    int64_t sync_longest_ns
+    uint64_t removed             # segments removed to make room
+    uint64_t oldest_number       # the first segment that was not
+    uint64_t oldest_position
+    uint64_t oldest_index
+    uint64_t spare
+    uint32_t reserved
+    uint32_t checksum
+
+cdef struct JournalHeader:
+    uint8_t identity[16]         # random, made with the journal: what offsets and exports refer to
+    uint8_t former[16]           # that some of its segments have still (journal_header); or zeros
+    int64_t made_ns              # UNIX ns
+    uint64_t inode               # of this very file, and when that was born: a copy has others
+    int64_t born_ns              # UNIX ns; 0: the file system does not say
+    uint32_t folder              # inode of the directory that it was made in, the lower half
+    uint32_t checksum
+    uint8_t pad[64]
+    WrittenMark written[2]
+    KeptMark kept[2]
+
+
+cdef inline void mark_store(uint8_t* places, const void* mark, uint64_t size) noexcept nogil:
+    # Before either place: what the mark speaks of. Between the two: the first is whole before the
+    # second is not. Read by mark_newest in any process.
+    cdef int place
+    for place in range(2):
+        fence_release()
+        memcpy(places + place * size, mark, size)
+
+
+cdef inline bint marks_written(const JournalHeader* header, WrittenMark* mark) noexcept nogil:
+    # What the writer said last. False: neither place has what was written.
+    return mark_newest(<const uint8_t*>header.written, sizeof(WrittenMark), <uint8_t*>mark)
+
+
+cdef inline bint marks_kept(const JournalHeader* header, KeptMark* mark) noexcept nogil:
+    return mark_newest(<const uint8_t*>header.kept, sizeof(KeptMark), <uint8_t*>mark)
+
+
+cdef inline bint mark_newest(const uint8_t* places, uint64_t size, uint8_t* mark) noexcept nogil:
+    # The later one of two marks that are whole: each begins with its turn, ends with its checksum.
+    cdef uint64_t[MARK_WORDS] copy
+    cdef int _attempt
+    cdef int place
+    cdef bint found = False
+    for _attempt in range(MARK_ATTEMPTS):
+        for place in range(2):
+            memcpy(copy, places + place * size, size)
+            if (copy[0] != 0 and copy[size // 8 - 1] >> 32 == checksum_of(copy, size)
+                    and (not found or copy[0] > (<uint64_t*>mark)[0])):
+                memcpy(mark, copy, size)
+                found = True
+        if found:
+            break
+    # Orders the mark before the records that it says are there; written by mark_store.
+    fence_acquire()
+    return found

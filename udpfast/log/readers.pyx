@@ -1,0 +1,290 @@
+"""Who reads a ring: each reader keeps one small file, `readers/<pid>-<n>`, for tools to list.
+
+A file belongs to its reader, which may be another user's, gone mad, or hostile. So nobody maps it
+but the reader itself (a file that is cut short while it is mapped ends the process that mapped it):
+tools read a copy, believe none of it, and look at `READERS_MAX` files at most.
+"""
+
+import contextlib
+import itertools
+import os
+import stat
+import time
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+
+from libc.string cimport memcpy
+
+from udpfast.errors import RegionError, WriterExistsError
+from udpfast.log.cursor cimport RingCursor
+from udpfast.shm.histogram cimport Histogram, histogram_copied
+from udpfast.shm.lock import open_existing, process_alive, process_namespace
+from udpfast.shm.region cimport REGION_VERSION, Region, RegionHeader
+
+__all__ = [
+    "READERS_MAX",
+    "READER_HOPS",
+    "ReaderInfo",
+    "ReaderRegistration",
+    "list_readers",
+    "reader_histograms",
+    "remove_dead_readers",
+]
+
+#: The hops that a reader measures, as its entry and `udpfast stat` name them.
+READER_HOPS = ("loop_to_strategy", "kernel_to_strategy")
+
+#: Readers that are listed; a host has no use for more. Who lists so many says that there may be
+#: more.
+READERS_MAX = 1024
+
+# Files that are looked at for them: a flood of others hides no reader, and costs no more than this.
+_LOOKED_AT_MAX = 65_536
+# An entry is made in milliseconds.
+_MAKING_S = 60
+
+_KIND = "READ"
+_LAYOUT_HASH = 2  # of ReaderEntry: counts its changes
+_HISTOGRAMS = 256  # where those of an entry begin
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderInfo:
+    """What one reader said last; its lag is the ring's `tail_index` minus `index`.
+
+    `began_index + read + lapped` equals `index`: nothing that it could have read is unaccounted.
+    """
+
+    pid: int
+    name: str
+    position: int
+    index: int
+    lapped: int
+    polled_ns: int
+    alive: bool
+    began_index: int
+    read: int
+
+
+cdef class ReaderRegistration:
+    """A reader's own entry, from `create` until `close`, or until its process is gone.
+
+    Attributes
+    ----------
+    region : Region
+    name : str
+    """
+
+    @staticmethod
+    def create(directory, name, index=0, now_ns=0):
+        """Register a reader in an instance's directory; entries of dead ones are removed.
+
+        Parameters
+        ----------
+        directory : str or path
+            Of the instance.
+        name : str
+            What to call it in lists; the first 64 bytes count.
+        index : int
+            Of the first record that it will read, unless it is lapped.
+        now_ns : int
+            UNIX ns; what was published before is read, but not timed.
+        """
+        cdef ReaderRegistration registration
+        folder = Path(directory) / "readers"
+        folder.mkdir(mode=0o700, exist_ok=True)  # of an instance it is there, with its own mode
+        remove_dead_readers(directory)
+        for number in itertools.count():
+            with contextlib.suppress(FileExistsError, WriterExistsError):
+                registration = _register(folder / f"{os.getpid()}-{number}", name, index, now_ns)
+                # Half made, it may have looked dead to another pid namespace.
+                if not registration.region.replaced():
+                    # A reader that is dropped and not closed leaves as well.
+                    registration._leave = weakref.finalize(
+                        registration, _remove, registration.region.path, os.getpid())
+                    return registration
+                registration.region.close()
+
+    def report(self, RingCursor cursor, int64_t now_ns, read=None):
+        """Say how far the cursor is. From C: `reader_report`.
+
+        Parameters
+        ----------
+        cursor : RingCursor
+        now_ns : int
+            UNIX ns.
+        read : int, optional
+            Records that it has taken since it came; by default as before.
+        """
+        if self.region.pointer == NULL:
+            raise ValueError(f"registration {self.region.path} is closed")
+        if read is not None:
+            store_relaxed(&self.entry.read, <uint64_t>read)
+        reader_report(self.entry, &cursor.reader, now_ns)
+
+    def close(self):
+        """Remove the entry. Idempotent."""
+        if self.region.pointer != NULL:
+            self._leave()
+            self.region.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()
+
+
+def _remove(path, pid):
+    if pid == os.getpid():  # not in a forked child
+        path.unlink(missing_ok=True)
+
+
+cdef ReaderRegistration _register(path, name, index, now_ns):
+    cdef ReaderRegistration registration = ReaderRegistration.__new__(ReaderRegistration)
+    cdef bytes text = name.encode()[:READER_NAME_SIZE]
+    registration.region = Region.create(
+        path, _KIND, sizeof(ReaderEntry), _LAYOUT_HASH, mode=0o600)
+    registration.name = name
+    registration.entry = <ReaderEntry*>registration.region.pointer
+    memcpy(registration.entry.name, <const char*>text, len(text))
+    registration.entry.began_index = registration.entry.index = index
+    registration.entry.began_ns = now_ns
+    if path.parent.stat().st_mode & stat.S_ISGID:  # the feed's owner may be another user
+        path.chmod(0o640)
+    registration.region.mark_ready()
+    return registration
+
+
+def list_readers(directory):
+    """Return what the readers of an instance said last, dead ones included, by pid."""
+    return [info for info, _ in _read_entries(directory, _HISTOGRAMS)]
+
+
+def reader_histograms(directory):
+    """Return what the readers of an instance said last and the latencies that they measured.
+
+    Returns
+    -------
+    list of (ReaderInfo, dict of str to LatencyHistogram)
+        By pid; dead readers included. The histograms are copies of those of `READER_HOPS`.
+    """
+    return [(info, _histograms(text))
+            for info, text in _read_entries(directory, sizeof(ReaderEntry))]
+
+
+def remove_dead_readers(directory):
+    """Remove the entries of processes that are gone; return how many.
+
+    What is no entry goes too: at once if the process that its name is of is gone, or another
+    user's, and in any case when it is older than any entry takes to make. Entries of other users
+    that this one may not remove stay.
+    """
+    removed = 0
+    for path in _entries(directory):
+        if removed == READERS_MAX:  # the rest next time
+            break
+        try:
+            info, _ = _read_entry(path, _HISTOGRAMS)
+            alive = info.alive
+        except RegionError:
+            alive = _may_become_one(path)
+        except OSError:
+            continue
+        if not alive:
+            with contextlib.suppress(OSError):  # another one was faster, or it is not ours
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _entries(directory):
+    # What may be an entry by its name; of a flood of other files the rest is looked at next time.
+    try:
+        with os.scandir(Path(directory) / "readers") as found:
+            return [Path(entry.path) for entry in itertools.islice(found, _LOOKED_AT_MAX)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _may_become_one(path):
+    # Killed before it was ready, its name still tells whose it was; any name may be given to what
+    # is none, and its age cannot.
+    pid = path.name.partition("-")[0]
+    try:
+        status = path.lstat()
+        return (pid.isdecimal() and Path(f"/proc/{pid}").stat().st_uid == status.st_uid
+                and time.time() - status.st_mtime < _MAKING_S)
+    except OSError:
+        return False
+
+
+def _read_entries(directory, size):
+    found = []
+    for path in _entries(directory):
+        if len(found) == READERS_MAX:
+            break
+        with contextlib.suppress(OSError, RegionError):  # gone meanwhile, not ready yet, no entry
+            found.append(_read_entry(path, size))
+    return sorted(found, key=lambda each: (each[0].pid, each[0].name))
+
+
+def _read_entry(path, size):
+    # What an entry says, and its first `size` bytes: a copy, whatever becomes of the file.
+    fd = open_existing(path, os.O_RDONLY)
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size != sizeof(ReaderEntry):
+            raise RegionError(f"{path}: expected an entry of {sizeof(ReaderEntry)} bytes")
+        text = os.pread(fd, size, 0)
+        if len(text) != size:
+            raise RegionError(f"{path}: expected {size} bytes, found {len(text)}")
+        return _info(text, path, fd, status.st_uid), text
+    finally:
+        os.close(fd)
+
+
+cdef _info(bytes text, path, fd, owner):
+    cdef const ReaderEntry* entry = <const ReaderEntry*><const char*>text
+    cdef const RegionHeader* header = <const RegionHeader*>entry
+    if (header.magic[:8] != b"UDPFAST\0" or header.version != REGION_VERSION
+            or header.kind[:4] != _KIND.encode() or header.layout_hash != _LAYOUT_HASH
+            or header.ready != 1):
+        raise RegionError(f"{path}: expected the entry of a reader")
+    name = (<const char*>entry.name)[:READER_NAME_SIZE].rstrip(b"\0").decode(errors="replace")
+    return ReaderInfo(
+        pid=header.writer_pid,
+        # It goes to terminals: nothing in it may steer one.
+        name="".join(each if each.isprintable() else "?" for each in name),
+        position=entry.position,
+        index=entry.index,
+        lapped=entry.lapped,
+        polled_ns=entry.polled_ns,
+        alive=process_alive(
+            header.writer_pid, header.writer_start, header.writer_namespace, fd)
+        and _owns(header.writer_pid, header.writer_namespace, owner),
+        began_index=entry.began_index,
+        read=entry.read,
+    )
+
+
+def _owns(pid, namespace, owner):
+    # An entry that names a process of another user is not believed: it would never go. Where the
+    # pid says nothing, a lock proved that the owner lives.
+    if not namespace or namespace != process_namespace():
+        return True
+    try:
+        return owner in (0, os.stat(f"/proc/{pid}").st_uid)
+    except OSError:
+        return False
+
+
+def _histograms(text):
+    return {name: histogram_copied(text, _HISTOGRAMS + i * sizeof(Histogram))
+            for i, name in enumerate(READER_HOPS)}
+
+
+if sizeof(ReaderEntry) != _HISTOGRAMS + 2 * sizeof(Histogram):
+    raise ImportError(f"ReaderEntry has {sizeof(ReaderEntry)} bytes, "
+                      f"not {_HISTOGRAMS + 2 * sizeof(Histogram)}")

@@ -1,0 +1,106 @@
+"""A journal looked at record by record: what is valid, what is damaged, what is missing."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from libc.stdint cimport uint64_t
+
+from udpfast.log.segment cimport Segment, Survey
+
+from udpfast.errors import RegionError
+from udpfast.log.journal_state import journal_state
+from udpfast.log.segment import SegmentInfo, list_segments, segment_path, segments_identity
+
+__all__ = ["SegmentCheck", "verify_segments"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentCheck:
+    """What one segment turned out to be.
+
+    Attributes
+    ----------
+    path : pathlib.Path
+    info : SegmentInfo or None
+        What it says of itself; None if its header is damaged.
+    records : int
+        Valid ones.
+    end_position, end_index : int
+        Behind the last valid one.
+    missing : int
+        Records that should be there, and are not valid: behind damage, indices count on.
+    cut_bytes : int
+        Written behind the last valid record, in a segment that is not sealed: what opening the
+        journal for writing cuts off.
+    problems : tuple of str
+        Empty if it is as it was written.
+    """
+
+    path: Path
+    info: SegmentInfo | None
+    records: int
+    end_position: int
+    end_index: int
+    missing: int
+    cut_bytes: int
+    problems: tuple[str, ...]
+
+
+def verify_segments(directory):
+    """Yield a `SegmentCheck` for each segment of a journal, the oldest first.
+
+    Nothing is changed. A journal that is written meanwhile is valid up to where its writer is.
+    """
+    cdef Segment segment
+    directory = Path(directory)
+    try:
+        state = journal_state(directory)
+    except (FileNotFoundError, RegionError):
+        state = None
+    identity = segments_identity(directory) if state is None else state.identity
+    expected = None if state is None else (state.oldest_position, state.oldest_index)
+    numbers = list_segments(directory)
+    for at, number in enumerate(numbers):
+        path = segment_path(directory, number)
+        try:
+            segment = Segment.open(path)
+            found = segment.info().identity
+            if found != identity:
+                raise RegionError(f"expected journal {identity.hex()}, found {found.hex()}")
+        except FileNotFoundError:
+            continue
+        except RegionError as problem:
+            yield SegmentCheck(path, None, 0, 0, 0, 0, 0, (str(problem),))
+            continue
+        check = _verify(segment, expected, None if at + 1 < len(numbers) else state)
+        expected = check.end_position, check.end_index
+        yield check
+
+
+def _verify(Segment segment, expected, state):
+    # state: of the last segment's writer.
+    cdef Survey survey
+    cdef uint64_t end_position = 0, end_index = 0
+    cdef bint written = state is not None and state.alive
+    info = segment.info()
+    problems = []
+    before = cut = 0
+    if expected is not None and (info.position, info.index) != expected:
+        problems.append(f"begins with record {info.index} at position {info.position}, expected "
+                        f"record {expected[1]} at {expected[0]}")
+        before = max(0, info.index - expected[1])
+    if state is not None and state.position - info.position <= info.capacity_bytes:
+        end_position, end_index = state.position, state.index
+    with nogil:
+        segment.survey(end_position, end_index, not written, &survey)
+    if survey.missing:
+        problems.append(f"damaged from position {survey.damaged_position} on: {survey.missing} "
+                        f"records in {survey.places} places")
+    if not segment.sealed() and not survey.ended and not written:
+        cut = segment.written_behind(survey.writer.position)
+        if cut:
+            problems.append(f"{cut} bytes behind position {survey.writer.position} are no record")
+    return SegmentCheck(
+        path=info.path, info=info, records=survey.writer.index - info.index - survey.missing,
+        end_position=survey.writer.position, end_index=survey.writer.index,
+        missing=before + survey.missing, cut_bytes=cut, problems=tuple(problems))
