@@ -2,8 +2,10 @@
 
 import gzip
 import json
+import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,8 @@ def venues(name: str, *left_out: str) -> dict[str, Any]:
 def test_single_datagrams_of_every_framing_pass(tmp_path: Path) -> None:
     report = edited(tmp_path, venues("expected_singles.json"), engine=True)
     assert [line for line in report.lines if line.startswith("FAILED")] == []
-    assert report.passed == 2 * 167 + 168  # and each flow of all but one through the feed
+    assert report.passed == 2 * 167 + 169  # and each flow through the feed
+    assert not any(line.startswith("not run") for line in report.lines)
 
 
 def test_captures_of_venues_pass(tmp_path: Path) -> None:
@@ -101,6 +104,51 @@ def test_wrong_arbitration_of_a_venues_capture_fails(tmp_path: Path) -> None:
     document["files"] = [case for case in document["files"] if "cme_mdp3_v1.9" in case["file"]]
     document["files"][0]["a_b"][3]["only_on_b"] = []
     assert "a_b[3].only_on_b: expected 0 entries, found 1" in failure(tmp_path, document)
+
+
+def leaves(value: Any, *path: Any) -> Iterator[tuple[Any, ...]]:
+    # The places of all values that are compared.
+    if isinstance(value, dict | list) and value:
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(one, *path, key)
+    elif path[-1] != "link_type":
+        yield path
+
+
+def with_another(value: Any, path: tuple[Any, ...]) -> Any:
+    """Make a copy in which one value is another one."""
+    if not path:
+        return [1] if value in ([], {}) else value + 1 if isinstance(value, int) else f"{value}x"
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = with_another(value[path[0]], path[1:])
+    return copy
+
+
+def test_any_wrong_value_of_a_venues_capture_fails(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    for case in rng.sample(venues("expected_singles.json")["files"], 30):
+        place = rng.choice([one for one in leaves(case) if one != ("file",)])
+        document = {"format": "pcap-expected/1", "files": [with_another(case, place)]}
+        assert edited(tmp_path, document, engine=False).failed, (case["file"], place)
+
+
+@pytest.mark.parametrize(
+    ("edit", "text"),
+    [
+        (lambda run: run.update(next_expected=1), "numberings"),
+        (lambda run: run.update(units=1), "units: expected 1, found"),
+        (lambda run: run.update(old_or_duplicate=1), "old_or_duplicate: expected 1, found 0"),
+        (lambda run: run["never_received"].update(first_holes=[[5, 6]]), "numberings"),
+    ],
+)
+def test_wrong_number_fails_in_the_feed_too(tmp_path: Path, edit: Any, text: str) -> None:
+    document = venues("expected.json")
+    document["files"] = [case for case in document["files"] if "cme_mdp3_v1.9" in case["file"]]
+    edit(document["files"][0]["flows"][2]["streams"]["None"])
+    failed = [line for line in edited(tmp_path, document, engine=True).lines if "FAILED" in line]
+    assert len(failed) == 2
+    assert " engine: " in failed[1]
+    assert text in failed[1]
 
 
 def golden(name: str) -> dict[str, Any]:

@@ -26,18 +26,25 @@ from udpfast.cli.options import FiniteRange
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
 from udpfast.errors import RingClosedError
-from udpfast.lab.conformance.engine import Collector, Numbering, replay_lines
+from udpfast.lab.conformance.engine import (
+    WINDOW_MAX,
+    WINDOW_OF_STREAM,
+    Collector,
+    Numbering,
+    numbers_of,
+    power_of_two,
+    replay_lines,
+)
 from udpfast.lab.program import program
 from udpfast.net.pcap import CapturedDatagram, CaptureReader
 from udpfast.net.ports import free_ports
 from udpfast.net.sender import DatagramSender
-from udpfast.wire.framing import Framing, MalformedError
+from udpfast.wire.framing import Framing
 
 __all__ = ["Case", "Said", "cases_of", "main", "run_live"]
 
 #: Holes wait as long as the window allows, since a receiver beside a sender may be held up.
 WAIT_US = 60_000_000
-WINDOW_MAX = 1 << 18
 CHUNK = 32
 IN_FLIGHT_MAX = 4096
 QUIET_S = 30.0
@@ -114,8 +121,11 @@ def run_live(case: Case, speed: float) -> str | None:
         What differs from what the same datagrams make without a network.
     """
     framing = Framing(case.framing)
-    numbers, size = _amount(framing, case)
-    window = 4096 if framing.facts.stream else _power_of_two(numbers, 1024, WINDOW_MAX)
+    numbers = 1 + numbers_of(framing, (datagram for _, datagram in case.datagrams))
+    size = 128 * numbers + sum(len(datagram.payload) for _, datagram in case.datagrams)
+    window = power_of_two(numbers, 1024, WINDOW_MAX)
+    if framing.facts.stream:
+        window = WINDOW_OF_STREAM
     expected = replay_lines(framing, case.datagrams, case.lines, window=window)
     name = f"lab-live-{os.getpid()}"
     addresses = [
@@ -134,9 +144,9 @@ def run_live(case: Case, speed: float) -> str | None:
             "size": window,
             "lost_packet_wait_us": WAIT_US,
             "line_dead_ms": 60_000,
-            "slab_cells": _power_of_two(numbers, 256, 1 << 17),
+            "slab_cells": power_of_two(numbers, 256, 1 << 17),
         },
-        "ring": {"capacity_bytes": _power_of_two(4 * size, 1 << 22, 1 << 30)},
+        "ring": {"capacity_bytes": power_of_two(4 * size, 1 << 22, 1 << 30)},
         "session": {"inactivity_timeout_ms": 86_400_000},
     }
     collector = Collector(framing)
@@ -150,21 +160,6 @@ def run_live(case: Case, speed: float) -> str | None:
     if [line["datagrams"] for line in received] != sent:
         return f"sent {sent}, received {[line['datagrams'] for line in received]}"
     return _difference(expected.numberings, collector.numberings)
-
-
-def _amount(framing: Framing, case: Case) -> tuple[int, int]:
-    # Numbers, and bytes of the records that they make, at most.
-    numbers = 1
-    for _, datagram in case.datagrams:
-        try:
-            numbers += sum(unit.count for unit in framing.units(datagram.payload))
-        except MalformedError:
-            continue
-    return numbers, 128 * numbers + sum(len(one.payload) for _, one in case.datagrams)
-
-
-def _power_of_two(value: int, low: int, high: int) -> int:
-    return int(min(high, max(low, 1 << (value - 1).bit_length())))
 
 
 def _send(case: Case, addresses: list[str], speed: float, subscriber: Subscriber) -> None:
