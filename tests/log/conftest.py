@@ -1,0 +1,16 @@
+"""Journals are tested on a disk, as they are kept."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Return an empty directory on the disk."""
+    path = Path(tempfile.mkdtemp(prefix="udpfast-tests-"))
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
