@@ -194,10 +194,8 @@ def replay_lines(
 
     It waits for as many numbers as there are: a full window would end its patience.
     """
-    window = WINDOW_OF_STREAM
-    if not framing.facts.stream:
-        numbers = numbers_of(framing, (datagram for _, datagram in datagrams))
-        window = power_of_two(numbers, 256, WINDOW_MAX)
+    numbers = numbers_of(framing, (datagram for _, datagram in datagrams))
+    largest = WINDOW_OF_STREAM if framing.facts.stream else WINDOW_MAX
     pipeline = FeedPipeline(
         framing=framing.name,
         lines_incremental=lines,
@@ -207,7 +205,7 @@ def replay_lines(
             "line_dead_ns": PATIENCE_NS,
             "inactivity_timeout_ns": 0,
             "streams": 40 if framing.facts.stream else 2,
-            "window": window,
+            "window": power_of_two(numbers, 256, largest),
             **settings,
         },
     )
@@ -246,9 +244,7 @@ def _text(address: tuple[str, int]) -> str:
 
 
 def _flow(framing: Framing, flow: dict[str, Any], datagrams: list[CapturedDatagram]) -> str | None:
-    # Nothing can wait for a single datagram, and a small window is made a hundred times sooner.
-    small = {"window": 1 << 10} if len(datagrams) == 1 else {}
-    replayed = replay_lines(framing, [(0, one) for one in datagrams], 1, **small)
+    replayed = replay_lines(framing, [(0, one) for one in datagrams], 1)
     units = list(_units(framing, datagrams))
     unsequenced = [unit for unit in units if unit.flags & UnitFlag.UNSEQUENCED]
     problem = replayed.ledger() or _broken(replayed)
