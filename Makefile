@@ -28,10 +28,10 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5
 
-# One more than there are cores, because tests wait for processes, too; four have enough to do.
+# More than there are cores, because tests wait for processes, too.
 # tests/conftest.py says what must stay together. A worker that crashes ends the run: the others
 # would wait for its share.
-WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 1 : 4)))
+WORKERS ?= $(shell cores=$$(nproc); echo $$((cores < 4 ? cores + 2 : 6)))
 PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder \
 	--max-worker-restart=0
 

@@ -29,13 +29,15 @@ LONG = (
     *("bench", "system"),
 )
 
-#: Has one session of Spark for all its files.
+#: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
 SPARK = "tests/spark/"
+SPARK_JOBS = ("test_figures.py", "test_jobs.py", "test_pipeline.py", "test_session.py")
+SPARK_ALONE = "test_demo_report.py"
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each file to one of the workers as a whole, and all that share Spark's session to one.
+    """Give each file to one of the workers as a whole, and files that share a session to one.
 
     So fixtures of a file are made once, and its tests run in their order, however many work.
     """
@@ -44,7 +46,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             path = nodeid.partition("::")[0]
-            return SPARK if path.startswith(SPARK) else path
+            if not path.startswith(SPARK) or path.endswith(SPARK_ALONE):
+                return path
+            return f"{SPARK} jobs" if path.endswith(SPARK_JOBS) else SPARK
 
     return ByFile(config, log)
 

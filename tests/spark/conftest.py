@@ -1,4 +1,4 @@
-"""One Spark session for every test: it takes eight seconds to start, and there is one JVM."""
+"""One Spark session for every test of a worker: it takes eight seconds to start."""
 
 import os
 from collections.abc import Iterator
@@ -23,8 +23,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator["SparkSession"]:
-    """Return a session on two cores."""
+def installed() -> None:
+    """Fail where Spark or Java is missing, and may not be."""
     try:
         import pyspark  # noqa: F401
 
@@ -33,6 +33,11 @@ def spark() -> Iterator["SparkSession"]:
         if os.environ.get(ALLOWED):
             pytest.skip(f"{error}; {ALLOWED} is set")
         pytest.fail(f"{error} (set {ALLOWED}=1 to leave these tests out)")
+
+
+@pytest.fixture(scope="session")
+def spark(installed: None) -> Iterator["SparkSession"]:
+    """Return a session on two cores."""
     from udpfast.spark.session import open_session
 
     session = open_session("local[2]", memory="2g", quick=True)

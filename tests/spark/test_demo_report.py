@@ -12,7 +12,7 @@ from udpfast.cli.demo_report import what_a_report_lacks
 pytestmark = [pytest.mark.system, pytest.mark.slow]
 
 
-@pytest.mark.usefixtures("spark")  # which fails where Spark is missing, and it may not be
+@pytest.mark.usefixtures("installed")
 def test_demo_ends_with_the_path_of_a_report_that_agrees_with_it(tmp_path: Path) -> None:
     # So many losses that both lines lose some of the same, whatever else comes when.
     demo = "from udpfast.cli import demo; demo.LOSS = 0.05; demo.demo()"
