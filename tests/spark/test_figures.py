@@ -15,7 +15,9 @@ from udpfast.spark.figures import (
     draw_bars,
     draw_books,
     draw_leadlag,
+    draw_races,
     draw_spreads,
+    hop_figures,
     leadlag_figures,
     told_apart,
 )
@@ -88,3 +90,26 @@ def test_names_that_are_the_same_are_told_apart() -> None:
 def test_words_from_the_network_stay_in_their_cell() -> None:
     assert word("symbol", "A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
     assert word("hour", "2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
+
+
+def test_races_of_any_stream_are_drawn() -> None:
+    leads = {f"lead_{name}_ns": 1000 for name in ("p50", "p90", "p99", "p99_9")}
+    race = {"feed": "x", "line": 0, "wins": 3, "win_rate": 0.5, "only_copy": 1, **leads}
+    lines = [race | {"stream": stream} for stream in (0, 1, 2, 30)]
+    words = drawn(partial(draw_races, lines=lines))
+    for name in ("incremental", "snapshot", "stream 2", "stream 30"):
+        assert f"x {name} 0" in words
+
+
+def test_hop_that_took_no_time_is_not_drawn() -> None:
+    row = {"feed": "x", "hop": "kernel_to_published", "count": 5, "max_ns": 0}
+    row |= {f"{name}_ns": 0 for name in ("p50", "p90", "p99", "p99_9")}
+    assert list(hop_figures(pa.Table.from_pylist([row]))) == []
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("minutes", [1, 12, 200, 270, 700, 3000, 5000, 40_000])
+def test_times_of_any_span_are_labelled(minutes: int) -> None:
+    times = [TIME, TIME + datetime.timedelta(minutes=minutes)]
+    values = {name: [1.0, 2.0] for name in ("low", "high", "close", "vwap")}
+    drawn(partial(draw_bars, names=["x"], tables=[pa.table({"time": times, **values})]))

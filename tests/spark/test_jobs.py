@@ -5,8 +5,11 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from tests.iex_capture import write_iex_capture
 from tests.spark.small_export import HOUR_NS, INSTRUMENTS, SmallExport
+from udpfast.cli.main import cli
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.jobs import JOBS, Parameters
@@ -293,3 +296,21 @@ def test_exports_side_by_side_are_one(bronze: Bronze) -> None:
     once = by(table(bronze, "instruments"), "exchange", "symbol")
     for key, row in by(table(twice, "instruments"), "exchange", "symbol").items():
         assert row["trades"] == 2 * once[key]["trades"]
+
+
+def test_jobs_know_the_streams_and_sessions_of_any_venue(spark, tmp_path: Path) -> None:
+    journal = tmp_path / "iex"
+    capture = write_iex_capture(tmp_path / "iex.pcap")
+    arguments = ["replay", str(capture), "--payload", "iex_deep", "--to", f"journal:{journal}"]
+    assert CliRunner().invoke(cli, arguments).exit_code == 0
+    assert CliRunner().invoke(cli, ["export", str(journal), str(tmp_path / "e")]).exit_code == 0
+    bronze = Bronze(spark, (str(tmp_path / "e"),))
+    assert {row["symbol"]: row["trades"] for row in table(bronze, "instruments")} == {
+        "AA": 3,
+        "BB": 1,
+    }
+    # What the loop says of itself is of no stream.
+    assert [(row["stream"], row["messages"]) for row in table(bronze, "losses")] == [(2, 8)]
+    # Of the session before nothing stands.
+    levels = [(row["symbol"], row["side"], row["price"]) for row in table(bronze, "book")]
+    assert levels == [("AA", "Bid", 50.0003), ("AA", "Bid", 50.0001)]

@@ -76,7 +76,7 @@ _CAPTURE = re.compile(r".*\.(pcap|pcapng|cap)(\.gz)?")
     epilog="""\b
 Examples:
   udpfast replay capture.pcap.gz
-  udpfast replay data_feeds_20180127_IEXTP1_DEEP1.0.pcap.gz --payload iex_deep --to ring:iex
+  udpfast replay data_feeds_20180127_IEXTP1_DEEP1.0.pcap.gz --payload iex_deep --to journal:iex
   udpfast replay deribit --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
   udpfast replay deribit --speed 1 --to ring:rehearsal
   udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
@@ -90,9 +90,10 @@ Examples:
     "target",
     default="",
     metavar="TARGET",
-    help="ring:NAME: a ring that readers attach to; udp: the addresses of the lines; or a file, "
-    ".pcap or .pcapng, with .gz or without. By default only the result is kept; with engine that "
-    "of the messages among a journal's records, received once more.",
+    help="ring:NAME: a ring that readers attach to; journal:NAME: a new journal of all that comes "
+    "out; udp: the addresses of the lines; or a file, .pcap or .pcapng, with .gz or without. By "
+    "default only the result is kept; with engine that of the messages among a journal's records, "
+    "received once more.",
 )
 @click.option(
     "--speed",
@@ -330,15 +331,25 @@ def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
 def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str) -> Target:
     if target.startswith("ring:"):
         return EngineTarget(config, instance_directory(target[5:], create=True), batch)
+    if target.startswith("journal:"):
+        return EngineTarget(config, None, batch, _new_journal(target[8:]))
     if target == "udp":
         return UdpTarget(config, host, interface)
     if _CAPTURE.fullmatch(target):
         return FileTarget(Path(target))
     if target not in ("", "engine"):
         raise click.UsageError(
-            f"--to must be engine, ring:NAME, udp or a file .pcap or .pcapng, was {target!r}"
+            "--to must be engine, ring:NAME, journal:NAME, udp or a file .pcap or .pcapng, "
+            f"was {target!r}"
         )
     return EngineTarget(config, None, batch)
+
+
+def _new_journal(name: str) -> Path:
+    journal = journal_directory(name, create=True)
+    if any(journal.iterdir()):
+        raise ConfigError(f"{journal} is not empty: a replay makes a journal of its own")
+    return journal
 
 
 def _expected(text: str | None) -> str:
@@ -363,6 +374,8 @@ def _print_result(result: dict[str, Any]) -> None:
     if "framing" in result:
         click.echo("framing {name}: {why}".format(**result["framing"]))
     for channel, addresses in result.get("lines", {}).items():
+        if not addresses:
+            continue
         click.echo(
             f"{channel}: "
             + ", ".join(f"{chr(65 + i)} = {address}" for i, address in enumerate(addresses))

@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from udpfast.agents.recorder import Recorder
 from udpfast.agents.replay_lines import CHANNEL_NONE
 from udpfast.agents.replay_source import STEP_NS
 from udpfast.agents.replayer import Replayer
+from udpfast.archive.feed_settings import write_feed
 from udpfast.cli.replay_output import Output
 from udpfast.client.reader import Reader
 from udpfast.config import FeedConfig, RecordConfig, framing_name
@@ -100,9 +102,13 @@ class EngineTarget:
         The instance's, for other readers to attach to; None: nobody's.
     batch : int
         Datagrams that the engine takes at once.
+    journal : Path, optional
+        Where all that comes out is kept, at the replay's own pace: nothing is overtaken.
     """
 
-    def __init__(self, config: FeedConfig, directory: Path | None, batch: int) -> None:
+    def __init__(
+        self, config: FeedConfig, directory: Path | None, batch: int, journal: Path | None = None
+    ) -> None:
         self._config = replace(
             config,
             record=RecordConfig(),
@@ -114,6 +120,8 @@ class EngineTarget:
         self._batch = batch
         self._step = max(STEP_MIN, min(STEP_MAX, config.ring.capacity_bytes // STEP_BYTES))
         self._output = Output(framing_name(config.wire))
+        self._journal = journal
+        self._recorder: Recorder | None = None
         self._counters: dict[str, Counter[str]] = {}
         self._runs = 0
         self._replayer: Replayer | None = None
@@ -126,7 +134,7 @@ class EngineTarget:
             replayer = self._replayer or self._begin()
             stop = pacer.due(stamps, at, self._step)
             taken = replayer.play(batch, at, stop, self._batch)
-            self._output.read_ring()
+            self._read()
             if at + taken < stop:
                 self._end()
                 at += self._is_mark(batch, at + taken)
@@ -147,15 +155,41 @@ class EngineTarget:
         self._runs += 1
         reader = Reader(f"ring:{self._directory}", start="begin")
         self._output.begin(self._stack.enter_context(reader))
+        if self._journal is not None:
+            write_feed(self._config, self._directory)
+            record = RecordConfig(directory=str(self._journal))
+            recorder = Recorder(record, self._directory, self._journal.name)
+            recorder.on_start()
+            self._recorder = recorder
         return self._replayer
+
+    def _read(self) -> None:
+        self._output.read_ring()
+        recorder = self._recorder
+        while recorder is not None:
+            count = recorder.work(monotonic_ns())
+            for recording in recorder.recordings:
+                if recording.failure is not None:
+                    raise recording.failure
+            if not any(recording.backlog for recording in recorder.recordings):
+                return
+            if count <= 0:
+                recorder.keep()  # it waits for space, which its own thread makes later
 
     def _end(self) -> None:
         if self._replayer is not None:
-            self._output.read_ring()
+            self._read()
             for scope, values in self._replayer.counters().items():
                 self._counters.setdefault(scope, Counter()).update(values)
             self._replayer.close()
             self._replayer = None
+            self._read()
+            self._stop_recorder()
+
+    def _stop_recorder(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            recorder.on_stop()
 
     def finish(self) -> dict[str, Any]:
         """Deliver what waits, and say what came out."""
@@ -171,11 +205,14 @@ class EngineTarget:
         } | result
 
     def close(self) -> None:
-        """Close ring and reader."""
+        """Close ring, reader and journal."""
         if self._replayer is not None:
             self._replayer.close()
             self._replayer = None
-        self._stack.close()
+        try:
+            self._stop_recorder()
+        finally:
+            self._stack.close()
 
 
 class UdpTarget:

@@ -4,7 +4,8 @@ cimport cython
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.core.layout cimport (
-    CHANNEL_INCREMENTAL, KIND_BOOK, KIND_MESSAGE, RECORD_NO_TIMESTAMP, RECORD_RELEASED, Record)
+    CHANNEL_SNAPSHOT, KIND_BOOK, KIND_MESSAGE, RECORD_NO_TIMESTAMP, RECORD_RELEASED, STREAM_FIRST,
+    Record)
 from udpfast.export.block cimport Block
 from udpfast.market.updates cimport UpdateHeader
 from udpfast.shm.histogram cimport Histogram, histogram_record, histogram_record_signed
@@ -23,6 +24,7 @@ cdef enum:
     HOP_KERNEL_TO_EXCHANGE = 3
     HOP_KERNEL_TO_PUBLISHED = 4
     HOP_COUNT = 5
+    FLIGHT_MAX = 0x7FFFFFFF          # it was longer, or not said
 
 #: Where each is measured from and to. The first four compare clocks of two hosts: what is negative
 #: has a histogram of its own, of the opposite.
@@ -83,7 +85,14 @@ cdef class HopCounts:
                 _difference(record.published_ns, record.received_ns))
             update = block.update(i)
             # A snapshot may repeat an old stamp, and any number may stand in a payload.
-            if update == NULL or record.stream != CHANNEL_INCREMENTAL:
+            if record.stream == CHANNEL_SNAPSHOT:
+                continue
+            if record.stream >= STREAM_FIRST:       # said by the framing; less than two seconds
+                if -FLIGHT_MAX < record.flight_ns < FLIGHT_MAX:
+                    histogram_record_signed(
+                        &hops[HOP_ORIGIN_TO_KERNEL], &hops[HOP_KERNEL_TO_ORIGIN],
+                        record.flight_ns)
+            if update == NULL:
                 continue
             if update.source_send_time_utc:
                 histogram_record_signed(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-__all__ = ["figure", "literal"]
+__all__ = ["channel", "figure", "literal"]
+
+
+def channel(stream: int) -> str:
+    """Return what a stream is called: Roq's two are channels, others have numbers from 2 on."""
+    return ("incremental", "snapshot")[stream] if stream < 2 else f"stream {stream}"
 
 
 def figure(value: float) -> str:

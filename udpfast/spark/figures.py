@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from pyarrow import compute as pc
 
 from udpfast.page.drawing import INK, MUTED, OWN, PEERS, Plot, label_ends, label_logarithmic, tick
-from udpfast.page.words import literal
+from udpfast.page.words import channel, literal
 from udpfast.spark.gold import Gold
 
 __all__ = ["find_figures"]
@@ -114,15 +114,10 @@ def spread(axis: Axes, place: int, values: Sequence[float]) -> None:
     axis.plot(kept, [place] * len(kept), ".", color=OWN[0], ms=7)
 
 
-def channel(number: int) -> str:
-    """Return a channel's name."""
-    return ("incremental", "snapshot")[number]
-
-
 def hop_figures(hops: pa.Table) -> Iterator[Plot]:
-    """Yield the quantiles of each hop."""
-    if hops.num_rows:
-        rows = hops.to_pylist()
+    """Yield the quantiles of each hop that took any time: a replay's has none of its own."""
+    rows = [row for row in hops.to_pylist() if row["max_ns"]]
+    if rows:
         yield Plot(
             "hops",
             "hops",
@@ -179,7 +174,7 @@ def over_time(axis: Axes, title: str) -> None:
     if high - low < DAYS_MIN or high - low > DAYS_OF_ONE_POINT:
         middle = (axis.dataLim.x0 + axis.dataLim.x1) / 2
         axis.set_xlim(middle - DAYS_MIN / 2, middle + DAYS_MIN / 2)
-    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axis.xaxis.set_major_locator(locator)
     axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axis.yaxis.set_major_formatter(tick)

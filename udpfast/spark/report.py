@@ -13,7 +13,7 @@ from html import escape
 from typing import Any
 
 from udpfast.page.document import cells_of, document
-from udpfast.page.words import figure, literal
+from udpfast.page.words import channel, figure, literal
 from udpfast.spark.gold import Gold
 
 __all__ = ["page", "read_report", "text_tables"]
@@ -21,6 +21,8 @@ __all__ = ["page", "read_report", "text_tables"]
 #: Of a table of a page, and of one on a terminal.
 ROWS_MAX = 50
 ROWS_OF_TERMINAL = 12
+#: Roq's stream of snapshots.
+SNAPSHOT = 1
 
 Table = dict[str, Any]
 
@@ -135,9 +137,10 @@ def header(report: dict[str, Any], title: str) -> Iterator[str]:
             f'<b class="{kind}">{lost:,} lost</b> in {gaps:,} gaps.</p>'
         )
     for row in records(report, "races"):
-        if row["stream"] == 0:
+        if row["stream"] != SNAPSHOT:
+            stream = f" {channel(row['stream'])}," if row["stream"] else ""
             yield (
-                f"<p>{escape(row['feed'])} line {row['line']} was first with "
+                f"<p>{escape(row['feed'])}{stream} line {row['line']} was first with "
                 f"{row['win_rate']:.1%} of all datagrams, {row['only_copy']:,} of which no other "
                 "line brought.</p>"
             )

@@ -27,7 +27,10 @@ __all__ = ["INSTRUMENT", "SILVER", "period"]
 #: What names an instrument: the same symbol at two exchanges is two, of two feeds too.
 INSTRUMENT = ("feed", "exchange", "symbol")
 
-INCREMENTAL = 0
+#: Roq's stream of snapshots, which repeats what others said. Streams of other venues follow.
+SNAPSHOT = 1
+#: Kinds of records behind which nothing is known of any book before them.
+BEGINNINGS = ("SESSION", "RESTART")
 #: Kinds of what a publisher sent.
 MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or kind >= Kind.BOOK)
 NS_PER_S = 1_000_000_000
@@ -43,7 +46,7 @@ def trades(bronze: Bronze) -> DataFrame:
     """Return every trade once, with its notional."""
     return (
         bronze.table("trades")
-        .where((F.col("stream") == INCREMENTAL) & F.col("price").isNotNull())
+        .where((F.col("stream") != SNAPSHOT) & F.col("price").isNotNull())
         .select(
             *INSTRUMENT,
             "received_ns",
@@ -79,7 +82,8 @@ def changes(bronze: Bronze) -> DataFrame:
     """Return every change of a book level, and for a snapshot without levels one row without price.
 
     `reset` is the position of the snapshot that the row belongs to, NULL for an update: whatever is
-    older than the newest of them is no longer in the book.
+    older than the newest of them is no longer in the book. A row of no instrument, with `begun`,
+    says where a session of the feed began: what is older is in no book.
     """
     reset = F.when(F.col("snapshot"), F.col("position")).alias("reset")
     levels = bronze.table("levels").select(
@@ -90,16 +94,17 @@ def changes(bronze: Bronze) -> DataFrame:
         "side",
         "price",
         "quantity",
+        F.lit(None).cast("bigint").alias("begun"),
     )
-    emptied = bronze.table("messages").where(
-        (F.col("kind") == "BOOK") & F.col("snapshot") & (F.col("rows") == 0)
-    )
+    begins = F.col("kind").isin(*BEGINNINGS)
+    emptied = (F.col("kind") == "BOOK") & F.col("snapshot") & (F.col("rows") == 0)
+    others = bronze.table("messages").where(begins | emptied)
     nothing = (F.lit(None).cast(type_).alias(name) for name, type_ in (
         ("side", "string"), ("price", "double"), ("quantity", "double")
     ))  # fmt: skip
-    return levels.unionByName(
-        emptied.select(*INSTRUMENT, "received_ns", F.col("position").alias("at"), reset, *nothing)
-    )
+    begun = F.when(begins, F.col("position")).alias("begun")
+    at = F.col("position").alias("at")
+    return levels.unionByName(others.select(*INSTRUMENT, "received_ns", at, reset, *nothing, begun))
 
 
 def deliveries(bronze: Bronze) -> DataFrame:

@@ -56,21 +56,24 @@ def reduce_book(bronze: Bronze, parameters: Parameters) -> DataFrame:
         F.max_by("quantity", at).alias("quantity"),
         F.max(at).alias("at"),
         F.max("reset").alias("reset"),
+        F.max("begun").alias("begun"),
         F.max("received_ns").alias("received_ns"),
     )
 
 
 def standing(last: DataFrame) -> DataFrame:
-    """Return the levels that are in the book: not older than its snapshot, and not removed."""
+    """Return the levels in the book: of the last session, not before its snapshot, not removed."""
     newest = F.max("reset").over(Window.partitionBy(*KEYS))
+    begun = F.max("begun").over(Window.partitionBy("feed"))
     return (
-        last.withColumn("reset", newest)
+        last.withColumns({"reset": newest, "begun": begun})
         .where(
             F.col("price").isNotNull()
             & (F.col("quantity") != 0)
             & (F.col("at") >= F.coalesce("reset", F.lit(0)))
+            & (F.col("at") >= F.coalesce("begun", F.lit(0)))
         )
-        .drop("reset")
+        .drop("reset", "begun")
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from udpfast.spark import silver
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from udpfast.spark.bronze import Bronze
 
 __all__ = ["LINES", "LOSSES"]
+
+#: Of all venues but Roq.
+STREAM_FIRST = 2
 
 
 def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
@@ -42,9 +46,19 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
-    """Put the share of what was lost beside it."""
+    """Put the share of what was lost beside it.
+
+    What the loop says of itself is of stream 0, which only Roq's feeds have.
+    """
     whole = F.col("messages") + F.col("lost")
-    return sums.withColumn("loss", F.try_divide("lost", whole)).orderBy("feed", "stream", "hour")
+    streams = F.max("stream").over(Window.partitionBy("feed"))
+    return (
+        sums.withColumn("streams", streams)
+        .where((F.col("streams") < STREAM_FIRST) | (F.col("stream") >= STREAM_FIRST))
+        .drop("streams")
+        .withColumn("loss", F.try_divide("lost", whole))
+        .orderBy("feed", "stream", "hour")
+    )
 
 
 def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:

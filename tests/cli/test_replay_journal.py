@@ -1,0 +1,58 @@
+"""`udpfast replay CAPTURE --to journal:DIRECTORY`: all that comes out is kept."""
+
+from pathlib import Path
+
+import pyarrow.dataset as ds
+from click.testing import CliRunner, Result
+
+from tests.iex_capture import FLIGHT_NS, write_iex_capture
+from udpfast import Books, Reader
+from udpfast.cli.main import cli
+from udpfast.core.layout import Kind
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(each) for each in arguments])
+
+
+def replayed(tmp_path: Path) -> Path:
+    capture = write_iex_capture(tmp_path / "iex.pcap")
+    journal = tmp_path / "iex"
+    result = invoke("replay", capture, "--payload", "iex_deep", "--to", f"journal:{journal}")
+    assert result.exit_code == 0, result.output
+    assert "snapshot:" not in result.output  # such lines this feed has not
+    return journal
+
+
+def test_journal_has_every_record_and_the_books(tmp_path: Path) -> None:
+    journal = replayed(tmp_path)
+    assert invoke("verify", journal).exit_code == 0
+    reader = Reader(f"journal:{journal}")
+    books = Books(reader)
+    kinds: list[Kind] = []
+    for record in reader:
+        books.apply(record)
+        kinds.append(record.kind)
+    assert [kinds.count(kind) for kind in (Kind.SESSION, Kind.BOOK, Kind.TRADES)] == [2, 4, 4]
+    assert kinds[-1] is Kind.TRADES
+    assert books["IEX", "AA"].best()[:2] == (50.0003, 100.0)
+    assert len(books["IEX", "BB"].bids()) == 0
+
+
+def test_replay_into_a_journal_that_is_there_is_refused(tmp_path: Path) -> None:
+    journal = replayed(tmp_path)
+    result = invoke("replay", tmp_path / "iex.pcap", "--to", f"journal:{journal}")
+    assert result.exit_code != 0
+    assert "is not empty: a replay makes a journal of its own" in str(result.exception)
+
+
+def test_venues_clock_is_a_hop_of_the_export(tmp_path: Path) -> None:
+    journal = replayed(tmp_path)
+    assert invoke("export", journal, tmp_path / "export").exit_code == 0
+    rows = ds.dataset(tmp_path / "export" / "latency", partitioning="hive").to_table().to_pylist()
+    hops = {row["hop"] for row in rows}
+    assert hops == {"origin_to_kernel", "exchange_to_kernel", "kernel_to_published"}
+    for row in rows:
+        if row["hop"] != "kernel_to_published":
+            assert all(0 <= value - FLIGHT_NS < FLIGHT_NS / 500 for value in row["values_ns"])
+    assert sum(row["count"] for row in rows if row["hop"] == "origin_to_kernel") == 8
