@@ -17,7 +17,7 @@ CODE = {".py", ".pyx", ".pxd", ".pyi", ".sh"}
 #: Words that have a better one; DESIGN: one word, one meaning.
 BANNED_WORDS = [
     # (word, files where it is the term of a foreign format, what to write instead)
-    (r"\bpackets?\b", r"pcap", "datagram (or frame, fragment, message)"),
+    (r"\bpackets?\b", r"pcap|conformance/flows", "datagram (or frame, fragment, message)"),
     (r"\b[Uu]tili[sz]e\b", "", "use"),
     (r"\bTODO\b|\bFIXME\b|\bXXX\b|\bHACK\b", "", "do it, or leave it out"),
 ]
