@@ -73,8 +73,9 @@ def said(journal: Path) -> list[dict[str, Any]]:
                 found.append(batch_fields | {"bytes": bytes(record.payload).hex()})
                 continue
             fixed = np.frombuffer(record.payload, layouts, 1)[0]
-            rows = record.update.rows if record.kind >= Kind.BOOK else ()
-            rest = b"" if record.kind >= Kind.BOOK else bytes(record.payload[layouts.itemsize :])
+            is_update = Kind.BOOK <= record.kind < Kind.BUS
+            rows = record.update.rows if is_update else ()
+            rest = b"" if is_update else bytes(record.payload[layouts.itemsize :])
             found.append(
                 batch_fields
                 | {

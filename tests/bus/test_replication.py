@@ -228,3 +228,12 @@ def test_stale_ack_of_more_than_there_is_ends_the_link() -> None:
     Copy(bigger.store, ahead := store("one")).pump()
     link.source.feed(Copy(bigger.store, ahead).pump().work(2 * MS).consumer.output(), 0)
     assert numbers(other) == [1, 2, 3]
+
+
+def test_follower_that_writes_now_keeps_nobody_waiting() -> None:
+    kept = store("one", followers=("two",))
+    filled_end = 4096
+    kept.log.adopt(IDENTITY, filled_end, 10)
+    assert kept.kept_below() == 0
+    kept.writer_host = "two"
+    assert kept.kept_below() == filled_end

@@ -196,3 +196,32 @@ def test_copy_promoted_goes_on_with_what_senders_sent() -> None:
     again = lead(other, promoted=True)
     send(again, 4, 3)
     assert numbers(other) == [1, 2, 3, 4, 5, 6]
+
+
+def test_message_far_ahead_is_given_up_for_one_that_is_needed_sooner() -> None:
+    seq = sequencer()
+    for sender, name in enumerate("abc", 1):
+        register(seq, name=name, nonce=sender)
+    # Two senders fill what can be held, with what is far ahead; the third comes then.
+    for sender in (1, 2):
+        for first in range(2, 4097, 65):
+            send(seq, first, 65, sender=sender)
+    assert seq.held == 8190
+    for number in range(5, 400):
+        send(seq, number, sender=3)
+    assert adds_up(seq)
+    assert seq.held == 8192
+    for first in range(1, 5):
+        send(seq, first, sender=3)
+    assert numbers(seq.store) == list(range(1, 400))
+    assert seq.verdicts[SequencerVerdict.EARLY] == 395 - 2
+    assert adds_up(seq)
+
+
+def test_stamps_of_what_the_sequencer_says_itself_go_with_the_clock() -> None:
+    seq = sequencer(capacity=1 << 14)
+    register(seq, now_ns=5 * S)
+    send(seq, 1, now_ns=9 * S)
+    register(seq, name="b", nonce=2, now_ns=11 * S)
+    stamps = [stamp - T0 for *_, stamp in records(seq.store)]
+    assert stamps[-3:] == [5 * S, 9 * S, 11 * S]

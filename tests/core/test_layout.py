@@ -93,6 +93,24 @@ PACKED = {
     "Lapped": (16, {"missed": 0, "reason": 8, "reserved": 12}),
     "Capture": (16, {"now_ns": 0, "flags": 8, "reserved": 12}),
     "Clock": (16, {"now_ns": 0, "reason": 8, "reserved": 12}),
+    "SenderEntry": (
+        104,
+        {
+            "sender": 0,
+            "incarnation": 4,
+            "next": 8,
+            "position": 16,
+            "nonce": 24,
+            "reserved": 32,
+            "name": 40,
+            "host": 72,
+        },
+    ),
+    "Rollback": (16, {"records": 0, "position": 8}),
+    "OrderEntry": (
+        40,
+        {"input": 0, "flags": 4, "first": 8, "end": 16, "first_index": 24, "count": 32},
+    ),
 }
 
 #: Handed over inside one process, by pointer: aligned, not packed.
@@ -137,6 +155,9 @@ DTYPES = {
     "Lapped": layout.LAPPED,
     "Capture": layout.CAPTURE,
     "Clock": layout.CLOCK,
+    "SenderEntry": layout.SENDER_ENTRY,
+    "Rollback": layout.ROLLBACK,
+    "OrderEntry": layout.ORDER_ENTRY,
 }
 
 SIZES = {"uint8_t": 1, "uint16_t": 2, "uint32_t": 4, "int32_t": 4, "uint64_t": 8, "int64_t": 8}
@@ -147,7 +168,7 @@ def structs() -> dict[str, tuple[bool, list[tuple[str, str]]]]:
     text = (ROOT / "udpfast/core/layout.pxd").read_text()
     found = {}
     for match in re.finditer(r"^cdef (packed )?struct (\w+):.*\n((?:(?:    .*)?\n)+)", text, re.M):
-        fields = re.findall(r"^    (const uint8_t\*|\w+) (\w+)", match[3], re.M)
+        fields = re.findall(r"^    (const uint8_t\*|\w+) (\w+(?:\[\d+\])?)", match[3], re.M)
         found[match[2]] = (bool(match[1]), fields)
     return found
 
@@ -156,9 +177,12 @@ def laid_out(name: str) -> tuple[int, dict[str, int]]:
     """Return size and offsets of a struct of layout.pxd as C lays it out."""
     packed, fields = structs()[name]
     offset, widest, offsets = 0, 1, {}
-    for kind, field in fields:
+    for kind, name_and_count in fields:
+        field, _, count = name_and_count.rstrip("]").partition("[")
         if kind == "const uint8_t*":
             size, alignment = 8, 8
+        elif kind == "char":
+            size, alignment = int(count), 1
         elif kind in SIZES:
             size = alignment = SIZES[kind]
         else:
@@ -232,4 +256,4 @@ def test_layout_hash_depends_on_order() -> None:
 def test_control_kinds_below_16_have_a_payload_or_none() -> None:
     without = {layout.Kind.PAD, layout.Kind.MESSAGE}
     below = {kind for kind in layout.Kind if kind < 16}
-    assert set(layout.CONTROL_DTYPES) | without == below
+    assert {kind for kind in layout.CONTROL_DTYPES if kind < 16} | without == below

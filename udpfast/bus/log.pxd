@@ -11,15 +11,6 @@ from udpfast.log.segment cimport (
     LOOK_END, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_size,
     segment_append, segment_end_word, segment_enter, segment_place)
 
-cdef enum:  # Kind of a bus's records
-    # A message of an app: object its sender, flight_ns its incarnation, number its number there,
-    # stream its type.
-    KIND_BUS = 48
-    KIND_SENDER = 49             # SenderEntry: this sender is registered
-    KIND_SENDERS = 50            # SenderEntry of each: what a restart needs of what lies before
-    KIND_ROLLBACK = 51           # made by who reads: records that were seen are not there any more
-    KIND_ORDER = 52              # OrderEntry: what a composite takes next, of which input
-
 cdef struct Place:               # where somebody reads
     uint64_t base                # address that position 0 would have
     uint64_t limit               # position at which its segment's memory ends

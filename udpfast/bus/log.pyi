@@ -1,17 +1,9 @@
-import enum
 from collections.abc import Iterator, Sequence
 
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.replication import Source
 
-__all__ = ["BusKind", "Log", "Store"]
-
-class BusKind(enum.IntEnum):
-    BUS = 48
-    SENDER = 49
-    SENDERS = 50
-    ROLLBACK = 51
-    ORDER = 52
+__all__ = ["Log", "Store"]
 
 class Log:
     @property
@@ -35,7 +27,9 @@ class Log:
     def cut(self, position: int) -> int: ...
     def load(self) -> bytes: ...
     def save(self, state: bytes) -> None: ...
-    def records(self, position: int, until: int, count: int = ...) -> Iterator[bytes]: ...
+    def records(
+        self, position: int, until: int, count: int = ..., kinds: int = 0
+    ) -> Iterator[bytes]: ...
     def checksum_at(self, position: int) -> int | None: ...
 
 class Store:

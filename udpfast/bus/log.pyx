@@ -1,21 +1,10 @@
 """What the bus's machines need of a store. The hot half is in `log.pxd`."""
 
-import enum
 import struct
 
 from udpfast.bus.lineage import Lineage
 
-__all__ = ["BusKind", "Log", "Store"]
-
-
-class BusKind(enum.IntEnum):
-    """Kinds of a bus's records, beside RESTART."""
-
-    BUS = KIND_BUS
-    SENDER = KIND_SENDER
-    SENDERS = KIND_SENDERS
-    ROLLBACK = KIND_ROLLBACK
-    ORDER = KIND_ORDER
+__all__ = ["Log", "Store"]
 
 
 cdef class Log:
@@ -101,8 +90,9 @@ cdef class Log:
         """Keep a few bytes beside the records, as durably as the disk can."""
         raise NotImplementedError
 
-    def records(self, uint64_t position, uint64_t until, uint64_t count=1 << 62):
-        """Yield records as bytes, for tools and tests."""
+    def records(self, uint64_t position, uint64_t until, uint64_t count=1 << 62,
+                uint64_t kinds=0):
+        """Yield records as bytes, for tools and tests; of `kinds` alone, a bit each, if any."""
         cdef Place place
         cdef int64_t size
         while position < until and count:
@@ -110,8 +100,10 @@ cdef class Log:
             size = place_look(&place)
             if size <= 0:
                 return
-            yield (<const char*>place_record(&place))[:size]
             position += size
+            if kinds and not kinds >> place_record(&place).kind & 1:
+                continue
+            yield (<const char*>place_record(&place))[:size]
             count -= 1
 
     def checksum_at(self, uint64_t position):
@@ -212,8 +204,10 @@ cdef class Store:
 
     def kept_below(self) -> int:
         """Return the position before which this copy and all that follow it have everything."""
+        # Of those that follow this one by the file, one may be the writer now, which has all.
         return min([self.log.writer.position]
-                   + [self.acks.get(host, (0, 0))[1] for host in self.followers])
+                   + [self.acks.get(host, (0, 0))[1] for host in self.followers
+                      if host != self.writer_host])
 
     @property
     def kept(self) -> int:
@@ -303,5 +297,8 @@ cdef class Store:
         self._note_cut(position)
         self._released = min(self._released, position)
         self._kept = min(self._kept, position)
+        # What other copies had behind it are other records.
+        self.acks = {host: (min(received, position), min(kept, position))
+                     for host, (received, kept) in self.acks.items()}
         self.save()
         return removed

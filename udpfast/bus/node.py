@@ -340,7 +340,7 @@ class Node:
             self._look_at_consumer(now_ns)
         if self.sequencer is not None:
             if self.sequencer.full:
-                self.sequencer.make_room()
+                self.sequencer.make_room(now_ns, unix_ns)
             if now_ns >= self._look_ns:
                 self._look_ns = now_ns + LOOK_NS
                 asked = {host for host, _ in self._asked.values()}

@@ -9,13 +9,13 @@ import enum
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp, memcpy, memset
 
-from udpfast.bus.log cimport (
-    KIND_BUS, KIND_SENDER, KIND_SENDERS, place_look, place_record)
+from udpfast.bus.log cimport place_look, place_record
 from udpfast.bus.wire cimport (
     MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_NAME_IN_USE, SEND_HEADER_SIZE, SEND_REFUSED,
-    SEND_REGISTER, SEND_SIZE_MAX, SENDERS_MAX, SENT_SIZE_MAX, EpochBegin, Registration, SenderEntry)
+    SEND_REGISTER, SEND_SIZE_MAX, SENDERS_MAX, SENT_SIZE_MAX, EpochBegin, Registration)
 from udpfast.core.atomics cimport load_acquire, store_release
-from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE, Record
+from udpfast.core.layout cimport (
+    KIND_BUS, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE, Record, SenderEntry)
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
@@ -252,7 +252,10 @@ cdef class Courier:
     def told(self, data) -> None:
         """Take a refusal from the sequencer. What is in the stream decides, not this."""
         cdef OutboxHeader* header = self.header
-        sent = send_parse(data)
+        try:
+            sent = send_parse(data)
+        except ValueError:
+            return  # damaged, or somebody else's
         if (sent.flags == SEND_REFUSED and sent.first == REFUSED_NAME_IN_USE
                 and header.state == OUTBOX_NEW):
             header.state = OUTBOX_NAME_IN_USE
@@ -369,7 +372,7 @@ cdef class Courier:
 
     def _send(self, list datagrams, uint64_t first, uint64_t last, int step):
         # One datagram with the messages from `first` on; returns the last that it has.
-        cdef uint8_t[1472] body
+        cdef uint8_t[SEND_SIZE_MAX] body
         cdef uint64_t size
         cdef uint64_t number
         cdef uint64_t until = self.fill(first, last, body, &size)
@@ -460,6 +463,7 @@ cdef class Watch:
         cdef const Record* record
         cdef Courier courier
         cdef uint64_t end
+        cdef uint16_t sender
         if not self.store.key:
             return 0
         if self._cuts != self.store.cuts:
@@ -480,8 +484,9 @@ cdef class Watch:
             record = place_record(&self._place)
             end = self._place.position + size
             if record.kind == KIND_BUS:
-                if record.object <= SENDERS_MAX and self._ours[record.object]:
-                    courier = self._by_sender[record.object]
+                sender = <uint16_t>record.object
+                if sender <= SENDERS_MAX and self._ours[sender]:
+                    courier = self._by_sender[sender]
                     if courier.header.incarnation == <uint32_t>record.flight_ns:
                         courier.saw(record.number, end)
             elif record.kind == KIND_SENDER or record.kind == KIND_SENDERS:

@@ -3,8 +3,8 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.bus.log cimport Log, Store
-from udpfast.bus.wire cimport SENDERS_MAX, Registration, SenderEntry
-from udpfast.core.layout cimport Record
+from udpfast.bus.wire cimport SENDERS_MAX, Registration
+from udpfast.core.layout cimport Record, SenderEntry
 
 cdef enum:
     AHEAD_MAX = 4096             # numbers that are held until those before them come
@@ -17,7 +17,7 @@ cdef enum:
 cdef enum:  # verdicts: each message, or datagram without one, gets exactly one
     SEQUENCER_ACCEPTED = 0
     SEQUENCER_DUPLICATE = 1
-    SEQUENCER_EARLY = 2          # too far ahead, or no room to hold it
+    SEQUENCER_EARLY = 2          # too far ahead, or given up for one that comes sooner
     SEQUENCER_UNKNOWN = 3        # of another store, or of a sender that is not registered
     SEQUENCER_FENCED = 4         # of an epoch or incarnation that is over, or to a writer that is
     SEQUENCER_MALFORMED = 5
@@ -35,6 +35,7 @@ cdef struct Sender:
     SenderEntry entry
     int64_t heard_ns             # monotonic
     uint32_t held                # messages that wait for those before them
+    uint64_t top                 # number of the last of these
     uint32_t* cells              # of number n: cells[n % AHEAD_MAX]; 0: none
 
 cdef class Sequencer:
@@ -62,6 +63,7 @@ cdef class Sequencer:
     cdef int _hold(self, Sender* sender, uint64_t number, const uint8_t* message) noexcept nogil
     cdef void _release(self, Sender* sender, int64_t unix_ns) noexcept nogil
     cdef uint32_t _take_cell(self) noexcept nogil
+    cdef uint32_t _give_up(self, Sender* sender, uint64_t number) noexcept nogil
     cdef void _give_cell(self, uint32_t cell) noexcept nogil
     cdef int _register(self, const Registration* registration, int64_t now_ns, int64_t unix_ns)
     cdef bytes _entries(self)

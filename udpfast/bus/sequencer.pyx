@@ -14,18 +14,18 @@ from libc.stdint cimport INT64_MIN, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from udpfast.bus.log cimport (
-    KIND_BUS, KIND_SENDER, KIND_SENDERS, Place, header_position, log_append, place_look,
-    place_record)
+from udpfast.bus.log cimport Place, header_position, log_append, place_look, place_record
 from udpfast.bus.wire cimport (
     BUS_VERSION, MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_EPOCH, REFUSED_INCARNATION,
     REFUSED_NAME_IN_USE, REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_MAGIC, SEND_REFUSED,
     SEND_REGISTER, SEND_SIZE_MAX, EpochBegin, SendHeader, send_count)
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_RESTART, RECORD_SIZE, STREAM_NONE, Record)
+    FLIGHT_UNKNOWN, KIND_BUS, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE, STREAM_NONE,
+    Record)
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram
+from udpfast.core.layout import SENDER_ENTRY
 
 __all__ = ["Sequencer", "SequencerVerdict"]
 
@@ -92,7 +92,7 @@ cdef class Sequencer:
         self._key = store.key
         old_end, last = store.end, self.log.last
         store.begin(epoch)
-        if self.make_room():
+        if self.make_room(now_ns, unix_ns):
             self._restart(old_end, last, unix_ns)
             self._write_senders(unix_ns)
 
@@ -134,8 +134,8 @@ cdef class Sequencer:
         cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)
         cdef uint64_t i
         cdef Sender* sender
-        if record.kind == KIND_BUS and 0 < record.object <= self.count:
-            sender = self.senders + record.object
+        if record.kind == KIND_BUS and 0 < <uint16_t>record.object <= self.count:
+            sender = self.senders + <uint16_t>record.object
             if sender.entry.incarnation == <uint32_t>record.flight_ns:
                 sender.entry.next = record.number + 1
                 sender.entry.position = record.position
@@ -148,8 +148,6 @@ cdef class Sequencer:
 
     def known(self):
         """Return what is known of each sender, an array of dtype `SENDER_ENTRY`."""
-        from udpfast.bus.wire import SENDER_ENTRY
-
         return np.frombuffer(self._entries(), SENDER_ENTRY)
 
     cdef bytes _entries(self):
@@ -160,11 +158,11 @@ cdef class Sequencer:
 
     # --- the log --------------------------------------------------------------------------------
 
-    def make_room(self) -> bool:
+    def make_room(self, int64_t now_ns, int64_t unix_ns) -> bool:
         """Begin the next segment, if one is due; False: there is no room for it."""
         self.full = False
         if self.log.writer.limit < self.log.writer.position + RECORD_SIZE + SEND_SIZE_MAX:
-            return self._roll(self.clock.unix_ns)
+            return self._roll(steady_time(&self.clock, now_ns, unix_ns))
         return True
 
     cdef bint _roll(self, int64_t unix_ns):
@@ -190,7 +188,7 @@ cdef class Sequencer:
         record.received_ns = unix_ns
         while True:
             record.published_ns = max(
-                self.clock.unix_ns,
+                unix_ns,
                 self.log.last_ns + 1 if self.log.last_ns != INT64_MIN else 0)
             if log_append(self.log, &record, payload):
                 return True
@@ -213,13 +211,14 @@ cdef class Sequencer:
         cdef const SendHeader* header = <const SendHeader*>at
         cdef int told = 0
         cdef int registering
-        registering = self.accept(at, len(content), now_ns, unix_ns, &told)
+        cdef int64_t stamp_ns = steady_time(&self.clock, now_ns, unix_ns)
+        registering = self.accept(at, len(content), now_ns, stamp_ns, &told)
         if registering:
-            told = self._register(<const Registration*>(at + SEND_HEADER_SIZE), now_ns, unix_ns)
+            told = self._register(<const Registration*>(at + SEND_HEADER_SIZE), now_ns, stamp_ns)
         if self.full:
-            self.make_room()
+            self.make_room(now_ns, unix_ns)
         if self.log.writer.position >= self._senders_due and self.store.writer:
-            self._write_senders(unix_ns)
+            self._write_senders(stamp_ns)
         if told:
             return send_datagram(self.store.key, self.store.promised, header.sender,
                                  header.incarnation, told, 0, flags=SEND_REFUSED)
@@ -269,7 +268,6 @@ cdef class Sequencer:
             self._verdicts[verdict] += units
             return 0
         sender.heard_ns = now_ns
-        unix_ns = steady_time(&self.clock, now_ns, unix_ns)
         self._verdicts[SEQUENCER_ACCEPTED] += header.count == 0
         for i in range(header.count):
             memcpy(&length, message, 2)
@@ -308,9 +306,9 @@ cdef class Sequencer:
         record.received_ns = unix_ns
         record.published_ns = max(unix_ns, self.log.last_ns + 1)
         record.number = sender.entry.next
-        record.object = sender.entry.sender
+        record.object = <uint32_t>type << 16 | sender.entry.sender
         record.flight_ns = <int>sender.entry.incarnation
-        record.stream = type
+        record.stream = STREAM_NONE
         record.session = 0
         record.checksum = 0
         while not log_append(self.log, &record, message + MESSAGE_HEADER_SIZE):
@@ -338,10 +336,13 @@ cdef class Sequencer:
             return SEQUENCER_DUPLICATE
         cell = self._take_cell()
         if cell == 0:
+            cell = self._give_up(sender, number)
+        if cell == 0:
             return SEQUENCER_EARLY
         memcpy(&length, message, 2)
         memcpy(self._cells + cell * CELL, message, MESSAGE_HEADER_SIZE + length)
         place[0] = cell
+        sender.top = max(sender.top, number) if sender.held else number
         sender.held += 1
         self.held += 1
         return -1
@@ -385,6 +386,27 @@ cdef class Sequencer:
             cell = self._fresh
         return cell
 
+    cdef uint32_t _give_up(self, Sender* sender, uint64_t number) noexcept nogil:
+        # The cell of what will be needed last, of the sender that holds most: what is far ahead
+        # must not keep out what it waits for. 0: this sender holds most, and this is its last.
+        cdef Sender* other = sender
+        cdef uint32_t* place
+        cdef uint32_t cell, at
+        for at in range(1, self.count + 1):
+            if self.senders[at].held > other.held:
+                other = self.senders + at
+        if other == sender and sender.top < number:
+            return 0
+        place = other.cells + other.top % AHEAD_MAX
+        cell = place[0]
+        place[0] = 0
+        other.held -= 1
+        self.held -= 1
+        self._verdicts[SEQUENCER_EARLY] += 1
+        while other.held and other.cells[other.top % AHEAD_MAX] == 0:
+            other.top -= 1
+        return cell
+
     cdef void _give_cell(self, uint32_t cell) noexcept nogil:
         memcpy(self._cells + cell * CELL, &self._free, 4)
         self._free = cell
@@ -403,8 +425,7 @@ cdef class Sequencer:
             self._verdicts[SEQUENCER_DUPLICATE] += 1
             sender.heard_ns = now_ns
             entry = sender.entry
-            self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry),
-                        steady_time(&self.clock, now_ns, unix_ns))
+            self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry), unix_ns)
             return 0
         if at and memcmp(sender.entry.host, registration.host, NAME_SIZE) and (
                 now_ns - max(sender.heard_ns, self._began_ns) < ALIVE_NS):
@@ -425,8 +446,7 @@ cdef class Sequencer:
         entry.nonce = registration.nonce
         memcpy(entry.name, registration.name, NAME_SIZE)
         memcpy(entry.host, registration.host, NAME_SIZE)
-        if not self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry),
-                           steady_time(&self.clock, now_ns, unix_ns)):
+        if not self._write(KIND_SENDER, <const uint8_t*>&entry, sizeof(entry), unix_ns):
             self._verdicts[SEQUENCER_FULL] += 1
             return 0
         sender = self.senders + entry.sender
@@ -437,6 +457,11 @@ cdef class Sequencer:
         self._names[name] = entry.sender
         self._verdicts[SEQUENCER_ACCEPTED] += 1
         return 0
+
+    def refuse_unauthentic(self) -> None:
+        """Count a datagram whose tag was wrong, or missing."""
+        self.received += 1
+        self._verdicts[SEQUENCER_UNAUTHENTIC] += 1
 
     @property
     def verdicts(self) -> dict:

@@ -36,9 +36,10 @@ cdef enum:
     # record, a message of 131,072 bytes, fits.
     LINK_BODY_MAX = 1 << 18
     SEND_HEADER_SIZE = 48
-    SEND_SIZE_MAX = 1472         # an Ethernet frame of 1,500 bytes less IPv4 and UDP headers
+    # An Ethernet frame of 1,500 bytes less IPv4 and UDP headers, less 32 for a tag (bus/seal.py).
+    SEND_SIZE_MAX = 1440
     MESSAGE_HEADER_SIZE = 4
-    SENT_SIZE_MAX = 1420         # payload of the largest message: it fits one datagram
+    SENT_SIZE_MAX = 1388         # payload of the largest message: it fits one datagram
     SENDERS_MAX = 1024           # names that a store may have in its life; a record holds them all
     NAME_SIZE = 32               # bytes of a host's or sender's name, UTF-8
 
@@ -92,16 +93,6 @@ cdef packed struct SendHeader:
     uint32_t incarnation
     uint64_t first               # number of the first message
     uint64_t number              # of the datagram, for whoever looks at captures
-
-cdef packed struct SenderEntry:  # 104 bytes: a sender, as SENDER and SENDERS records have it
-    uint32_t sender              # from 1, the place in the store's list of senders
-    uint32_t incarnation         # from 1: grows whenever an outbox of this name is made
-    uint64_t next                # number that is expected next
-    uint64_t position            # of its last record
-    uint64_t nonce               # that its outbox drew: whose registration this is
-    uint64_t reserved
-    char name[32]
-    char host[32]
 
 cdef packed struct Registration:  # 72 bytes
     uint64_t nonce

@@ -6,7 +6,6 @@ import numpy as np
 
 __all__ = [
     "EPOCH_BEGIN",
-    "SENDER_ENTRY",
     "SENT_SIZE_LIMIT",
     "Link",
     "LinkType",
@@ -23,7 +22,6 @@ __all__ = [
 ]
 
 EPOCH_BEGIN: np.dtype[np.void]
-SENDER_ENTRY: np.dtype[np.void]
 SENT_SIZE_LIMIT: int
 
 class LinkType(enum.IntEnum):

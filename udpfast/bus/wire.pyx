@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 __all__ = [
-    "EPOCH_BEGIN", "SENDER_ENTRY", "SENT_SIZE_LIMIT", "Link", "LinkType",
-    "Refusal", "SendFlag", "Sent", "epoch_after", "link_frame", "link_parse", "name_bytes",
+    "EPOCH_BEGIN", "SENT_SIZE_LIMIT", "Link", "LinkType", "Refusal",
+    "SendFlag", "Sent", "epoch_after", "link_frame", "link_parse", "name_bytes",
     "name_text", "send_datagram", "send_parse",
 ]
 
@@ -16,7 +16,6 @@ for _what, _size, _expected in (
     ("LinkHeader", sizeof(LinkHeader), LINK_HEADER_SIZE),
     ("Progress", sizeof(Progress), 40),
     ("SendHeader", sizeof(SendHeader), SEND_HEADER_SIZE),
-    ("SenderEntry", sizeof(SenderEntry), 104),
     ("Registration", sizeof(Registration), 72),
     ("EpochBegin", sizeof(EpochBegin), 64),
 ):
@@ -25,12 +24,6 @@ for _what, _size, _expected in (
 
 #: Of a message that `send` takes: it must fit one datagram.
 SENT_SIZE_LIMIT = SENT_SIZE_MAX
-
-#: One sender, in SENDER and SENDERS records.
-SENDER_ENTRY = np.dtype([
-    ("sender", "<u4"), ("incarnation", "<u4"), ("next", "<u8"), ("position", "<u8"),
-    ("nonce", "<u8"), ("reserved", "<u8"), ("name", "S32"), ("host", "S32"),
-])
 
 #: Payload of RESTART in a bus's store.
 EPOCH_BEGIN = np.dtype([

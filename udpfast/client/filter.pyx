@@ -5,8 +5,8 @@ from cpython.bytearray cimport PyByteArray_AS_STRING
 from libc.string cimport memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_STALE, ObjectState,
-    RECORD_SIZE)
+    KIND_BOOK, KIND_BUS, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_ROLLBACK,
+    KIND_STALE, ObjectState, RECORD_SIZE)
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.client.kinds import kinds_of
@@ -68,8 +68,8 @@ cdef class NameFilter:
 cdef class Filter:
     """Records that pass: updates and messages that are wanted, and every doubt about them.
 
-    GAP, SESSION, RESTART, LAPPED, CONNECTION and DISAGREEMENT always pass; STALE and RECOVERED do
-    unless they are of an exchange or symbol that is not wanted.
+    GAP, SESSION, RESTART, LAPPED, ROLLBACK, CONNECTION and DISAGREEMENT always pass; STALE and
+    RECOVERED do unless they are of an exchange or symbol that is not wanted.
 
     Parameters
     ----------
@@ -87,6 +87,7 @@ cdef class Filter:
             self._kinds[<int> int(kind)] = True
         for kind in range(KIND_GAP, KIND_LAPPED + 1):
             self._kinds[<int> kind] = True
+        self._kinds[KIND_ROLLBACK] = True
         self._exchanges = NameFilter(exchanges)
         self._symbols = NameFilter(symbols)
 
@@ -128,7 +129,7 @@ cdef class Filter:
         cdef uint32_t size = <uint32_t> header.length - RECORD_SIZE
         if header.kind >= FILTER_KINDS or not self._kinds[header.kind]:
             return False
-        if header.kind >= KIND_BOOK:
+        if KIND_BOOK <= header.kind < KIND_BUS:
             if size >= sizeof(UpdateHeader):
                 exchange_id = (<const UpdateHeader*> payload).exchange_id
                 symbol_id = (<const UpdateHeader*> payload).symbol_id

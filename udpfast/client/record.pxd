@@ -7,6 +7,7 @@ from udpfast.core.layout cimport RECORD_SIZE, Record
 
 cdef class NameCache:
     cdef readonly object table   # market.names.NameTable, or None
+    cdef readonly dict senders   # of a bus: names by number
     cdef list _names             # by id, as far as they were asked for
     cdef uint32_t source         # of several that are read as one: its place among them, from 1 on
     cdef object address          # the same as its address; None: of one that is read alone

@@ -5,8 +5,8 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_BOOK, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState,
-    RECORD_SIZE, STREAM_NONE)
+    FLIGHT_UNKNOWN, KIND_BOOK, KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped,
+    ObjectState, RECORD_SIZE, STREAM_NONE)
 from udpfast.market.updates cimport UpdateHeader
 
 import numpy as np
@@ -36,6 +36,7 @@ cdef class NameCache:
 
     def __init__(self, table=None):
         self.table = table
+        self.senders = {}
         self._names = [None]
 
     cdef object name(self, uint32_t name_id):
@@ -118,9 +119,26 @@ cdef class ReadRecord:
         """When its sender sent it, UNIX ns by its own clock; None: not said, or 2 s off and more.
         """
         flight_ns = self._record.flight_ns
-        if not -FLIGHT_MAX < flight_ns < FLIGHT_MAX:
+        if self._record.kind == KIND_BUS or not -FLIGHT_MAX < flight_ns < FLIGHT_MAX:
             return None
         return self._record.received_ns - flight_ns
+
+    @property
+    def sender(self) -> str | None:
+        """Of a bus's message: the name of the app that sent it. None: it is none, or not known."""
+        if self._record.kind != KIND_BUS:
+            return None
+        return self._names.senders.get(self._record.object & 0xFFFF)
+
+    @property
+    def type(self) -> int:
+        """Of a bus's message: as given to `send`. Of others: the upper half of `object`."""
+        return self._record.object >> 16
+
+    @property
+    def incarnation(self) -> int:
+        """Of a bus's message: which outbox of its sender's name it came through, from 1; else 0."""
+        return <uint32_t> self._record.flight_ns if self._record.kind == KIND_BUS else 0
 
     @property
     def received_ns(self) -> int:
@@ -222,7 +240,7 @@ cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_i
     cdef const uint8_t* payload = record_payload(record)
     cdef uint32_t size = <uint32_t> record._record.length - RECORD_SIZE
     cdef uint16_t kind = record._record.kind
-    if kind >= KIND_BOOK and size >= sizeof(UpdateHeader):
+    if KIND_BOOK <= kind < KIND_BUS and size >= sizeof(UpdateHeader):
         exchange_id[0] = (<const UpdateHeader*> payload).exchange_id
         symbol_id[0] = (<const UpdateHeader*> payload).symbol_id
     elif (kind == KIND_STALE or kind == KIND_RECOVERED) and size >= sizeof(ObjectState):

@@ -51,6 +51,8 @@ def describe_record(record: ReadRecord) -> dict[str, Any]:
         fields = {"kind": "LAPPED", "index": record.index}
     if record.exchange is not None or record.symbol is not None:
         fields |= {"exchange": record.exchange, "symbol": record.symbol}
+    if record.kind is Kind.BUS:
+        fields |= {"sender": record.sender, "incarnation": record.incarnation, "type": record.type}
     if record.kind in CONTROL_DTYPES:
         return fields | dict(_control_fields(record))
     if record.kind not in UPDATE_DTYPES:
@@ -79,6 +81,8 @@ def record_content(record: ReadRecord) -> str:
     """Return what a record says, as the end of a line: prices, quantities, rows, reasons."""
     if record.kind in CONTROL_DTYPES:
         return _pairs(_control_fields(record))
+    if record.kind is Kind.BUS:
+        return f"sender={record.sender} type={record.type} {len(record.payload)} bytes"
     if record.kind not in UPDATE_DTYPES:
         return f"{len(record.payload)} bytes"
     update = record.update
@@ -119,6 +123,8 @@ def _control_fields(record: ReadRecord) -> Iterator[tuple[str, Any]]:
     for field in dtype.names or ():
         if field not in _LEFT_OUT:
             number = values[field].item()
+            if isinstance(number, bytes):
+                number = number.rstrip(b"\0").decode(errors="replace")
             yield field, CONTROL_WORDS.get((record.kind, field), {}).get(number, number)
 
 

@@ -92,6 +92,13 @@ cdef enum:  # Kind
     KIND_GATEWAY_SETTINGS = 24
     KIND_EXTERNAL_LATENCY = 25
     KIND_CUSTOM_METRICS = 26  # CustomMetricsUpdate
+    # A message of an app: number its sender's, object (type << 16) | sender, flight_ns which
+    # incarnation of it.
+    KIND_BUS = 48
+    KIND_SENDER = 49         # SenderEntry: this sender is registered
+    KIND_SENDERS = 50        # SenderEntry of each: what a restart needs of what lies before
+    KIND_ROLLBACK = 51       # Rollback: records that were read are not there any more; a reader's
+    KIND_ORDER = 52          # OrderEntry: what a composite takes next, of which input
 
 cdef enum:  # RecordFlag
     RECORD_SNAPSHOT = 1      # complete state of its object, not a change to it
@@ -271,3 +278,30 @@ cdef packed struct Clock:    # 16 bytes
     int64_t now_ns           # as in Capture
     uint32_t reason          # ClockReason
     uint32_t reserved
+
+# --- a bus's stores: what their sequencers say, and a composite's ------------------------------
+
+cdef packed struct SenderEntry:  # 104 bytes
+    uint32_t sender          # from 1, the place in the store's list of senders
+    uint32_t incarnation     # from 1: grows whenever an outbox of this name is made
+    uint64_t next            # number that is expected next
+    uint64_t position        # of its last record
+    uint64_t nonce           # that its outbox drew: whose registration this is
+    uint64_t reserved
+    char name[32]
+    char host[32]
+
+cdef packed struct Rollback:  # 16 bytes
+    uint64_t records         # so many that were read last are not there any more
+    uint64_t position        # from here on the log is another one
+
+cdef enum:  # OrderFlag
+    ORDER_BACK = 1           # the input lost these records: they are not in the composite either
+
+cdef packed struct OrderEntry:  # 40 bytes
+    uint32_t input           # of the composite's inputs, as bus.toml lists them, from 0
+    uint32_t flags           # OrderFlag
+    uint64_t first           # position in the input ...
+    uint64_t end             # ... and behind the last record
+    uint64_t first_index
+    uint64_t count           # records

@@ -13,8 +13,11 @@ __all__ = [
     "GAP",
     "LAPPED",
     "OBJECT_STATE",
+    "ORDER_ENTRY",
     "RECORD",
     "RESTART",
+    "ROLLBACK",
+    "SENDER_ENTRY",
     "SESSION",
     "Channel",
     "ClockReason",
@@ -69,6 +72,11 @@ class Kind(enum.IntEnum):
     GATEWAY_SETTINGS = 24
     EXTERNAL_LATENCY = 25
     CUSTOM_METRICS = 26
+    BUS = 48
+    SENDER = 49
+    SENDERS = 50
+    ROLLBACK = 51
+    ORDER = 52
 
 class RecordFlag(enum.IntFlag):
     SNAPSHOT = 1
@@ -136,6 +144,9 @@ RESTART: np.dtype[np.void]
 LAPPED: np.dtype[np.void]
 CAPTURE: np.dtype[np.void]
 CLOCK: np.dtype[np.void]
+SENDER_ENTRY: np.dtype[np.void]
+ROLLBACK: np.dtype[np.void]
+ORDER_ENTRY: np.dtype[np.void]
 CONTROL_DTYPES: dict[Kind, np.dtype[np.void]]
 
 def layout_hash(*dtypes: np.dtype[Any]) -> int: ...

@@ -16,8 +16,11 @@ __all__ = [
     "GAP",
     "LAPPED",
     "OBJECT_STATE",
+    "ORDER_ENTRY",
     "RECORD",
     "RESTART",
+    "ROLLBACK",
+    "SENDER_ENTRY",
     "SESSION",
     "Channel",
     "ClockReason",
@@ -66,7 +69,9 @@ _KINDS_END = 64
 
 
 class Kind(enum.IntEnum):
-    """What a record is: a doubt or an event of the feed (below 16), or a decoded update."""
+    """What a record is: a doubt or an event of the feed (below 16), a decoded update, or (from 48
+    on) of a bus.
+    """
 
     PAD = KIND_PAD
     MESSAGE = KIND_MESSAGE
@@ -91,6 +96,11 @@ class Kind(enum.IntEnum):
     GATEWAY_SETTINGS = KIND_GATEWAY_SETTINGS
     EXTERNAL_LATENCY = KIND_EXTERNAL_LATENCY
     CUSTOM_METRICS = KIND_CUSTOM_METRICS
+    BUS = KIND_BUS
+    SENDER = KIND_SENDER
+    SENDERS = KIND_SENDERS
+    ROLLBACK = KIND_ROLLBACK
+    ORDER = KIND_ORDER
 
     @classmethod
     def _missing_(cls, value):
@@ -238,7 +248,23 @@ CAPTURE = np.dtype([("now_ns", "<i8"), ("flags", "<u4"), ("reserved", "<u4")])
 #: Payload of `Kind.CLOCK`.
 CLOCK = np.dtype([("now_ns", "<i8"), ("reason", "<u4"), ("reserved", "<u4")])
 
-#: The payload dtype (of DATAGRAM, what its payload begins with) of each kind below 16 that has one.
+#: Payload of `Kind.SENDER`; that of `Kind.SENDERS` is one for each.
+SENDER_ENTRY = np.dtype([
+    ("sender", "<u4"), ("incarnation", "<u4"), ("next", "<u8"), ("position", "<u8"),
+    ("nonce", "<u8"), ("reserved", "<u8"), ("name", "S32"), ("host", "S32"),
+])
+
+#: Payload of `Kind.ROLLBACK`.
+ROLLBACK = np.dtype([("records", "<u8"), ("position", "<u8")])
+
+#: Payload of `Kind.ORDER`.
+ORDER_ENTRY = np.dtype([
+    ("input", "<u4"), ("flags", "<u4"), ("first", "<u8"), ("end", "<u8"), ("first_index", "<u8"),
+    ("count", "<u8"),
+])
+
+#: The payload dtype (of DATAGRAM, what its payload begins with) of each kind that has one and is
+#: no update.
 CONTROL_DTYPES = {
     Kind.GAP: GAP,
     Kind.SESSION: SESSION,
@@ -250,6 +276,9 @@ CONTROL_DTYPES = {
     Kind.LAPPED: LAPPED,
     Kind.DATAGRAM: CAPTURE,
     Kind.CLOCK: CLOCK,
+    Kind.SENDER: SENDER_ENTRY,
+    Kind.ROLLBACK: ROLLBACK,
+    Kind.ORDER: ORDER_ENTRY,
 }
 
 _STRUCT_SIZES = {
@@ -264,6 +293,9 @@ _STRUCT_SIZES = {
     "Lapped": (sizeof(Lapped), LAPPED),
     "Capture": (sizeof(Capture), CAPTURE),
     "Clock": (sizeof(Clock), CLOCK),
+    "SenderEntry": (sizeof(SenderEntry), SENDER_ENTRY),
+    "Rollback": (sizeof(Rollback), ROLLBACK),
+    "OrderEntry": (sizeof(OrderEntry), ORDER_ENTRY),
 }
 for _name, (_size, _dtype) in _STRUCT_SIZES.items():
     if _size != _dtype.itemsize:

@@ -73,7 +73,7 @@ class Layouts:
     @property
     def raw(self) -> bool:
         """Whether these are of a raw capture: no payload is an update."""
-        return all(kind < Kind.BOOK for kind in self.payloads)
+        return not any(Kind.BOOK <= kind < Kind.BUS for kind in self.payloads)
 
     def to_json(self, version: str) -> str:
         """Return them as text, a struct to a line; `version` says whose they are."""

@@ -123,7 +123,8 @@ class _Source:
         # By row, whether its record is no update; None: all are.
         if self.selection.table.kinds:
             return None
-        return _mask(self.record("kind") < Kind.BOOK)
+        kinds = self.record("kind")
+        return _mask((kinds < Kind.BOOK) | (kinds >= Kind.BUS))
 
 
 def kind_mask(table: Table) -> int:
@@ -362,6 +363,12 @@ def _payloads(source: _Source, type_: pa.DataType) -> pa.Array:
 
     if not source.selection.payloads:
         return pa.nulls(source.rows.count, type_)
+    return _bytes(source, type_)
+
+
+def _bytes(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
     offsets, data = source.rows.payloads()
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.binary(), source.rows.count, buffers)
@@ -399,9 +406,8 @@ def _sent(source: _Source, type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
     flight_ns = source.record("flight_ns").astype(np.int64)
-    return pa.array(
-        source.record("received_ns") - flight_ns, type_, mask=np.abs(flight_ns) >= FLIGHT_MAX
-    )
+    unsaid = (np.abs(flight_ns) >= FLIGHT_MAX) | (source.record("kind") == Kind.BUS)
+    return pa.array(source.record("received_ns") - flight_ns, type_, mask=unsaid)
 
 
 #: By `Column.source`.
@@ -415,6 +421,10 @@ _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "ordinal": lambda source, type_: _numbers(source.rows.ordinals, type_),
     "side": lambda source, type_: _words(source.rows.asks, ("Bid", "Ask")),
     "payload": _payloads,
+    "bytes": _bytes,
+    "sender": lambda source, type_: _numbers(source.record("object") & 0xFFFF, type_),
+    "type": lambda source, type_: _numbers(source.record("object") >> 16, type_),
+    "incarnation": lambda source, type_: _numbers(source.record("flight_ns"), type_),
     "steps": _steps,
     "date": _date,
     "stream": lambda source, type_: _numbers(source.record("stream"), type_),

@@ -281,6 +281,32 @@ _EVENTS = (
     Column("restarted_ns", "long", "event.restarted_ns"),
 )
 
+_PLACE = (
+    _FEED,
+    Column("position", "long", "record.position", "of the record in its store, bytes"),
+    Column("index", "long", "record.index", "of the record in its store, records"),
+    Column("published_ns", "long", "record.published_ns", "the sequencer's time: its stamp"),
+    Column("published_at", "timestamp", "record.published_ns"),
+)
+
+_BUS = (
+    *_PLACE,
+    Column("sender", "int", "sender", "number of its sender in the store; see `senders`"),
+    Column("incarnation", "int", "incarnation", "which outbox of that name, from 1"),
+    Column("number", "long", "record.number", "the sender's, from 1"),
+    Column("type", "int", "type", "as given to `send`"),
+    Column("size", "int", "size", "bytes of the payload"),
+    Column("payload", "binary", "bytes"),
+)
+
+_SENDERS = (
+    *_PLACE,
+    Column("sender", "int", "payload.sender", "its number in the store"),
+    Column("incarnation", "int", "payload.incarnation", "which outbox of that name, from 1"),
+    Column("name", "string", "payload.name"),
+    Column("host", "string", "payload.host", "of the app"),
+)
+
 _RACES = (
     _FEED,
     Column("position", "long", "record.position", "of its first copy, in the raw capture"),
@@ -349,6 +375,8 @@ TABLES: dict[str, Table] = {
             "What else the feed said of itself: sessions, doubts, silence.",
             _EVENTS,
         ),
+        Table("bus", ("BUS",), False, False, "Messages that apps sent over a bus.", _BUS),
+        Table("senders", ("SENDER",), False, False, "Apps as a bus registered them.", _SENDERS),
         Table(
             "races",
             (),

@@ -113,6 +113,11 @@ enum {
     UDPFAST_KIND_GATEWAY_SETTINGS = 24,
     UDPFAST_KIND_EXTERNAL_LATENCY = 25,
     UDPFAST_KIND_CUSTOM_METRICS = 26,  /* CustomMetricsUpdate */
+    UDPFAST_KIND_BUS = 48,
+    UDPFAST_KIND_SENDER = 49,  /* SenderEntry: this sender is registered */
+    UDPFAST_KIND_SENDERS = 50,  /* SenderEntry of each: what a restart needs of what lies before */
+    UDPFAST_KIND_ROLLBACK = 51,  /* Rollback: records that were read are not there any more; a reader's */
+    UDPFAST_KIND_ORDER = 52,  /* OrderEntry: what a composite takes next, of which input */
 };
 
 /* RecordFlag */
@@ -314,6 +319,42 @@ struct udpfast_clock {
     uint32_t reserved;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_clock, 16);
+
+/* 104 bytes */
+struct udpfast_sender_entry {
+    uint32_t sender;  /* from 1, the place in the store's list of senders */
+    uint32_t incarnation;  /* from 1: grows whenever an outbox of this name is made */
+    uint64_t next;  /* number that is expected next */
+    uint64_t position;  /* of its last record */
+    uint64_t nonce;  /* that its outbox drew: whose registration this is */
+    uint64_t reserved;
+    char name[32];
+    char host[32];
+} UDPFAST_PACKED;
+UDPFAST_SIZE(udpfast_sender_entry, 104);
+
+/* 16 bytes */
+struct udpfast_rollback {
+    uint64_t records;  /* so many that were read last are not there any more */
+    uint64_t position;  /* from here on the log is another one */
+} UDPFAST_PACKED;
+UDPFAST_SIZE(udpfast_rollback, 16);
+
+/* OrderFlag */
+enum {
+    UDPFAST_ORDER_BACK = 1,  /* the input lost these records: they are not in the composite either */
+};
+
+/* 40 bytes */
+struct udpfast_order_entry {
+    uint32_t input;  /* of the composite's inputs, as bus.toml lists them, from 0 */
+    uint32_t flags;  /* OrderFlag */
+    uint64_t first;  /* position in the input ... */
+    uint64_t end;  /* ... and behind the last record */
+    uint64_t first_index;
+    uint64_t count;  /* records */
+} UDPFAST_PACKED;
+UDPFAST_SIZE(udpfast_order_entry, 40);
 
 /* --- payloads of decoded records: udpfast/market/updates.pxd --- */
 
@@ -748,9 +789,9 @@ UDPFAST_SIZE(udpfast_segment_entry, 32);
 
 #define UDPFAST_REGION_MAGIC "UDPFAST"  /* and its zero: 8 bytes */
 #define UDPFAST_RING_KIND "RING"
-#define UDPFAST_RING_LAYOUT UINT64_C(0x079EA3B000FB2E30)
+#define UDPFAST_RING_LAYOUT UINT64_C(0x8AE0490E758E718E)
 #define UDPFAST_NAMES_KIND "NAME"
 #define UDPFAST_NAMES_LAYOUT UINT64_C(0x0000000000000001)
-#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0x8AF872B71225C6A2)
+#define UDPFAST_SEGMENT_LAYOUT UINT64_C(0xFD3DA213CF0532D8)
 
 #endif

@@ -20,19 +20,19 @@ from udpfast.lab.program import by_seeds
 __all__ = ["check_seed", "main", "run", "settle"]
 
 
-def _start(host: Host) -> None:
-    if host.node is None:
-        host.start()
-
-
 def _kill(world: World, host: Host) -> None:
     host.kill()
-    world.after(world.rng.choice([1, 50, 500, 3000]) * MS, lambda: _start(host))
+    world.after(world.rng.choice([1, 50, 500, 3000]) * MS, host.start_again)
+
+
+def _kill_within(_: World, host: Host) -> None:
+    # In the middle of what it does: before the disk keeps it.
+    host.log.kill_in = host.world.rng.randrange(1, 5)
 
 
 def _power(world: World, host: Host) -> None:
     host.lose_power()
-    world.after(world.rng.choice([500, 3000]) * MS, lambda: _start(host))
+    world.after(world.rng.choice([500, 3000]) * MS, host.start_again)
 
 
 def _stop(world: World, host: Host) -> None:
@@ -100,8 +100,20 @@ def _promote(world: World, host: Host) -> None:
         return
     if host.daemon.sequencer is not None and world.rng.random() < 0.9:
         return
-    host.daemon.promote(world.now_ns)
-    host.wake()
+    world.promote(host)
+
+
+def _failover(world: World, host: Host) -> None:
+    # The writer dies, or cannot be reached, and somebody promotes another one.
+    for writer in world.hosts.values():
+        if writer.node is not None and writer.node.store.writer and writer is not host:
+            if world.rng.random() < 0.5:
+                writer.kill()
+                world.after(world.rng.choice([1000, 4000]) * MS, writer.start_again)
+            else:
+                _isolate(world, writer)
+            world.after(world.rng.choice([1, 50, 500]) * MS, lambda: _promote(world, host))
+            return
 
 
 def _app(world: World, host: Host) -> None:
@@ -111,7 +123,7 @@ def _app(world: World, host: Host) -> None:
 
 FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
     (6, _kill), (1, _power), (3, _stop), (4, _part), (2, _isolate), (6, _cut), (2, _fill),
-    (2, _clock), (8, _sync), (4, _remove), (2, _promote),
+    (2, _clock), (8, _sync), (4, _remove), (2, _promote), (3, _failover), (2, _kill_within),
 ]  # fmt: skip
 
 
@@ -152,14 +164,17 @@ def settle(world: World) -> None:
     """Let everything come back; then all must be everywhere, once."""
     world.run(world.now_ns + 6 * S)  # what is under way ends
     world.apart.clear()
-    world.loss = world.flip = 0
+    world.loss = world.flip = world.damage = 0
     for host in world.hosts.values():
         host.log.disk_full = host.frozen = False
+        host.log.kill_in = 0
         host.quarantine = True
         if host.node is None or host.daemon.stopped:
             _start_again(world, host)
     for _ in range(60):
         world.run(world.now_ns + 1 * S)
+        for host in world.hosts.values():
+            host.log.sync()
         if _is_settled(world):
             break
         _look_after(world)
@@ -194,7 +209,7 @@ def _look_after(world: World) -> None:
         if len(world.hosts) == 1:
             furthest.daemon.resume(world.now_ns, furthest.unix_ns)
         else:
-            furthest.daemon.promote(world.now_ns)
+            world.promote(furthest)
         furthest.wake()
 
 
@@ -208,9 +223,11 @@ def _is_settled(world: World) -> bool:
         return False
     sequenced = world.oracle.sequenced(writers[0].name)
     lost = world.lost_outboxes()
-    return all(sequenced.get(nonce, 0) == len(payloads)
-               for nonce, payloads in world.oracle.accepted.items() if nonce not in lost
-               and not _refused(world, nonce))  # fmt: skip
+    lost |= {nonce for nonce in world.oracle.accepted if _refused(world, nonce)}
+    return not world.waiting(lost) and all(
+        sequenced.get(nonce, 0) == len(payloads)
+        for nonce, payloads in world.oracle.accepted.items() if nonce not in lost
+    )  # fmt: skip
 
 
 def _refused(world: World, nonce: int) -> bool:
@@ -253,9 +270,13 @@ def _compare(world: World) -> None:
             raise Wrong(f"I3 {len(gone)} records are gone that readers were shown, from {gone[0]}")
     sequenced = world.oracle.sequenced(writer.name)
     lost = world.lost_outboxes()
+    lost |= {nonce for nonce in world.oracle.accepted if _refused(world, nonce)}
+    waiting = world.waiting(lost)
+    if waiting:
+        raise Wrong(f"I6 messages that are safe were not let go: {waiting}")
     for nonce, payloads in world.oracle.accepted.items():
         count = sequenced.get(nonce, 0)
-        if count < len(payloads) and nonce not in lost and not _refused(world, nonce):
+        if count < len(payloads) and nonce not in lost:
             raise Wrong(f"I6 {world.nonces[nonce]}: {len(payloads)} accepted, {count} in the store")
         if count > len(payloads):
             raise Wrong(f"I5 {world.nonces[nonce]}: {len(payloads)} accepted, {count} in the store")

@@ -52,15 +52,36 @@ cdef class MemoryLog(Log):
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index):
         """See `Log`."""
+        if self._dies():
+            return
         self.identity = identity
         self._first = self._synced = self.writer.position = position
         self._first_index = self.writer.index = index
+
+    cdef bint _dies(self):
+        # Whether the daemon's process ends here, before what it is about to change. What it does
+        # until its turn is over reaches neither the disk nor another host.
+        if self.kill_in > 0:
+            self.kill_in -= 1
+            if self.kill_in == 0:
+                self.dead = True
+                self.writer.limit = 0
+        return self.dead
+
+    def revive(self) -> None:
+        """Let the next process write."""
+        self.kill_in = 0
+        if self.dead:
+            self.dead = False
+            self.writer.limit = 0
+            if self.segments:
+                self._open(self._latest())
 
     def roll(self, header=None):
         """See `Log`."""
         cdef SegmentHeader made
         cdef MemorySegment segment
-        if self.disk_full:
+        if self.disk_full or self._dies():
             return False
         if header is not None:
             memcpy(&made, <const char*><bytes>header, sizeof(made))
@@ -123,6 +144,8 @@ cdef class MemoryLog(Log):
         cdef MemorySegment segment
         cdef uint64_t index = 0
         cdef Place place
+        if self._dies():
+            return 0
         self.aside += [
             (int.from_bytes(record[8:16], "little"), record)
             for record in self.records(position, self.writer.position)]
@@ -154,6 +177,8 @@ cdef class MemoryLog(Log):
         """See `Log`."""
         if len(self.segments) < 2 or self._latest().position != self.writer.position:
             return False
+        if self._dies():
+            return False
         self.segments.pop()
         self._open(self._latest())
         memset(<uint8_t*><size_t>(self.writer.base + self.writer.position), 0, SEGMENT_END_SIZE)
@@ -179,4 +204,5 @@ cdef class MemoryLog(Log):
 
     def save(self, bytes state):
         """See `Log`."""
-        self._state = state
+        if not self._dies():
+            self._state = state

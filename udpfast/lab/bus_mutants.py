@@ -8,8 +8,7 @@ from typing import Any
 from unittest import mock
 
 from udpfast.bus import log, node, promotion, replication, sequencer
-from udpfast.bus.hello import Hello, Refuse, RefuseReason
-from udpfast.bus.lineage import Lineage
+from udpfast.bus.hello import Hello
 from udpfast.lab import bus_world
 from udpfast.lab.bus_oracle import checksum
 
@@ -58,14 +57,6 @@ class ServesAnyCopy(replication.Source):
         return None
 
 
-class FollowsBeyond(replication.Source):
-    """Does not look at epochs before it serves."""
-
-    def _decide(self, hello: Hello, _promised: int, now_ns: int) -> Refuse | None:
-        refuse: Refuse | None = super()._decide(hello, 0, now_ns)  # type: ignore[misc]
-        return None if refuse is not None and refuse.reason is RefuseReason.FENCED else refuse
-
-
 class LetsGoTooEarly(log.Store):
     """Lets messages go that are in the stream, whether standbys have them or not."""
 
@@ -104,17 +95,13 @@ class CopiesNothing(promotion.Promotion):
         return (0, 0)
 
 
-class KeepsEpochs(Lineage):
-    """Off by one where it forgets epochs that wrote nothing."""
-
-    def cut(self, position: int) -> None:
-        """Keep the one that begins there."""
-        while self.pairs and self.pairs[-1][1] > position:
-            self.pairs.pop()
+def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
+    """Say that a copy is the same up to its end, whatever its epochs are."""
+    return other_end
 
 
 #: What is replaced, and by what.
-MUTANTS: dict[str, list[tuple[Any, str, type]]] = {
+MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "takes-the-last-twice": [(node, "Sequencer", TakesTheLastTwice)],
     "believes-records": [(node, "Consumer", BelievesRecords)],
     "serves-any-copy": [(node, "Source", ServesAnyCopy)],
@@ -122,8 +109,7 @@ MUTANTS: dict[str, list[tuple[Any, str, type]]] = {
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],
-    "follows-beyond": [(node, "Source", FollowsBeyond)],
-    "keeps-epochs": [(log, "Lineage", KeepsEpochs)],
+    "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
 }
 
 

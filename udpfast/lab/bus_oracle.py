@@ -7,14 +7,20 @@ second time, slowly and obviously.
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Oracle", "Wrong"]
 
 _HEADER = struct.Struct("<iBBHQQqqQIiHHI")
+_SENT = struct.Struct("<IBBHQQIIQQ")
 _SENDER = struct.Struct("<IIQQQQ32s32s")
 _BUS, _SENDERS, _PAD = 48, (49, 50), 1
+_S = 1_000_000_000
+#: How far ahead of the next message one is held, and how many are held at most.
+_AHEAD, _HELD = 4096, 8192
+_RESEND_MAX_NS = 8 * _S
 
 
 class Wrong(AssertionError):  # noqa: N818
@@ -56,6 +62,34 @@ class View:
     first: bool = True
 
 
+@dataclass
+class _Clock:
+    """What a writer's clock may say: its host's monotonic one, slewed by 500 ppm at most."""
+
+    epoch: int
+    now_ns: int
+    least_ns: int
+    most_ns: int
+
+    def go_on(self, now_ns: int, unix_ns: int) -> None:
+        """Let time pass."""
+        elapsed = now_ns - self.now_ns
+        self.now_ns = now_ns
+        self.least_ns += elapsed - elapsed // 2000 - 1
+        self.most_ns += elapsed + elapsed // 2000 + 1
+        if unix_ns - self.least_ns > _S:  # it may have been set forward
+            self.most_ns = max(self.most_ns, unix_ns)
+
+    def stamped(self, host: str, last: int, stamp: int, unix_ns: int) -> None:
+        """Check a stamp: the clock's, or the one behind the last."""
+        self.least_ns = max(self.least_ns, unix_ns - _S)
+        if not max(self.least_ns, last + 1) <= stamp <= max(self.most_ns, last + 1):
+            raise Wrong(f"I7 {host}: stamp {stamp} behind {last}, by a clock that says "
+                        f"{self.least_ns} to {self.most_ns}")  # fmt: skip
+        if stamp > last + 1:
+            self.least_ns = self.most_ns = stamp
+
+
 class Oracle:
     """Looks at every host after every step.
 
@@ -71,6 +105,12 @@ class Oracle:
         self.truth: dict[tuple[int, int], bytes] = {}
         self.accepted: dict[int, list[bytes]] = {}
         self.views: dict[str, View] = {}
+        self.holders: dict[tuple[int, int], set[str]] = {}  # who ever had a record
+        self.promised: dict[str, int] = {}  # by host, whatever becomes of its processes
+        self.messages: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
+        self.freed: dict[int, int] = {}  # by nonce: messages that its outbox let go
+        self._clocks: dict[str, _Clock] = {}
+        self._sent: dict[tuple[Any, ...], tuple[int, int]] = {}  # when last, how often
         self.owners: dict[int, str] = {}  # who wrote an epoch
         self.shown: dict[tuple[int, int], str] = {}  # records that somebody's readers were shown
         self.checked = 0
@@ -88,14 +128,14 @@ class Oracle:
             if view.first:
                 view.end, view.first = position, False
                 view.index = int.from_bytes(self.truth[epoch, position][16:24], "little")
-            self._follow(view, self.truth[epoch, position], host)
+            self._follow(view, self.truth[epoch, position], host, epoch)
         self.views[host] = view
 
     def forget_all(self, host: str) -> None:
         """Take note that a host's copy was wiped."""
         self.views.pop(host, None)
 
-    def look(self, host: str, store: Any, sequencer: Any) -> None:
+    def look(self, host: str, store: Any, sequencer: Any, now_ns: int, unix_ns: int) -> None:
         """Check a host's copy: what is new in it, and what it says of itself."""
         view = self.views.setdefault(host, View())
         log = store.log
@@ -105,8 +145,14 @@ class Oracle:
         if view.first and end:
             view.end, view.index = log.first()
         view.first = view.first and not end
+        promised = self.promised.get(host, 0)
+        clock = self._clock(host, store.epoch, now_ns, unix_ns) if sequencer is not None else None
         for record in log.records(view.end, end):
-            self._record(host, view, store, record)
+            last = view.stamp
+            epoch = self._record(host, view, store, record, promised)
+            if clock is not None and clock.epoch == epoch:
+                clock.stamped(host, last, view.stamp, unix_ns)
+        self.promised[host] = max(promised, store.promised)
         if view.end != end:
             raise Wrong(f"I3 {host}: says that it ends at {end}, its records end at {view.end}")
         if log.synced() > end:
@@ -119,6 +165,7 @@ class Oracle:
                 if position < view.seen:
                     break
                 if position < released:
+                    self._is_held(host, store, epoch, position)
                     self.shown.setdefault((epoch, position), host)
             view.seen = released
         if sequencer is not None:
@@ -126,7 +173,8 @@ class Oracle:
             if total != sequencer.received:
                 raise Wrong(f"I11 {host}: received {sequencer.received}, verdicts {total}")
 
-    def _record(self, host: str, view: View, store: Any, record: bytes) -> None:
+    def _record(self, host: str, view: View, store: Any, record: bytes, promised: int) -> int:
+        # Returns its epoch, if nobody had it before: it was written here.
         epoch = 0
         for begun, start in store.lineage.pairs:
             if start <= view.end:
@@ -142,13 +190,24 @@ class Oracle:
             if looked and record[60:64] != checksum(record).to_bytes(4, "little"):
                 raise Wrong(f"I3 {host}: the record at {position} has a wrong checksum")
             self.truth[epoch, position] = record
+            if epoch < promised:
+                raise Wrong(f"{host}: writes epoch {epoch:x} and promised {promised:x}")
         elif known != record:
             raise Wrong(f"I1 {host}: two records at {position} of epoch {epoch:x}")
         view.places.append((position, epoch))
-        self._follow(view, record, host)
+        self.holders.setdefault((epoch, position), set()).add(host)
+        self._follow(view, record, host, epoch)
         self.checked += 1
+        return epoch if known is None else 0
 
-    def _follow(self, view: View, record: bytes, host: str) -> None:
+    def _clock(self, host: str, epoch: int, now_ns: int, unix_ns: int) -> _Clock:
+        clock = self._clocks.get(host)
+        if clock is None or clock.epoch != epoch:
+            clock = self._clocks[host] = _Clock(epoch, now_ns, unix_ns, unix_ns)
+        clock.go_on(now_ns, unix_ns)
+        return clock
+
+    def _follow(self, view: View, record: bytes, host: str, epoch: int) -> None:
         length, kind, _, _, position, index, _, stamp, number, sender, incarnation, *_ = (
             _HEADER.unpack_from(record)
         )
@@ -160,7 +219,7 @@ class Oracle:
         view.stamp = stamp
         view.end, view.index = position + len(record), index + 1
         if kind == _BUS:
-            key = sender, incarnation & 0xFFFFFFFF
+            key = sender & 0xFFFF, incarnation & 0xFFFFFFFF
             expected = view.next.get(key)
             if expected is not None and number != expected:
                 raise Wrong(f"I5 {host}: number {number} of {key} at {position}, expected "
@@ -172,6 +231,9 @@ class Oracle:
             payloads = self.accepted[nonce]
             if number > len(payloads) or payloads[number - 1] != record[64:length]:
                 raise Wrong(f"I6 {host}: message {number} of {key} is not what was accepted")
+            places = self.messages[nonce, number]
+            if (epoch, position) not in places:
+                places.append((epoch, position))
         elif kind in _SENDERS:
             for at in range(64, length, _SENDER.size):
                 sender, incarnation, following, _, nonce, _, _, _ = _SENDER.unpack_from(record, at)
@@ -182,7 +244,155 @@ class Oracle:
                 if view.names.setdefault(key, nonce) != nonce:
                     raise Wrong(f"I5 {host}: two outboxes are {key}")
 
+    def _is_held(self, host: str, store: Any, epoch: int, position: int) -> None:
+        copies = self.holders[epoch, position] - {self.owners[epoch]}
+        if len(copies) < store.gate:
+            raise Wrong(f"I4 {host}: shows the record at {position}, which {len(copies)} copies "
+                        f"have, not {store.gate}")  # fmt: skip
+
+    # --- what was let go, and what was taken over -------------------------------------------------
+
+    def let_go(self, nonce: int, freed: int, hosts: set[str], disk: dict[str, int]) -> None:
+        """Check that what an outbox lets go is safe.
+
+        Parameters
+        ----------
+        nonce, freed : int
+            Messages 1 to this one of this outbox are let go.
+        hosts : set of str
+            Hosts that must have them.
+        disk : dict
+            Host -> position up to which its disk has everything; looked at if there is one host.
+        """
+        for number in range(self.freed.get(nonce, 0) + 1, freed + 1):
+            places = self.messages.get((nonce, number), [])
+            if len(hosts) == 1:
+                safe = any(position < disk[host] for host in hosts for _, position in places)
+            else:
+                safe = any(hosts <= self.holders[place] for place in places)
+            if not safe:
+                raise Wrong(
+                    f"I6 message {number} of {nonce} is let go, and not safe: "
+                    f"{[(place, sorted(self.holders[place])) for place in places]}"
+                )
+        self.freed[nonce] = max(self.freed.get(nonce, 0), freed)
+
+    def taken_over(self, host: str, epoch: int, reached: list[str]) -> None:
+        """Check that a host that begins an epoch has all that those have whom it reached."""
+        own = max((place[::-1] for place in self.views[host].places if place[1] < epoch),
+                  default=(0, 0))  # fmt: skip
+        last = [(self.views[other].places[-1][::-1], other) for other in reached
+                if other in self.views and self.views[other].places]  # fmt: skip
+        if last:
+            (latest, position), other = max(last)
+            if own < (latest, position) < (epoch, 0):
+                raise Wrong(f"B16 {host}: begins epoch {epoch:x} without the record at {position} "
+                            f"of epoch {latest:x}, which {other} has")  # fmt: skip
+
+    # --- datagrams ------------------------------------------------------------------------------
+
+    def sends(self, whose: tuple[Any, ...], data: bytes, now_ns: int, resend_ns: int) -> None:
+        """Check that a message is not sent again too soon.
+
+        Parameters
+        ----------
+        whose : tuple
+            The courier, and what has it begin anew.
+        """
+        _, _, flags, count, _, _, sender, incarnation, first, _ = _SENT.unpack_from(data)
+        if flags:
+            return
+        for number in range(first, first + count):
+            key = (*whose, sender, incarnation, number)
+            before = self._sent.get(key)
+            times = 0
+            if before is not None:
+                last_ns, times = before[0], before[1] + 1
+                least = min(resend_ns << (times - 1), _RESEND_MAX_NS)
+                if now_ns - last_ns < least:
+                    raise Wrong(f"B15 message {number} of {whose} is sent again after "
+                                f"{now_ns - last_ns} ns, not {least}")  # fmt: skip
+            self._sent[key] = now_ns, times
+
+    def expected(self, host: str, store: Any, data: bytes) -> tuple[str, int]:
+        """Return the verdict that a writer must give, and how often; "": on each message."""
+        if len(data) < 48:
+            return "MALFORMED", 1
+        magic, version, flags, count, key, epoch, sender, incarnation, first, _ = _SENT.unpack_from(
+            data
+        )
+        if magic != 0x444E5355 or version != 1 or flags > 1:
+            return "MALFORMED", 1
+        if flags:
+            if len(data) != 48 + 72 or count:
+                return "MALFORMED", 1
+            units = 1
+        else:
+            sizes = _sizes(data[48:])
+            if sizes is None or len(sizes) != count or first == 0:
+                return "MALFORMED", 1
+            units = max(count, 1)
+        if key != int.from_bytes(store.identity[:8], "little"):
+            return "UNKNOWN", units
+        if not store.writer or epoch < store.lineage.pairs[-1][0] or epoch > store.promised:
+            return "FENCED", units
+        if flags:
+            return "", 1
+        known = [each for number, each in self.views[host].names if number == sender]
+        if not known or incarnation > max(known):
+            return "UNKNOWN", units
+        return ("FENCED", units) if incarnation < max(known) else ("", units)
+
+    def judged(self, host: str, data: bytes, expected: tuple[str, int], before: Any, after: Any
+               ) -> None:  # fmt: skip
+        """Check what a writer did with a datagram.
+
+        Parameters
+        ----------
+        expected : (str, int)
+            As `expected` said before.
+        before, after : tuple
+            Verdicts by name, messages held, the store's end, `next` of all senders.
+        """
+        verdicts = {name: after[0][name] - before[0][name] for name in after[0]}
+        what, units = expected
+        if what:
+            if verdicts[what] != units or sum(verdicts.values()) != units or after[2] != before[2]:
+                raise Wrong(f"I11 {host}: expected {units} {what}, found {verdicts}, "
+                            f"{after[2] - before[2]} bytes written")  # fmt: skip
+            return
+        refused = verdicts["UNKNOWN"] + verdicts["MALFORMED"]
+        _, _, flags, count, _, _, sender, incarnation, first, _ = _SENT.unpack_from(data)
+        if flags or not count:
+            return
+        following = before[3][sender, incarnation]
+        there = min(max(following - first, 0), count)
+        if refused + verdicts["FENCED"] or verdicts["DUPLICATE"] < there:
+            raise Wrong(f"I11 {host}: {there} of {count} messages are there already, found "
+                        f"{verdicts}")  # fmt: skip
+        if verdicts["FULL"]:
+            return
+        if first <= following and after[3][sender, incarnation] < first + count:
+            raise Wrong(f"I5 {host}: {following} is next, {first} to {first + count - 1} came, "
+                        f"{after[3][sender, incarnation]} is next then")  # fmt: skip
+        early = sum(number - following >= _AHEAD for number in range(first, first + count))
+        if before[1] + count < _HELD and verdicts["EARLY"] != early:
+            raise Wrong(f"I11 {host}: {early} of {count} messages are too far ahead, found "
+                        f"{verdicts}")  # fmt: skip
+
     def sequenced(self, host: str) -> dict[int, int]:
         """Return how many messages of each outbox a host's copy has, by the outbox's nonce."""
         view = self.views[host]
         return {nonce: view.next[key] - 1 for key, nonce in view.names.items()}
+
+
+def _sizes(body: bytes) -> list[int] | None:
+    # Of the messages that fill a datagram exactly.
+    sizes = []
+    while body:
+        size = int.from_bytes(body[:2], "little")
+        if len(body) < 4 + size:
+            return None
+        sizes.append(size)
+        body = body[4 + size :]
+    return sizes

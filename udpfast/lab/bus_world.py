@@ -6,10 +6,12 @@ machines of `udpfast.bus` run as they do behind sockets; what is simulated is wh
 
 from __future__ import annotations
 
+import functools
 import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
@@ -21,12 +23,16 @@ from udpfast.bus.outbox import (
     OutboxState,
     SupersededError,
 )
+from udpfast.bus.promotion import Promotion, PromotionState
+from udpfast.bus.sequencer import Sequencer
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Oracle, Wrong
 
 __all__ = ["Host", "World"]
 
 MS = 1_000_000
+#: Where an outbox's memory has them.
+NONCE, ACCEPTED, FREED = 64, 128, 256
 S = 1000 * MS
 LAYOUT = 0x5EED
 SOCKET_BYTES = 1 << 16
@@ -69,6 +75,7 @@ class Host:
         self.offset_ns = world.rng.randrange(-20 * MS, 20 * MS)
         self.due = False
         self.cuts = 0
+        self.promotion: Promotion | None = None
         self.quarantine = world.rng.random() < 0.8
 
     # --- Carrier --------------------------------------------------------------------------------
@@ -80,7 +87,7 @@ class Host:
     def send(self, link: int, data: bytes) -> None:
         """See `Carrier`."""
         side = self.sides.get(link)
-        if side is not None and side.open and data:
+        if side is not None and side.open and data and not self.log.dead:
             self.world.carry(side, data)
 
     def room(self, link: int) -> int:
@@ -98,7 +105,12 @@ class Host:
 
     def datagram(self, host: str, data: bytes) -> None:
         """See `Carrier`."""
-        self.world.fly(self.name, host, data)
+        if self.log.dead:
+            return
+        world, store = self.world, self.daemon.store
+        whose = self.name, self.life, store.cuts, store.epoch
+        world.oracle.sends(whose, data, world.now_ns, world.resend_ns)
+        world.fly(self.name, host, data)
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -124,15 +136,17 @@ class Host:
         )  # fmt: skip
         self.life += 1
         self.cuts = 0
+        self.promotion = None
         self.node = Node(
             store, peers, self, lambda: world.rng.getrandbits(63),
             source=world.sources.get(self.name, ""), quarantine=self.quarantine,
         )  # fmt: skip
         for memory in self.outboxes.values():
             self._add(memory)
-        first = self.log.identity != bytes(16) and not self.log.end
+        first = self.name == "S" and not self.log.load()
         if first or (store.led and not self.powerless):
             self.node.resume(world.now_ns, self.unix_ns)
+            world.look(self)
         self.wake()
 
     def _add(self, memory: bytearray) -> None:
@@ -146,6 +160,7 @@ class Host:
         """End the daemon, as kill -9 does."""
         self.node = None
         self.frozen = False
+        self.log.revive()
         self.life += 1
         self.datagrams.clear()
         for side in list(self.sides.values()):
@@ -169,7 +184,7 @@ class Host:
     def outbox(self, name: str) -> Outbox:
         """Return an app's outbox; make it if it is not there."""
         if name not in self.outboxes:
-            slots, capacity = 64, 16384
+            slots, capacity = self.world.outbox
             memory = bytearray(Outbox.size_bytes(slots, capacity))
             nonce = self.world.rng.getrandbits(63) | 1
             Outbox.create(memory, name, self.name, nonce, slots, capacity)
@@ -179,6 +194,11 @@ class Host:
             if self.node is not None:
                 self._add(memory)
         return Outbox(self.outboxes[name])
+
+    def start_again(self) -> None:
+        """Run the daemon, if it does not."""
+        if self.node is None:
+            self.start()
 
     def wake(self) -> None:
         """Have a turn soon."""
@@ -194,8 +214,8 @@ class Host:
             return
         now_ns, unix_ns = self.world.now_ns, self.unix_ns
         for sender, data in self.datagrams:
-            told = node.datagram(data, now_ns, unix_ns)
-            if told:
+            told = self._take(data)
+            if told and not self.log.dead:
                 self.world.fly(self.name, sender, told)
         self.datagrams.clear()
         more = False
@@ -208,8 +228,27 @@ class Host:
                 more = more or bool(side.arrived)
         node.work(now_ns, unix_ns)
         self.world.look(self)
-        if more:
+        if self.node is not None and more:
             self.world.after(50_000, self.wake)
+
+    def _take(self, data: bytes) -> bytes:
+        node, world = self.daemon, self.world
+        sequencer = node.sequencer
+        if sequencer is None or self.log.dead:
+            return node.datagram(data, world.now_ns, self.unix_ns)
+        world.look(self)
+        expected = world.oracle.expected(self.name, node.store, data)
+        before = self._said(sequencer)
+        told = node.datagram(data, world.now_ns, self.unix_ns)
+        if not self.log.dead:
+            world.look(self)
+            world.oracle.judged(self.name, data, expected, before, self._said(sequencer))
+        return told
+
+    def _said(self, sequencer: Sequencer) -> tuple[dict[str, int], int, int, dict[Any, int]]:
+        verdicts = {verdict.name: count for verdict, count in sequencer.verdicts.items()}
+        following = dict(self.world.oracle.views[self.name].next)
+        return verdicts, sequencer.held, self.log.end, following
 
 
 class World:
@@ -237,6 +276,9 @@ class World:
         self.late = rng.choice([0, 0, 0.1])
         self.tiny = rng.random() < 0.2
         self.resend_ns = rng.choice([5 * MS, 50 * MS, 500 * MS])
+        self.damage = rng.choice([0, 0, 0.02])
+        # Slots and bytes of outboxes: of some more than a sequencer holds.
+        self.outbox = rng.choice([(64, 16384)] * 19 + [(1 << 14, 1 << 20)])
         names = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
         self.gate = rng.choice([0, 0, 0, 1, 2])
         self.gate = min(self.gate, len(names) - 1)
@@ -271,21 +313,40 @@ class World:
         host.wake()
         self.after(self.rng.randrange(5 * MS, 80 * MS), lambda: self._tick(host))
 
+    def promote(self, host: Host) -> None:
+        """Have a host become the writer."""
+        host.promotion = host.daemon.promote(self.now_ns)
+        host.wake()
+
     def look(self, host: Host) -> None:
-        """Check a host, after its turn."""
+        """Check a host, after it did something; one whose process ended there begins later."""
         node = host.node
         assert node is not None
-        if node.store.cuts != host.cuts:
-            host.cuts = node.store.cuts
-            end = min((position for position, _ in host.log.aside), default=None)
-            if end is not None:
-                self.oracle.forget(host.name, end)
-                host.log.aside.clear()
+        end = min((position for position, _ in host.log.aside), default=None)
+        if end is not None:
+            self.oracle.forget(host.name, end)
+            host.log.aside.clear()
+        if host.log.dead:
+            host.kill()
+            self.after(self.rng.choice([1, 50, 500]) * MS, host.start_again)
+            return
         said = node.store.said
         unreached = sum(" could not be reached" in line for line in said[-len(self.hosts) :])
         if unreached > self.gate and any("writes epoch" in line for line in said):
             self.blind = True
-        self.oracle.look(host.name, node.store, node.sequencer)
+        self.oracle.look(host.name, node.store, node.sequencer, self.now_ns, host.unix_ns)
+        promotion = host.promotion
+        if promotion is not None and promotion.state is PromotionState.READY:
+            reached = [name for name in self.hosts
+                       if name != host.name and name not in promotion.unreachable]  # fmt: skip
+            self.oracle.taken_over(host.name, promotion.epoch, reached)
+        if promotion is not None and promotion is not node.promotion:
+            host.promotion = None
+        disk = {host.name: host.log.synced()}
+        for memory in host.outboxes.values():
+            nonce, freed = _number(memory, NONCE), _number(memory, FREED)
+            if freed != self.oracle.freed.get(nonce, 0):
+                self.oracle.let_go(nonce, freed, set(self.hosts), disk)
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -421,12 +482,25 @@ class World:
                 continue
             delay = self._delay() * (self.rng.randrange(1, 200) if self.rng.random() < self.late
                                      else 1)  # fmt: skip
-            self.after(delay, lambda: self._land(sender, to, data))
+            landing = self._damaged(data) if self.rng.random() < self.damage else data
+            self.after(delay, functools.partial(self._land, sender, to, landing))
+
+    def _damaged(self, data: bytes) -> bytes:
+        # As nobody sends it; of what could be a message, nothing that makes another one of it.
+        rng = self.rng
+        at, value = rng.choice([
+            (0, rng.randbytes(4)), (4, rng.randbytes(1)), (5, bytes([rng.randrange(4, 256)])),
+            (6, rng.randbytes(2)), (8, rng.randbytes(8)), (16, bytes(8)),
+            (24, rng.randrange(1000, 1 << 32).to_bytes(4, "little")),
+            (28, rng.randrange(1000, 1 << 31).to_bytes(4, "little")),
+            (len(data) - rng.randrange(1, len(data)), b""),
+        ])  # fmt: skip
+        return data[:at] + value + data[at + len(value) :] if value else data[:at]
 
     def _land(self, sender: str, to: str, data: bytes) -> None:
         host = self.hosts[to]
         if host.node is not None and len(host.datagrams) < 500:
-            if data[5] & 2:  # what the sequencer tells
+            if len(data) > 5 and data[5] == 2:  # what the sequencer tells
                 for courier in host.node.watch.couriers:
                     courier.told(data)
                 return
@@ -438,11 +512,13 @@ class World:
     def send(self, host: Host, name: str) -> None:
         """Have an app send a few messages."""
         outbox = host.outbox(name)
-        nonce = int.from_bytes(host.outboxes[name][64:72], "little")
-        accepted = self.oracle.accepted[nonce]
-        for _ in range(self.rng.randrange(1, 12)):
-            size = self.rng.choice([0, 1, 8, 30, 200, 1420])
-            payload = f"{host.name}.{name}.{nonce}.{len(accepted)}.".encode().ljust(size, b".")
+        accepted = self.oracle.accepted[_number(host.outboxes[name], NONCE)]
+        count, sizes = self.rng.randrange(1, 12), [0, 1, 8, 30, 200, 1388]
+        if self.outbox[0] > 64 and self.rng.random() < 0.01:
+            count, sizes = 6000, [0]
+        for _ in range(count):
+            size = self.rng.choice(sizes)
+            payload = f"{host.name}.{name}.{len(accepted)}.".encode().ljust(size, b".")
             try:
                 number = outbox.send(payload, self.rng.randrange(1 << 16))
             except (OutboxFullError, OutboxLostError, SupersededError):
@@ -460,5 +536,18 @@ class World:
                 if outbox.state == OutboxState.LOST and not self.lost_power:
                     raise Wrong(f"I6 {outbox.name}: lost messages, and no host lost its power")
                 if outbox.state < OutboxState.SUPERSEDED:
-                    living.add(int.from_bytes(memory[64:72], "little"))
+                    living.add(_number(memory, NONCE))
         return set(self.oracle.accepted) - living
+
+    def waiting(self, lost: set[int]) -> list[str]:
+        """Return the senders with messages that were not let go, of outboxes that are not lost."""
+        return [
+            f"{name} on {host.name}: {_number(memory, FREED)} of {_number(memory, ACCEPTED)}"
+            for host in self.hosts.values() for name, memory in host.outboxes.items()
+            if _number(memory, NONCE) not in lost
+            and _number(memory, FREED) != _number(memory, ACCEPTED)
+        ]  # fmt: skip
+
+
+def _number(memory: bytearray, at: int) -> int:
+    return int.from_bytes(memory[at : at + 8], "little")

@@ -32,7 +32,7 @@ SNAPSHOT = 1
 #: Kinds of records behind which nothing is known of any book before them.
 BEGINNINGS = ("SESSION", "RESTART")
 #: Kinds of what a publisher sent.
-MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or kind >= Kind.BOOK)
+MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS)
 NS_PER_S = 1_000_000_000
 
 
