@@ -1,8 +1,10 @@
 """bus.toml: read, or refused with what was expected and what was found."""
 
+from pathlib import Path
+
 import pytest
 
-from udpfast.config.bus import parse_bus
+from udpfast.config.bus import BusConfig, bus_keys, load_bus, parse_bus
 from udpfast.errors import ConfigError
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2", "two": "127.0.0.3"}
@@ -33,6 +35,8 @@ def test_store_says_who_copies_from_whom() -> None:
         ({"gate": 3}, r"orders.gate: expected at most 2"),
         ({"port": 0}, r"port"),
         ({"gates": 1}, r"gates"),
+        ({"sequencer": ["S", "one"]}, r"orders.sequencer: expected one host, found \['S', 'one'\]"),
+        ({"keep_for": ["x"]}, r"orders.keep_for: expected some of S, one, two, found 'x'"),
     ],
 )
 def test_store_wrong_is_refused(store, message: str) -> None:
@@ -46,3 +50,38 @@ def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
     stores = {name: {"sequencer": "S", "port": 9400} for name in "ab"}
     with pytest.raises(ConfigError, match=r"stores.b.port: expected one of its own, found 9400"):
         parse_bus({"hosts": HOSTS, "stores": stores})
+
+
+def written(tmp_path: Path, keys: str, mode: int = 0o600) -> BusConfig:
+    path = tmp_path / "bus.key"
+    path.write_text(keys)
+    path.chmod(mode)
+    (tmp_path / "bus.toml").write_text(
+        'key_file = "bus.key"\n[hosts]\nS = "127.0.0.1"\n'
+        '[stores.orders]\nsequencer = "S"\nport = 9400\n'
+    )
+    return load_bus(tmp_path / "bus.toml")
+
+
+def test_keys_lie_beside_the_file_that_names_them(tmp_path: Path) -> None:
+    config = written(tmp_path, "ab" * 32 + "\n" + "cd" * 40 + "\n")
+    assert bus_keys(config) == [b"\xab" * 32, b"\xcd" * 40]
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o660])
+def test_keys_that_others_can_read_are_refused(tmp_path: Path, mode: int) -> None:
+    with pytest.raises(ConfigError, match=f"only its owner can read, found .* with mode {mode:o}"):
+        bus_keys(written(tmp_path, "ab" * 32, mode))
+
+
+@pytest.mark.parametrize("keys", ["", "ab", "zz" * 32, " ".join(["ab" * 32] * 3)])
+def test_keys_that_are_none_are_refused(tmp_path: Path, keys: str) -> None:
+    with pytest.raises(ConfigError, match="expected one or two lines of 64 or more hexadecimal"):
+        bus_keys(written(tmp_path, keys))
+
+
+def test_key_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    config = written(tmp_path, "ab" * 32)
+    (tmp_path / "bus.key").unlink()
+    with pytest.raises(ConfigError, match=r"key_file: expected a file that can be read.*bus\.key"):
+        bus_keys(config)

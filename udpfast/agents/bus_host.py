@@ -24,10 +24,12 @@ from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
+from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.bus.wire import SendFlag
-from udpfast.config.bus import BusConfig
+from udpfast.config.bus import BusConfig, bus_keys
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.errors import ConfigError
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["BusHost"]
@@ -47,6 +49,8 @@ class _Link:
     connecting: bool = False
     closing: bool = False
     unsent: bytearray = field(default_factory=bytearray)
+    seal: LinkSeal | None = None
+    proven: bytearray = field(default_factory=bytearray)  # received, and not yet the node's
     events: int = 0
 
 
@@ -54,7 +58,13 @@ class _Part:
     """One store on this host. It is its node's `Carrier`."""
 
     def __init__(
-        self, host: str, name: str, config: BusConfig, directory: Path | None, bad: BadPath
+        self,
+        host: str,
+        name: str,
+        config: BusConfig,
+        directory: Path | None,
+        bad: BadPath,
+        quarantine: bool,
     ) -> None:
         self.name = name
         self.config = config
@@ -72,9 +82,14 @@ class _Part:
         )  # fmt: skip
         self.node = Node(
             self.store, [other for other in settings.hosts if other != host], self, _draw,
-            source=settings.source(host), quarantine=settings.quarantine,
+            source=settings.source(host), quarantine=quarantine or settings.quarantine,
         )  # fmt: skip
+        self._keys = bus_keys(config)
+        self._seal = DatagramSeal(self._keys, realtime_ns()) if self._keys else None
+        self.unauthentic = 0
+        self.removed = self.removed_lacked = 0  # segments
         self.live = Live(self.directory, create=True)
+        self._cuts = self.live.cuts + 1
         self.links: dict[int, _Link] = {}
         self.outboxes: dict[str, tuple[Courier, int]] = {}
         self.problem = ""  # of the disk
@@ -96,8 +111,14 @@ class _Part:
         self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.udp = socket.socket(family, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self.udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        self.server.bind(where)
-        self.udp.bind(where)
+        try:
+            self.server.bind(where)
+            self.udp.bind(where)
+        except OSError as problem:
+            raise ConfigError(
+                f"stores.{self.name}.port: expected one that is free, found {self.settings.port} "
+                f"of {self._address}: {problem.strerror}"
+            ) from None
         self.server.listen(64)
         for each in (self.server, self.udp):
             self.poll.register(each.fileno(), select.EPOLLIN)
@@ -127,6 +148,9 @@ class _Part:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 1000)
+        if self._keys:
+            link.seal = LinkSeal(self._keys, os.urandom(NONCE_SIZE), began=connecting)
+            link.unsent += link.seal.wrap(b"")
         self.links[link.key] = self._by_fd[sock.fileno()] = link
         self.poll.register(sock.fileno(), link.events)
         return link
@@ -146,8 +170,9 @@ class _Part:
         """See `Carrier`."""
         found = self.links.get(link)
         if found is not None and data:
-            found.unsent += data
-            if len(found.unsent) == len(data):
+            idle = not found.unsent
+            found.unsent += data if found.seal is None else found.seal.wrap(data)
+            if idle:
                 self._flush(found)
 
     def _flush(self, link: _Link) -> None:
@@ -197,8 +222,13 @@ class _Part:
 
     def datagram(self, host: str, data: bytes) -> None:
         """See `Carrier`. What the socket does not take is lost, and sent again."""
+        self._send_datagram(data, (self.config.hosts[host], self.settings.port))
+
+    def _send_datagram(self, data: bytes, where: tuple[str, int]) -> None:
+        if self._seal is not None:
+            data = self._seal.wrap(data, where[0])
         with contextlib.suppress(OSError):
-            self.udp.sendto(data, (self.config.hosts[host], self.settings.port))
+            self.udp.sendto(data, where)
 
     # --- the loop's turn ------------------------------------------------------------------------
 
@@ -226,6 +256,8 @@ class _Part:
                 self.node.broken(key, now_ns)
         self._failed.clear()
         for link in list(self.links.values()):
+            if link.proven:
+                self._hand_on(link, now_ns)
             if link.unsent:
                 self._flush(link)
             elif not link.connecting:
@@ -247,6 +279,12 @@ class _Part:
                 data, sender = self.udp.recvfrom(2048)
                 if sender[0] not in self.config.hosts.values():
                     continue
+                if self._seal is not None:
+                    try:
+                        data = self._seal.unwrap(data, sender[0], self._address)
+                    except UnauthenticError:
+                        self._note_unauthentic()
+                        continue
                 if len(data) > 5 and data[5] == SendFlag.REFUSED:
                     for courier in self.node.watch.couriers:
                         courier.told(data)
@@ -254,7 +292,12 @@ class _Part:
                 for _ in range(self.bad.copies()):
                     told = self.node.datagram(data, monotonic_ns(), realtime_ns())
                     if told:
-                        self.udp.sendto(told, sender)
+                        self._send_datagram(told, sender)
+
+    def _note_unauthentic(self) -> None:
+        self.unauthentic += 1
+        if self.node.sequencer is not None:
+            self.node.sequencer.refuse_unauthentic()
 
     def _carry(self, link: _Link, events: int, now_ns: int) -> None:
         if link.connecting:
@@ -273,16 +316,38 @@ class _Part:
 
     def _read(self, link: _Link, now_ns: int) -> None:
         try:
-            room = self.node.room(link.key)
-            data = link.socket.recv(min(room, READ_BYTES)) if room else None
+            room = self.node.room(link.key) - len(link.proven)
+            data = link.socket.recv(min(room, READ_BYTES)) if room > 0 else None
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        if data:
+        if data and link.seal is None:
             self.node.received(link.key, data, now_ns)
+        elif data:
+            self._prove(link, data, now_ns)
         elif data is not None:
             self._failed.append(link.key)
+
+    def _prove(self, link: _Link, data: bytes, now_ns: int) -> None:
+        assert link.seal is not None
+        try:
+            link.proven += link.seal.unwrap(data)
+        except UnauthenticError as problem:
+            self.unauthentic += 1
+            self.store.said.append(f"a link that ended: {problem}")
+            self._failed.append(link.key)
+            return
+        # What waited for the other end's random bytes.
+        link.unsent += link.seal.wrap(b"")
+        self._hand_on(link, now_ns)
+
+    def _hand_on(self, link: _Link, now_ns: int) -> None:
+        room = self.node.room(link.key)
+        if room and link.proven:
+            data = bytes(link.proven[:room])
+            del link.proven[:room]
+            self.node.received(link.key, data, now_ns)
 
     def _look(self, now_ns: int) -> None:
         # For what comes and goes seldom: outboxes, an operator's wish, old segments.
@@ -297,15 +362,29 @@ class _Part:
             wish.unlink()
             if self.store.identity != bytes(16):
                 self.node.promote(now_ns)
-        keep = self.settings.keep_segments
-        while (
-            keep
-            and self.log.count > keep
-            and self.log.second <= self.store.kept
-            and (self.log.second <= self.log.synced() and self.log.remove_oldest())
-        ):
-            pass
+        self._remove_old()
         describe_store(self.directory, self.description())
+
+    def _remove_old(self) -> None:
+        # Never what the disk has not. What a replica that counts lacks, only if there is too much.
+        settings, log = self.settings, self.log
+        while settings.keep_segments and log.count > settings.keep_segments:
+            lacked = log.second > self._kept_for()
+            if lacked and not (settings.keep_most and log.count > settings.keep_most):
+                return
+            if log.second > log.synced() or not log.remove_oldest():
+                return
+            self.removed += 1
+            self.removed_lacked += lacked
+
+    def _kept_for(self) -> int:
+        # Position before which the replicas that retention waits for have everything.
+        store = self.store
+        if not store.writer:
+            return store.kept if self.settings.keep_for is None else store.kept_below()
+        names = store.standbys if self.settings.keep_for is None else self.settings.keep_for
+        return min((store.acks.get(host, (0, 0))[1] for host in names if host != store.host),
+                   default=store.end)  # fmt: skip
 
     def _take(self, path: Path, now_ns: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -322,9 +401,6 @@ class _Part:
 
     def _tell(self, now_ns: int) -> None:
         end = self.store.end
-        if end != self._flushed:
-            self.log.flush()
-            self._flushed = end
         self.live.write(
             LiveState(
                 now_ns,
@@ -334,10 +410,15 @@ class _Part:
                 self.store.kept,
                 self.store.epoch,
                 self.store.promised,
-                self.store.cuts,
+                self._cuts + self.store.cuts,
                 self.node.following,
+                self.settings.gate,
             )
         )
+        # Behind the news of a cut: who reads looks there first.
+        if end != self._flushed:
+            self.log.flush()
+            self._flushed = end
 
     def description(self) -> dict[str, object]:
         """Return what `bus stat` shows of this store."""
@@ -362,6 +443,9 @@ class _Part:
             "reconnects": node.reconnects,
             "damaged": node.damaged,
             "quarantined": node.quarantined,
+            "unauthentic": self.unauthentic,
+            "removed": self.removed,
+            "removed_lacked": self.removed_lacked,
             "consumers": {
                 source.consumer: {"acked": source.acked, "lag_bytes": store.end - source.acked}
                 for source in node.sources if source.following
@@ -419,6 +503,9 @@ class BusHost:
     lose, twice : float
         Shares of the datagrams that arrive to be lost, or taken twice: for demos and tests.
 
+    quarantine : bool
+        Set records aside that the writer does not have, whatever the file says.
+
     Raises
     ------
     ConfigError, OSError, RegionError, WriterExistsError
@@ -433,10 +520,11 @@ class BusHost:
         *,
         lose: float = 0.0,
         twice: float = 0.0,
+        quarantine: bool = False,
     ) -> None:
         bad = BadPath(lose, twice)
         self.parts = [
-            _Part(host, name, config, directory, bad)
+            _Part(host, name, config, directory, bad, quarantine)
             for name, store in config.stores.items() if host in store.hosts
         ]  # fmt: skip
         self._stopping = threading.Event()

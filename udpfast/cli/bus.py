@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from udpfast.archive.bus_files import Live, read_description
-from udpfast.config.bus import BusConfig, load_bus
+from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
 from udpfast.shm.instance import journal_directory
@@ -46,6 +46,8 @@ def bus() -> None:
 def check(file: Path) -> None:
     """Read bus.toml and say which host does what."""
     config = load_bus(file)
+    keys = len(bus_keys(config))
+    click.echo(f"keys: {keys or 'none: addresses alone say who is who'}")
     for name, store in config.stores.items():
         click.echo(f"{name}: port {store.port}, gate {store.gate}")
         for host in store.hosts:
@@ -60,17 +62,24 @@ def check(file: Path) -> None:
 @_HOST
 @_DIRECTORY
 @click.option("--spin", is_flag=True, help="Never sleep: for a core of its own.")
+@click.option("--quarantine", is_flag=True, help="Set records aside that the writer has not.")
 @click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 def run(
-    file: Path, host: str, directory: Path | None, spin: bool, lose: float, twice: float
+    file: Path,
+    host: str,
+    directory: Path | None,
+    spin: bool,
+    quarantine: bool,
+    lose: float,
+    twice: float,
 ) -> None:
     """Do this host's part: write stores, copy them, bring apps' messages to their sequencers."""
     from udpfast.agents.bus_host import BusHost
 
     config = load_bus(file)
     _check_host(config, file, host)
-    daemon = BusHost(config, host, directory, lose=lose, twice=twice)
+    daemon = BusHost(config, host, directory, lose=lose, twice=twice, quarantine=quarantine)
     for each in stop_signals():
         signal.signal(each, lambda *_: daemon.stop())
     click.echo(f"udpfast bus: {host} does its part in {', '.join(p.name for p in daemon.parts)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +15,10 @@ from udpfast.config.settings import Struct, convert, read_tables
 from udpfast.config.types import Name
 from udpfast.errors import ConfigError
 
-__all__ = ["BusConfig", "StoreConfig", "load_bus", "parse_bus"]
+__all__ = ["BusConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
+
+#: Of a key, at least.
+KEY_BYTES = 32
 
 
 class StoreConfig(Struct, frozen=True):
@@ -45,6 +49,13 @@ class StoreConfig(Struct, frozen=True):
     ] = 100
     keep_segments: Annotated[
         int, Meta(ge=0, le=1 << 20, description="segments that are kept; 0: all")
+    ] = 0
+    keep_for: Annotated[
+        Annotated[tuple[Name, ...], Meta(max_length=64)] | None,
+        Meta(description="replicas whose lack keeps segments; unset: all"),
+    ] = None
+    keep_most: Annotated[
+        int, Meta(ge=0, le=1 << 20, description="segments beyond which nothing keeps one; 0: none")
     ] = 0
     quarantine: Annotated[
         bool, Meta(description="set aside records that the writer does not have, and go on")
@@ -77,6 +88,9 @@ class BusConfig(Struct, frozen=True):
         dict[Name, str], Meta(min_length=1, max_length=64, description="name -> IP address")
     ]
     stores: Annotated[dict[Name, StoreConfig], Meta(min_length=1, max_length=64)]
+    key_file: Annotated[
+        str, Meta(max_length=4096, description="one or two keys that all hosts have; empty: none")
+    ] = ""
 
 
 def load_bus(path: str | Path) -> BusConfig:
@@ -87,11 +101,54 @@ def load_bus(path: str | Path) -> BusConfig:
     ConfigError
         Says what was expected, and what was found.
     """
-    return parse_bus(read_tables(path), str(path))
+    config = parse_bus(read_tables(path), str(path))
+    if config.key_file:
+        config = msgspec.structs.replace(
+            config, key_file=os.fspath(Path(path).parent / config.key_file)
+        )
+    return config
+
+
+def bus_keys(config: BusConfig) -> list[bytes]:
+    """Return the keys by which hosts know each other; none, if there is no file of them.
+
+    Raises
+    ------
+    ConfigError
+        The file cannot be read, others can read it, or it has something else in it.
+    """
+    if not config.key_file:
+        return []
+    path = Path(config.key_file)
+    try:
+        mode = path.stat().st_mode & 0o777
+        words = path.read_text().split()
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"key_file: expected a file that can be read: {problem}") from None
+    if mode & 0o077:
+        raise ConfigError(
+            f"key_file: expected one that only its owner can read, found {path} with mode {mode:o}"
+        )
+    try:
+        keys = [bytes.fromhex(word) for word in words]
+    except ValueError:
+        keys = []
+    if not 1 <= len(keys) <= 2 or any(len(key) < KEY_BYTES for key in keys):
+        raise ConfigError(
+            f"key_file: expected one or two lines of {2 * KEY_BYTES} or more hexadecimal digits in "
+            f"{path}, found {len(words)} words of {', '.join(str(len(word)) for word in words)}"
+        )
+    return keys
 
 
 def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
     """Return the settings of tables as `load_bus` does of a file."""
+    stores = tables.get("stores")
+    for name, store in stores.items() if isinstance(stores, Mapping) else ():
+        if isinstance(store, Mapping) and isinstance(store.get("sequencer"), list):
+            raise ConfigError(
+                f"{where}: stores.{name}.sequencer: expected one host, found {store['sequencer']}"
+            )
     config: BusConfig = convert(tables, BusConfig, where)
     for host, address in config.hosts.items():
         try:
@@ -131,6 +188,11 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
             way.append(store.sources[way[-1]])
             if way[-1] in way[:-1]:
                 raise ConfigError(f"{where}.sources: expected no loop, found {' from '.join(way)}")
+    for host in store.keep_for or ():
+        if host not in store.hosts:
+            raise ConfigError(
+                f"{where}.keep_for: expected some of {', '.join(store.hosts)}, found {host!r}"
+            )
     least = min(len(store.standbys(host)) for host in store.hosts)
     if store.gate > least:
         raise ConfigError(
