@@ -16,7 +16,7 @@ from udpfast.shm.instance import instance_root
 
 __all__ = ["Live", "LiveState", "describe_store", "outbox_directory", "read_description"]
 
-_FIELDS = struct.Struct("<QQQQQQQQQQ")
+_FIELDS = struct.Struct("<QQQQQQQQQQQ")
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = 4096
 
@@ -34,8 +34,11 @@ class LiveState:
     epoch, promised : int
     cuts : int
         How often records were set aside.
+        ... or may have been: it grows when a daemon starts, too.
     following : bool
         The stream comes, from another host or the one's own sequencer.
+    gate : int
+        0: readers may see everything.
     """
 
     alive_ns: int
@@ -47,6 +50,7 @@ class LiveState:
     promised: int
     cuts: int
     following: bool
+    gate: int
 
 
 class Live:
@@ -69,22 +73,32 @@ class Live:
         fd = os.open(path, (os.O_RDWR if create else os.O_RDONLY) | os.O_CLOEXEC)
         try:
             access = mmap.ACCESS_WRITE if create else mmap.ACCESS_READ
-            self._memory = mmap.mmap(fd, _SIZE, access=access)
+            self.memory = mmap.mmap(fd, _SIZE, access=access)
         finally:
             os.close(fd)
 
     def write(self, state: LiveState) -> None:
         """Say how far it is."""
         values = [int(value) for value in asdict(state).values()]
-        self._memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *values)
+        self.memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *values)
 
     def read(self) -> LiveState:
         """Return what was said last."""
-        magic, *values, following = _FIELDS.unpack_from(self._memory)
+        magic, *values, following, gate = _FIELDS.unpack_from(self.memory)
         if magic != _MAGIC:
             raise FileNotFoundError("bus.live was not written yet")
         alive, end, synced, released, kept, epoch, promised, cuts = values
-        return LiveState(alive, end, synced, released, kept, epoch, promised, cuts, bool(following))
+        return LiveState(
+            alive, end, synced, released, kept, epoch, promised, cuts, bool(following), gate
+        )
+
+    @property
+    def cuts(self) -> int:
+        """As was said last; 0: nothing was."""
+        try:
+            return self.read().cuts
+        except FileNotFoundError:
+            return 0
 
     def is_alive(self) -> bool:
         """Whether the daemon said something within the last second."""

@@ -388,6 +388,13 @@ cdef class StoreView(Log):
             self.refresh()
         return self._segments[0][:2] if self._segments else (0, 0)
 
+    def segment_begin(self, uint64_t position) -> int:
+        """Return where the segment begins that has the record at a position, or will have it."""
+        if not self._segments:
+            self.refresh()
+        at = bisect.bisect_right(self._segments, position, key=lambda entry: entry[0]) - 1
+        return self._segments[at][0] if at >= 0 else position
+
     def checksum_at(self, uint64_t position):
         """See `Log`."""
         cdef Place place

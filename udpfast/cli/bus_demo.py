@@ -18,9 +18,9 @@ from typing import Any
 
 from udpfast.archive.bus_files import Live, LiveState, read_description
 from udpfast.archive.store import StoreView
-from udpfast.bus.log import BusKind
 from udpfast.bus.outbox import OutboxFullError
 from udpfast.client.app import App
+from udpfast.core.layout import Kind
 from udpfast.errors import NotReadyError, UdpfastError
 from udpfast.net.ports import free_ports
 
@@ -88,7 +88,7 @@ class _Demo:
             now_ns = time.monotonic_ns()
             for record in app.poll():
                 key = record.sender, record.number
-                if record.kind == BusKind.BUS and record.sender == app.name and key in self.sent:
+                if record.kind == Kind.BUS and record.sender == app.name and key in self.sent:
                     self.seen_ns[host].append(now_ns - self.sent.pop(key))
 
     def send(self, count: int) -> None:
@@ -190,8 +190,8 @@ def _judge(demo: _Demo, messages: int) -> dict[str, Any]:
         view = StoreView(demo.path(host))
         for content in view.records(view.first()[0], demo.lives(host).end):
             digest.update(content)
-            if host == "S" and content[4] == BusKind.BUS:
-                counts[int.from_bytes(content[48:52], "little"),
+            if host == "S" and content[4] == Kind.BUS:
+                counts[int.from_bytes(content[48:50], "little"),
                        int.from_bytes(content[40:48], "little")] += 1  # fmt: skip
     states = {host: demo.state(host) for host in HOSTS}
     accepted = {host: app.counts()["accepted"] for host, app in demo.apps.items()}

@@ -5,60 +5,23 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import struct
 import time
-from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from udpfast.archive.bus_files import Live, outbox_directory, read_description
-from udpfast.archive.store import StoreView
-from udpfast.bus.log import BusKind
+from udpfast.archive.bus_files import outbox_directory, read_description
 from udpfast.bus.outbox import Outbox, OutboxFullError
+from udpfast.client.reader import Reader
+from udpfast.client.record import ReadRecord
+from udpfast.core.idle import IdleStrategy
+from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, NotReadyError, WriterExistsError
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["App", "BusRecord"]
+__all__ = ["App"]
 
-_HEADER = struct.Struct("<iBBHQQqqQIiHHI")
-_ENTRY = struct.Struct("<IIQQQQ32s32s")
-#: How many records an app can find its way back over, when some are set aside.
-_BACK = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class BusRecord:
-    """A record of a bus's stream.
-
-    Attributes
-    ----------
-    kind : int
-        `BusKind.BUS` for a message; SENDER, SENDERS, RESTART (9) for what the sequencer says;
-        `BusKind.ROLLBACK`, made here: the last `number` records are not in the stream any more.
-    position, index : int
-        In the store; of ROLLBACK, from where on the stream is another one.
-    stamp_ns : int
-        The sequencer's time, UNIX ns; grows with each record.
-    sender : str
-        Name of the app that sent it; empty if it is no message.
-    number : int
-        The sender's, from 1.
-    incarnation : int
-    type : int
-        As given to `send`.
-    payload : bytes
-    """
-
-    kind: int
-    position: int
-    index: int
-    stamp_ns: int
-    sender: str
-    number: int
-    incarnation: int
-    type: int
-    payload: bytes
+#: Records that one `poll` returns at most.
+_RECORDS = 4096
 
 
 class App:
@@ -74,7 +37,10 @@ class App:
     name : str
         Of the sender: 1 to 31 bytes; one app at a time has it.
     start : int, optional
-        Position in the stream; None: its oldest record.
+        Position in the stream: `position` of the app whose state it goes on from. None: its oldest
+        record.
+    idle : {"spin", "yield", "backoff", "sleep"}
+        How an iteration waits, as a `Reader` does.
     slots, capacity_bytes : int
         Messages, a power of two, and bytes of them that may be on their way. Of a new outbox.
 
@@ -94,6 +60,7 @@ class App:
         name: str,
         *,
         start: int | None = None,
+        idle: str | IdleStrategy = "backoff",
         slots: int = 1 << 16,
         capacity_bytes: int = 64 << 20,
     ) -> None:
@@ -103,18 +70,15 @@ class App:
         self.name = name
         self._directory = journal_directory(target)
         try:
-            self._live = Live(self._directory)
             self._host = read_description(self._directory)["host"]
         except FileNotFoundError:
             raise NotReadyError(f"{self._directory}: no daemon of a bus has run here") from None
+        self._reader = Reader(
+            address, idle=idle, start="begin" if start is None else ("position", start)
+        )
+        self._position = start
         self._fd = -1
         self._outbox = self._open(slots, capacity_bytes)
-        self._view = StoreView(self._directory)
-        self._position = start
-        self._cuts: tuple[int, int] | None = None
-        self._senders: dict[int, str] = {}
-        self._back: deque[tuple[int, int]] = deque(maxlen=_BACK)
-        self._closed = False
 
     def _open(self, slots: int, capacity: int) -> Outbox:
         folder = outbox_directory(self._directory)
@@ -155,7 +119,7 @@ class App:
         Parameters
         ----------
         payload : bytes-like
-            At most 1,420 bytes.
+            At most 1,388 bytes.
         type : int
             0 to 65,535, as the apps agreed.
         timeout : float
@@ -188,66 +152,31 @@ class App:
         """Return how many of its messages were accepted, seen, let go; see `Outbox.counts`."""
         return self._outbox.counts()
 
-    def poll(self) -> list[BusRecord]:
-        """Return the records that are new, none if there are none."""
-        try:
-            state = self._live.read()
-        except FileNotFoundError:
-            return []
-        found: list[BusRecord] = []
-        if self._position is None:
-            first, _ = self._view.first()
-            if first >= state.released:
-                return []
-            self._position = first
-        if self._cuts is not None and self._cuts[0] != state.cuts:
-            self._find_back(found)
-        self._cuts = (state.cuts, 0)
-        for content in self._view.records(self._position, state.released, 4096):
-            record = self._record(content)
-            self._back.append((record.position, int.from_bytes(content[60:64], "little")))
-            self._position = record.position + len(content)
-            found.append(record)
+    def poll(self) -> list[ReadRecord]:
+        """Return records that are new, none if there are none."""
+        found: list[ReadRecord] = []
+        while len(found) < _RECORDS and self._reader.wait(0):
+            found.append(self._noted(next(self._reader)))
         return found
 
-    def _find_back(self, found: list[BusRecord]) -> None:
-        # Some records were set aside: those that were read and are not there any more are told.
-        self._view.forget()
-        gone = 0
-        while self._back and self._view.checksum_at(self._back[-1][0]) != self._back[-1][1]:
-            self._position = self._back.pop()[0]
-            gone += 1
-        if gone:
-            assert self._position is not None
-            found.append(BusRecord(BusKind.ROLLBACK, self._position, 0, 0, "", gone, 0, 0, b""))
+    def __iter__(self) -> Iterator[ReadRecord]:
+        """Yield records as they come, until `close`; wait while there is none.
 
-    def _record(self, content: bytes) -> BusRecord:
-        length, kind, _, _, position, index, _, stamp, number, sender, incarnation, type_, *_ = (
-            _HEADER.unpack_from(content)
-        )
-        payload = content[64:length]
-        if kind in (BusKind.SENDER, BusKind.SENDERS):
-            for at in range(0, len(payload), _ENTRY.size):
-                entry = _ENTRY.unpack_from(payload, at)
-                self._senders[entry[0]] = entry[6].rstrip(b"\0").decode()
-        message = kind == BusKind.BUS
-        return BusRecord(
-            kind, position, index, stamp, self._senders.get(sender, "") if message else "",
-            number if message else 0, incarnation & 0xFFFFFFFF if message else 0,
-            type_ if message else 0, payload,
-        )  # fmt: skip
+        Of a message, `sender`, `number`, `type` and `payload` say who sent what. `Kind.ROLLBACK`
+        says that the last of those that were read are not in the stream any more, and how many.
+        """
+        for record in self._reader:
+            yield self._noted(record)
 
-    def __iter__(self) -> Iterator[BusRecord]:
-        """Yield records as they come, for ever; waits when there is none."""
-        while not self._closed:
-            records = self.poll()
-            yield from records
-            if not records:
-                time.sleep(0.0005)
+    def _noted(self, record: ReadRecord) -> ReadRecord:
+        self._position = record.position
+        if record.kind not in (Kind.ROLLBACK, Kind.LAPPED):
+            self._position += (len(bytes(record)) + 7) & ~7
+        return record
 
     def close(self) -> None:
         """Let go of the outbox; what is in it is still brought into the stream."""
-        self._closed = True
+        self._reader.close()
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

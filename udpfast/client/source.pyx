@@ -12,6 +12,7 @@ __all__ = ["Source", "open_source"]
 _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
     "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/it'"),
+    "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/it'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
@@ -130,7 +131,7 @@ def open_source(
         hint = "" if colon or not prefix else f"; is 'ring:{prefix}' meant?"
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
-    if prefix == "journal":
+    if prefix in ("journal", "store"):
         start = "begin" if start is None else start
         options["end"] = end
     else:

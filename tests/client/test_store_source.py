@@ -1,0 +1,167 @@
+"""`Reader("store:...")`: as far as readers may see, and what was taken back is said."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bus.drive import Copy, lead, register, send
+from udpfast.archive.bus_files import Live, LiveState
+from udpfast.archive.store import StoreLog
+from udpfast.bus.log import Store
+from udpfast.client.reader import Reader
+from udpfast.client.record_words import describe_record, record_line
+from udpfast.core.clock import monotonic_ns
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError, NotReadyError, RingClosedError
+
+BYTES = 1 << 18
+
+
+class Kept:
+    """A store on disk, and what its daemon says of it."""
+
+    def __init__(self, folder: Path, host: str = "S", *, create: bool = True, **options) -> None:
+        self.folder = folder
+        log = StoreLog(folder, "orders", segment_bytes=BYTES, create=create)
+        self.store = Store(log, host, **options)
+        self.live = Live(folder, create=True)
+
+    def tell(self, *, cuts: int = 1) -> None:
+        """Say how far it is, as a daemon does in each turn."""
+        store = self.store
+        self.live.write(
+            LiveState(monotonic_ns(), store.end, store.log.synced(), store.released, store.kept,
+                      store.epoch, store.promised, cuts + store.cuts, True, store.gate)
+        )  # fmt: skip
+        store.log.flush()
+
+
+def said(reader: Reader) -> list[tuple[str, int]]:
+    """The messages that are there: who sent them, and their numbers."""
+    found = []
+    while reader.wait(0):
+        record = next(reader)
+        if record.kind is Kind.BUS:
+            assert record.payload == b"%d" % record.number
+            assert record.type == record.number & 0xFFFF
+            found.append((record.sender, record.number))
+        elif record.kind is Kind.ROLLBACK:
+            found.append(("ROLLBACK", int(record.data["records"])))
+    return found
+
+
+def test_reader_gets_messages_with_their_senders_over_segments(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        for number in range(1, 4001):
+            send(seq, number)
+            if number % 500 == 0:
+                kept.store.log.keep()
+                kept.tell()
+                assert said(reader)[-1] == ("algo", number)
+        assert kept.store.log.count > 1
+        assert reader.lag == 0
+        assert reader.alive
+
+
+def test_reader_that_begins_in_the_middle_knows_the_senders(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="first")
+    send(seq, 1)
+    register(seq, name="second", nonce=2)
+    position = kept.store.end
+    send(seq, 1, 2, sender=2)
+    kept.tell()
+    with Reader(f"store:{kept.folder}", start=("position", position)) as reader:
+        assert said(reader) == [("second", 1), ("second", 2)]
+    with Reader(f"store:{kept.folder}", end=("position", position)) as reader:
+        assert said(reader) == [("first", 1)]
+        with pytest.raises(RingClosedError, match="all of it was read"):
+            reader.poll(timeout=0)
+
+
+def test_reader_sees_of_a_gated_store_what_copies_have(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a", gate=1, standbys=("one",))
+    seq = lead(kept.store)
+    register(seq)
+    send(seq, 1, 3)
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        assert said(reader) == []
+        kept.store.acks["one"] = (kept.store.end, kept.store.end)
+        send(seq, 4)
+        kept.tell()
+        assert said(reader) == [("a", 1), ("a", 2), ("a", 3)]
+
+
+def test_reader_is_told_what_was_taken_back(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    send(seq, 1, 3)
+    other = Kept(tmp_path / "b", "one", create=False)
+    link = Copy(kept.store, other.store)
+    for _ in range(3):
+        link.pump()
+        other.store.log.keep()
+        link.work(1_000_000)
+    ahead = kept.store.end
+    send(seq, 4, 2)
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        assert said(reader) == [("a", number) for number in range(1, 6)]
+        # Another host goes on from what it has; this one follows it.
+        follows = lead(other.store, promoted=True)
+        kept.store.cut(ahead)
+        send(follows, 4, 1)
+        link = Copy(other.store, kept.store)
+        for _ in range(3):
+            link.pump()
+            kept.store.log.keep()
+            link.work(1_000_000)
+        kept.tell()
+        assert said(reader) == [("ROLLBACK", 2), ("a", 4)]
+
+
+def test_reader_goes_on_when_the_daemon_is_started_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    send(seq, 1)
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        assert said(reader) == [("a", 1)]
+        kept.store.log.close()
+        assert said(reader) == []
+        again = Kept(kept.folder)
+        send(lead(again.store), 2)
+        again.tell(cuts=2)
+        assert said(reader) == [("a", 2)]
+
+
+def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotReadyError, match="no daemon of a bus has run here"):
+        Reader(f"store:{tmp_path}")
+    with pytest.raises(ConfigError, match="image must be False"):
+        Reader(f"store:{tmp_path}", image=True)
+    with pytest.raises(ConfigError, match="end must be"):
+        Reader(f"store:{tmp_path}", end=5)
+
+
+def test_message_is_said_in_words(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo", host="S")
+    send(seq, 1)
+    kept.tell()
+    with Reader(f"store:{kept.folder}", kinds=["bus", "sender"]) as reader:
+        records = [next(reader) for _ in range(3)]
+    assert [record.kind for record in records] == [Kind.RESTART, Kind.SENDER, Kind.BUS]
+    assert "name=algo" in record_line(records[1])
+    assert "sender=algo type=1 1 bytes" in record_line(records[2])
+    words = describe_record(records[2])
+    assert (words["sender"], words["type"], words["sent_ns"]) == ("algo", 1, None)

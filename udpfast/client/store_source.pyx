@@ -1,0 +1,265 @@
+"""Records of a bus's store: what `Reader("store:NAME")` reads from.
+
+A store's directory is a journal, and is read as one, by commit word. Two things are its own: what
+too few copies have is not shown yet (`gate`), and records may be taken back, when another host that
+did not have them was promoted: a ROLLBACK says how many of those that were handed out.
+"""
+
+cimport cython
+from libc.errno cimport EBADMSG, EPIPE
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.client.record cimport NameCache
+from udpfast.client.source cimport Source
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport Idle, idle_step
+from udpfast.core.layout cimport (
+    FLIGHT_UNKNOWN, KIND_BUS, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
+    STREAM_NONE, Rollback, SenderEntry)
+
+import math
+import time
+
+import numpy as np
+
+from udpfast.archive.bus_files import Live
+from udpfast.archive.store import StoreView
+from udpfast.client.journal_source import unix_ns
+from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError, shown
+from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.market.updates import LAYOUTS
+from udpfast.shm.instance import journal_directory
+
+__all__ = ["StoreSource", "open_source"]
+
+cdef enum:
+    LOOK_TURNS = 64              # a spinning wait looks at the files this often
+    BACK = 1 << 16               # records over which a reader finds its way back
+    # Words of bus.live (archive/bus_files.LiveState), behind its magic number.
+    LIVE_ALIVE = 1
+    LIVE_END = 2
+    LIVE_RELEASED = 4
+    LIVE_CUTS = 8
+    LIVE_GATE = 10
+    ALIVE_NS = 1_000_000_000
+
+
+@cython.final
+cdef class StoreSource(Source):
+    """A cursor in a store.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+    start : "begin", "tail", ("position", int) or ("time", int)
+    end : int, optional
+        Position before which it ends.
+    batch, buffer_bytes : int
+    """
+
+    def __init__(self, directory, *, start, end=None, batch, buffer_bytes):
+        cdef const uint8_t[::1] memory
+        self.directory = directory
+        try:
+            self.live = Live(directory)
+        except FileNotFoundError:
+            raise NotReadyError(f"{directory}: no daemon of a bus has run here") from None
+        memory = self.live.memory
+        self.words = <const uint64_t*>&memory[0]
+        self.end = UINT64_MAX if end is None else end
+        self.cuts = load_acquire(self.words + LIVE_CUTS)
+        self.names = NameCache()
+        self.back_positions = np.zeros(BACK, np.uint64)
+        self.back_checksums = np.zeros(BACK, np.uint32)
+        self.missed_reason = LAPPED_DAMAGE
+        self.cursor = JournalCursorFace.attach(
+            directory, start, limit=batch, room_bytes=buffer_bytes, layouts=LAYOUTS)
+        self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+
+    cdef uint64_t bound(self) noexcept nogil:
+        # Position before which records are shown. Acquire: what was told of copies before it holds.
+        if load_acquire(self.words + LIVE_GATE) == 0:
+            return self.end
+        return min(self.end, load_acquire(self.words + LIVE_RELEASED))
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        cdef uint64_t turns = 0
+        cdef bint look = True
+        cdef int64_t count
+        while True:
+            if look or (self.cursor.ready() and self.cursor.position < self.bound()):
+                with gil:
+                    count = self.look(limit)
+                if count != 0:
+                    idle_step(idle, 1)
+                    return count
+            if look and (self.closing or clock_monotonic_ns() >= until_ns):
+                return 0
+            idle_step(idle, 0)
+            turns += 1
+            look = idle.parked or turns % LOOK_TURNS == 0
+
+    cdef int64_t look(self, int64_t limit) noexcept:
+        try:
+            return self._look(limit)
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+
+    cdef int64_t _look(self, int64_t limit) except -1:
+        cdef uint64_t bound
+        cdef int64_t count
+        if load_acquire(self.words + LIVE_CUTS) != self.cuts:
+            count = self._find_back()
+            if count:
+                return count
+        bound = self.bound()
+        # Neither what may not be seen yet nor a daemon that is started again is the end.
+        self.cursor._end_position = bound
+        self.cursor._follow = True
+        self.cursor.ended = False
+        count = self.cursor.poll_all(min(limit, self.cursor._limit))
+        self.missed = self.cursor.missed
+        if count:
+            self._note(count)
+        elif self.cursor.position >= self.end:
+            return -EPIPE
+        return count
+
+    cdef _note(self, int64_t count):
+        cdef int64_t i
+        cdef uint64_t at
+        for i in range(count):
+            at = (self.noted + i) % BACK
+            self.back_positions[at] = self.headers[i].position
+            self.back_checksums[at] = self.headers[i].checksum
+            if self.headers[i].kind == KIND_SENDER or self.headers[i].kind == KIND_SENDERS:
+                self._take_senders(
+                    (<const char*>self.payloads + self.offsets[i])[
+                        :self.headers[i].length - RECORD_SIZE])
+            elif self.headers[i].kind == KIND_BUS and (
+                    <uint16_t>self.headers[i].object not in self.names.senders):
+                self._learn_senders(self.headers[i].position)
+        self.noted += count
+
+    def _take_senders(self, bytes payload):
+        cdef const SenderEntry* entries = <const SenderEntry*><const char*>payload
+        for i in range(len(payload) // sizeof(SenderEntry)):
+            self.names.senders[entries[i].sender] = (
+                entries[i].name[:32].rstrip(b"\0").decode(errors="replace"))
+
+    def _learn_senders(self, position):
+        # Of who began in the middle: SENDERS begins the segment, and what lies between says more.
+        cdef uint64_t kinds = <uint64_t>1 << KIND_SENDER | <uint64_t>1 << KIND_SENDERS
+        view = StoreView(self.directory)
+        for record in view.records(view.segment_begin(position), position, kinds=kinds):
+            self._take_senders(record[RECORD_SIZE:int.from_bytes(record[:4], "little")])
+
+    cdef int64_t _find_back(self) except -1:
+        # Records may have been set aside: go on behind the last one that is there still.
+        cdef uint64_t gone = 0, at = 0, known = min(self.noted, <uint64_t>BACK)
+        cdef uint64_t position = self.cursor.position, index = self.cursor.index
+        cdef uint64_t cuts = load_acquire(self.words + LIVE_CUTS)
+        cdef Rollback rollback
+        view = StoreView(self.directory)
+        while gone < known:
+            at = (self.noted - gone - 1) % BACK
+            if view.checksum_at(self.back_positions[at]) == self.back_checksums[at]:
+                break
+            position = self.back_positions[at]
+            gone += 1
+        if gone == known and self.noted > known:
+            raise RegionError(f"{self.directory}: more than {BACK} records that were read are not "
+                              "there any more")
+        self.cuts = cuts
+        self._stand(("position", position))
+        if gone == 0:
+            return 0
+        self.names = NameCache()  # a sender may have another number now
+        self.noted -= gone
+        rollback.records = gone
+        rollback.position = position
+        memset(self.headers, 0, RECORD_SIZE)
+        self.headers.length = RECORD_SIZE + sizeof(rollback)
+        self.headers.kind = KIND_ROLLBACK
+        self.headers.position = position
+        self.headers.index = index - gone
+        self.headers.stream = STREAM_NONE
+        self.headers.flight_ns = FLIGHT_UNKNOWN
+        memcpy(self.payloads, &rollback, sizeof(rollback))
+        self.offsets[0] = 0
+        self.missed = 0
+        return 1
+
+    cdef _stand(self, start):
+        cdef JournalCursor before = self.cursor
+        self.cursor = JournalCursorFace.attach(
+            self.directory, start, limit=before._limit, room_bytes=before._room_bytes,
+            layouts=LAYOUTS)
+        self.cursor.missed_total = before.missed_total
+        before.close()
+        self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+
+    cdef fail(self, int64_t code):
+        if self.failure is not None:
+            raise self.failure
+        raise RingClosedError(f"store {self.directory}: all of it was read, up to {self.end}")
+
+    cdef uint64_t next_index(self):
+        return self.cursor.index
+
+    cdef uint64_t missed_total(self):
+        return self.cursor.missed_total
+
+    cdef uint64_t written(self):
+        return self.cursor.tail_index
+
+    cdef uint64_t writer_epoch(self):
+        return self.live.read().epoch
+
+    cdef bint writer_alive(self):
+        return clock_monotonic_ns() - <int64_t>load_acquire(self.words + LIVE_ALIVE) < ALIVE_NS
+
+    cdef bint detached(self):
+        return self.done
+
+    cdef detach(self):
+        self.done = True  # what is in memory is handed out still
+        self.cursor.close()
+
+
+def open_source(
+        target, *, start, batch, buffer_bytes, timeout, name, end=None, image=False
+) -> StoreSource:
+    """Open this host's copy of a store.
+
+    Parameters
+    ----------
+    target : str
+        The store's name, or its directory.
+    start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
+        A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the store.
+    end : ("position", int), optional
+    batch, buffer_bytes, timeout, name
+        As `Reader` has them; `name` is not used.
+    """
+    if image:
+        raise ConfigError(f"image must be False for store:{target}: it begins where it begins")
+    if end is not None and not (isinstance(end, tuple) and end[:1] == ("position",)):
+        raise ConfigError(f"end must be ('position', int) for store:{target}, was {shown(end)}")
+    if start in ("begin", "oldest"):
+        start = "begin"
+    elif start != "tail" and not (isinstance(start, tuple) and start[:1] == ("position",)):
+        start = "time", unix_ns(start, "start")
+    deadline = time.monotonic() + (math.inf if timeout is None else timeout)
+    while True:
+        try:
+            return StoreSource(
+                journal_directory(target), start=start, end=None if end is None else end[1],
+                batch=batch, buffer_bytes=buffer_bytes)
+        except (FileNotFoundError, NotReadyError):
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(0.005)
