@@ -1,6 +1,7 @@
 """A fan-out that a test runs over an instance which it fills, and ways to look at its messages."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -83,10 +84,14 @@ class Turned:
         self.instance = instance
         self.fanout = ZmqFanout(ZmqConfig(**(NEVER_SILENT | settings)), instance.directory)
 
-    def open(self, query: str = "", **options: Any) -> Reader:
-        """Open a reader, which waits for the fan-out's answer, while it turns."""
+    def open(self, query: str = "", pause_s: float = 0.0, **options: Any) -> Reader:
+        """Open a reader, which waits for the fan-out's answer, while it turns.
+
+        With a pause its subscription has most likely come before the first turn.
+        """
         with ThreadPoolExecutor(1) as pool:
             opened = pool.submit(Reader, f"zmq:{self.fanout.addresses[0]}{query}", **options)
+            time.sleep(pause_s)
             while not opened.done():
                 self.fanout.work(monotonic_ns())
             return opened.result()

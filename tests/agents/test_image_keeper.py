@@ -21,7 +21,15 @@ from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.client.image_join import ImageJoin
 from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.core.layout import CONNECTION, GAP, OBJECT_STATE, SESSION, ObjectStatus, Stream
+from udpfast.core.layout import (
+    CONNECTION,
+    GAP,
+    LAPPED,
+    OBJECT_STATE,
+    SESSION,
+    ObjectStatus,
+    Stream,
+)
 from udpfast.errors import UdpfastError
 from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import list_readers
@@ -602,4 +610,73 @@ def test_level_that_is_no_number_puts_the_book_in_doubt_as_a_strategy_has_it(
             (book,) = books.values()
             found.append((book.bids().tolist(), book.stale))
     assert found[0] == found[1] == ([[10.0, 1.0], [9.0, 2.0], [8.0, 1.0]][2 * snapshot :], True)
+    keeper.on_stop()
+
+
+def stale_to_late_readers(instance: Instance) -> dict[str, bool]:
+    """Return by symbol whether a late reader's book is stale, and check those who were there."""
+    found = []
+    for image in (False, True):
+        with Reader(instance.address, start=None if image else "begin", image=image) as reader:
+            books = Books(reader)
+            while len(books.poll(timeout=0)):
+                pass
+            found.append({symbol: book.stale for (_, symbol), book in books.items()})
+    assert found[0] == found[1]
+    return found[1]
+
+
+def test_records_that_the_ring_itself_misses_put_every_value_in_doubt(instance: Instance) -> None:
+    # A journal that is published once more lacks what was lost of it, and its ring says so.
+    live_book(instance)
+    instance.append(Kind.LAPPED, np.array([(5, 0, 0)], LAPPED).tobytes())
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert keeper.lapped == 5
+    assert stale_to_late_readers(instance) == {"BTCUSDT": True}
+    instance.book([(7, 7)], [], snapshot=True, number=102, follows=101)
+    instance.ring.flush()
+    catch_up(keeper)
+    assert stale_to_late_readers(instance) == {"BTCUSDT": False}
+    keeper.on_stop()
+
+
+def test_doubt_of_what_has_no_gate_reaches_a_late_reader(instance: Instance) -> None:
+    ungated = {"flags": RecordFlag.UNGATED, "object_type": 0, "object_id": 0}
+    session(instance)
+    for symbol in ("BTCUSDT", "ETHUSDT"):
+        instance.book([(10, 1)], [(11, 1)], symbol, snapshot=True, **ungated)
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert stale_to_late_readers(instance) == {"BTCUSDT": False, "ETHUSDT": False}
+    gap(instance)
+    instance.book([(10, 2)], [(11, 2)], "ETHUSDT", snapshot=True, **ungated)
+    instance.ring.flush()
+    catch_up(keeper)
+    assert stale_to_late_readers(instance) == {"BTCUSDT": True, "ETHUSDT": False}
+    keeper.on_stop()
+
+
+def test_first_rows_without_a_gate_behind_a_gap_are_in_doubt(instance: Instance) -> None:
+    # Rows that were lost may have been of a symbol that was not seen before.
+    session(instance)
+    gap(instance)
+    update = instance.update(STATISTICS, "x", "y", row_count=1, update_type=2, present=2)
+    values = np.zeros(1, STATISTIC)
+    values["type"], values["value"] = 1, 10.0
+    instance.append(
+        Kind.STATISTICS, update.tobytes() + values.tobytes(), RecordFlag.UNGATED, session=1
+    )
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert kinds(image_of(instance)) == [Kind.SESSION, Kind.STATISTICS, Kind.STALE]
+    keeper.on_stop()
+
+
+def test_update_that_does_not_say_of_what_it_is_puts_all_in_doubt(instance: Instance) -> None:
+    live_book(instance)
+    instance.append(Kind.BOOK, bytes(8), object_type=3, object_id=8, session=1)
+    instance.ring.flush()
+    keeper = keep(instance)
+    assert kinds(image_of(instance)) == [Kind.BOOK, Kind.STALE]
     keeper.on_stop()

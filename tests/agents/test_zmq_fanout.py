@@ -5,21 +5,25 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zmq
 
 from tests.agents.fanout import Subscriber, Turned, caught_up, running
 from tests.client.instance import Instance
 from tests.waiting import PATIENCE_S, wait_until
+from udpfast.agents.image_keeper import ImageKeeper
 from udpfast.agents.ring_names import RingNames
 from udpfast.agents.zmq_fanout import ZmqFanout
 from udpfast.agents.zmq_sockets import Outlets
-from udpfast.config import ZmqConfig
+from udpfast.config import ImageConfig, ZmqConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.core.layout import Kind
+from udpfast.core.layout import OBJECT_STATE, SESSION, Kind, RecordFlag
 from udpfast.errors import ConfigError
 from udpfast.log.readers import list_readers
+from udpfast.market.state_bytes import ENTRY_HASH
 from udpfast.net.envelope import EnvelopeType, unpack_names
+from udpfast.shm.image import Image, ImageView
 
 
 def ring_bytes(instance: Instance) -> bytes:
@@ -363,3 +367,50 @@ def test_fanout_that_ends_late_leaves_its_successors_socket(tmp_path: Path) -> N
     assert (tmp_path / "zmq").is_socket()
     successor.close()
     assert not (tmp_path / "zmq").exists()
+
+
+def test_subscriber_who_joins_while_an_image_is_ahead_gets_no_update_twice(tmp_path: Path) -> None:
+    # The keeper goes on while the fan-out reads what it keeps: the mark is of before, and an object
+    # contains already what follows.
+    instance = Instance(tmp_path / "feed")
+    session = np.zeros((), SESSION)
+    session["new_id"] = 1
+    instance.append(Kind.SESSION, session.tobytes(), session=1)
+    state = np.zeros((), OBJECT_STATE)
+    instance.append(Kind.RECOVERED, state.tobytes(), object_type=3, object_id=7, session=1)
+    instance.book([(10.0, 1.0)], [(11.0, 1.0)], snapshot=True, stream=1)
+    keeper = ImageKeeper(ImageConfig(interval_ms=0, objects=8), instance.directory)
+    keeper.on_start()
+    for i in range(12_000):  # the writer's beginning is overwritten
+        instance.append(Kind.MESSAGE, bytes(64), RecordFlag.UNGATED, session=1)
+        if i % 1_000 == 0:
+            keeper.work(1 << 62)
+    instance.ring.flush()
+    while keeper.work(1 << 62):
+        pass
+    with ImageView.attach(instance.directory, ENTRY_HASH) as view:
+        mark = view.entry(0)
+    before = instance.number
+    instance.book([(10.0, 2.0)], [], follows=before)
+    instance.ring.flush()
+    while keeper.work(1 << 62):
+        pass
+    keeper.publish()
+    with ImageView.attach(instance.directory, ENTRY_HASH) as view:
+        ahead = [view.entry(1 + i) for i in range(2)]
+    keeper.on_stop()
+    with Image.create(instance.directory, 9, 1 << 20, ENTRY_HASH) as image:
+        assert image.put(0, mark)
+        assert all(image.put(1 + i, entry) for i, entry in enumerate(ahead) if entry)
+        with Turned(instance) as turned:
+            reader = turned.open(image=True, pause_s=0.1)
+            instance.book([(8.0, 4.0)], [], follows=before + 1)
+            turned.end()
+            records = list(reader)
+            reader.close()
+    books = [record for record in records if record.kind is Kind.BOOK]
+    assert [record.number for record in books if not record.flags & RecordFlag.SNAPSHOT] == [
+        before + 2
+    ]
+    assert books[0].bids["quantity"].tolist() == [2.0]
+    instance.names_region.close()

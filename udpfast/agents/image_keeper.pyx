@@ -12,7 +12,6 @@ import cython
 
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.atomics cimport load_acquire, store_relaxed
@@ -22,9 +21,9 @@ from udpfast.log.cursor cimport RingCursor
 from udpfast.log.readers cimport ReaderRegistration, reader_report
 from udpfast.log.ring cimport ring_poll
 from udpfast.market.state cimport (
-    State, StateMark, state_apply, state_begin, state_forget_changes, state_free, state_init,
-    state_lapped)
-from udpfast.market.state_bytes cimport entry_copy, entry_size, entry_write, state_read
+    State, StateMark, state_apply, state_forget_changes, state_free, state_init, state_lapped)
+from udpfast.market.state_bytes cimport (
+    StateHead, entry_copy, entry_size, entry_write, head_write, state_read)
 from udpfast.shm.image cimport (
     Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
 from udpfast.shm.region cimport RegionHeader
@@ -90,7 +89,7 @@ cdef class ImageKeeper(Agent):
             self._image = Image.create(
                 self._directory, self._config.objects + 1, self._config.capacity_bytes,
                 ENTRY_HASH)
-            if not image_reserve(&self._image.writer, 0, sizeof(StateMark)):
+            if not image_reserve(&self._image.writer, 0, sizeof(StateHead)):
                 raise ConfigError("image.capacity_bytes: expected room for one entry, found "
                                   f"{self._config.capacity_bytes}")
             self._publish()
@@ -127,7 +126,7 @@ cdef class ImageKeeper(Agent):
     @property
     def objects(self) -> int:
         """Objects known in this session."""
-        return self._state.mark.objects
+        return self._state.doubts.heard.objects
 
     @property
     def refused(self) -> tuple[int, int]:
@@ -157,7 +156,8 @@ cdef class ImageKeeper(Agent):
         if count < 0:
             return AGENT_DONE if count == -EPIPE else <int>count
         if lapped:
-            self._note_lapped(lapped)
+            state_lapped(
+                &self._state, lapped, load_acquire(&self._cursor.reader.header.epoch))
         for i in range(count):
             rc = state_apply(&self._state, headers + i,
                              self._cursor._payloads + self._cursor._offsets[i])
@@ -172,27 +172,17 @@ cdef class ImageKeeper(Agent):
             reader_report(self._registration.entry, &self._cursor.reader, clock_realtime_ns())
         return <int>count
 
-    cdef void _note_lapped(self, uint64_t count) noexcept nogil:
-        # A RESTART may have been among what was missed, and ids may mean other names since.
-        cdef uint64_t epoch = load_acquire(&self._cursor.reader.header.epoch)
-        if epoch != self._state.mark.epoch:
-            state_begin(&self._state, False)
-            self._state.mark.epoch = epoch
-        state_lapped(&self._state, count)
-
     cdef void _publish(self) noexcept nogil:
         # What changed, object by object, and then how far all of it is true.
         cdef State* state = &self._state
         cdef int64_t began_ns = clock_monotonic_ns(), ended_ns
-        cdef uint8_t* place
         cdef uint32_t i
         for i in range(state.changed_count):
             self._publish_object(state.changed[i])
         state_forget_changes(state)
         state.mark.ring_created_ns = (
             <const RegionHeader*>self._cursor.region.pointer).created_ns
-        place = image_begin(&self._image.writer, 0, sizeof(StateMark))
-        memcpy(place, &state.mark, sizeof(StateMark))
+        head_write(state, <StateHead*>image_begin(&self._image.writer, 0, sizeof(StateHead)))
         image_end(&self._image.writer, 0)
         self._published = state.mark.position
         ended_ns = clock_monotonic_ns()
@@ -234,7 +224,7 @@ cdef class ImageKeeper(Agent):
         mark.index = self._cursor.index
         mark.ring_born_ns = <uint64_t>self._cursor.reader.header.born_ns
         if missed:
-            state_lapped(&self._state, missed)
+            state_lapped(&self._state, missed, mark.epoch)
 
     def _resume(self):
         # Go on with the image that the keeper before left of this very ring. What follows it may

@@ -222,8 +222,9 @@ cdef class ZmqFanout(Agent):
 
     cdef _chores(self, int64_t now_ns):
         cdef Stream stream
-        for socket in self.outlets.sockets:
-            self._take_requests(socket)
+        if self.last is None or self.last.ready():  # requests keep, in their sockets
+            for socket in self.outlets.sockets:
+                self._take_requests(socket)
         for stream in self.streams.live:
             if self.end_ns and now_ns - stream.sent_ns >= END_PAUSE_NS:
                 self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_END, b"", 0)

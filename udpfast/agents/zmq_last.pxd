@@ -11,4 +11,5 @@ cdef class LastValues:
     cdef bint resume(self, RingCursor cursor) except -1
     cdef int apply(self, RingCursor cursor, int64_t count) noexcept nogil
     cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil
+    cdef bint ready(self) noexcept nogil
     cdef bytes records(self)

@@ -13,7 +13,7 @@ from libc.string cimport memset
 from udpfast.core.atomics cimport load_acquire
 from udpfast.log.cursor cimport RingCursor
 from udpfast.market.state cimport (
-    state_apply, state_begin, state_forget_changes, state_free, state_init, state_lapped)
+    state_apply, state_forget_changes, state_free, state_init, state_lapped)
 from udpfast.market.state_bytes cimport StateOutput, entry_copy, state_read, state_records
 from udpfast.shm.image cimport ImageView, image_copy
 
@@ -48,7 +48,7 @@ cdef class LastValues:
         self._state.mark.position = cursor.position
         self._state.mark.index = cursor.index
         if missed:
-            state_lapped(&self._state, missed)
+            state_lapped(&self._state, missed, cursor.epoch)
 
     cdef bint resume(self, RingCursor cursor) except -1:
         # Take what an image keeper left of this very ring, and move the cursor to where it ends.
@@ -62,8 +62,9 @@ cdef class LastValues:
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, <uint64_t>self._state.objects_max + 1))
+        # A keeper that lives is further by now than the cursor, but never than the ring.
         if (rc < 0 or self._state.mark.ring_born_ns != <uint64_t>cursor.reader.header.born_ns
-                or self._state.mark.position > cursor.position):
+                or self._state.newest > load_acquire(&cursor.reader.header.tail)):
             state_free(&self._state)
             return False
         cursor.seek(self._state.mark.position, self._state.mark.index)
@@ -80,21 +81,21 @@ cdef class LastValues:
         return 0
 
     cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil:
-        # A RESTART may have been among what was missed, and ids may mean other names since.
-        cdef uint64_t epoch = load_acquire(&cursor.reader.header.epoch)
-        if epoch != self._state.mark.epoch:
-            state_begin(&self._state, False)
-            self._state.mark.epoch = epoch
-        state_lapped(&self._state, count)
+        state_lapped(&self._state, count, load_acquire(&cursor.reader.header.epoch))
+
+    cdef bint ready(self) noexcept nogil:
+        # Whether it is true at one record: of what an image left, some objects may be of later.
+        return self._state.mark.position >= self._state.newest
 
     cdef bytes records(self):
-        # As records behind each other, each padded to 8.
+        # As records behind each other, each padded to 8. For a subscriber who goes on where the
+        # fan-out is now, so only while it is `ready`.
         cdef StateOutput output
         memset(&output, 0, sizeof(output))
         try:
             if state_records(&self._state, &output) < 0:
-                raise MemoryError(f"no room for the last values of {self._state.mark.objects} "
-                                  "objects")
+                raise MemoryError("no room for the last values of "
+                                  f"{self._state.doubts.heard.objects} objects")
             return (<char*>output.bytes)[:output.used] if output.used else b""
         finally:
             free(output.bytes)

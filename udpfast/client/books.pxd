@@ -9,15 +9,22 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.client.batch cimport BatchMemory
 from udpfast.client.record cimport NameCache
-from udpfast.client.track cimport Track, Tracks
 from udpfast.core.layout cimport Record
 from udpfast.market.book cimport OrderBook
+from udpfast.market.doubt cimport Doubt, Doubts
+
+cdef struct Track:               # one object
+    Doubt doubt                  # its tag is that of its book
+    int32_t book                 # index of its book, -1: none yet
+    uint8_t missing              # the book is not what updates build on
+    uint8_t contested            # another object says that it is the same instrument
+    uint8_t reserved[2]
 
 cdef class Books:
     cdef readonly object reader
     cdef int64_t _unnamed
     cdef int64_t _contested
-    cdef Tracks _tracks
+    cdef Doubts _doubts          # of Track
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
     cdef list _books             # by Track.book: these, and those of further objects of a name
     cdef dict _places            # (exchange, symbol) -> Track.book
@@ -25,7 +32,6 @@ cdef class Books:
     cdef dict _names             # index of a track -> (exchange, symbol)
     cdef set _holders            # names of which an object has the book that they lead to
     cdef list _spare             # places of books that belong to no name and no object now
-    cdef int32_t _session        # -1: none seen yet
     cdef dict _members           # of several addresses read as one: place -> (address, Books)
     cdef OrderBook _undecided    # the book of a name that several of them have
     cdef bint _orphaned          # their writer is dead, or not heard: what is known is old
@@ -38,14 +44,17 @@ cdef class Books:
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
+    cdef void _pass_by(self, const Record* header) noexcept
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
+    cdef Track* _at(self, uint32_t index) noexcept
     cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1
     cdef _unbind(self, Track* track)
     cdef _claim(self, uint32_t index, object name)
     cdef _release(self, uint32_t index)
     cdef _lapped(self)
     cdef _missed(self)
-    cdef _begin_session(self, int32_t session, bint complete)
+    cdef _begin_session(self, bint complete)
     cdef _note_writer(self, const Record* header, const uint8_t* payload)
-    cdef _mark(self, Track* track)
-    cdef _mark_all(self)
+    cdef bint _unsound(self, const Track* track) noexcept
+    cdef void _mark(self, const Track* track) noexcept
+    cdef void _mark_all(self) noexcept

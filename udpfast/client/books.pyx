@@ -1,24 +1,23 @@
 """Every order book of a ring, kept from records or batches, none of them silently wrong."""
 
 cimport cython
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.stdlib cimport free
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.client.batch cimport Batch, BatchMemory
 from udpfast.client.record cimport ReadRecord, record_payload
-from udpfast.client.track cimport (
-    track_heard, track_joined, track_recovered, track_sound, track_stale, tracks_add,
-    tracks_clear, tracks_find, tracks_gap, tracks_lapped)
-from udpfast.core.keyed cimport keyed_draw
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
     KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
-    KIND_SESSION, KIND_STALE, ObjectState, RECORD_FIRST, RECORD_SIZE, RECORD_SNAPSHOT,
-    RECORD_UNGATED, STREAM_FIRST)
+    KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
-from udpfast.market.chain cimport chain_doubted
+from udpfast.market.doubt cimport (
+    Doubt, SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped,
+    doubt_passed, doubt_said, doubt_said_tag, doubt_stands, doubt_tag, doubts_add, doubts_at,
+    doubts_begin, doubts_elsewhere, doubts_find, doubts_find_gated, doubts_free, doubts_gap,
+    doubts_init)
 from udpfast.market.updates cimport UpdateHeader
 
 from udpfast.errors import FormatError, unexpected_keyword
@@ -69,8 +68,7 @@ cdef class Books:
         self._holders = set()
         self._spare = []
         self._members = {}
-        self._session = -1
-        keyed_draw(&self._tracks.key)
+        doubts_init(&self._doubts, sizeof(Track))
 
     def __init__(self, reader=None, **unknown):
         if unknown:
@@ -78,8 +76,7 @@ cdef class Books:
         self.reader = reader
 
     def __dealloc__(self):
-        free(self._tracks.slots)
-        free(self._tracks.tracks)
+        doubts_free(&self._doubts)
 
     def apply(self, ReadRecord record not None):
         """Apply one record, of any kind.
@@ -256,32 +253,32 @@ cdef class Books:
         if kind == KIND_BOOK:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
-            # An object may carry more than books: its chain goes through all its messages.
-            track = tracks_find(&self._tracks, header.object, False, 0)
-            if track != NULL:
-                track_heard(track, header)
-                track.begun = True
-                self._mark(track)
+            self._pass_by(header)
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
-            track = _track(self, header.object, False, 0)
-            if kind == KIND_STALE:
-                _doubt(track, header, payload)
-            else:
-                track_recovered(track, header, payload)
+            track = _track(self, doubt_key(header), doubt_said_tag(header, payload))
+            track.missing = doubt_said(&self._doubts, &track.doubt, header, payload) or (
+                track.missing)
             self._mark(track)
         elif kind == KIND_GAP:
-            if chain_doubted(header, payload):
-                tracks_gap(&self._tracks)
+            if doubts_gap(&self._doubts, header, payload):
                 self._mark_all()
         elif kind == KIND_SESSION or kind == KIND_RESTART:
             if not header.flags & RECORD_SNAPSHOT:  # an image may be as old as the writer's death
                 self._orphaned = False
-            self._begin_session(-1, kind == KIND_SESSION)
+            self._begin_session(kind == KIND_SESSION)
         elif kind == KIND_LAPPED:
             self._lapped()
         elif kind == KIND_CONNECTION:
             self._note_writer(header, payload)
         return None
+
+    cdef void _pass_by(self, const Record* header) noexcept:
+        # A message that is no update of a book, or of one without a gate, of the gated object of
+        # its number.
+        cdef Track* track = <Track*> doubts_find_gated(&self._doubts, header.object)
+        if track != NULL:
+            doubt_passed(&track.doubt, header)
+            self._mark(track)
 
     cdef OrderBook _apply(
             self, const Record* header, const uint8_t* payload, NameCache names):
@@ -297,38 +294,30 @@ cdef class Books:
                               f"at least, was {header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
-        if header.stream < STREAM_FIRST and header.session != self._session:
-            if self._session >= 0:  # its SESSION record was among those that a lapped reader missed
-                self._begin_session(header.session, False)
-            self._session = header.session
-        tag = (<uint64_t> update.exchange_id << 32) | update.symbol_id
+        if unlikely(doubts_elsewhere(&self._doubts, header)):
+            if self._doubts.heard.session != SESSION_UNSEEN:
+                self._begin_session(False)  # its SESSION record was among those missed
+            self._doubts.heard.session = header.session
+        if header.flags & RECORD_UNGATED:
+            self._pass_by(header)
+        tag = doubt_tag(update.exchange_id, update.symbol_id)
         if update.exchange_id == 0 or update.symbol_id == 0:
             self._unnamed += 1
-            track = tracks_find(&self._tracks, header.object, False, 0)
+            track = <Track*> doubts_find_gated(&self._doubts, header.object)
             if track != NULL and not header.flags & RECORD_UNGATED:
                 self._unbind(track)  # its object does not say any more whose book this is
             return None
-        if header.flags & RECORD_UNGATED:
-            track = _track(self, header.object, True, tag)
-        else:
-            track = _track(self, header.object, False, 0)
-        if track.tag != tag or track.book < 0:
+        track = _track(self, doubt_key(header), tag)
+        if track.doubt.tag != tag or track.book < 0:
             if not self._bind(track, tag, names):
                 self._unnamed += 1
                 return None
         book = <OrderBook> self._books[track.book]
-        track_heard(track, header)
-        if header.flags & RECORD_UNGATED:
-            # Nobody watches over its object: only gaps and laps are known, only snapshots help.
-            track.doubted = 0 if snapshot else track.doubted
-        if snapshot:
-            track.missing = False
-        elif (track.missing and not track.begun and self._tracks.complete
-                and header.flags & RECORD_FIRST):
+        doubt_heard(&track.doubt, header)
+        if not snapshot and track.missing:
+            if not doubt_begins(&self._doubts, &track.doubt, header):
+                return None
             book.clear()
-            track.missing = False
-        if track.missing:
-            return None
         # Whatever ends this in the middle, a damaged update or no memory, leaves the book stale.
         track.missing = book.book.stale = True
         room = book_room(payload, header.length - RECORD_SIZE)
@@ -342,9 +331,12 @@ cdef class Books:
         # The origin itself is in doubt, or the book does not hold what the origin holds.
         track.missing = (
             update.update_type == UPDATE_TYPE_STALE or book.book.levels_refused != refused)
-        track.begun = True
-        self._mark(track)
+        doubt_applied(&self._doubts, &track.doubt, snapshot)
+        book.book.stale = self._unsound(track)
         return book
+
+    cdef Track* _at(self, uint32_t index) noexcept:
+        return <Track*> doubts_at(&self._doubts, index)
 
     cdef bint _bind(self, Track* track, uint64_t tag, NameCache names) except -1:
         # An object names its book: for the first time, or another one than before. False: its
@@ -354,19 +346,19 @@ cdef class Books:
         self._unbind(track)
         if exchange is None or symbol is None:
             return False
-        self._claim(<uint32_t> (track - self._tracks.tracks), (exchange, symbol))
-        track.tag = tag
+        self._claim(<uint32_t> (track - self._at(0)), (exchange, symbol))
+        track.doubt.tag = tag
         return True
 
     cdef _unbind(self, Track* track):
         # What its object had keeps its levels, and is stale.
         track.missing = True
         self._mark(track)
-        self._release(<uint32_t> (track - self._tracks.tracks))
+        self._release(<uint32_t> (track - self._at(0)))
 
     cdef _claim(self, uint32_t index, object name):
         # From now on an object goes by a name. If others do too, its book is one apart.
-        cdef Track* tracks = self._tracks.tracks
+        cdef Track* tracks = self._at(0)
         cdef dict claims = self._claims.setdefault(name, {})
         place = self._places.get(name)
         taken = name in self._holders
@@ -395,7 +387,7 @@ cdef class Books:
 
     cdef _release(self, uint32_t index):
         # An object does not go by its name any more; nobody keeps its book.
-        cdef Track* tracks = self._tracks.tracks
+        cdef Track* tracks = self._at(0)
         cdef OrderBook book
         cdef dict claims
         cdef uint32_t other
@@ -430,13 +422,16 @@ cdef class Books:
         self._missed()
 
     cdef _missed(self):
-        tracks_lapped(&self._tracks)
+        cdef uint32_t index
+        self._doubts.heard.complete = False
+        for index in range(self._doubts.heard.objects):
+            doubt_lapped(&self._doubts, &self._at(index).doubt)
+            self._at(index).missing = True
         self._mark_all()
 
-    cdef _begin_session(self, int32_t session, bint complete):
+    cdef _begin_session(self, bint complete):
         cdef OrderBook book
-        tracks_clear(&self._tracks, complete)
-        self._session = session
+        doubts_begin(&self._doubts, complete)
         self._contested = 0
         self._claims.clear()
         self._names.clear()
@@ -462,28 +457,27 @@ cdef class Books:
             self._orphaned = False
         self._mark_all()
 
-    cdef _mark(self, Track* track):
+    cdef bint _unsound(self, const Track* track) noexcept:
+        return (self._orphaned or track.missing or track.contested
+                or doubt_stands(&self._doubts, &track.doubt))
+
+    cdef void _mark(self, const Track* track) noexcept:
         if track.book >= 0:
-            (<OrderBook> self._books[track.book]).book.stale = (
-                self._orphaned or not track_sound(track))
+            (<OrderBook> self._books[track.book]).book.stale = self._unsound(track)
 
-    cdef _mark_all(self):
+    cdef void _mark_all(self) noexcept:
         cdef uint32_t index
-        for index in range(self._tracks.count):
-            self._mark(self._tracks.tracks + index)
+        for index in range(self._doubts.heard.objects):
+            self._mark(self._at(index))
 
 
-cdef void _doubt(Track* track, const Record* header, const uint8_t* payload) noexcept:
-    # A ring's STALE says the same each time; that of an image tells whose doubt it is.
-    if header.flags & RECORD_SNAPSHOT and (
-            header.length >= <int64_t> (RECORD_SIZE + sizeof(ObjectState))):
-        track_joined(track, (<const ObjectState*> payload).status)
-    else:
-        track_stale(track)
-
-
-cdef Track* _track(Books books, uint32_t object, bint ungated, uint64_t tag) except NULL:
-    cdef Track* track = tracks_add(&books._tracks, object, ungated, tag)
-    if track == NULL:
-        raise MemoryError(f"no room for object {books._tracks.count + 1}")
-    return track
+cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
+    cdef Doubt* doubt = doubts_find(&books._doubts, key, tag)
+    if likely(doubt != NULL):
+        return <Track*> doubt
+    doubt = doubts_add(&books._doubts, key, tag)
+    if doubt == NULL:
+        raise MemoryError(f"no room for object {books._doubts.heard.objects + 1}")
+    (<Track*> doubt).book = -1
+    (<Track*> doubt).missing = True
+    return <Track*> doubt

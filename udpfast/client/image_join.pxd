@@ -21,5 +21,4 @@ cdef class ImageJoin:
     cdef _forget(self)
     cdef str _try(self, directory, RingCursor cursor)
     cdef str _catch_up(self, RingCursor cursor, uint64_t target, keeper)
-    cdef uint64_t _newest(self) noexcept
     cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil

@@ -13,7 +13,6 @@ from pathlib import Path
 import cython
 
 from libc.errno cimport EAGAIN, EBADMSG, ENOMEM, EPIPE
-from libc.stdint cimport uint32_t
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
@@ -147,7 +146,7 @@ cdef class ImageJoin:
             return (f"expected a position up to the ring's end {cursor.tail_position}, "
                     f"found {mark}; {keeper}")
         cursor.seek(mark, self._state.mark.index)
-        target = max(target, self._newest())
+        target = max(target, self._state.newest)
         with nogil:
             rc = self._follow(cursor, target)
         if rc == -EAGAIN:
@@ -157,9 +156,9 @@ cdef class ImageJoin:
             raise MemoryError("no room for the state of an image")
         if rc < 0:
             return f"expected a record of the ring at position {cursor.position}, found none"
-        if cursor.reader.cursor < self._newest():
+        if cursor.reader.cursor < self._state.newest:
             return (f"expected objects up to the ring's end {cursor.position}, found one up to "
-                    f"{self._newest()}; {keeper}")
+                    f"{self._state.newest}; {keeper}")
         if cursor.epoch != self._state.mark.epoch:
             return f"the ring's writer {cursor.epoch} has not said yet that it took over"
         if state_records(&self._state, &self._output) < 0:
@@ -168,14 +167,6 @@ cdef class ImageJoin:
         self._at = 0
         self.left = self._output.count
         return None
-
-    cdef uint64_t _newest(self) noexcept:
-        # The position that the cursor must reach before no object is ahead of it.
-        cdef uint64_t newest = 0
-        cdef uint32_t i
-        for i in range(self._state.mark.objects):
-            newest = max(newest, self._state.objects[i].until)
-        return newest
 
     cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil:
         # Apply what the ring holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.

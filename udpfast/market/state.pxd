@@ -5,11 +5,7 @@
 #    State --> objects (key) --> values (kind, tag, text): header of the last record it contains,
 #                                payload; of a book all levels of both sides
 #
-# Two doubts are kept apart, as in client/track, and end as they do there:
-#
-#   doubted   by the feed: `stale`, or a gap since the feed was last `sure` (gaps are counted, so
-#             that one gap costs nothing per object)
-#   missing   by us: a value which is not the one that updates build on
+# What may be believed of an object is decided in market/doubt; of its values each may be missing.
 #
 # An object remembers the position up to which it contains everything (`until`): a record below it
 # is passed over. So objects may be ahead of the state's own position, which is what a copy made
@@ -21,13 +17,12 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
-from udpfast.core.keyed cimport Key
 from udpfast.core.layout cimport CHANNEL_COUNT, LINES_MAX, Connection, Record, Session
+from udpfast.market.doubt cimport Doubt, Doubts
 from udpfast.market.ladder cimport Ladder
 
 cdef enum:
     STATE_SLOTS_MIN = 64
-    STATE_LOCAL = -1             # session_now: none seen yet
     STATE_VALUES_MAX = 1024      # of one object: an entry is written whole when one of them changes
     STATE_ROWS_MAX = 1024        # of one value that updates are merged into, one by one
 
@@ -47,23 +42,19 @@ cdef struct StateValue:
     Ladder asks
 
 cdef struct StateObject:
-    uint64_t key                 # state_key
-    uint64_t tag                 # ungated: a part of the key
+    Doubt doubt
     uint64_t until               # contains all records of it below this position
     uint64_t index               # of the last of them
     uint64_t applied             # last incremental number contained, as far as it is known
-    uint32_t sure                # gaps counted when the feed was last sure of it
     uint32_t values              # the first, index + 1
     uint32_t values_count
     uint16_t session
-    uint8_t begun                # a message of it was applied, or passed by
-    uint8_t stale                # the feed holds back what comes, until a snapshot
     uint8_t unkept               # it carries what no value is kept of
     uint8_t changed              # is in the list of changed ones
     uint8_t waits                # ObjectWait, of its last STALE
-    uint8_t reserved
+    uint8_t reserved[3]
 
-cdef packed struct StateMark:    # what is not of an object; the same bytes in an image
+cdef packed struct StateMark:    # what is not of an object
     uint64_t position            # everything below is contained
     uint64_t index               # of the record there
     uint64_t epoch               # of the ring's writer
@@ -71,16 +62,12 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
     int64_t ring_created_ns
     uint64_t lapped              # records missed, ever
     uint32_t generation          # of sessions: objects of another one are gone
-    uint32_t gaps
-    uint32_t objects             # how many there are
     uint32_t refused             # of this session, for which there was no room
     uint32_t values_refused      # records of values beyond what an object may have, or cut names
     uint8_t silent_lines[CHANNEL_COUNT]  # bit masks: those that said so last
-    uint8_t reserved[2]
-    int32_t session_now          # ordinal; STATE_LOCAL: none seen yet
-    uint8_t complete             # the session was seen from its SESSION record on
     uint8_t has_session
     uint8_t has_connection[CHANNEL_COUNT]
+    uint8_t reserved[7]
     Record session_record
     Session session
     Record connection_record[CHANNEL_COUNT]
@@ -90,36 +77,27 @@ cdef packed struct StateMark:    # what is not of an object; the same bytes in a
 
 cdef struct State:
     StateMark mark
+    Doubts doubts                # of StateObject
     uint32_t objects_max
-    Key key                      # of both tables
-    uint32_t* slots              # index of an object + 1, 0: empty; at most half full
-    uint32_t slots_mask
-    StateObject* objects
-    uint32_t objects_room
+    # Some objects of a state that was read from an image contain records up to here (`until`): once
+    # `mark.position` is there, all are true at one position.
+    uint64_t newest
     StateValue* values
-    uint32_t* value_slots        # as `slots`, of values
+    uint32_t* value_slots        # as `slots` of Doubts, of values
     uint32_t value_slots_mask
     uint32_t values_count
     uint32_t values_room
     uint32_t* changed            # objects that changed since state_forget_changes
     uint32_t changed_count
+    uint32_t changed_room
 
 
-cdef inline uint64_t state_tag(uint32_t exchange_id, uint32_t symbol_id) noexcept nogil:
-    return (<uint64_t>exchange_id << 32) | symbol_id
+cdef inline StateObject* state_at(const State* state, uint32_t index) noexcept nogil:
+    return <StateObject*>state.doubts.objects + index
 
 
-cdef inline uint64_t state_key(uint32_t object, bint ungated) noexcept nogil:
-    # Of ungated ones the tag is a part of what tells them apart.
-    return (<uint64_t>ungated << 32) | object
-
-
-cdef inline bint state_ungated(uint64_t key) noexcept nogil:
-    return key >> 32 != 0
-
-
-cdef inline bint state_doubted(const State* state, const StateObject* object) noexcept nogil:
-    return object.stale or object.sure != state.mark.gaps
+cdef inline uint32_t state_index(const State* state, const StateObject* object) noexcept nogil:
+    return <uint32_t>(object - <const StateObject*>state.doubts.objects)
 
 
 # All zeros is a state without memory: state_init makes it one that may hold `objects_max` objects.
@@ -129,12 +107,12 @@ cdef void state_free(State* state) noexcept nogil
 cdef void state_begin(State* state, bint complete) noexcept nogil
 # Take the next record. 0, or -ENOMEM. Damaged payloads leave their value missing.
 cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil
-# Records were missed: no value is what updates build on, until its next snapshot.
-cdef void state_lapped(State* state, uint64_t count) noexcept nogil
+# Who keeps the state missed records: no value is what updates build on, until its next snapshot. A
+# RESTART may have been among them, and ids may mean other names since: `epoch` is the ring's now.
+cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil
 cdef void state_forget_changes(State* state) noexcept nogil
 
 # For state_bytes: an object that is not there yet (NULL: no memory), and a value of one.
-cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil
 cdef void state_changed(State* state, StateObject* object) noexcept nogil
 cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil
 # `payload`: an update of that kind, at least its fixed part: what else tells values apart is in it.

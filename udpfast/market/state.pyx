@@ -1,22 +1,23 @@
 """What a ring says is true at one position of it. The rules are in `state.pxd`; C face only."""
 
 from libc.errno cimport ENOMEM
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-from udpfast.core.check cimport likely
-from udpfast.core.keyed cimport keyed_draw, keyed_word
+from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED,
     CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
-    KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_MARKET_STATUS, KIND_MESSAGE,
-    KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION, KIND_STALE,
-    KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, ObjectState, RECORD_FIRST,
-    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart,
-    STREAM_FIRST)
+    KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_LAPPED, KIND_MARKET_STATUS,
+    KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION,
+    KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, Lapped, ObjectState,
+    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.chain cimport chain_doubted, chain_sure
+from udpfast.market.doubt cimport (
+    SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped, doubt_passed,
+    doubt_said, doubt_said_tag, doubt_tag, doubts_add, doubts_begin, doubts_elsewhere, doubts_find,
+    doubts_find_gated, doubts_free, doubts_gap, doubts_init)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
 from udpfast.market.updates cimport (
     Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
@@ -36,22 +37,20 @@ if sizeof(StateMark) % 8:
 
 cdef void state_init(State* state, uint32_t objects_max) noexcept nogil:
     memset(state, 0, sizeof(State))
-    keyed_draw(&state.key)
+    doubts_init(&state.doubts, sizeof(StateObject))
     state.objects_max = objects_max
-    state.mark.session_now = STATE_LOCAL
 
 
 cdef void state_free(State* state) noexcept nogil:
-    state_drop_objects(state)
-    free(state.slots)
-    free(state.objects)
+    state_drop_objects(state, False)
+    doubts_free(&state.doubts)
     free(state.values)
     free(state.value_slots)
     free(state.changed)
     state_init(state, state.objects_max)
 
 
-cdef void state_drop_objects(State* state) noexcept nogil:
+cdef void state_drop_objects(State* state, bint complete) noexcept nogil:
     cdef uint32_t i
     for i in range(state.values_count):
         free(state.values[i].payload)
@@ -59,124 +58,66 @@ cdef void state_drop_objects(State* state) noexcept nogil:
         ladder_free(&state.values[i].asks)
     state.values_count = 0
     state.changed_count = 0
-    state.mark.objects = 0
     state.mark.refused = 0
     state.mark.values_refused = 0
-    if state.slots != NULL:
-        memset(state.slots, 0, (state.slots_mask + 1) * sizeof(uint32_t))
+    doubts_begin(&state.doubts, complete)
     if state.value_slots != NULL:
         memset(state.value_slots, 0, (state.value_slots_mask + 1) * sizeof(uint32_t))
 
 
 cdef void state_begin(State* state, bint complete) noexcept nogil:
-    state_drop_objects(state)
+    state_drop_objects(state, complete)
     state.mark.generation += 1
-    state.mark.session_now = STATE_LOCAL
-    state.mark.complete = complete
     state.mark.has_session = False
 
 
-cdef void state_lapped(State* state, uint64_t count) noexcept nogil:
+cdef void state_lapped(State* state, uint64_t count, uint64_t epoch) noexcept nogil:
+    if epoch != state.mark.epoch:
+        state_begin(state, False)
+        state.mark.epoch = epoch
+    state_miss_all(state, count, UINT64_MAX)
+
+
+cdef void state_miss_all(State* state, uint64_t count, uint64_t position) noexcept nogil:
+    # Records are missing at `position`: what is ahead of it knows already.
+    cdef StateObject* object
     cdef uint32_t i
     state.mark.lapped += count
-    state.mark.complete = False
-    for i in range(state.values_count):
-        state.values[i].missing = True
-    for i in range(state.mark.objects):
-        state.objects[i].stale = False
-        state.objects[i].sure = state.mark.gaps
-        if not state_ungated(state.objects[i].key):
-            state.objects[i].sure -= 1  # the feed's word on it may be among what was missed
-        state.objects[i].begun = False
-        state_changed(state, state.objects + i)
+    state.doubts.heard.complete = False
+    for i in range(state.doubts.heard.objects):
+        object = state_at(state, i)
+        if object.until <= position:
+            doubt_lapped(&state.doubts, &object.doubt)
+            state_miss(state, object)
+            state_changed(state, object)
 
 
 cdef void state_forget_changes(State* state) noexcept nogil:
     cdef uint32_t i
     for i in range(state.changed_count):
-        state.objects[state.changed[i]].changed = False
+        state_at(state, state.changed[i]).changed = False
     state.changed_count = 0
 
 
 cdef void state_changed(State* state, StateObject* object) noexcept nogil:
     if not object.changed:
         object.changed = True
-        state.changed[state.changed_count] = <uint32_t>(object - state.objects)
+        state.changed[state.changed_count] = state_index(state, object)
         state.changed_count += 1
 
 
 # --- objects and their values -------------------------------------------------------------------
 
-cdef uint32_t state_place(const State* state, uint64_t key, uint64_t tag) noexcept nogil:
-    return <uint32_t>keyed_word(&state.key, keyed_word(&state.key, key) ^ tag)
-
-
-cdef StateObject* state_find(State* state, uint64_t key, uint64_t tag) noexcept nogil:
-    # `tag` is part of the key of ungated objects alone. NULL: no such object.
-    cdef uint32_t place, index
-    cdef StateObject* object
-    tag = tag if state_ungated(key) else 0
-    if state.slots == NULL:
-        return NULL
-    place = state_place(state, key, tag)
-    while True:
-        place &= state.slots_mask
-        index = state.slots[place]
-        if index == 0:
-            return NULL
-        object = state.objects + index - 1
-        if likely(object.key == key and (not state_ungated(key) or object.tag == tag)):
-            return object
-        place += 1
-
-
-cdef void state_enter(State* state, uint32_t index) noexcept nogil:
-    cdef const StateObject* object = state.objects + index
-    cdef uint32_t place = state_place(
-        state, object.key, object.tag if state_ungated(object.key) else 0)
-    while state.slots[place & state.slots_mask]:
-        place += 1
-    state.slots[place & state.slots_mask] = index + 1
-
-
-cdef bint state_grow(State* state) noexcept nogil:
-    cdef uint32_t slots = 2 * (state.slots_mask + 1) if state.slots != NULL else STATE_SLOTS_MIN
-    cdef uint32_t room = slots // 2, index
-    cdef void* memory = realloc(state.objects, room * sizeof(StateObject))
-    if memory == NULL:
-        return False
-    state.objects = <StateObject*>memory
-    memory = realloc(state.changed, room * sizeof(uint32_t))
-    if memory == NULL:
-        return False
-    state.changed = <uint32_t*>memory
-    memory = calloc(slots, sizeof(uint32_t))
-    if memory == NULL:
-        return False
-    free(state.slots)
-    state.slots = <uint32_t*>memory
-    state.slots_mask = slots - 1
-    state.objects_room = room
-    for index in range(state.mark.objects):
-        state_enter(state, index)
-    return True
-
-
 cdef StateObject* state_add(State* state, uint64_t key, uint64_t tag) noexcept nogil:
-    cdef StateObject* object
-    if state.mark.objects == state.objects_room and not state_grow(state):
-        return NULL
-    object = state.objects + state.mark.objects
-    memset(object, 0, sizeof(StateObject))
-    object.key = key
-    object.tag = tag
-    # One of which the feed said nothing is in doubt.
-    object.sure = state.mark.gaps
-    if not state_ungated(key):
-        object.sure -= 1
-    state_enter(state, state.mark.objects)
-    state.mark.objects += 1
-    return object
+    cdef uint32_t room = max(2 * state.changed_room, <uint32_t>STATE_SLOTS_MIN)
+    cdef void* memory
+    if state.doubts.heard.objects == state.changed_room:
+        memory = realloc(state.changed, room * sizeof(uint32_t))
+        if memory == NULL:
+            return NULL
+        state.changed = <uint32_t*>memory
+        state.changed_room = room
+    return <StateObject*>doubts_add(&state.doubts, key, tag)
 
 
 cdef const uint8_t* value_text(
@@ -212,14 +153,14 @@ cdef uint32_t value_place(
     cdef uint64_t word
     cdef const uint8_t* text = value_text(kind, payload, &size)
     cdef uint64_t hash_ = keyed_word(
-        &state.key, <uint64_t>(object - state.objects) << 16 | kind)
+        &state.doubts.key, <uint64_t>state_index(state, object) << 16 | kind)
     if kind != KIND_BOOK:        # an object has one book, whatever name it goes by
-        hash_ = keyed_word(&state.key, hash_ ^ tag)
+        hash_ = keyed_word(&state.doubts.key, hash_ ^ tag)
     if text != NULL:
         hash_ ^= (<const UpdateHeader*>payload).stream_id
     while at < size:
         memcpy(&word, text + at, 8)
-        hash_ = keyed_word(&state.key, hash_ ^ word)
+        hash_ = keyed_word(&state.doubts.key, hash_ ^ word)
         at += 8
     return <uint32_t>hash_
 
@@ -238,7 +179,7 @@ cdef StateValue* state_value(
         if state.value_slots[place] == 0:
             return NULL
         value = state.values + state.value_slots[place] - 1
-        if (value.place == hash_ and value.object == <uint32_t>(object - state.objects)
+        if (value.place == hash_ and value.object == state_index(state, object)
                 and value_is(value, kind, tag, payload)):
             return value
         place += 1
@@ -285,7 +226,7 @@ cdef StateValue* state_value_add(
     value.size = 0
     value.record.kind = kind
     value.tag = tag
-    value.object = <uint32_t>(object - state.objects)
+    value.object = state_index(state, object)
     value.place = value_place(state, object, kind, tag, payload)
     value.missing = True
     value.bids.sign = 1
@@ -347,17 +288,17 @@ cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil:
 cdef int state_apply(State* state, const Record* header, const uint8_t* payload) noexcept nogil:
     cdef uint64_t size = header.length - RECORD_SIZE
     cdef Restart restart
+    cdef Lapped lapped
     cdef Connection connection
     cdef int rc = 0
     if header.kind >= KIND_BOOK:
         rc = state_update(state, header, payload, size)
     elif header.kind == KIND_MESSAGE:
-        state_chain(state, header)
+        state_pass_by(state, header)
     elif header.kind == KIND_STALE or header.kind == KIND_RECOVERED:
-        if size >= sizeof(ObjectState):
-            rc = state_gate(state, header, payload)
+        rc = state_gate(state, header, payload)
     elif header.kind == KIND_GAP:
-        state.mark.gaps += chain_doubted(header, payload)
+        doubts_gap(&state.doubts, header, payload)
     elif header.kind == KIND_SESSION and size >= sizeof(Session):
         state_begin(state, True)
         state.mark.has_session = True
@@ -369,6 +310,12 @@ cdef int state_apply(State* state, const Record* header, const uint8_t* payload)
         memset(state.mark.silent_lines, 0, CHANNEL_COUNT)
         memcpy(&restart, payload, sizeof(Restart))
         state.mark.epoch = restart.epoch
+    elif header.kind == KIND_LAPPED:
+        # In the ring itself: of what was published once more, and is missing where it came from.
+        lapped.missed = 0
+        if size >= sizeof(Lapped):
+            memcpy(&lapped, payload, sizeof(Lapped))
+        state_miss_all(state, lapped.missed, header.position)
     elif (header.kind == KIND_CONNECTION and size >= sizeof(Connection)
             and header.stream < CHANNEL_COUNT):
         memcpy(&connection, payload, sizeof(Connection))
@@ -398,12 +345,13 @@ cdef void state_note_line(
 
 
 cdef StateObject* state_object(
-        State* state, const Record* header, uint64_t key, uint64_t tag, int* rc) noexcept nogil:
+        State* state, const Record* header, uint64_t tag, int* rc) noexcept nogil:
     # The object of a record, new or known. NULL: the record is no news, or (*rc) has no room.
-    cdef StateObject* object = state_find(state, key, tag)
+    cdef uint64_t key = doubt_key(header)
+    cdef StateObject* object = <StateObject*>doubts_find(&state.doubts, key, tag)
     if object != NULL:
         return object if object.until <= header.position else NULL
-    if state.mark.objects == state.objects_max:
+    if state.doubts.heard.objects == state.objects_max:
         state.mark.refused += 1
         return NULL
     object = state_add(state, key, tag)
@@ -420,52 +368,48 @@ cdef void state_touch(State* state, StateObject* object, const Record* header) n
     state_changed(state, object)
 
 
-cdef void state_heard(const State* state, StateObject* object, const Record* header) noexcept nogil:
-    if chain_sure(header):
-        object.sure = state.mark.gaps
-        object.stale = False
+cdef void state_pass_by(State* state, const Record* header) noexcept nogil:
+    # A message of which nothing is kept, or one without a gate, for the gated object of its number.
+    cdef StateObject* object = <StateObject*>doubts_find_gated(
+        &state.doubts, header.object)
+    if object != NULL and object.until <= header.position:
+        state_passed(state, object, header)
 
 
-cdef void state_applied(State* state, StateObject* object, const Record* header) noexcept nogil:
-    state_heard(state, object, header)
+cdef void state_passed(State* state, StateObject* object, const Record* header) noexcept nogil:
+    doubt_passed(&object.doubt, header)
     if header.stream == CHANNEL_INCREMENTAL:
         object.applied = header.number
-    object.begun = True
     state_touch(state, object, header)
-
-
-cdef void state_chain(State* state, const Record* header) noexcept nogil:
-    # An object may carry more than what is kept of it: its chain goes through all its messages.
-    cdef StateObject* object = state_find(state, state_key(header.object, False), 0)
-    if object != NULL and object.until <= header.position:
-        state_applied(state, object, header)
 
 
 cdef int state_gate(State* state, const Record* header, const uint8_t* payload) noexcept nogil:
-    # STALE and RECOVERED, as track_stale and track_recovered.
     cdef ObjectState said
     cdef StateObject* object
-    cdef uint32_t index
-    cdef bint missing = True
+    cdef uint64_t tag = doubt_said_tag(header, payload)
     cdef int rc = 0
-    memcpy(&said, payload, sizeof(said))
-    object = state_object(state, header, state_key(header.object, False), 0, &rc)
+    object = state_object(state, header, tag, &rc)
     if object == NULL:
         return rc
-    if said.symbol_id:
-        object.tag = state_tag(said.exchange_id, said.symbol_id)
-    object.stale = header.kind == KIND_STALE
-    object.waits = said.waits
-    object.applied = said.applied
-    if header.kind == KIND_RECOVERED:
-        object.sure = state.mark.gaps
-        missing = not object.begun or not said.continues
-    index = object.values
-    while missing and index:
-        state.values[index - 1].missing = True
-        index = state.values[index - 1].next
+    if <uint32_t>tag:
+        object.doubt.tag = tag
+    object.waits = 0
+    if header.length >= <int64_t>(RECORD_SIZE + sizeof(said)):
+        memcpy(&said, payload, sizeof(said))
+        object.waits = said.waits
+        object.applied = said.applied
+    if doubt_said(&state.doubts, &object.doubt, header, payload):
+        state_miss(state, object)
     state_touch(state, object, header)
     return 0
+
+
+cdef void state_miss(State* state, const StateObject* object) noexcept nogil:
+    # No value of the object is what updates build on.
+    cdef uint32_t index = object.values
+    while index:
+        state.values[index - 1].missing = True
+        index = state.values[index - 1].next
 
 
 cdef int state_update(
@@ -473,30 +417,29 @@ cdef int state_update(
     cdef UpdateHeader update
     cdef StateObject* object
     cdef StateValue* value
-    cdef uint64_t tag, key = state_key(header.object, header.flags & RECORD_UNGATED != 0)
+    cdef uint64_t tag
     cdef int rc = 0
     if size < sizeof(UpdateHeader):
+        state_miss_all(state, 0, header.position)  # nobody knows of which object
         return 0
     memcpy(&update, payload, sizeof(update))
-    # Other streams have sessions of their own, and name their objects alike in all of them.
-    if header.stream < STREAM_FIRST and header.session != state.mark.session_now:
-        if state.mark.session_now != STATE_LOCAL:  # its SESSION record was among those missed
-            state_begin(state, False)
-        state.mark.session_now = header.session
-    tag = state_tag(update.exchange_id, update.symbol_id)
+    if doubts_elsewhere(&state.doubts, header):
+        if state.doubts.heard.session != SESSION_UNSEEN:
+            state_begin(state, False)  # its SESSION record was among those missed
+        state.doubts.heard.session = header.session
+    tag = doubt_tag(update.exchange_id, update.symbol_id)
     if header.flags & RECORD_UNGATED:
-        state_chain(state, header)
-    object = state_object(state, header, key, tag, &rc)
+        state_pass_by(state, header)
+    object = state_object(state, header, tag, &rc)
     if object == NULL:
         return rc
-    if not state_ungated(key):
-        object.tag = tag
+    object.doubt.tag = tag
     if header.kind == KIND_ORDERS or header.kind > KIND_CUSTOM_METRICS:
         return state_leave(state, object, header)
     if not update_sound(header.kind, payload, size):
         state_damaged(state, object, header)
         return 0
-    if header.flags & RECORD_TRUNCATED and update_nameless(header.kind, key, &update):
+    if header.flags & RECORD_TRUNCATED and update_nameless(header, &update):
         state.mark.values_refused += 1
         return state_leave(state, object, header)
     value = state_value(state, object, header.kind, tag, payload)
@@ -518,7 +461,7 @@ cdef int state_update(
 cdef int state_leave(State* state, StateObject* object, const Record* header) noexcept nogil:
     # An update that is not kept; its object goes on.
     object.unkept = True
-    state_applied(state, object, header)
+    state_passed(state, object, header)
     return 0
 
 
@@ -531,13 +474,12 @@ cdef bint update_sound(uint16_t kind, const uint8_t* payload, uint64_t size) noe
     return kind != KIND_BOOK or book_room(payload, size) >= 0
 
 
-cdef bint update_nameless(
-        uint16_t kind, uint64_t key, const UpdateHeader* update) noexcept nogil:
+cdef bint update_nameless(const Record* header, const UpdateHeader* update) noexcept nogil:
     # Whether a text that was cut, or a name that got no id, may be what tells it from others. What
     # has a gate is told by its object, but for metrics, of whose texts and rows there are many.
-    if kind in (KIND_GATEWAY_STATUS, KIND_EXTERNAL_LATENCY, KIND_CUSTOM_METRICS):
+    if header.kind in (KIND_GATEWAY_STATUS, KIND_EXTERNAL_LATENCY, KIND_CUSTOM_METRICS):
         return True
-    return state_ungated(key) and (update.exchange_id == 0 or update.symbol_id == 0)
+    return header.flags & RECORD_UNGATED and (update.exchange_id == 0 or update.symbol_id == 0)
 
 
 cdef void state_damaged(State* state, StateObject* object, const Record* header) noexcept nogil:
@@ -563,15 +505,13 @@ cdef int state_take(
     cdef bint snapshot = (header.flags & RECORD_SNAPSHOT) or (
         update.update_type == UPDATE_TYPE_SNAPSHOT)
     cdef bint whole = snapshot or not parts
-    cdef bint first = value.missing and not object.begun and state.mark.complete and (
-        header.flags & RECORD_FIRST)
     cdef int rc
-    if first or (header.kind != KIND_BOOK and value.size == 0 and state.mark.complete):
+    if (value.missing and doubt_begins(&state.doubts, &object.doubt, header)) or (
+            header.kind != KIND_BOOK and value.size == 0 and state.doubts.heard.complete):
         snapshot = True
     if header.kind == KIND_BOOK:
         if value.missing and not snapshot:
-            if state_doubted(state, object):
-                state_heard(state, object, header)
+            if doubt_heard(&object.doubt, header):
                 state_touch(state, object, header)
             return 0
         rc = state_take_book(value, payload, snapshot)
@@ -583,9 +523,8 @@ cdef int state_take(
     if rc < 0:
         return rc  # and nothing of it was taken
     value.missing = rc == UNSOUND or (value.missing and not whole and not snapshot)
-    if state_ungated(object.key) and whole:
-        object.sure = state.mark.gaps  # nobody watches over it: what is complete ends all doubt
-    state_applied(state, object, header)
+    state_passed(state, object, header)
+    doubt_applied(&state.doubts, &object.doubt, whole)
     value.record = header[0]
     return 0
 

@@ -15,23 +15,24 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.layout cimport Record
-from udpfast.market.state cimport State
+from udpfast.market.doubt cimport Doubt, Heard
+from udpfast.market.state cimport State, StateMark
+
+cdef packed struct StateHead:    # the first entry: what is not of an object
+    StateMark mark
+    Heard heard
 
 cdef packed struct StateEntry:   # 64 bytes; fields as in StateObject
-    uint64_t key
-    uint64_t tag
+    Doubt doubt
     uint64_t until
     uint64_t index
     uint64_t applied
-    uint32_t sure
     uint32_t generation          # of the session, StateMark.generation
     uint32_t values              # how many follow
     uint16_t session
-    uint8_t begun
-    uint8_t stale
     uint8_t unkept
     uint8_t waits
-    uint8_t reserved[6]
+    uint8_t reserved[4]
 
 cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint64_t tag
@@ -62,9 +63,11 @@ cdef void entry_write(
     const State* state, uint32_t object, uint32_t depth, bint bare, uint8_t* out) noexcept nogil
 # Take an entry into a state: 0; -EBADMSG: it is damaged; -EAGAIN: of another session; -ENOMEM.
 cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil
-# Take a whole state, which must be empty, from a source whose entry 0 is its StateMark and entry
+cdef void head_write(const State* state, StateHead* out) noexcept nogil
+# Take a whole state, which must be empty, from a source whose entry 0 is its StateHead and entry
 # 1 .. its objects, at most `entries` in all: 0; -EAGAIN: try again from the beginning (the source
-# changed meanwhile, or holds nothing yet); -EBADMSG: it is damaged; -ENOMEM.
+# changed meanwhile, or holds nothing yet); -EBADMSG: it is damaged; -ENOMEM. Objects may be ahead
+# of the state: until its position is `newest`, it is no state that anybody else may begin with.
 cdef int state_read(
     State* state, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
 # The state as records. 0 or -ENOMEM. The output is freed with free(output.bytes).

@@ -8,12 +8,13 @@ from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_SNAPSHOT, Connection, FLIGHT_UNKNOWN, KIND_BOOK,
     KIND_CUSTOM_METRICS, KIND_RECOVERED, KIND_STALE, KIND_STATISTICS, LINES_MAX, OBJECT_LIVE,
     OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
-    RECORD_SNAPSHOT, RECORD_TRUNCATED, Session)
+    RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
+from udpfast.market.doubt cimport doubt_stands, doubt_ungated, doubts_find
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
-    STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_changed, state_doubted,
-    state_find, state_fixed, state_keep, state_ungated, state_value, state_value_add)
+    STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_at, state_changed,
+    state_fixed, state_keep, state_value, state_value_add)
 from udpfast.market.updates cimport (
     Book, Level, PRESENT_ASKS, PRESENT_ROWS, UpdateHeader)
 
@@ -23,7 +24,7 @@ from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["ENTRY_HASH", "read_mark"]
 
-_LAYOUT = 4  # of StateMark, StateEntry and StateEntryValue: counts their changes
+_LAYOUT = 5  # of StateHead, StateEntry and StateEntryValue: counts their changes
 
 #: Of the layouts that entries have.
 ENTRY_HASH = layout_hash(RECORD, SESSION, CONNECTION) ^ PAYLOAD_HASH ^ _LAYOUT
@@ -42,13 +43,14 @@ def read_mark(entry: bytes) -> dict[str, int]:
         `epoch` of the ring's writer; `objects` known in this session; `objects_refused` and
         `values_refused`: those not kept; `lapped`: records that its keeper missed, ever.
     """
-    cdef StateMark mark
-    if len(entry) != sizeof(mark):
-        raise FormatError(f"an image's first entry has {sizeof(mark)} bytes, found {len(entry)}")
-    memcpy(&mark, <const char*>entry, sizeof(mark))
+    cdef StateHead head
+    if len(entry) != sizeof(head):
+        raise FormatError(f"an image's first entry has {sizeof(head)} bytes, found {len(entry)}")
+    memcpy(&head, <const char*>entry, sizeof(head))
     return {
-        "epoch": mark.epoch, "objects": mark.objects, "objects_refused": mark.refused,
-        "values_refused": mark.values_refused, "lapped": mark.lapped,
+        "epoch": head.mark.epoch, "objects": head.heard.objects,
+        "objects_refused": head.mark.refused, "values_refused": head.mark.values_refused,
+        "lapped": head.mark.lapped,
     }
 
 
@@ -95,7 +97,7 @@ cdef bint value_cut(const StateValue* value, uint32_t depth) noexcept nogil:
 cdef uint64_t entry_size(
         const State* state, uint32_t object, uint32_t depth, bint bare) noexcept nogil:
     cdef uint64_t size = sizeof(StateEntry)
-    cdef uint32_t index = 0 if bare else state.objects[object].values
+    cdef uint32_t index = 0 if bare else state_at(state, object).values
     while index:
         size += sizeof(StateEntryValue) + padded(value_size(state.values + index - 1, depth))
         index = state.values[index - 1].next
@@ -105,23 +107,19 @@ cdef uint64_t entry_size(
 cdef void entry_write(
         const State* state, uint32_t object, uint32_t depth, bint bare,
         uint8_t* out) noexcept nogil:
-    cdef const StateObject* of = state.objects + object
+    cdef const StateObject* of = state_at(state, object)
     cdef StateEntry* entry = <StateEntry*>out
     cdef StateEntryValue* written
     cdef const StateValue* value
     cdef uint32_t index = 0 if bare else of.values
     memset(entry, 0, sizeof(StateEntry))
-    entry.key = of.key
-    entry.tag = of.tag
+    entry.doubt = of.doubt
     entry.until = of.until
     entry.index = of.index
     entry.applied = of.applied
-    entry.sure = of.sure
     entry.generation = state.mark.generation
     entry.values = 0 if bare else of.values_count
     entry.session = of.session
-    entry.begun = of.begun
-    entry.stale = of.stale
     entry.waits = of.waits
     entry.unkept = of.unkept or bare
     out += sizeof(StateEntry)
@@ -139,6 +137,11 @@ cdef void entry_write(
         index = value.next
 
 
+cdef void head_write(const State* state, StateHead* out) noexcept nogil:
+    out.mark = state.mark
+    out.heard = state.doubts.heard
+
+
 cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept nogil:
     cdef StateEntry head
     cdef StateObject* object
@@ -151,18 +154,18 @@ cdef int entry_read(State* state, const uint8_t* entry, uint64_t size) noexcept 
     if head.generation != state.mark.generation:
         # An older one: its place is another object's now, for which there was no room.
         return -EAGAIN if <int>(head.generation - state.mark.generation) > 0 else 0
-    if state.mark.objects >= state.objects_max or state_find(state, head.key, head.tag) != NULL:
+    if state.doubts.heard.objects >= state.objects_max or (
+            doubts_find(&state.doubts, head.doubt.key, head.doubt.tag) != NULL):
         return -EBADMSG
-    object = state_add(state, head.key, head.tag)
+    object = state_add(state, head.doubt.key, head.doubt.tag)
     if object == NULL:
         return -ENOMEM
+    object.doubt = head.doubt
     object.until = head.until
+    state.newest = max(state.newest, head.until)
     object.index = head.index
     object.applied = head.applied
-    object.sure = head.sure
     object.session = head.session
-    object.begun = head.begun
-    object.stale = head.stale
     object.waits = head.waits
     object.unkept = head.unkept
     state_changed(state, object)
@@ -205,20 +208,22 @@ cdef int state_read(
 cdef int read_all(
         State* state, entry_copy copy, const void* source, uint64_t entries, uint8_t** memory,
         uint64_t* room) noexcept nogil:
-    cdef StateMark mark
+    cdef StateHead head
     cdef int64_t size = copy_whole(copy, source, 0, memory, room)
     cdef uint32_t i
     cdef int rc
     if size <= 0:
         return <int>size if size < 0 else -EAGAIN
-    if size != sizeof(StateMark):
+    if size != sizeof(StateHead):
         return -EBADMSG
-    memcpy(&mark, memory[0], sizeof(mark))
-    if mark.objects >= entries or mark.position & 7:
+    memcpy(&head, memory[0], sizeof(head))
+    if head.heard.objects >= entries or head.mark.position & 7:
         return -EBADMSG
-    state.mark = mark
-    state.mark.objects = 0  # they count themselves
-    for i in range(mark.objects):
+    state.mark = head.mark
+    state.newest = head.mark.position
+    state.doubts.heard = head.heard
+    state.doubts.heard.objects = 0  # they count themselves
+    for i in range(head.heard.objects):
         size = copy_whole(copy, source, 1 + i, memory, room)
         if size == 0:
             continue  # there was no room for it
@@ -314,10 +319,11 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
     # A reader that follows them is where one is that followed the ring all the time. SESSION is
     # said only if it was seen: who joins without it must not take silence for knowledge.
     cdef const StateMark* mark = &state.mark
+    cdef const StateObject* object
     cdef Record* record
     cdef uint32_t i, line
     cdef int rc = 0, gated
-    if mark.has_session and mark.complete:
+    if mark.has_session and state.doubts.heard.complete:
         record = output_claim(output, &mark.session_record, sizeof(Session))
         if record == NULL:
             return -ENOMEM
@@ -337,9 +343,10 @@ cdef int state_records(const State* state, StateOutput* output) noexcept nogil:
                        sizeof(Connection))
     # One object may be both: what its gate says shall be the last word on it.
     for gated in range(2):
-        for i in range(mark.objects):
-            if gated != state_ungated(state.objects[i].key) and rc == 0:
-                rc = object_records(state, state.objects + i, output)
+        for i in range(state.doubts.heard.objects):
+            object = state_at(state, i)
+            if gated != doubt_ungated(object.doubt.key) and rc == 0:
+                rc = object_records(state, object, output)
     return rc
 
 
@@ -347,10 +354,10 @@ cdef int object_records(
         const State* state, const StateObject* object, StateOutput* output) noexcept nogil:
     # RECOVERED comes before the values that it speaks of, as in a ring; a doubt behind them:
     # UNKNOWN the feed's, WAITING ours, STALE both.
-    cdef bint doubted = state_doubted(state, object)
+    cdef bint doubted = doubt_stands(&state.doubts, &object.doubt)
     cdef bint missing = object_misses(state, object)
     cdef int rc = 0
-    if not doubted and not missing and not state_ungated(object.key):
+    if not doubted and not missing and not doubt_ungated(object.doubt.key):
         rc = output_state(object, KIND_RECOVERED, OBJECT_LIVE, output)
     if rc == 0:
         rc = object_values(state, object, output)
@@ -404,9 +411,10 @@ cdef int output_state(
     cdef Record* record
     memset(&like, 0, sizeof(like))
     like.kind = <uint8_t>kind
+    like.flags = RECORD_UNGATED if doubt_ungated(object.doubt.key) else 0
     like.position = object.until - 1
     like.index = object.index
-    like.object = <uint32_t>object.key
+    like.object = <uint32_t>object.doubt.key
     like.session = object.session
     like.flight_ns = FLIGHT_UNKNOWN
     record = output_claim(output, &like, sizeof(ObjectState))
@@ -417,9 +425,9 @@ cdef int output_state(
     said.object = record.object
     said.status = <uint8_t>status
     said.applied = object.applied
-    said.exchange_id = <uint32_t>(object.tag >> 32)
-    said.symbol_id = <uint32_t>object.tag
-    if object.stale and (status == OBJECT_STALE or status == OBJECT_WAITING):
+    said.exchange_id = <uint32_t>(object.doubt.tag >> 32)
+    said.symbol_id = <uint32_t>object.doubt.tag
+    if object.doubt.doubted and (status == OBJECT_STALE or status == OBJECT_WAITING):
         said.waits = object.waits
     memcpy(<uint8_t*>record + RECORD_SIZE, &said, sizeof(said))
     return 0
