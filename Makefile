@@ -22,8 +22,9 @@ help: ## this list
 
 build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in place
 
-demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report
+demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report; a bus of three hosts
 	@$(VENV)/bin/udpfast demo --report build/demo
+	@$(VENV)/bin/udpfast bus demo --messages 50
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5

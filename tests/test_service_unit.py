@@ -49,3 +49,16 @@ def test_unit_does_not_start_again_what_that_does_not_help(service):
 def test_unit_leaves_time_to_drain(service):
     assert int(service["TimeoutStopSec"]) * 1000 > 2 * RunConfig().drain_ms
     assert service["KillMode"] == "mixed"  # the feed ends first
+
+
+def test_unit_of_a_bus_is_right_by_systemd_itself(tmp_path):
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("no systemd-analyze here")
+    unit = ROOT / "packaging" / "udpfast-bus@.service"
+    copy = tmp_path / "udpfast-bus@one.service"
+    copy.write_text(unit.read_text().replace("/usr/local/bin/udpfast", sys.executable))
+    checked = subprocess.run(
+        [analyze, "verify", str(copy)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stdout + checked.stderr) == (0, "")

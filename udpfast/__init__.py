@@ -12,6 +12,7 @@ from udpfast.core.version import VERSION
 if TYPE_CHECKING:
     from . import sbe
     from .agents.subscriber import Subscriber
+    from .client.app import App
     from .client.batch import Batch
     from .client.books import Books
     from .client.callbacks import Callbacks
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = VERSION
 
 __all__ = [
+    "App",
     "Batch",
     "Books",
     "Callbacks",
@@ -65,6 +67,7 @@ __all__ = [
 _MODULES = ("sbe",)
 
 _HOMES = {
+    "App": "client.app",
     "Batch": "client.batch",
     "Books": "client.books",
     "Callbacks": "client.callbacks",

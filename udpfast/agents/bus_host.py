@@ -16,6 +16,7 @@ import select
 import socket
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -446,10 +447,7 @@ class _Part:
             "unauthentic": self.unauthentic,
             "removed": self.removed,
             "removed_lacked": self.removed_lacked,
-            "consumers": {
-                source.consumer: {"acked": source.acked, "lag_bytes": store.end - source.acked}
-                for source in node.sources if source.following
-            },
+            "consumers": {host: self._consumer(host) for host in self._consumers()},
             "verdicts": {} if sequencer is None else {
                 verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict
             },
@@ -464,13 +462,34 @@ class _Part:
             "said": store.said[-20:],
         }  # fmt: skip
 
+    def _consumers(self) -> list[str]:
+        # Hosts that shall copy from this one, and those that do.
+        store = self.store
+        wanted = store.standbys if store.writer else store.followers
+        return [*wanted, *(host for host in store.links if host not in wanted)]
+
+    def _consumer(self, host: str) -> dict[str, object]:
+        # How far a copy is behind, as far as it said; one that is away, too.
+        store, log = self.store, self.log
+        source = store.links.get(host)
+        acked = source.acked if source is not None else store.acks.get(host, (None, None))[0]
+        said: dict[str, object] = {"connected": source is not None, "acked": acked}
+        if acked is None:
+            return said
+        said["lag_bytes"] = store.end - acked
+        place = log.stands_at(acked)
+        said["lag_records"] = log.end_index - place[0] if place else 0
+        said["lag_ms"] = max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
+        return said
+
     def end(self) -> None:
         """End everything in good order."""
         for link in list(self.links.values()):
             self._drop(link)
         self._tell(monotonic_ns())
+        said = {**self.description(), "ended": True}  # reads records, which are mapped still
         self.log.close()
-        describe_store(self.directory, {**self.description(), "ended": True})
+        describe_store(self.directory, said)
         self.server.close()
         self.udp.close()
         self.poll.close()
@@ -533,16 +552,35 @@ class BusHost:
         """Have `run` return."""
         self._stopping.set()
 
-    def run(self, *, spin: bool = False) -> None:
-        """Work until `stop`."""
+    def run(
+        self,
+        *,
+        spin: bool = False,
+        alive: Callable[[], None] | None = None,
+        alive_ns: int = 1_000_000_000,
+    ) -> None:
+        """Work until `stop`.
+
+        Parameters
+        ----------
+        spin : bool
+            Never sleep.
+        alive : callable, optional
+            Called every `alive_ns`, as long as the work goes on.
+        alive_ns : int
+        """
         keepers = [threading.Thread(target=self._keep, args=(part,), daemon=True)
                    for part in self.parts]  # fmt: skip
         for keeper in keepers:
             keeper.start()
         wait_s = 0.0 if spin else 0.0005 / len(self.parts)
+        due_ns = 0
         while not self._stopping.is_set():
             for part in self.parts:
                 part.turn(wait_s)
+            if alive is not None and monotonic_ns() >= due_ns:
+                due_ns = monotonic_ns() + alive_ns
+                alive()
         for keeper in keepers:
             keeper.join()
         for part in self.parts:

@@ -106,6 +106,16 @@ cdef class Log:
             yield (<const char*>place_record(&place))[:size]
             count -= 1
 
+    def stands_at(self, uint64_t position):
+        """Return index and stamp of the record at a position, which must be one; None: none is."""
+        cdef Place place
+        if not self.first()[0] <= position < self.writer.position:
+            return None
+        _memory = self.place_at(position, &place)
+        if place_look(&place) <= 0 or place_record(&place).position != position:
+            return None
+        return place_record(&place).index, place_record(&place).published_ns
+
     def checksum_at(self, uint64_t position):
         """Return the checksum of the record at a position, which must be one; None: none is."""
         cdef Place place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -12,12 +13,20 @@ from typing import Any
 import click
 
 from udpfast.archive.bus_files import Live, read_description
+from udpfast.cli.service import Service
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["bus"]
+
+#: What `stat` shows of a store, a number to a line.
+_COUNTS = (
+    *("end", "records", "synced", "released", "kept"),
+    *("reconnects", "damaged", "quarantined", "unauthentic"),
+    *("removed", "removed_lacked", "clock_steps"),
+)
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _HOST = click.option("--host", required=True, help="Which of the file's hosts this one is.")
@@ -83,7 +92,10 @@ def run(
     for each in stop_signals():
         signal.signal(each, lambda *_: daemon.stop())
     click.echo(f"udpfast bus: {host} does its part in {', '.join(p.name for p in daemon.parts)}")
-    daemon.run(spin=spin)
+    service = Service(os.environ)
+    service.ready()
+    daemon.run(spin=spin, alive=service.alive, alive_ns=service.watchdog_ns or 1_000_000_000)
+    service.stopping()
 
 
 @bus.command(epilog="Example: udpfast bus stat bus.toml --json")
@@ -186,11 +198,10 @@ def _print(name: str, state: dict[str, Any]) -> None:
     alive = "" if state["alive"] else "  (its daemon does not run)"
     part = "writes" if state["writer"] else f"copies from {state['writer_host'] or 'nobody yet'}"
     click.echo(f"{name} on {state['host']}: {part}, epoch {state['epoch']}{alive}")
-    for what in ("end", "records", "synced", "released", "kept", "reconnects", "damaged",
-                 "quarantined", "clock_steps"):  # fmt: skip
-        click.echo(f"  {what:12} {state[what]:>16,}")
+    for what in _COUNTS:
+        click.echo(f"  {what:14} {state[what]:>16,}")
     for host, consumer in state["consumers"].items():
-        click.echo(f"  copy {host}: {consumer['lag_bytes']:,} bytes behind")
+        click.echo(f"  copy {host}: {_behind(consumer)}")
     if state["verdicts"]:
         click.echo(
             "  messages: "
@@ -203,3 +214,13 @@ def _print(name: str, state: dict[str, Any]) -> None:
             click.echo(f"  {key}: {state[key]}")
     for line in state["said"][-5:]:
         click.echo(f"  said: {line}")
+
+
+def _behind(consumer: dict[str, Any]) -> str:
+    away = "" if consumer["connected"] else "not connected, "
+    if consumer["acked"] is None:
+        return f"{away}nothing was heard of it since this daemon began"
+    return (
+        f"{away}{consumer['lag_records']:,} records, {consumer['lag_bytes']:,} bytes, "
+        f"{consumer['lag_ms'] / 1000:.3f} s behind"
+    )

@@ -1,0 +1,139 @@
+"""Daemons of a bus on loopback: real sockets and files, each in a thread of this process."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S
+from udpfast.agents.bus_host import BusHost
+from udpfast.client.app import App
+from udpfast.config.bus import BusConfig, load_bus
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
+
+HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+def settings(folder: Path, port: int, *, key: str = "") -> BusConfig:
+    """Write a bus.toml, with a key file if there is a key, and read it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hosts = "".join(f'{name} = "{address}"\n' for name, address in HOSTS.items())
+    if key:
+        (folder / "bus.key").write_text(key)
+        (folder / "bus.key").chmod(0o600)
+    (folder / "bus.toml").write_text(
+        ('key_file = "bus.key"\n' if key else "") + f"[hosts]\n{hosts}"
+        f'[stores.orders]\nsequencer = "S"\nreplicas = ["one"]\nport = {port}\nresend_ms = 20\n'
+        "segment_bytes = 1048576\n"
+    )
+    return load_bus(folder / "bus.toml")
+
+
+@contextmanager
+def running(config: BusConfig, host: str, folder: Path, **options) -> Iterator[BusHost]:
+    daemon = BusHost(config, host, folder / host, **options)
+    thread = threading.Thread(target=daemon.run)
+    thread.start()
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+        thread.join()
+
+
+def until(holds: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.002)
+
+
+def stream(app: App, count: int) -> list[tuple[str | None, int]]:
+    found: list[tuple[str | None, int]] = []
+
+    def enough() -> bool:
+        found.extend((r.sender, r.number) for r in app.poll() if r.kind is Kind.BUS)
+        return len(found) >= count
+
+    until(enough, f"{count} messages")
+    return found
+
+
+@pytest.mark.parametrize("key", ["", KEY])
+def test_apps_of_two_hosts_read_one_order(tmp_path: Path, key: str) -> None:
+    config = settings(tmp_path, free_port(), key=key)
+    bad = {"lose": 0.1, "twice": 0.1}
+    with ExitStack() as stack:
+        daemons = {name: stack.enter_context(running(config, name, tmp_path, **bad))
+                   for name in HOSTS}  # fmt: skip
+        until(lambda: daemons["one"].parts[0].store.end, "the copy")
+        apps = {name: stack.enter_context(App(f"store:{tmp_path / name / 'orders'}", f"app-{name}"))
+                for name in HOSTS}  # fmt: skip
+        for number in range(1, 201):
+            assert {app.send(b"%d" % number) for app in apps.values()} == {number}
+        order = {name: stream(app, 400) for name, app in apps.items()}
+        assert order["S"] == order["one"]
+        assert sorted(order["S"]) == sorted(
+            (f"app-{name}", number) for name in HOSTS for number in range(1, 201)
+        )
+        behind = daemons["S"].parts[0].description()["consumers"]
+        assert behind["one"]["connected"]
+        assert {"lag_bytes", "lag_records", "lag_ms"} <= behind["one"].keys()
+        assert not any(daemon.parts[0].unauthentic for daemon in daemons.values())
+    assert not behind["one"]["lag_bytes"] or behind["one"]["lag_records"]
+
+
+def test_host_with_another_key_gets_nothing(tmp_path: Path) -> None:
+    port = free_port()
+    right, wrong = (settings(tmp_path / key, port, key=key) for key in (KEY, OTHER))
+    with running(right, "S", tmp_path) as writer, running(wrong, "one", tmp_path) as other:
+        until(lambda: writer.parts[0].unauthentic, "a link that is refused")
+        assert other.parts[0].store.end == 0
+        assert other.parts[0].store.identity == bytes(16)
+        assert "a link that ended: a piece that no key" in writer.parts[0].store.said[-1]
+
+
+def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) -> None:
+    port = free_port()
+    config = settings(tmp_path, port, key=KEY)
+    with running(config, "S", tmp_path) as writer, socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.sendto(b"USND" + bytes(100), (HOSTS["S"], port))
+        until(lambda: writer.parts[0].unauthentic, "the datagram")
+        sequencer = writer.parts[0].node.sequencer
+        assert sequencer is not None
+        assert sum(sequencer.verdicts.values()) + sequencer.held == sequencer.received == 1
+
+
+def test_host_that_died_is_said_with_how_far_it_is(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    with running(config, "S", tmp_path) as writer:
+        assert writer.parts[0].description()["consumers"]["one"] == {
+            "connected": False,
+            "acked": None,
+        }
+        with running(config, "one", tmp_path):
+            until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "the copy")
+        until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
+        with App(f"store:{tmp_path / 'S' / 'orders'}", "app") as app:
+            app.send(b"1")
+            assert stream(app, 1) == [("app", 1)]
+        behind = writer.parts[0].description()["consumers"]["one"]
+        assert not behind["connected"]
+        assert behind["lag_records"] == 2  # SENDER and the message
+        assert behind["lag_bytes"] > 0
+
+
+def test_port_in_use_is_said(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind((HOSTS["S"], 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigError, match=rf"stores.orders.port: .* found {port} of 127.0.0.1"):
+            BusHost(settings(tmp_path, port), "S", tmp_path / "S")
