@@ -15,7 +15,7 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build demo bench test debug test-debug sanitize lint format clean
+.PHONY: help build demo bench test debug test-debug sanitize docs lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -66,6 +66,10 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && $(SANITIZED) -m pytest -q $(SANITIZED_TESTS)
 	@cd build/sanitize && for kind in datagrams payloads frames iex wire; do $(SANITIZED) -m \
 		udpfast lab fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
+
+docs: build ## the documentation site, with every link checked: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
+	@echo "udpfast: build/site/index.html"
 
 lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check
