@@ -20,9 +20,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from udpfast.archive.bus_files import Live, LiveState, describe_store, outbox_directory
+from udpfast.archive.bus_files import (
+    Live,
+    LiveState,
+    describe_composite,
+    describe_store,
+    outbox_directory,
+)
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
+from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
 from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
@@ -69,7 +76,8 @@ class _Part:
     ) -> None:
         self.name = name
         self.config = config
-        self.settings = settings = config.stores[name]
+        self.settings = settings = config.logs[name]
+        self.merger: Merger | None = None  # of a composite's order log
         self.bad = bad
         path = journal_directory(directory / name if directory is not None else name, create=True)
         self.log = StoreLog(
@@ -250,6 +258,8 @@ class _Part:
             self._look_ns = now_ns + int(LOOK_S * 1e9)
             self._look(now_ns)
         self.node.work(now_ns, unix_ns)
+        if self.merger is not None:
+            self.merger.work(now_ns, unix_ns)
         for key in self._failed:
             link = self.links.get(key)
             if link is not None:
@@ -544,8 +554,15 @@ class BusHost:
         bad = BadPath(lose, twice)
         self.parts = [
             _Part(host, name, config, directory, bad, quarantine)
-            for name, store in config.stores.items() if host in store.hosts
+            for name, store in config.logs.items() if host in store.hosts
         ]  # fmt: skip
+        by_name = {part.name: part for part in self.parts}
+        for name, composite in config.composites.items():
+            if name in by_name:
+                part = by_name[name]
+                part.merger = Merger(part.node, [by_name[each].store for each in composite.inputs])
+                describe_composite(part.directory, [by_name[each].directory
+                                                    for each in composite.inputs])  # fmt: skip
         self._stopping = threading.Event()
 
     def stop(self) -> None:

@@ -14,7 +14,15 @@ from typing import Any
 
 from udpfast.shm.instance import instance_root
 
-__all__ = ["Live", "LiveState", "describe_store", "outbox_directory", "read_description"]
+__all__ = [
+    "Live",
+    "LiveState",
+    "describe_composite",
+    "describe_store",
+    "outbox_directory",
+    "read_composite",
+    "read_description",
+]
 
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
@@ -122,3 +130,16 @@ def read_description(directory: Path) -> dict[str, Any]:
     """Return what `describe_store` wrote."""
     found: dict[str, Any] = json.loads((directory / "bus.json").read_text())
     return found
+
+
+def describe_composite(directory: Path, inputs: list[Path]) -> None:
+    """Write `composite.json` beside an order log: where the stores lie that it orders."""
+    made = directory / "composite.json.next"
+    made.write_text(json.dumps([os.path.relpath(each, directory) for each in inputs]) + "\n")
+    made.replace(directory / "composite.json")
+
+
+def read_composite(directory: Path) -> list[Path]:
+    """Return what `describe_composite` was given."""
+    found: list[str] = json.loads((directory / "composite.json").read_text())
+    return [(directory / each).resolve() for each in found]

@@ -166,7 +166,8 @@ cdef class StoreLog(Log):
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
         """See `Log`."""
-        self._open(identity)
+        with self._keeping:  # the other thread prepares the next segment, too
+            self._open(identity)
         self.writer.position = self.journal.writer.position = position
         self.writer.index = self.journal.writer.index = index
         self.journal.kept.oldest_position = position

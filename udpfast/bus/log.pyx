@@ -106,6 +106,23 @@ cdef class Log:
             yield (<const char*>place_record(&place))[:size]
             count -= 1
 
+    def run(self, uint64_t position, uint64_t until, uint64_t most):
+        """Return where records from a position on end, and how many they are: `most`, or fewer.
+
+        Those of one segment, all of them below `until`.
+        """
+        cdef Place place
+        cdef int64_t size
+        cdef uint64_t count = 0
+        _memory = self.place_at(position, &place)
+        while place.position < until and count < most:
+            size = place_look(&place)
+            if size <= 0:
+                break
+            place.position += size
+            count += 1
+        return place.position, count
+
     def stands_at(self, uint64_t position):
         """Return index and stamp of the record at a position, which must be one; None: none is."""
         cdef Place place

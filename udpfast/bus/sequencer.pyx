@@ -20,8 +20,8 @@ from udpfast.bus.wire cimport (
     REFUSED_NAME_IN_USE, REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_MAGIC, SEND_REFUSED,
     SEND_REGISTER, SEND_SIZE_MAX, EpochBegin, SendHeader, send_count)
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_BUS, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE, STREAM_NONE,
-    Record)
+    FLIGHT_UNKNOWN, KIND_BUS, KIND_ORDER, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE,
+    STREAM_NONE, Record)
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram
@@ -457,6 +457,13 @@ cdef class Sequencer:
         self._names[name] = entry.sender
         self._verdicts[SEQUENCER_ACCEPTED] += 1
         return 0
+
+    def order(self, bytes entry, int64_t now_ns, int64_t unix_ns) -> bool:
+        """Write what a composite takes next; False: there is no room for it yet."""
+        if not self.store.writer:
+            return False
+        return self._write(KIND_ORDER, <const uint8_t*><const char*>entry, len(entry),
+                           steady_time(&self.clock, now_ns, unix_ns))
 
     def refuse_unauthentic(self) -> None:
         """Count a datagram whose tag was wrong, or missing."""

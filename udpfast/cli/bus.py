@@ -57,7 +57,7 @@ def check(file: Path) -> None:
     config = load_bus(file)
     keys = len(bus_keys(config))
     click.echo(f"keys: {keys or 'none: addresses alone say who is who'}")
-    for name, store in config.stores.items():
+    for name, store in config.logs.items():
         click.echo(f"{name}: port {store.port}, gate {store.gate}")
         for host in store.hosts:
             part = f"copies from {store.source(host) or 'the writer'}"
@@ -105,7 +105,7 @@ def run(
 def stat(file: Path, directory: Path | None, as_json: bool) -> None:
     """Show each store of this host: its end, its copies, its senders; of a dead daemon too."""
     config = load_bus(file)
-    found = {name: describe(directory, name) for name in config.stores}
+    found = {name: describe(directory, name) for name in config.logs}
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -131,8 +131,8 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
     """
     config = load_bus(file)
     _check_host(config, file, host)
-    if store not in config.stores:
-        raise ConfigError(f"{file}: expected one of {', '.join(config.stores)}, found {store!r}")
+    if store not in config.logs:
+        raise ConfigError(f"{file}: expected one of {', '.join(config.logs)}, found {store!r}")
     path = place(directory, store)
     before = read_description(path)
     if before["host"] != host:

@@ -44,7 +44,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     ----------
     address : str, or list or tuple of str
         "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
-        "journal:NAME" or "journal:/path/to/it" for what was kept; "zmq:..." (docs/zmq.md).
+        "journal:NAME" or "journal:/path/to/it" for what was kept; "zmq:..." (docs/zmq.md);
+        "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md).
         Several: their records as one stream, in the order of `published_ns`, equal ones in that of
         the list, those of one address in their own. What is live and has nothing new holds up
         nothing else. A run of records, and so a batch, is of one address: `origin`.

@@ -13,6 +13,8 @@ _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
     "journal": ("udpfast.client.journal_source", "'journal:NAME' or 'journal:/path/to/it'"),
     "store": ("udpfast.client.store_source", "'store:NAME' or 'store:/path/to/it'"),
+    "composite": (
+        "udpfast.client.order_source", "'composite:NAME' or 'composite:/path/to/it'"),
     "zmq": ("udpfast.client.zmq_source", "'zmq:NAME', 'zmq:ipc://path' or 'zmq:tcp://host:port'"),
 }
 
@@ -131,7 +133,7 @@ def open_source(
         hint = "" if colon or not prefix else f"; is 'ring:{prefix}' meant?"
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
-    if prefix in ("journal", "store"):
+    if prefix in ("journal", "store", "composite"):
         start = "begin" if start is None else start
         options["end"] = end
     else:

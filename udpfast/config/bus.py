@@ -81,6 +81,24 @@ class StoreConfig(Struct, frozen=True):
         return tuple(other for other in self.hosts if self.source(other) == host)
 
 
+class CompositeConfig(Struct, frozen=True):
+    """Several stores as one stream: who decides the order, who has it."""
+
+    inputs: Annotated[
+        tuple[Name, ...], Meta(min_length=1, max_length=16, description="stores that it is made of")
+    ]
+    host: Annotated[Name, Meta(description="the host that decides the order, at first")]
+    port: Annotated[int, Meta(ge=1, le=65_535, description="TCP and UDP port of the order log")]
+    replicas: Annotated[
+        tuple[Name, ...], Meta(max_length=64, description="other hosts that read it")
+    ] = ()
+
+    @property
+    def store(self) -> StoreConfig:
+        """Its order log, which is a store."""
+        return StoreConfig(sequencer=self.host, port=self.port, replicas=self.replicas)
+
+
 class BusConfig(Struct, frozen=True):
     """All of bus.toml."""
 
@@ -88,9 +106,17 @@ class BusConfig(Struct, frozen=True):
         dict[Name, str], Meta(min_length=1, max_length=64, description="name -> IP address")
     ]
     stores: Annotated[dict[Name, StoreConfig], Meta(min_length=1, max_length=64)]
+    composites: Annotated[dict[Name, CompositeConfig], Meta(max_length=64)] = msgspec.field(
+        default_factory=dict
+    )
     key_file: Annotated[
         str, Meta(max_length=4096, description="one or two keys that all hosts have; empty: none")
     ] = ""
+
+    @property
+    def logs(self) -> dict[str, StoreConfig]:
+        """The stores, and the order logs of composites, by name."""
+        return {**self.stores, **{name: each.store for name, each in self.composites.items()}}
 
 
 def load_bus(path: str | Path) -> BusConfig:
@@ -158,19 +184,40 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
                 f"{where}: hosts.{host}: expected an IP address, found {address!r}"
             ) from None
     ports: dict[int, str] = {}
-    for name, store in config.stores.items():
-        _check_store(f"{where}: stores.{name}", config, store)
+    for name, composite in config.composites.items():
+        _check_composite(f"{where}: composites.{name}", config, name, composite)
+    for name, store in config.logs.items():
+        kind = "stores" if name in config.stores else "composites"
+        _check_store(f"{where}: {kind}.{name}", config, store)
         other = ports.setdefault(store.port, name)
         if other != name:
             raise ConfigError(
-                f"{where}: stores.{name}.port: expected one of its own, found {store.port}, "
+                f"{where}: {kind}.{name}.port: expected one of its own, found {store.port}, "
                 f"which {other} has"
             )
     return config
 
 
+def _check_composite(where: str, config: BusConfig, name: str, composite: CompositeConfig) -> None:
+    if name in config.stores:
+        raise ConfigError(f"{where}: expected a name that no store has")
+    if len(set(composite.inputs)) != len(composite.inputs):
+        raise ConfigError(f"{where}.inputs: expected each store once, found {composite.inputs}")
+    for each in composite.inputs:
+        if each not in config.stores:
+            raise ConfigError(
+                f"{where}.inputs: expected some of {', '.join(config.stores)}, found {each!r}"
+            )
+        for host in composite.store.hosts:
+            if host in config.hosts and host not in config.stores[each].hosts:
+                raise ConfigError(
+                    f"{where}: expected hosts that have {each}, found {host!r}, which has not"
+                )
+
+
 def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
-    for key, names in (("sequencer", (store.sequencer,)), ("replicas", store.replicas)):
+    first = "host" if ": composites." in where else "sequencer"
+    for key, names in ((first, (store.sequencer,)), ("replicas", store.replicas)):
         for host in names:
             if host not in config.hosts:
                 raise ConfigError(

@@ -1,0 +1,180 @@
+"""`Reader("composite:...")`: several stores, in one order, on every host and in every replay."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents.test_bus_host import HOSTS, running, until
+from tests.bus.drive import lead, register, send
+from tests.client.test_store_source import Kept
+from tests.ports import free_ports
+from udpfast.archive.bus_files import describe_composite
+from udpfast.bus.merger import BATCH, Merger
+from udpfast.bus.node import Node
+from udpfast.client.app import App
+from udpfast.client.reader import Reader
+from udpfast.config.bus import BusConfig, parse_bus
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError
+
+
+class Composite:
+    """Two stores and an order log on one host, merged by hand."""
+
+    def __init__(self, folder: Path) -> None:
+        self.kept = {name: Kept(folder / name) for name in ("a", "b", "order")}
+        self.seqs = [lead(self.kept[name].store) for name in "ab"]
+        for seq, name in zip(self.seqs, "ab", strict=True):
+            register(seq, name=name)
+        self.node = Node(self.kept["order"].store, [], None, lambda: 1)
+        self.node.sequencer = lead(self.kept["order"].store)
+        self.begin()
+        self.address = f"composite:{folder / 'order'}"
+        describe_composite(folder / "order", [folder / "a", folder / "b"])
+        self.now_ns = 0
+
+    def begin(self) -> None:
+        """Have a merger that knows nothing but the log."""
+        self.merger = Merger(self.node, [self.kept[name].store for name in "ab"])
+
+    def work(self) -> int:
+        self.now_ns += 1_000_000
+        count = self.merger.work(self.now_ns, 1_700_000_000_000_000_000 + self.now_ns)
+        for kept in self.kept.values():
+            kept.tell()
+        return count
+
+
+def tagged(reader: Reader) -> list[tuple[str, bytes]]:
+    """What is there: of which input, and its bytes."""
+    found = []
+    while reader.wait(0):
+        record = bytes(next(reader))
+        found.append((reader.origin.rpartition("/")[2], record))
+    return found
+
+
+def read(reader: Reader) -> list[bytes]:
+    return [record for _, record in tagged(reader)]
+
+
+def messages(records: list[bytes]) -> list[bytes]:
+    return [record[64:] for record in records if record[4] == Kind.BUS]
+
+
+def test_composite_read_late_is_what_was_read_live(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    both.work()
+    with Reader(both.address) as live:
+        seen = tagged(live)
+        for number in range(1, 60):
+            send(both.seqs[number % 2], (number + 1) // 2)
+            if number % 7 == 0:
+                both.work()
+                seen += tagged(live)
+            if number % 20 == 0:
+                both.begin()  # it was killed
+        both.work()
+        seen += tagged(live)
+    with Reader(both.address) as late:
+        assert tagged(late) == seen
+    for name in "ab":
+        log = both.kept[name].store.log
+        whole = [record[: int.from_bytes(record[:4], "little")]
+                 for record in log.records(0, log.end)]  # fmt: skip
+        assert [record for origin, record in seen if origin == name] == whole
+    assert len(messages([record for _, record in seen])) == 59
+
+
+def test_entry_takes_so_many_records_at_most(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    for first in range(1, BATCH + 100, 64):
+        send(both.seqs[0], first, 64)
+        both.kept["a"].store.log.keep()
+    counts = []
+    while count := both.work():
+        counts.append(count)
+    assert sum(counts) == both.kept["a"].store.log.end_index + both.kept["b"].store.log.end_index
+    assert max(counts) <= 2 * BATCH
+    with Reader(both.address) as reader:
+        assert len(read(reader)) == sum(counts)
+
+
+def test_input_that_lost_records_loses_them_in_the_composite(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    send(both.seqs[0], 1)
+    kept = both.kept["a"].store
+    position = kept.end
+    send(both.seqs[0], 2, 3)
+    both.work()
+    with Reader(both.address) as live:
+        assert messages(read(live)) == [b"1", b"2", b"3", b"4"]
+        kept.cut(position)
+        both.seqs[0] = lead(kept, promoted=True)
+        send(both.seqs[0], 2, 1)
+        both.work()
+        kinds = [record[4] for record in read(live)]
+        assert kinds[0] == Kind.ROLLBACK
+        assert kinds[-1] == Kind.BUS
+    with Reader(both.address) as late:
+        assert messages(read(late)) == [b"1", b"2"]
+
+
+def settings(folder: Path) -> BusConfig:
+    ports = free_ports(3)
+    stores = {
+        name: {"sequencer": writer, "replicas": [other], "port": port, "resend_ms": 20,
+               "segment_bytes": 1 << 20}
+        for name, writer, other, port in
+        (("orders", "S", "one", ports[0]), ("prices", "one", "S", ports[1]))
+    }  # fmt: skip
+    algo = {"inputs": ["orders", "prices"], "host": "one", "port": ports[2], "replicas": ["S"]}
+    return parse_bus({"hosts": HOSTS, "stores": stores, "composites": {"algo": algo}}, "bus.toml")
+
+
+def test_composite_is_the_same_bytes_on_every_host(tmp_path: Path) -> None:
+    config = settings(tmp_path)
+    with running(config, "S", tmp_path) as first, running(config, "one", tmp_path) as second:
+        until(lambda: all(part.store.end for daemon in (first, second) for part in daemon.parts),
+              "all copies")  # fmt: skip
+        with (
+            App(f"store:{tmp_path / 'S' / 'orders'}", "app") as orders,
+            App(f"store:{tmp_path / 'one' / 'prices'}", "feed") as prices,
+        ):
+            for number in range(1, 201):
+                assert orders.send(b"o%d" % number) == prices.send(b"p%d" % number) == number
+        streams = {}
+        for host in HOSTS:
+            with Reader(f"composite:{tmp_path / host / 'algo'}") as reader:
+                found: list[bytes] = []
+
+                def whole(found: list[bytes] = found, reader: Reader = reader) -> bool:
+                    found += read(reader)
+                    return len(messages(found)) >= 400
+
+                until(whole, "all messages")
+                streams[host] = found
+        assert streams["S"] == streams["one"]
+        assert [m for m in messages(streams["S"]) if m[:1] == b"o"] == [
+            b"o%d" % number for number in range(1, 201)
+        ]
+
+
+@pytest.mark.parametrize(
+    ("algo", "message"),
+    [
+        ({"inputs": ["orders", "x"]}, r"composites.algo.inputs: expected some of .*, found 'x'"),
+        ({"inputs": ["orders", "orders"]}, r"algo.inputs: expected each store once"),
+        ({"host": "x"}, r"composites.algo.host: expected one of S, one, found 'x'"),
+        ({"port": 9400}, r"composites.algo.port: expected one of its own, found 9400"),
+        ({"replicas": ["one"]}, r"algo: expected hosts that have orders, found 'one'"),
+    ],
+)
+def test_composite_wrong_is_refused(algo: dict[str, object], message: str) -> None:
+    tables = {
+        "hosts": HOSTS,
+        "stores": {"orders": {"sequencer": "S", "port": 9400}},
+        "composites": {"algo": {"inputs": ["orders"], "host": "S", "port": 9401} | algo},
+    }
+    with pytest.raises(ConfigError, match=message):
+        parse_bus(tables, "bus.toml")

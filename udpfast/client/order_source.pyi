@@ -1,0 +1,26 @@
+from datetime import datetime
+from pathlib import Path
+from typing import final
+
+from udpfast.client.source import Source
+from udpfast.client.store_source import StoreSource
+
+__all__ = ["OrderSource", "open_source"]
+
+@final
+class OrderSource(Source):
+    def __init__(
+        self, order: StoreSource, paths: list[Path], *, batch: int, buffer_bytes: int | None
+    ) -> None: ...
+
+def open_source(
+    target: str,
+    *,
+    start: str | datetime | int | tuple[str, int] | None,
+    batch: int,
+    buffer_bytes: int | None,
+    timeout: float | None,
+    name: str,
+    end: tuple[str, int] | None = None,
+    image: bool = False,
+) -> OrderSource: ...
