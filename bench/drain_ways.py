@@ -185,18 +185,26 @@ class FeedWay(BurstWay):
         *,
         lines: int = 1,
         receive: Mapping[str, Any] | None = None,
+        framing: str = "roq",
+        streams: int = 2,
     ) -> None:
         """Make an instance in a directory of its own, and open its sockets."""
         settings = {"timestamps": "none", "rcvbuf_bytes": QUEUE_BYTES} | dict(receive or {})
         super().__init__(bursts, train, count, bool(settings.get("gro")))
+        wire = {"framing": framing}
+        role = "incremental"
+        # What the host lets wait is late, neither lost nor silent.
+        window: dict[str, int] = {"lost_packet_wait_us": 60_000_000}
+        if framing != "roq":
+            wire |= {"payload": "none", "streams_max": streams}
+            role = "streams"
+            window |= {"size": 1024, "out_of_order_max_interval": 1024}
         config = parse_feed(
             {
                 "name": "drain",
-                "incremental": {
-                    "lines": [{"name": "AB"[i], "address": ADDRESS} for i in range(lines)]
-                },
-                # What the host lets wait is late, neither lost nor silent.
-                "window": {"lost_packet_wait_us": 60_000_000},
+                "wire": wire,
+                role: {"lines": [{"name": "AB"[i], "address": ADDRESS} for i in range(lines)]},
+                "window": window,
                 "session": {"inactivity_timeout_ms": 86_400_000},
                 "receive": settings,
             }

@@ -22,6 +22,7 @@ from udpfast.feed.pipeline_state cimport (
 
 import statistics
 
+from ..framing_trains import PLACES
 from udpfast.lab.framings import Sent, build
 from udpfast.wire.facts import Numbers
 from udpfast.wire.framing import Framing
@@ -31,15 +32,6 @@ __all__ = ["main", "unit_cost_ns"]
 cdef enum:
     SLOTS = 64
     SLOT_SIZE = 1536
-
-#: Where a framing's number is, how wide it is, whether it is big endian, and its stream's byte.
-_PLACES = {
-    "roq": (8, 4, False, -1),
-    "cme_mdp3": (0, 4, False, -1),
-    "moldudp64": (10, 8, True, -1),
-    "cboe_pitch": (4, 4, False, 3),
-}
-
 
 cdef struct Place:
     int offset
@@ -137,7 +129,7 @@ def unit_cost_ns(
     cdef int64_t start, elapsed, delivered
     cdef int channel, line, i
     wire = Framing(framing)
-    place.offset, place.width, place.big_endian, place.stream = _PLACES[framing]
+    place.offset, place.width, place.big_endian, place.stream = PLACES[framing]
     contents = tuple(bytes([i]) * size for i in range(messages))
     session = b"0000000001" if framing == "moldudp64" else 1
     cdef bytes data = build(framing, Sent(1, contents, (1,), session, 10**18))

@@ -19,7 +19,7 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
-from udpfast.core.atomics cimport counter_add
+from udpfast.core.atomics cimport counter_add, prefetch_write
 from udpfast.core.check cimport invariant, likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISCONNECTED, CHANNEL_HEARTBEATS, CHANNEL_MESSAGES, LINE_DISCONNECTED,
@@ -311,6 +311,8 @@ cdef inline void pipeline_pass_unit(
         pipeline_pass_slot(
             w, line, d, unit.object,
             fingerprint(data, size) if w.several else fingerprint_edges(data, size), now_ns)
+    # Where streams take turns, the next slot would come from far away.
+    prefetch_write(window_slot(w, w.next + 1))
     line.heard_ns = now_ns
     window_note_sent(w, unit)
     counter_add(&line.counters[LINE_WINS], unit.count - behind)

@@ -93,7 +93,7 @@ cdef struct FragmentRun:         # 16 bytes: precedes the Fragments of one messa
     uint32_t reserved
 
 cdef struct Window:
-    # what every datagram reads
+    # what every datagram reads: two cache lines, of as many windows as there are streams
     int64_t next                 # the key to deliver next
     int64_t mask                 # of slots: 2 * size - 1
     uint64_t session_id          # as published; of Roq's snapshot window that of the other one
@@ -106,11 +106,15 @@ cdef struct Window:
     bint several                 # more than one line
     bint connected               # CONNECTION READY was said
     bint latest_run              # on_gap
+    uint8_t channel              # whose lines
+    uint8_t shift                # 64 less the bits of a number
     Slot* slots
     int64_t* counters            # of core/counter's ChannelCounter
     int64_t milestone            # from this seqno on, window_pass_milestone has something to do
     int64_t judged               # losses are counted of what lies before
     int64_t forward_ns           # when this numbering last went on, on any line
+    int64_t begun_sent_ns        # when its first unit was sent
+    int64_t sent_ns              # the latest sending time of what was accepted
     # what waits
     int64_t size
     int64_t highest              # furthest seqno that waits; valid while pending > 0
@@ -132,16 +136,12 @@ cdef struct Window:
     int64_t begun_ns
     int64_t named                # a heartbeat named it as the next one
     int64_t named_ns             # when, while what lies before it is missing
-    int64_t begun_sent_ns        # when its first unit was sent
-    int64_t sent_ns              # the latest sending time of what was accepted
     int64_t interval
     int64_t wait_ns
     int64_t line_dead_ns
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
     uint32_t lines
-    uint8_t channel              # whose lines
-    uint8_t shift                # 64 less the bits of a number
     uint32_t stream_key          # what the publisher calls the stream
     uint32_t fragments_capacity
     uint64_t fragments_head      # positions in the ring of fragments; they only grow
