@@ -191,7 +191,7 @@ class FeedWay(BurstWay):
         """Make an instance in a directory of its own, and open its sockets."""
         settings = {"timestamps": "none", "rcvbuf_bytes": QUEUE_BYTES} | dict(receive or {})
         super().__init__(bursts, train, count, bool(settings.get("gro")))
-        wire = {"framing": framing}
+        wire: dict[str, str | int] = {"framing": framing}
         role = "incremental"
         # What the host lets wait is late, neither lost nor silent.
         window: dict[str, int] = {"lost_packet_wait_us": 60_000_000}
