@@ -7,11 +7,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport be16, be32, be64
-from udpfast.wire.messages cimport DELIMITER_BE16_WHOLE, messages_check
-from udpfast.wire.unit cimport (
-    MALFORMED_HEADER_SHORT, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND, MALFORMED_VERSION,
-    UNIT_HEARTBEAT, Unit, unit_init,
-)
+from udpfast.wire.messages cimport DELIMITER_BE16_WHOLE, messages_unit
+from udpfast.wire.unit cimport MALFORMED_HEADER_SHORT, MALFORMED_VERSION, Unit
 
 cdef enum:
     CBOE_CSM_VERSION = 0
@@ -26,24 +23,17 @@ cdef enum:
 cdef inline int cboe_csm_units(
     const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
-    cdef int count, messages
-    cdef uint32_t length
+    cdef int count, made
     if unlikely(size < CBOE_CSM_MESSAGES):
         return MALFORMED_HEADER_SHORT
     if unlikely(data[CBOE_CSM_VERSION] != 1):
         return MALFORMED_VERSION
-    length = be16(data + CBOE_CSM_LENGTH)
-    if unlikely(length != size):
-        return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
     count = data[CBOE_CSM_COUNT]
-    messages = messages_check(data + CBOE_CSM_MESSAGES, size - CBOE_CSM_MESSAGES,
-                              DELIMITER_BE16_WHOLE, CBOE_CSM_MESSAGE_MIN, count)
-    if unlikely(messages < 0):
-        return messages
-    unit_init(units, CBOE_CSM_MESSAGES, size - CBOE_CSM_MESSAGES, DELIMITER_BE16_WHOLE, messages)
+    made = messages_unit(data, size, be16(data + CBOE_CSM_LENGTH), CBOE_CSM_MESSAGES,
+                         DELIMITER_BE16_WHOLE, CBOE_CSM_MESSAGE_MIN, count, units)
+    if unlikely(made < 0):
+        return made
     units.number = be32(data + CBOE_CSM_NUMBER)
-    units.count = <uint32_t>count
     # As unsigned: what is no time at all must not overflow.
     units.sent_ns = <int64_t>(be64(data + CBOE_CSM_SENT) * 1_000_000)
-    units.flags = 0 if count else UNIT_HEARTBEAT
     return 1

@@ -9,11 +9,8 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport le16, le32
-from udpfast.wire.messages cimport DELIMITER_U8_WHOLE, messages_check
-from udpfast.wire.unit cimport (
-    MALFORMED_HEADER_SHORT, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND, UNIT_HEARTBEAT,
-    UNIT_UNSEQUENCED, Unit, unit_init,
-)
+from udpfast.wire.messages cimport DELIMITER_U8_WHOLE, messages_unit
+from udpfast.wire.unit cimport MALFORMED_HEADER_SHORT, UNIT_UNSEQUENCED, Unit
 
 cdef enum:
     CBOE_PITCH_LENGTH = 0
@@ -27,23 +24,16 @@ cdef enum:
 cdef inline int cboe_pitch_units(
     const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
-    cdef int count, messages
-    cdef uint32_t length
+    cdef int count, made
     if unlikely(size < CBOE_PITCH_MESSAGES):
         return MALFORMED_HEADER_SHORT
-    length = le16(data + CBOE_PITCH_LENGTH)
-    if unlikely(length != size):
-        return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
     count = data[CBOE_PITCH_COUNT]
-    messages = messages_check(data + CBOE_PITCH_MESSAGES, size - CBOE_PITCH_MESSAGES,
-                              DELIMITER_U8_WHOLE, CBOE_PITCH_MESSAGE_MIN, count)
-    if unlikely(messages < 0):
-        return messages
-    unit_init(units, CBOE_PITCH_MESSAGES, size - CBOE_PITCH_MESSAGES, DELIMITER_U8_WHOLE, messages)
+    made = messages_unit(data, size, le16(data + CBOE_PITCH_LENGTH), CBOE_PITCH_MESSAGES,
+                         DELIMITER_U8_WHOLE, CBOE_PITCH_MESSAGE_MIN, count, units)
+    if unlikely(made < 0):
+        return made
     units.stream = data[CBOE_PITCH_UNIT]
     units.number = le32(data + CBOE_PITCH_NUMBER)
-    units.count = <uint32_t>count
-    units.flags = 0 if count else UNIT_HEARTBEAT
     if units.number == 0:
         units.flags |= UNIT_UNSEQUENCED
     return 1

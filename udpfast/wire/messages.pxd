@@ -5,7 +5,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport be16, le16
 from udpfast.wire.unit cimport (
-    MALFORMED_COUNT_AND_BYTES, MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, Unit,
+    MALFORMED_COUNT_AND_BYTES, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
+    MALFORMED_MESSAGE_BEYOND, MALFORMED_MESSAGE_SHORT, UNIT_HEARTBEAT, Unit, unit_init,
 )
 
 cdef enum:  # Delimiter: how a message says where it ends
@@ -82,6 +83,24 @@ cdef inline int messages_check(
     if unlikely(size - at > padding_max):
         return MALFORMED_COUNT_AND_BYTES
     return found
+
+
+cdef inline int messages_unit(
+    const uint8_t* data, uint32_t size, uint32_t length, uint32_t begin, int delimiter,
+    uint32_t size_min, int count, Unit* unit, uint32_t padding_max=0,
+) noexcept nogil:
+    # The one unit of a datagram that says its length and how many messages it has: 1, or Malformed.
+    cdef int messages
+    if unlikely(length != size):
+        return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
+    messages = messages_check(
+        data + begin, size - begin, delimiter, size_min, count, padding_max)
+    if unlikely(messages < 0):
+        return messages
+    unit_init(unit, begin, size - begin, delimiter, messages)
+    unit.count = <uint32_t>count
+    unit.flags = 0 if count else UNIT_HEARTBEAT
+    return 1
 
 
 cdef inline void message_walk_begin(

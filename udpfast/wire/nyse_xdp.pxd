@@ -9,10 +9,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport le16, le32
-from udpfast.wire.messages cimport DELIMITER_LE16_WHOLE, messages_check
+from udpfast.wire.messages cimport DELIMITER_LE16_WHOLE, messages_unit
 from udpfast.wire.unit cimport (
-    MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
-    UNIT_HEARTBEAT, UNIT_RESET, UNIT_RETRANSMISSION, UNIT_SNAPSHOT, Unit, unit_init,
+    MALFORMED_HEADER_SHORT, MALFORMED_KIND, UNIT_RESET, UNIT_RETRANSMISSION, UNIT_SNAPSHOT, Unit,
 )
 
 cdef enum:
@@ -37,31 +36,25 @@ cdef enum:  # delivery flags
 cdef inline int nyse_xdp_units(
     const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
-    cdef int count, messages, delivery
-    cdef uint32_t length
+    cdef int count, made, delivery
     if unlikely(size < NYSE_XDP_MESSAGES):
         return MALFORMED_HEADER_SHORT
-    length = le16(data + NYSE_XDP_SIZE)
-    if unlikely(length != size):
-        return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
     delivery = data[NYSE_XDP_DELIVERY]
     if unlikely(delivery < NYSE_XDP_FAILOVER or delivery > NYSE_XDP_UNAVAILABLE):
         if delivery != NYSE_XDP_HEARTBEAT:
             return MALFORMED_KIND
     count = data[NYSE_XDP_COUNT]
-    messages = messages_check(data + NYSE_XDP_MESSAGES, size - NYSE_XDP_MESSAGES,
-                              DELIMITER_LE16_WHOLE, NYSE_XDP_MESSAGE_MIN, count)
-    if unlikely(messages < 0):
-        return messages
-    unit_init(units, NYSE_XDP_MESSAGES, size - NYSE_XDP_MESSAGES, DELIMITER_LE16_WHOLE, messages)
+    made = messages_unit(data, size, le16(data + NYSE_XDP_SIZE), NYSE_XDP_MESSAGES,
+                         DELIMITER_LE16_WHOLE, NYSE_XDP_MESSAGE_MIN, count, units)
+    if unlikely(made < 0):
+        return made
     units.number = le32(data + NYSE_XDP_NUMBER)
-    units.count = <uint32_t>count
     units.sent_ns = (<int64_t>le32(data + NYSE_XDP_SECONDS) * 1_000_000_000
                      + le32(data + NYSE_XDP_NANOSECONDS))
     units.detail = <uint32_t>delivery
     if count == 0:
-        units.flags = UNIT_HEARTBEAT
-    elif delivery == NYSE_XDP_SEQUENCE_RESET:
+        return 1
+    if delivery == NYSE_XDP_SEQUENCE_RESET:
         units.flags = UNIT_RESET
     elif delivery >= NYSE_XDP_REFRESH:
         units.flags = UNIT_SNAPSHOT if delivery < NYSE_XDP_UNAVAILABLE else UNIT_RETRANSMISSION

@@ -11,10 +11,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from udpfast.core.check cimport unlikely
 from udpfast.wire.load cimport be16, be32
-from udpfast.wire.messages cimport DELIMITER_BE16_WHOLE, messages_check
+from udpfast.wire.messages cimport DELIMITER_BE16_WHOLE, messages_unit
 from udpfast.wire.unit cimport (
-    MALFORMED_HEADER_SHORT, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND, UNIT_HEARTBEAT,
-    UNIT_RESET, UNIT_RETRANSMISSION, UNIT_UNSEQUENCED, Unit, unit_init,
+    MALFORMED_HEADER_SHORT, UNIT_HEARTBEAT, UNIT_RESET, UNIT_RETRANSMISSION, UNIT_UNSEQUENCED, Unit,
 )
 
 cdef enum:
@@ -35,28 +34,21 @@ cdef enum:
 cdef inline int siac_cta_units(
     const uint8_t* data, uint32_t size, Unit* units, int room,
 ) noexcept nogil:
-    cdef int count, messages, kind
-    cdef uint32_t length
+    cdef int count, made, kind
     if unlikely(size < SIAC_CTA_MESSAGES):
         return MALFORMED_HEADER_SHORT
-    length = be16(data + SIAC_CTA_SIZE)
-    if unlikely(length != size):
-        return MALFORMED_LENGTH_BEYOND if length > size else MALFORMED_LENGTH_BELOW
     count = data[SIAC_CTA_COUNT]
-    messages = messages_check(data + SIAC_CTA_MESSAGES, size - SIAC_CTA_MESSAGES,
-                              DELIMITER_BE16_WHOLE, SIAC_CTA_MESSAGE_MIN, count, 1)
-    if unlikely(messages < 0):
-        return messages
-    unit_init(units, SIAC_CTA_MESSAGES, size - SIAC_CTA_MESSAGES, DELIMITER_BE16_WHOLE, messages)
+    made = messages_unit(data, size, be16(data + SIAC_CTA_SIZE), SIAC_CTA_MESSAGES,
+                         DELIMITER_BE16_WHOLE, SIAC_CTA_MESSAGE_MIN, count, units, 1)
+    if unlikely(made < 0):
+        return made
     units.stream = data[SIAC_CTA_FEED]
     units.number = be32(data + SIAC_CTA_NUMBER)
-    units.count = <uint32_t>count
     units.sent_ns = (<int64_t>be32(data + SIAC_CTA_SECONDS) * 1_000_000_000
                      + be32(data + SIAC_CTA_NANOSECONDS))
     if data[SIAC_CTA_RETRANSMISSION] != 0x4F:    # 'O'
-        units.flags = UNIT_RETRANSMISSION
+        units.flags |= UNIT_RETRANSMISSION
     if count == 0:
-        units.flags |= UNIT_HEARTBEAT
         return 1
     kind = be16(data + SIAC_CTA_MESSAGES + SIAC_CTA_CATEGORY)
     if unlikely(kind == SIAC_CTA_LINE_INTEGRITY):
