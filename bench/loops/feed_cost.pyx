@@ -10,17 +10,13 @@ receiving batch does; their headers are written anew batch by batch (which is me
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memset
-from posix.stdlib cimport posix_memalign
 
+from bench.loops.lone_pipeline cimport LonePipeline, lone_close, lone_open
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.counter cimport Counters
-from udpfast.core.layout cimport (
-    KIND_MESSAGE, LINES_MAX, Datagram, Frame, Message,
-)
+from udpfast.core.layout cimport KIND_MESSAGE, Datagram, Frame, Message
 from udpfast.feed.pipeline cimport pipeline_accept, pipeline_take
 from udpfast.feed.pipeline_state cimport (
-    Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
-)
+    Pipeline, PipelineSettings, pipeline_settings_default)
 
 import statistics
 
@@ -108,43 +104,32 @@ def feed_cost_ns(str mode, int size, *, int lines=1, int count=1_280_000):
         If the mode is unknown, or the messages that came out are not those that went in.
     """
     cdef PipelineSettings s
-    cdef Counters counters
-    cdef Pipeline* p = <Pipeline*>calloc(1, sizeof(Pipeline))
-    cdef int64_t* block = <int64_t*>calloc(64 * 64, sizeof(int64_t))
+    cdef LonePipeline lone
     cdef uint8_t* slots = <uint8_t*>calloc(SLOTS, SLOT_SIZE)
-    cdef void* memory = NULL
     cdef int64_t start, elapsed, delivered
-    cdef int channel, line, i
+    cdef int i
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}, was {mode!r}")
     cdef int mode_ = _MODES[mode]
     pipeline_settings_default(&s)
     s.lines[0] = lines
-    counters.feed = block
-    for channel in range(2):
-        counters.channel[channel] = block + channel * 64
-        for line in range(LINES_MAX):
-            counters.line[channel][line] = block + (2 + channel * LINES_MAX + line) * 64
-    for i in range(SLOTS):
-        slots[i * SLOT_SIZE] = 2
-        slots[i * SLOT_SIZE + 3] = 1
     try:
-        if posix_memalign(&memory, 64, pipeline_memory_size(&s)) or p == NULL or block == NULL:
+        if not lone_open(&lone, &s) or slots == NULL:
             raise MemoryError
-        pipeline_init(p, &s, memory, pipeline_memory_size(&s), &counters)
+        for i in range(SLOTS):
+            slots[i * SLOT_SIZE] = 2
+            slots[i * SLOT_SIZE + 3] = 1
         with nogil:
             start = clock_monotonic_ns()
-            delivered = _run(p, slots, count, size, mode_)
+            delivered = _run(lone.pipeline, slots, count, size, mode_)
             elapsed = clock_monotonic_ns() - start
         expected = {"twice": count // 2, "fragments": count // 256}.get(mode, count)
         if mode_ and delivered != expected:
             raise ValueError(f"{mode}: expected {expected} messages, {delivered} came")
         return float(elapsed) / float(count)
     finally:
-        free(memory)
         free(slots)
-        free(block)
-        free(p)
+        lone_close(&lone)
 
 
 def main():

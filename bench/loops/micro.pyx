@@ -10,19 +10,15 @@ The C function of each is called `loop`, so that callgrind finds it by its name.
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
 
+from bench.loops.lone_pipeline cimport LonePipeline, lone_close, lone_open
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.counter cimport Counters
-from udpfast.core.layout cimport (
-    KIND_MESSAGE, LINES_MAX, RECORD_SIZE, Datagram, Frame, Message, Record,
-)
+from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Datagram, Frame, Message, Record
 from udpfast.feed.pipeline cimport pipeline_accept, pipeline_take
-from udpfast.feed.pipeline_state cimport (
-    Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
-)
+from udpfast.feed.pipeline_state cimport PipelineSettings, pipeline_settings_default
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_poll
 from udpfast.market.book cimport OrderBook, book_apply, book_room
@@ -203,35 +199,17 @@ cdef class BookLoop(Loop):
 cdef class WindowLoop(Loop):
     """Take datagrams in order through the pipeline: parse, verdict, window, message."""
 
-    cdef Pipeline* pipeline
-    cdef int64_t* counters_memory
-    cdef void* pipeline_memory
+    cdef LonePipeline lone
     cdef uint32_t seqno
 
     def __cinit__(self, datagrams):
         cdef PipelineSettings settings
-        cdef Counters counters
-        cdef int channel, line
-        cdef uint64_t size
         pipeline_settings_default(&settings)
-        size = pipeline_memory_size(&settings)
-        self.pipeline = <Pipeline*> calloc(1, sizeof(Pipeline))
-        self.counters_memory = <int64_t*> calloc(64 * 64, sizeof(int64_t))
-        if (self.pipeline == NULL or self.counters_memory == NULL
-                or posix_memalign(&self.pipeline_memory, 64, size)):
+        if not lone_open(&self.lone, &settings):
             raise MemoryError
-        counters.feed = self.counters_memory
-        for channel in range(2):
-            counters.channel[channel] = self.counters_memory + channel * 64
-            for line in range(LINES_MAX):
-                counters.line[channel][line] = (
-                    self.counters_memory + (2 + channel * LINES_MAX + line) * 64)
-        pipeline_init(self.pipeline, &settings, self.pipeline_memory, size, &counters)
 
     def __dealloc__(self):
-        free(self.pipeline_memory)
-        free(self.counters_memory)
-        free(self.pipeline)
+        lone_close(&self.lone)
 
     cdef int64_t loop(self, int64_t count) noexcept nogil:
         cdef Datagram datagram
@@ -245,8 +223,8 @@ cdef class WindowLoop(Loop):
             datagram.size = self.size[slot]
             datagram.received_ns = self.seqno
             (<Frame*> datagram.data).seqno = self.seqno
-            pipeline_accept(self.pipeline, &datagram, self.seqno)
-            while pipeline_take(self.pipeline, &message):
+            pipeline_accept(self.lone.pipeline, &datagram, self.seqno)
+            while pipeline_take(self.lone.pipeline, &message):
                 done += message.kind == KIND_MESSAGE
             self.seqno += 1
         return done

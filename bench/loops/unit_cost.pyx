@@ -10,15 +10,13 @@ measured alone, as `floor`, and not taken off).
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
-from posix.stdlib cimport posix_memalign
 
+from bench.loops.lone_pipeline cimport LonePipeline, lone_close, lone_open
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.counter cimport Counters
-from udpfast.core.layout cimport KIND_MESSAGE, LINES_MAX, Datagram, Message
+from udpfast.core.layout cimport KIND_MESSAGE, Datagram, Message
 from udpfast.feed.pipeline cimport pipeline_accept, pipeline_order, pipeline_take, pipeline_units
 from udpfast.feed.pipeline_state cimport (
-    Pipeline, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
-)
+    Pipeline, PipelineSettings, pipeline_settings_default)
 
 import statistics
 
@@ -120,14 +118,11 @@ def unit_cost_ns(
         The messages that came out are not those that went in.
     """
     cdef PipelineSettings s
-    cdef Counters counters
+    cdef LonePipeline lone
     cdef Place place
-    cdef Pipeline* p = <Pipeline*>calloc(1, sizeof(Pipeline))
-    cdef int64_t* block = <int64_t*>calloc(64 * 64, sizeof(int64_t))
     cdef uint8_t* slots = <uint8_t*>calloc(SLOTS, SLOT_SIZE)
-    cdef void* memory = NULL
     cdef int64_t start, elapsed, delivered
-    cdef int channel, line, i
+    cdef int i
     wire = Framing(framing)
     place.offset, place.width, place.big_endian, place.stream = PLACES[framing]
     contents = tuple(bytes([i]) * size for i in range(messages))
@@ -143,31 +138,24 @@ def unit_cost_ns(
     s.window = 1024
     s.out_of_order_max_interval[0] = s.out_of_order_max_interval[1] = 1024
     s.slab_cells = 1024
-    counters.feed = block
-    for channel in range(2):
-        counters.channel[channel] = block + (1 + channel) * 64
-        for line in range(LINES_MAX):
-            counters.line[channel][line] = block + (3 + channel * LINES_MAX + line) * 64
-    for i in range(SLOTS):
-        memcpy(slots + i * SLOT_SIZE, <const uint8_t*>data, <size_t>len(data))
     try:
-        if posix_memalign(&memory, 64, pipeline_memory_size(&s)) or p == NULL or block == NULL:
+        if not lone_open(&lone, &s) or slots == NULL:
             raise MemoryError
-        pipeline_init(p, &s, memory, pipeline_memory_size(&s), &counters)
+        for i in range(SLOTS):
+            memcpy(slots + i * SLOT_SIZE, <const uint8_t*>data, <size_t>len(data))
         messages_each = messages if each else 1
         count = count // (SLOTS * streams) * SLOTS * streams
         numbers = <int>messages_each
         bytes_all = <uint32_t>len(data)
         delivered = _timed(
-            p, slots, &place, count, bytes_all, numbers, streams, floor, &start, &elapsed)
+            lone.pipeline, slots, &place, count, bytes_all, numbers, streams, floor, &start,
+            &elapsed)
         if not floor and delivered != count * messages_each:
             raise ValueError(f"{framing}: expected {count * messages_each}, {delivered} came")
         return float(elapsed) / float(count)
     finally:
-        free(memory)
         free(slots)
-        free(block)
-        free(p)
+        lone_close(&lone)
 
 
 cdef int64_t _timed(
