@@ -15,12 +15,19 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build demo bench test debug test-debug sanitize docs lint format clean
+.PHONY: help build layouts demo bench test debug test-debug sanitize docs lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
 
 build: $(VENV)/.listed ## .venv with all that is needed, udpfast compiled in place
+
+layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/market/updates.pxd)
+	@$(RUN) scripts/generate_layouts.py
+	@$(MAKE) --no-print-directory build
+	@$(RUN) scripts/generate_header.py
+	@$(RUN) scripts/generate_reference.py
+	@$(RUN) -m tests.archive.make_kept
 
 demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report; a bus of three hosts
 	@$(VENV)/bin/udpfast demo --report build/demo

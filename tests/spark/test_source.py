@@ -74,7 +74,11 @@ def test_source_has_the_rows_of_the_export(
     spark: "SparkSession", journal: Path, root: Path, table: str
 ) -> None:
     payloads = {"payloads": "true"} if table == "messages" else {}
-    assert_same(load(spark, journal, table, **payloads), exported(spark, root, table))
+    found = load(spark, journal, table, **payloads)
+    if (root / table).is_dir():
+        assert_same(found, exported(spark, root, table))
+    else:  # the journal has no record of its kinds
+        assert found.count() == 0
 
 
 def test_source_of_races_has_the_rows_of_the_export(

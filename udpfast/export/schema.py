@@ -15,7 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from udpfast.core.layout import Kind
+from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
+from udpfast.market.words import UPDATE_ENUMS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,6 +131,7 @@ _NAMES = (
     Column("exchange", "string", "name.exchange_id"),
     Column("symbol", "string", "name.symbol_id"),
 )
+_HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # which has no more than what all begin with
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
 _TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not said")
 _UPDATE = (*_RECORD, *_NAMES, _TIME)
@@ -339,8 +346,34 @@ _LATENCY = (
     Column("counts", "longs", "latency", "values in each: histograms merge by adding them"),
 )
 
-#: The tables by name. `messages` has every record; (feed, position) joins it with the others.
-TABLES: dict[str, Table] = {
+
+def _columns(dtype: np.dtype[Any], base: str, skip: int) -> tuple[Column, ...]:
+    # A column for each field from an offset on: what a table has that nobody thought out.
+    columns = []
+    for name, (type_, offset, *_) in (dtype.fields or {}).items():
+        if offset < skip or name == "present" or name.startswith("reserved"):
+            continue
+        words = UPDATE_ENUMS.get(name, "")
+        small = type_.itemsize < 4 or type_ == np.int32
+        kind = "double" if type_.kind == "f" else "int" if small else "long"
+        kind = "string" if words or type_.kind == "S" else kind
+        columns.append(Column(name, kind, f"{base}.{name}", "", words))
+    return tuple(columns)
+
+
+def _derived(kind: Kind) -> Table:
+    # Of a kind without a table of its own: what its layout says.
+    row = ROW_DTYPES.get(kind)
+    columns = (*_UPDATE, *_columns(UPDATE_DTYPES[kind], "payload", _HEADER_SIZE))
+    if row is not None:
+        columns += (_ROW, *_columns(row, "row", 0))
+    words = kind.name.lower().replace("_", " ").capitalize()
+    doc = f"{words}: its layout, field by field."
+    return Table(kind.name.lower(), (kind.name,), False, row is not None, doc, columns)
+
+
+#: Tables that were thought out.
+_TABLES: dict[str, Table] = {
     table.name: table
     for table in (
         Table("messages", (), False, False, "Every record.", _MESSAGES),
@@ -394,6 +427,15 @@ TABLES: dict[str, Table] = {
             _LATENCY,
         ),
     )
+}
+
+_OWN = {kind for table in _TABLES.values() for kind in table.kinds}
+
+#: The tables by name. `messages` has every record; (feed, position) joins it with the others. A
+#: kind of update that has no table of its own has one that follows from its layout.
+TABLES = _TABLES | {
+    table.name: table
+    for table in (_derived(kind) for kind in UPDATE_DTYPES if kind.name not in _OWN)
 }
 
 

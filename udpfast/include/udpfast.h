@@ -471,7 +471,7 @@ struct udpfast_tick_size_step {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_tick_size_step, 16);
 
-/* 96 bytes, then Level[bid_count], Level[ask_count]: MarketByPriceUpdate */
+/* 16: 96 bytes, Level[bid_count], Level[ask_count]: MarketByPriceUpdate */
 struct udpfast_book {
     struct udpfast_update_header header;
     uint32_t bid_count;
@@ -479,7 +479,7 @@ struct udpfast_book {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_book, 96);
 
-/* 96 bytes, then Order[row_count]: MarketByOrderUpdate */
+/* 17: 96 bytes, Order[row_count]: MarketByOrderUpdate */
 struct udpfast_orders {
     struct udpfast_update_header header;
     uint32_t checksum;
@@ -487,7 +487,7 @@ struct udpfast_orders {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_orders, 96);
 
-/* 120 bytes */
+/* 18: 120 bytes */
 struct udpfast_top_of_book {
     struct udpfast_update_header header;
     double bid_price;  /* NaN: no such side */
@@ -497,19 +497,19 @@ struct udpfast_top_of_book {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_top_of_book, 120);
 
-/* 88 bytes, then Trade[row_count]: TradeSummary */
+/* 19: 88 bytes, Trade[row_count]: TradeSummary */
 struct udpfast_trades {
     struct udpfast_update_header header;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_trades, 88);
 
-/* 88 bytes, then Statistic[row_count]: StatisticsUpdate */
+/* 20: 88 bytes, Statistic[row_count]: StatisticsUpdate */
 struct udpfast_statistics {
     struct udpfast_update_header header;
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_statistics, 88);
 
-/* 608 bytes, then TickSizeStep[row_count] */
+/* 21: 608 bytes, TickSizeStep[row_count] */
 struct udpfast_reference_data {
     struct udpfast_update_header header;
     double tick_size;
@@ -541,7 +541,7 @@ struct udpfast_reference_data {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_reference_data, 608);
 
-/* 96 bytes */
+/* 22: 96 bytes */
 struct udpfast_market_status {
     struct udpfast_update_header header;
     uint8_t trading_status;  /* schema TradingStatus */
@@ -549,7 +549,7 @@ struct udpfast_market_status {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_market_status, 96);
 
-/* 152 bytes */
+/* 23: 152 bytes */
 struct udpfast_gateway_status {
     struct udpfast_update_header header;
     uint64_t supported;  /* schema SupportType bits, masked by what the feed carries */
@@ -560,7 +560,7 @@ struct udpfast_gateway_status {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_gateway_status, 152);
 
-/* 136 bytes */
+/* 24: 136 bytes */
 struct udpfast_gateway_settings {
     struct udpfast_update_header header;
     uint64_t supports;  /* schema SupportType bits */
@@ -580,7 +580,7 @@ struct udpfast_gateway_settings {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_gateway_settings, 136);
 
-/* 128 bytes */
+/* 25: 128 bytes */
 struct udpfast_external_latency {
     struct udpfast_update_header header;
     int64_t latency;  /* ns, one way */
@@ -588,7 +588,7 @@ struct udpfast_external_latency {
 } UDPFAST_PACKED;
 UDPFAST_SIZE(udpfast_external_latency, 128);
 
-/* 168 bytes, then Measurement[row_count]: CustomMetricsUpdate */
+/* 26: 168 bytes, Measurement[row_count]: CustomMetricsUpdate */
 struct udpfast_custom_metrics {
     struct udpfast_update_header header;
     char user[UDPFAST_SIZE_USER];

@@ -175,7 +175,7 @@ def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, An
     Parameters
     ----------
     kind : Kind
-        The record's kind, `BOOK` .. `CUSTOM_METRICS`.
+        The record's kind, one of `UPDATE_DTYPES`.
     payload : bytes-like
         The record's payload.
     names : NameTable

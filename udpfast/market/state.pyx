@@ -9,9 +9,8 @@ from udpfast.core.keyed cimport keyed_word
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CHANNEL_INCREMENTAL, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED,
     CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
-    KIND_GAP, KIND_GATEWAY_SETTINGS, KIND_GATEWAY_STATUS, KIND_LAPPED, KIND_MARKET_STATUS,
-    KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_REFERENCE_DATA, KIND_RESTART, KIND_SESSION,
-    KIND_STALE, KIND_STATISTICS, KIND_TOP_OF_BOOK, KIND_TRADES, LINES_MAX, Lapped, ObjectState,
+    KIND_GAP, KIND_GATEWAY_STATUS, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED,
+    KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, LINES_MAX, Lapped, ObjectState,
     RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
 from udpfast.market.doubt cimport (
@@ -19,10 +18,10 @@ from udpfast.market.doubt cimport (
     doubt_said, doubt_said_tag, doubt_tag, doubts_add, doubts_begin, doubts_elsewhere, doubts_find,
     doubts_find_gated, doubts_free, doubts_gap, doubts_init)
 from udpfast.market.ladder cimport ladder_apply, ladder_free, ladder_reserve
+from udpfast.market.update_sizes cimport update_fixed
 from udpfast.market.updates cimport (
-    Book, CustomMetrics, ExternalLatency, GatewaySettings, GatewayStatus, Level, MarketStatus,
-    Measurement, ReferenceData, SIZE_ACCOUNT, Statistic, Statistics, TickSizeStep, TopOfBook,
-    Trade, Trades, UpdateHeader)
+    Book, CustomMetrics, ExternalLatency, GatewayStatus, Level, Measurement, SIZE_ACCOUNT,
+    Statistic, UpdateHeader)
 
 __all__ = []
 
@@ -255,32 +254,7 @@ cdef bint state_keep(StateValue* value, const uint8_t* payload, uint32_t size) n
 
 cdef uint32_t state_fixed(uint16_t kind, uint32_t* row) noexcept nogil:
     row[0] = 0
-    if kind == KIND_BOOK:
-        row[0] = sizeof(Level)
-        return sizeof(Book)
-    if kind == KIND_TOP_OF_BOOK:
-        return sizeof(TopOfBook)
-    if kind == KIND_TRADES:
-        row[0] = sizeof(Trade)
-        return sizeof(Trades)
-    if kind == KIND_STATISTICS:
-        row[0] = sizeof(Statistic)
-        return sizeof(Statistics)
-    if kind == KIND_REFERENCE_DATA:
-        row[0] = sizeof(TickSizeStep)
-        return sizeof(ReferenceData)
-    if kind == KIND_MARKET_STATUS:
-        return sizeof(MarketStatus)
-    if kind == KIND_GATEWAY_STATUS:
-        return sizeof(GatewayStatus)
-    if kind == KIND_GATEWAY_SETTINGS:
-        return sizeof(GatewaySettings)
-    if kind == KIND_EXTERNAL_LATENCY:
-        return sizeof(ExternalLatency)
-    if kind == KIND_CUSTOM_METRICS:
-        row[0] = sizeof(Measurement)
-        return sizeof(CustomMetrics)
-    return 0
+    return 0 if kind == KIND_ORDERS else update_fixed(kind, row)
 
 
 # --- records ------------------------------------------------------------------------------------
@@ -418,6 +392,7 @@ cdef int state_update(
     cdef StateObject* object
     cdef StateValue* value
     cdef uint64_t tag
+    cdef uint32_t row
     cdef int rc = 0
     if size < sizeof(UpdateHeader):
         state_miss_all(state, 0, header.position)  # nobody knows of which object
@@ -434,7 +409,7 @@ cdef int state_update(
     if object == NULL:
         return rc
     object.doubt.tag = tag
-    if header.kind == KIND_ORDERS or header.kind > KIND_CUSTOM_METRICS:
+    if state_fixed(header.kind, &row) == 0:
         return state_leave(state, object, header)
     if not update_sound(header.kind, payload, size):
         state_damaged(state, object, header)

@@ -1,4 +1,4 @@
-# The fixed layouts of decoded payloads: what a record of kind BOOK .. CUSTOM_METRICS carries.
+# The fixed layouts of decoded payloads: what a record of kind BOOK and above carries.
 #
 #   0               88                        sizeof(struct)              n * sizeof(row)
 #   +---------------+--------------------------+-----+-----+-----+
@@ -12,6 +12,10 @@
 # Text: exchange and symbol are ids into the name table (names.pxd). Other strings are bytes of
 # fixed width, filled with zeros; longer ones are cut at a character and the record is flagged
 # RECORD_TRUNCATED. An absent string, list or table is told from an empty one by a bit of `present`.
+#
+# All else that names a kind follows from these structs (scripts/generate_layouts.py): `Kind`, its
+# size, dtype, stub, table of exports, udpfast.h. So the comment behind a struct has a form:
+# its kind, its bytes, its rows, the event that it is made of.
 #
 # Deprecated schema fields are not kept: no current publisher writes them.
 
@@ -110,30 +114,30 @@ cdef packed struct TickSizeStep:  # 16 bytes
 
 # --- kinds --------------------------------------------------------------------------------------
 
-cdef packed struct Book:  # 96 bytes, then Level[bid_count], Level[ask_count]: MarketByPriceUpdate
+cdef packed struct Book:  # 16: 96 bytes, Level[bid_count], Level[ask_count]: MarketByPriceUpdate
     UpdateHeader header
     uint32_t bid_count
     uint32_t ask_count
 
-cdef packed struct Orders:  # 96 bytes, then Order[row_count]: MarketByOrderUpdate
+cdef packed struct Orders:  # 17: 96 bytes, Order[row_count]: MarketByOrderUpdate
     UpdateHeader header
     uint32_t checksum
     uint32_t reserved2
 
-cdef packed struct TopOfBook:  # 120 bytes
+cdef packed struct TopOfBook:  # 18: 120 bytes
     UpdateHeader header
     double bid_price                 # NaN: no such side
     double bid_quantity
     double ask_price
     double ask_quantity
 
-cdef packed struct Trades:  # 88 bytes, then Trade[row_count]: TradeSummary
+cdef packed struct Trades:  # 19: 88 bytes, Trade[row_count]: TradeSummary
     UpdateHeader header
 
-cdef packed struct Statistics:  # 88 bytes, then Statistic[row_count]: StatisticsUpdate
+cdef packed struct Statistics:  # 20: 88 bytes, Statistic[row_count]: StatisticsUpdate
     UpdateHeader header
 
-cdef packed struct ReferenceData:  # 608 bytes, then TickSizeStep[row_count]
+cdef packed struct ReferenceData:  # 21: 608 bytes, TickSizeStep[row_count]
     UpdateHeader header
     double tick_size
     double multiplier
@@ -162,12 +166,12 @@ cdef packed struct ReferenceData:  # 608 bytes, then TickSizeStep[row_count]
     char settlement_currency[SIZE_CURRENCY]
     char cfi_code[SIZE_CFI_CODE]
 
-cdef packed struct MarketStatus:  # 96 bytes
+cdef packed struct MarketStatus:  # 22: 96 bytes
     UpdateHeader header
     uint8_t trading_status           # schema TradingStatus
     uint8_t reserved2[7]
 
-cdef packed struct GatewayStatus:  # 152 bytes
+cdef packed struct GatewayStatus:  # 23: 152 bytes
     UpdateHeader header
     uint64_t supported               # schema SupportType bits, masked by what the feed carries
     uint64_t available
@@ -175,7 +179,7 @@ cdef packed struct GatewayStatus:  # 152 bytes
     uint64_t supported_by_origin     # as received
     char account[SIZE_ACCOUNT]
 
-cdef packed struct GatewaySettings:  # 136 bytes
+cdef packed struct GatewaySettings:  # 24: 136 bytes
     UpdateHeader header
     uint64_t supports                # schema SupportType bits
     uint64_t oms_cancel_all_orders
@@ -192,12 +196,12 @@ cdef packed struct GatewaySettings:  # 136 bytes
     uint8_t ts_interval              # schema Interval
     uint8_t reserved2[3]
 
-cdef packed struct ExternalLatency:  # 128 bytes
+cdef packed struct ExternalLatency:  # 25: 128 bytes
     UpdateHeader header
     int64_t latency                  # ns, one way
     char account[SIZE_ACCOUNT]
 
-cdef packed struct CustomMetrics:  # 168 bytes, then Measurement[row_count]: CustomMetricsUpdate
+cdef packed struct CustomMetrics:  # 26: 168 bytes, Measurement[row_count]: CustomMetricsUpdate
     UpdateHeader header
     char user[SIZE_USER]
     char label[SIZE_LABEL]

@@ -13,33 +13,9 @@ from udpfast.core.layout import CONTROL_DTYPES, RECORD, Kind, layout_hash
 from udpfast.core.layouts import Layouts
 from udpfast.errors import FormatError
 
-__all__ = [
-    "BOOK",
-    "CUSTOM_METRICS",
-    "EXTERNAL_LATENCY",
-    "GATEWAY_SETTINGS",
-    "GATEWAY_STATUS",
-    "LAYOUTS",
-    "LEVEL",
-    "MARKET_STATUS",
-    "MEASUREMENT",
-    "ORDER",
-    "ORDERS",
-    "PAYLOAD_HASH",
-    "REFERENCE_DATA",
-    "ROW_DTYPES",
-    "STATISTIC",
-    "STATISTICS",
-    "TICK_SIZE_STEP",
-    "TOP_OF_BOOK",
-    "TRADE",
-    "TRADES",
-    "UPDATE_DTYPES",
-    "Update",
-    "view_update",
-]
+# Down to the dtypes: written by scripts/generate_layouts.py.
 
-cdef union Layout:  # one of each struct: only their formats are wanted, never their values
+cdef union Layout:  # one of each struct: only their formats are wanted, not values
     Level level
     Order order
     Trade trade
@@ -61,27 +37,61 @@ cdef union Layout:  # one of each struct: only their formats are wanted, never t
 def _formats():
     """The PEP 3118 format of each struct, as Cython makes it, by constant name."""
     cdef Layout layout
-    # One typed view: with casts alone Cython 3.3 leaves out what its shared code is declared with.
-    cdef Level[::1] levels = <Level[:1]> &layout.level
+    # One typed view: casts alone leave out what Cython's shared code declares.
+    cdef Level[::1] views = <Level[:1]> &layout.level
     return {
-        "LEVEL": memoryview(levels),
-        "ORDER": memoryview(<Order[:1]> &layout.order),
-        "TRADE": memoryview(<Trade[:1]> &layout.trade),
-        "STATISTIC": memoryview(<Statistic[:1]> &layout.statistic),
-        "MEASUREMENT": memoryview(<Measurement[:1]> &layout.measurement),
-        "BOOK": memoryview(<Book[:1]> &layout.book),
-        "ORDERS": memoryview(<Orders[:1]> &layout.orders),
-        "TOP_OF_BOOK": memoryview(<TopOfBook[:1]> &layout.top_of_book),
-        "TRADES": memoryview(<Trades[:1]> &layout.trades),
-        "STATISTICS": memoryview(<Statistics[:1]> &layout.statistics),
-        "REFERENCE_DATA": memoryview(<ReferenceData[:1]> &layout.reference_data),
-        "MARKET_STATUS": memoryview(<MarketStatus[:1]> &layout.market_status),
-        "GATEWAY_STATUS": memoryview(<GatewayStatus[:1]> &layout.gateway_status),
-        "GATEWAY_SETTINGS": memoryview(<GatewaySettings[:1]> &layout.gateway_settings),
-        "EXTERNAL_LATENCY": memoryview(<ExternalLatency[:1]> &layout.external_latency),
-        "CUSTOM_METRICS": memoryview(<CustomMetrics[:1]> &layout.custom_metrics),
+        "LEVEL": memoryview(views),
+        "ORDER": memoryview(
+            <Order[:1]> &layout.order),
+        "TRADE": memoryview(
+            <Trade[:1]> &layout.trade),
+        "STATISTIC": memoryview(
+            <Statistic[:1]> &layout.statistic),
+        "MEASUREMENT": memoryview(
+            <Measurement[:1]> &layout.measurement),
+        "BOOK": memoryview(
+            <Book[:1]> &layout.book),
+        "ORDERS": memoryview(
+            <Orders[:1]> &layout.orders),
+        "TOP_OF_BOOK": memoryview(
+            <TopOfBook[:1]> &layout.top_of_book),
+        "TRADES": memoryview(
+            <Trades[:1]> &layout.trades),
+        "STATISTICS": memoryview(
+            <Statistics[:1]> &layout.statistics),
+        "REFERENCE_DATA": memoryview(
+            <ReferenceData[:1]> &layout.reference_data),
+        "MARKET_STATUS": memoryview(
+            <MarketStatus[:1]> &layout.market_status),
+        "GATEWAY_STATUS": memoryview(
+            <GatewayStatus[:1]> &layout.gateway_status),
+        "GATEWAY_SETTINGS": memoryview(
+            <GatewaySettings[:1]> &layout.gateway_settings),
+        "EXTERNAL_LATENCY": memoryview(
+            <ExternalLatency[:1]> &layout.external_latency),
+        "CUSTOM_METRICS": memoryview(
+            <CustomMetrics[:1]> &layout.custom_metrics),
     }
 
+
+#: Cython takes a struct of two doubles for a complex number. Name, size, fields.
+_PAIRS = (
+    ("TICK_SIZE_STEP", sizeof(TickSizeStep), ("min_price", "tick_size")),
+)
+#: Constant names of each kind, and of its rows.
+_KINDS = {
+    16: ("BOOK", "LEVEL"),
+    17: ("ORDERS", "ORDER"),
+    18: ("TOP_OF_BOOK", ""),
+    19: ("TRADES", "TRADE"),
+    20: ("STATISTICS", "STATISTIC"),
+    21: ("REFERENCE_DATA", "TICK_SIZE_STEP"),
+    22: ("MARKET_STATUS", ""),
+    23: ("GATEWAY_STATUS", ""),
+    24: ("GATEWAY_SETTINGS", ""),
+    25: ("EXTERNAL_LATENCY", ""),
+    26: ("CUSTOM_METRICS", "MEASUREMENT"),
+}
 
 # One item of a struct format: the brackets of the header, or `I:name:` or `(36)c:name:`.
 _ITEM = re.compile(r"T\{|\}(?::\w+:)?|(?:\((\d+)\))?([A-Za-z])\:(\w+):")
@@ -105,54 +115,32 @@ def _dtype(view: memoryview) -> np.dtype:
     return dtype
 
 
+def _pair(size, names):
+    dtype = np.dtype([(name, "<f8") for name in names])
+    if dtype.itemsize != size:
+        raise ImportError(f"struct of {size} bytes, dtype of {dtype.itemsize}: {names}")
+    return dtype
+
+
 _DTYPES = {name: _dtype(view) for name, view in _formats().items()}
+_DTYPES |= {name: _pair(size, names) for name, size, names in _PAIRS}
+globals().update(_DTYPES)
 
-if sizeof(TickSizeStep) != 16:
-    raise ImportError(f"struct TickSizeStep has {sizeof(TickSizeStep)} bytes, its dtype 16")
-
-LEVEL = _DTYPES["LEVEL"]
-ORDER = _DTYPES["ORDER"]
-TRADE = _DTYPES["TRADE"]
-STATISTIC = _DTYPES["STATISTIC"]
-MEASUREMENT = _DTYPES["MEASUREMENT"]
-#: By hand: Cython takes a struct of two doubles for a complex number.
-TICK_SIZE_STEP = np.dtype([("min_price", "<f8"), ("tick_size", "<f8")])
-BOOK = _DTYPES["BOOK"]
-ORDERS = _DTYPES["ORDERS"]
-TOP_OF_BOOK = _DTYPES["TOP_OF_BOOK"]
-TRADES = _DTYPES["TRADES"]
-STATISTICS = _DTYPES["STATISTICS"]
-REFERENCE_DATA = _DTYPES["REFERENCE_DATA"]
-MARKET_STATUS = _DTYPES["MARKET_STATUS"]
-GATEWAY_STATUS = _DTYPES["GATEWAY_STATUS"]
-GATEWAY_SETTINGS = _DTYPES["GATEWAY_SETTINGS"]
-EXTERNAL_LATENCY = _DTYPES["EXTERNAL_LATENCY"]
-CUSTOM_METRICS = _DTYPES["CUSTOM_METRICS"]
+__all__ = [
+    "LAYOUTS",
+    "PAYLOAD_HASH",
+    "ROW_DTYPES",
+    "UPDATE_DTYPES",
+    "Update",
+    "view_update",
+    *_DTYPES,
+]
 
 #: The fixed part of each decoded kind's payload.
-UPDATE_DTYPES = {
-    Kind.BOOK: BOOK,
-    Kind.ORDERS: ORDERS,
-    Kind.TOP_OF_BOOK: TOP_OF_BOOK,
-    Kind.TRADES: TRADES,
-    Kind.STATISTICS: STATISTICS,
-    Kind.REFERENCE_DATA: REFERENCE_DATA,
-    Kind.MARKET_STATUS: MARKET_STATUS,
-    Kind.GATEWAY_STATUS: GATEWAY_STATUS,
-    Kind.GATEWAY_SETTINGS: GATEWAY_SETTINGS,
-    Kind.EXTERNAL_LATENCY: EXTERNAL_LATENCY,
-    Kind.CUSTOM_METRICS: CUSTOM_METRICS,
-}
+UPDATE_DTYPES = {Kind(kind): _DTYPES[name] for kind, (name, _) in _KINDS.items()}
 
 #: The rows that follow it: `row_count` of them (of a book: its bids, then its asks).
-ROW_DTYPES = {
-    Kind.BOOK: LEVEL,
-    Kind.ORDERS: ORDER,
-    Kind.TRADES: TRADE,
-    Kind.STATISTICS: STATISTIC,
-    Kind.REFERENCE_DATA: TICK_SIZE_STEP,
-    Kind.CUSTOM_METRICS: MEASUREMENT,
-}
+ROW_DTYPES = {Kind(kind): _DTYPES[row] for kind, (_, row) in _KINDS.items() if row}
 
 #: Of all of these: the `payload_hash` of rings that carry updates.
 PAYLOAD_HASH = layout_hash(*UPDATE_DTYPES.values(), *ROW_DTYPES.values())
@@ -191,7 +179,7 @@ class Update(NamedTuple):
         return self.rows[self.header["bid_count"]:]
 
 
-_NO_ROWS = np.empty(0, LEVEL)
+_NO_ROWS = np.empty(0, _DTYPES["LEVEL"])
 
 
 def view_update(kind: int, payload) -> Update:
@@ -200,7 +188,7 @@ def view_update(kind: int, payload) -> Update:
     Parameters
     ----------
     kind : Kind
-        The record's kind, `BOOK` .. `CUSTOM_METRICS`.
+        The record's kind, one of `UPDATE_DTYPES`.
     payload : bytes-like
         The record's payload; longer is allowed (padding), shorter is not.
 

@@ -17,7 +17,7 @@ from udpfast.core.layout import (
 )
 from udpfast.market.schema import ENUMS
 
-__all__ = ["CONTROL_WORDS", "UPDATE_WORDS"]
+__all__ = ["CONTROL_WORDS", "UPDATE_ENUMS", "UPDATE_WORDS"]
 
 
 def _words(members: type[enum.IntEnum]) -> dict[int, str]:
@@ -38,17 +38,22 @@ CONTROL_WORDS: dict[tuple[Kind, str], dict[int, str]] = {
     (Kind.CONNECTION, "scope"): _words(ConnectionScope),
 }
 
-#: Of updates and of their rows: by field. 0 is "Undefined" in each.
+#: Enumerations of the publisher's schema that updates and their rows have: by field.
+UPDATE_ENUMS = {
+    "action": "UpdateAction",
+    "oms_request_id_type": "RequestIdType",
+    "option_type": "OptionType",
+    "reason": "UpdateReason",
+    "security_type": "SecurityType",
+    "side": "Side",
+    "trading_status": "TradingStatus",
+    "ts_interval": "Interval",
+    "type": "StatisticsType",
+    "update_action": "UpdateAction",
+    "update_type": "UpdateType",
+}
+
+#: Their words, by field. 0 is "Undefined" in each.
 UPDATE_WORDS: dict[str, dict[int, str]] = {
-    "action": ENUMS["UpdateAction"],
-    "oms_request_id_type": ENUMS["RequestIdType"],
-    "option_type": ENUMS["OptionType"],
-    "reason": ENUMS["UpdateReason"],
-    "security_type": ENUMS["SecurityType"],
-    "side": ENUMS["Side"],
-    "trading_status": ENUMS["TradingStatus"],
-    "ts_interval": ENUMS["Interval"],
-    "type": ENUMS["StatisticsType"],
-    "update_action": ENUMS["UpdateAction"],
-    "update_type": ENUMS["UpdateType"],
+    field: ENUMS[name] for field, name in UPDATE_ENUMS.items()
 }

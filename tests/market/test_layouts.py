@@ -1,0 +1,100 @@
+"""A payload is its layout: all else that names a kind follows from `updates.pxd`."""
+
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scripts import generate_layouts
+from tests.shared import ROOT
+from tests.sources import files
+from udpfast.core.layout import Kind
+from udpfast.export.schema import TABLES
+from udpfast.market import updates
+
+SOURCE = (ROOT / generate_layouts.SOURCE).read_text(encoding="utf-8")
+
+#: As the walk-through has it.
+AUCTION = re.search(
+    r"^   cdef packed struct Auction.*?(?=^   ```)",
+    (ROOT / "docs/walk-through.md").read_text(encoding="utf-8"),
+    re.M | re.S,
+)
+
+#: What a kind's name stands in by hand, but for its layout: decoders, the simulated market that
+#: encodes for them, and tables of exports that were thought out.
+DECODERS = re.compile(
+    r"udpfast/(market/(decode|encode|event|fill|flatbuffer|generate|hot|plan|roq|schema)\b"
+    r"|agents/market_|payload/(iex|sbe)/|export/(schema|columns)\.py|lab/)"
+)
+
+
+def tree(directory: Path) -> Path:
+    """Return a copy of what the generator changes."""
+    for path in generate_layouts.outputs(SOURCE, ROOT):
+        copy = directory / path.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
+    return directory
+
+
+def test_all_that_follows_from_the_layouts_is_up_to_date() -> None:
+    for path, text in generate_layouts.outputs(SOURCE, ROOT).items():
+        assert path.read_text(encoding="utf-8") == text, f"make layouts: {path.name}"
+
+
+def test_payload_of_the_walk_through_needs_its_layout_alone(tmp_path: Path) -> None:
+    assert AUCTION is not None
+    struct = AUCTION[0].replace("\n   ", "\n")[3:]
+    added = SOURCE.replace("\n\ncdef inline", f"\n{struct}\n\ncdef inline", 1)
+    assert generate_layouts.read_layouts(added)[-1].constant == "AUCTION"
+    written = {
+        path.name: text for path, text in generate_layouts.outputs(added, tree(tmp_path)).items()
+    }
+    assert "    KIND_AUCTION = 27\n" in written["layout.pxd"]
+    assert "    AUCTION = KIND_AUCTION\n" in written["layout.pyx"]
+    assert "    AUCTION = 27\n" in written["layout.pyi"]
+    assert "AUCTION: np.dtype[np.void]\n" in written["updates.pyi"]
+    assert '    27: ("AUCTION", ""),\n' in written["updates.pyx"]
+    assert "        return sizeof(Auction)\n" in written["update_sizes.pxd"]
+
+
+@pytest.mark.parametrize("number", [26, 28, 48])
+def test_kind_that_is_not_the_next_one_is_refused(number: int) -> None:
+    wrong = (
+        SOURCE + f"\ncdef packed struct Auction:  # {number}: 88 bytes\n    UpdateHeader header\n"
+    )
+    with pytest.raises(SystemExit, match="expected kinds 16, 17"):
+        generate_layouts.read_layouts(wrong)
+
+
+@pytest.mark.parametrize("name", ["MarketStatus", "ReferenceData", "GatewaySettings"])
+def test_nothing_but_layout_and_decoders_names_a_payload(name: str) -> None:
+    snake = generate_layouts.snake(name)
+    named = re.compile(rf"\b(?:{name}|(?:KIND_)?{snake.upper()}|{snake})\b")
+    made = {str(path.relative_to(ROOT)) for path in generate_layouts.outputs(SOURCE, ROOT)}
+    found = {
+        str(path.relative_to(ROOT))
+        for path in files("udpfast", ".py", ".pyx", ".pxd", ".pyi")
+        if named.search(path.read_text(encoding="utf-8"))
+    }
+    others = {path for path in found - made if not DECODERS.match(path)}
+    assert others == {str(generate_layouts.SOURCE)}
+
+
+def test_every_kind_of_update_has_a_dtype_and_a_table() -> None:
+    kinds = [kind for kind in Kind if Kind.BOOK <= kind < Kind.BUS]
+    assert list(updates.UPDATE_DTYPES) == kinds
+    tabled = {kind for table in TABLES.values() for kind in table.kinds}
+    assert {kind.name for kind in kinds} <= tabled
+
+
+def test_table_that_follows_from_a_layout_has_a_column_for_each_field() -> None:
+    columns = {column.name: column for column in TABLES["gateway_settings"].columns}
+    fields = np.dtype(updates.GATEWAY_SETTINGS).names or ()
+    own = fields[fields.index("supports") :]
+    assert {name for name in own if not name.startswith("reserved")} <= set(columns)
+    assert columns["ts_interval"].words == "Interval"
+    assert columns["mbp_tick_size_multiplier"].type == "double"
