@@ -1,0 +1,14 @@
+"""The benchmark of the bus copies what it says, and has a figure for each way."""
+
+from bench import bench_bus
+from bench.trials import Settings
+
+
+def test_bus_rows_are_one_for_each_way() -> None:
+    rows = list(bench_bus.run(Settings(quick=True, rounds=1)))
+    assert {row.variant for row in rows} == {
+        *("copy", "TCP alone", "sequencer", "sequencer, one a datagram"),
+    }
+    goals = {**bench_bus.COPY_GOALS, **bench_bus.ORDER_GOALS}
+    assert set(goals) <= {row.variant for row in rows}
+    assert all(row.values and min(row.values) > 0 for row in rows)
