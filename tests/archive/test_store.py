@@ -111,3 +111,23 @@ def test_view_follows_what_is_written(tmp_path: Path) -> None:
             position += len(record)
     assert found == content(seq.store)
     seq.store.log.close()
+
+
+def test_copy_killed_behind_its_first_segments_header_has_that_segment_once(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 20)
+    other = opened(tmp_path / "b")
+    other.adopt(seq.store.identity, 0, 0, [])
+    assert other.log.roll(seq.store.log.segment_header(0))
+    other.log.close()
+    other = opened(tmp_path / "b")
+    link = Copy(seq.store, other)
+    for _ in range(3):
+        link.pump()
+        other.log.keep()
+        link.work(1_000_000)
+    assert content(other) == content(seq.store)
+    assert other.log.count == 1
+    other.log.close()
+    assert not [p for check in verify_segments(tmp_path / "b") for p in check.problems]

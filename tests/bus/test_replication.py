@@ -237,3 +237,13 @@ def test_follower_that_writes_now_keeps_nobody_waiting() -> None:
     assert kept.kept_below() == 0
     kept.writer_host = "two"
     assert kept.kept_below() == filled_end
+
+
+def test_copy_killed_behind_its_first_segments_header_has_that_segment_once() -> None:
+    seq = filled(20)
+    copy = store("one")
+    copy.adopt(IDENTITY, 0, 0, [])
+    assert copy.log.roll(seq.store.log.segment_header(0))
+    Copy(seq.store, copy).pump()
+    assert content(copy) == content(seq.store)
+    assert [s.position for s in copy.log.segments] == [s.position for s in seq.store.log.segments]

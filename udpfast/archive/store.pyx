@@ -252,7 +252,7 @@ cdef class StoreLog(Log):
 
     def unroll(self) -> bool:
         """See `Log`."""
-        if len(self._segments) < 2 or self._latest()[0] != self.writer.position:
+        if not self._segments or self._latest()[0] != self.writer.position:
             return False
         with self._keeping:
             self._set_aside_from(self.writer.position)

@@ -175,11 +175,15 @@ cdef class MemoryLog(Log):
 
     def unroll(self):
         """See `Log`."""
-        if len(self.segments) < 2 or self._latest().position != self.writer.position:
+        if not self.segments or self._latest().position != self.writer.position:
             return False
         if self._dies():
             return False
         self.segments.pop()
+        if not self.segments:
+            self._first, self._first_index = self.writer.position, self.writer.index
+            self.writer.limit = 0
+            return True
         self._open(self._latest())
         memset(<uint8_t*><size_t>(self.writer.base + self.writer.position), 0, SEGMENT_END_SIZE)
         return True
