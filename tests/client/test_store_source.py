@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.bus.drive import Copy, lead, register, send
 from udpfast.archive.bus_files import Live, LiveState
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
+from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record, record_line
 from udpfast.core.clock import monotonic_ns
@@ -165,3 +167,15 @@ def test_message_is_said_in_words(tmp_path: Path) -> None:
     assert "sender=algo type=1 1 bytes" in record_line(records[2])
     words = describe_record(records[2])
     assert (words["sender"], words["type"], words["sent_ns"]) == ("algo", 1, None)
+
+
+def test_tail_prints_what_a_store_has(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    send(seq, 1, 3)
+    kept.tell()
+    arguments = ["tail", f"store:{kept.folder}", "--begin", "--kind", "bus", "--count", "3"]
+    result = CliRunner().invoke(cli, arguments)
+    assert result.exit_code == 0
+    assert result.output.count("sender=algo") == 3

@@ -20,6 +20,10 @@ from udpfast.market.updates import PAYLOAD_HASH
 __all__ = ["tail"]
 
 
+#: What else than a ring is read as it comes.
+_STORES = ("store:", "composite:")
+
+
 @click.command(epilog="Example: udpfast tail deribit --kind book --count 10")
 @click.argument("name", type=InstanceName())
 @click.option(
@@ -43,14 +47,15 @@ def tail(
 ) -> None:
     """Print the records of instance NAME as they come, until SIGINT or the ring is closed.
 
-    NAME is a name, or a path with a slash. The instance may be dead: then what it left is printed
-    (with --begin), and that is all.
+    NAME is a name, or a path with a slash; store:NAME and composite:NAME are of a bus. The instance
+    may be dead: then what it left is printed (with --begin), and that is all.
     """
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
+    address = name if name.startswith(_STORES) else f"ring:{name}"
     shown = 0
     with (
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end
-        Reader(f"ring:{name}", start="oldest" if begin else "tail", name="tail") as reader,
+        Reader(address, start="oldest" if begin else "tail", name="tail") as reader,
     ):
         for record in _records(reader):
             if record.kind not in wanted or (symbols and record.symbol not in symbols):
@@ -63,6 +68,9 @@ def tail(
 
 def _records(reader: Reader) -> Iterator[Any]:
     # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
+    if reader.address.startswith(_STORES):
+        yield from reader
+        return
     directory = reader.directory
     assert directory is not None  # of a ring there is one
     with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
