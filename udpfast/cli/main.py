@@ -20,6 +20,7 @@ VERBS = {
     "stat": "the counters of a running or dead instance, its readers and its latency",
     "metrics": "serve the facts of all feeds to Prometheus",
     "top": "all feeds of this host in the terminal, and one with lines, readers, latency",
+    "monitor": "the same as a page for a browser: charts of rates, latency, losses; books",
     "tail": "print the records of a running instance",
     "send": "publish market data over UDP: recorded, simulated or raw load",
     "record": "keep what an instance publishes, and what it received, in a journal",

@@ -184,8 +184,9 @@ def read_status(name: str | Path) -> InstanceStatus:
         readers=tuple(
             ReaderStatus(
                 **asdict(reader),
-                lag=records - reader.index,
-                lag_bytes=position - reader.position,
+                # A reader that is read later than the ring's end may be beyond it.
+                lag=max(records - reader.index, 0),
+                lag_bytes=max(position - reader.position, 0),
             )
             for reader in list_readers(directory)
         ),

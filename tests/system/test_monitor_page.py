@@ -1,0 +1,142 @@
+"""`udpfast monitor` in a real browser: Chromium, as wide as a desk and as a phone."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.ports import free_port
+from tests.waiting import wait_until
+from udpfast.agents.subscriber import Subscriber
+
+pytest.importorskip("nicegui")
+pytestmark = pytest.mark.system
+
+
+@pytest.fixture
+def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Run a feed named deribit; return its port."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    port = free_port()
+    lines = [{"name": "A", "address": f"127.0.0.1:{port}"}]
+    with Subscriber({"name": "deribit", "incremental": {"lines": lines}}):
+        yield port
+
+
+def start(*options: str) -> tuple[subprocess.Popen[str], str]:
+    """Start the page; return its process, and the address that it prints."""
+    # NiceGUI serves otherwise where it finds a test around it.
+    environment = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "udpfast", "monitor", *options],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("udpfast: http://"), line
+    return process, line.split()[1]
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """End it as an operator does."""
+    process.send_signal(signal.SIGTERM)
+    process.communicate()
+    assert process.returncode == 0
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    """Return Chromium, without a screen."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("headless=new", "no-sandbox", f"user-data-dir={tmp_path / 'chromium'}"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
+    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as found:
+        yield found
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> None:
+    process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+    try:
+        browser.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 800},
+        )
+        browser.get(address)
+
+        def words() -> str:
+            return str(browser.execute_script("return document.body.innerText"))
+
+        wait_until(lambda: "deribit: running" in words(), "the feed's name")
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+
+            def comes() -> bool:
+                # A control byte that no publisher sends: a verdict, and nothing more.
+                sock.sendto(b"\xff" * 40, ("127.0.0.1", feed))
+                return re.search(r"incremental\.A +[1-9]", words()) is not None
+
+            wait_until(comes, "datagrams")
+        drawn = "return document.querySelectorAll('.charts canvas').length"
+        wait_until(lambda: browser.execute_script(drawn) == 5, "five charts")
+        assert "image" in words()  # why there is no book
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        fetched = {
+            json.loads(entry["message"])["message"]["params"]["request"]["url"]
+            for entry in browser.get_log("performance")
+            if '"Network.requestWillBeSent"' in entry["message"]
+        }
+        # The browser's own pages are of no scheme that a network has.
+        fetched = {url for url in fetched if url.startswith(("http", "ws"))}
+        assert len(fetched) > 3
+        assert {urlsplit(url).netloc for url in fetched} == {urlsplit(address).netloc}
+    finally:
+        end(process)
+
+
+def test_page_beyond_this_host_needs_its_token(feed: int) -> None:
+    process, address = start("--listen", f"0.0.0.0:{free_port()}")
+    try:
+        host = address.replace("0.0.0.0", "127.0.0.1")
+        where, _, token = host.partition("?token=")
+        assert len(token) >= 16
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
+            urllib.request.urlopen(where)
+        assert b"token" in refused.value.read()
+        assert urllib.request.urlopen(host).status == 200
+    finally:
+        end(process)
+
+
+def test_page_port_in_use_is_said(feed: int) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        listen = f"127.0.0.1:{taken.getsockname()[1]}"
+        result = subprocess.run(
+            [sys.executable, "-m", "udpfast", "monitor", "--listen", listen],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert result.returncode == 2
+    assert f"expected a free port of this host, found {listen}" in result.stderr

@@ -1,0 +1,325 @@
+"""The page of `udpfast monitor`, by NiceGUI: a table of feeds, charts of one, a book."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from nicegui import app, ui
+
+from udpfast.cli.door import Door
+from udpfast.cli.top_text import feed_lines, short
+from udpfast.core.stop import stop_signals
+from udpfast.errors import ConfigError, UdpfastError
+from udpfast.monitor.change import FeedChange
+from udpfast.monitor.history import History, Point
+from udpfast.monitor.present import present_books
+
+__all__ = ["serve"]
+
+#: Shown of each side of a book, and how long a shown book may be behind.
+DEPTH = 10
+BOOK_S = 2.0
+
+COLUMNS = (
+    ("feed", "feed"),
+    ("state", "state"),
+    ("lines", "lines heard"),
+    ("datagrams", "datagrams/s"),
+    ("records", "records/s"),
+    ("lost", "messages lost"),
+    ("drops", "kernel drops"),
+    ("missed", "readers missed"),
+    ("p99", "p99, us"),
+)
+
+STYLE = """
+.charts { display: grid; gap: 1rem; width: 100%;
+          grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+.charts > * { min-width: 0; }
+.charts > .nicegui-echart { height: 17rem; }
+.words { font-family: monospace; white-space: pre; overflow-x: auto; max-width: 100%; }
+.nicegui-content { padding: .75rem; }
+"""
+
+
+def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: float) -> None:
+    """Serve the page until SIGINT or SIGTERM.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of the feeds; empty: all of this user.
+    host, port : str, int
+    token : str
+        Empty: whoever can ask may see it.
+    interval_s : float
+        Between two looks, which are made only while a browser shows the page.
+
+    Raises
+    ------
+    ConfigError
+        The port is in use, or the address is none of this host.
+    """
+    _check_free(host, port)
+    looks = _Looks(History(names), interval_s)
+
+    @ui.page("/")
+    def page() -> None:
+        _Page(looks)
+
+    if token:
+        app.add_middleware(Door, token=token)
+    shown = f"[{host}]" if ":" in host else host
+    address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    for number in stop_signals():
+        signal.signal(
+            number, lambda *_: sys.exit(0)
+        )  # which the server raises once more, in the end
+
+    async def say() -> None:
+        # Not before a browser would be answered.
+        while True:
+            try:
+                _, writer = await asyncio.open_connection(host, port)
+            except OSError:
+                await asyncio.sleep(0.05)
+            else:
+                writer.close()
+                break
+        print(f"udpfast: {address}", flush=True)
+
+    told: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
+    app.on_startup(lambda: told.append(asyncio.create_task(say())))
+    ui.run(
+        host=host, port=port, title="udpfast monitor", dark=None, show=False, reload=False,
+        show_welcome_message=False, uvicorn_logging_level="error",
+    )  # fmt: skip
+
+
+def _check_free(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"--listen: expected a free port of this host, found {host}:{port}: "
+                f"{error.strerror}"
+            ) from None
+
+
+class _Looks:
+    """One history for all browsers: looked at again when the first of them asks."""
+
+    def __init__(self, history: History, interval_s: float) -> None:
+        self.history = history
+        self.interval_s = interval_s
+        self._at_s = 0.0
+
+    def refresh(self) -> History:
+        now_s = time.monotonic()
+        if now_s - self._at_s >= self.interval_s * 0.9:
+            self._at_s = now_s
+            self.history.advance()
+        return self.history
+
+
+class _Page:
+    """What one browser shows."""
+
+    def __init__(self, looks: _Looks) -> None:
+        self._looks = looks
+        self._chosen = next(iter(looks.history.feeds), "")
+        self._book_s = 0.0
+        ui.add_css(STYLE)
+        with ui.row(align_items="center").classes("w-full"):
+            ui.label("udpfast").classes("text-xl font-bold")
+            self._when = ui.label()
+            ui.space()
+            self._dark = ui.dark_mode(None)  # as the browser likes it, until it is said
+            ui.button("light / dark", on_click=self._turn).props("flat dense no-caps")
+        self._table = ui.table(
+            columns=[
+                {"name": key, "label": label, "field": key, "align": "left" if at < 2 else "right"}
+                for at, (key, label) in enumerate(COLUMNS)
+            ],
+            rows=[],
+            row_key="feed",
+        )
+        self._table.classes("w-full").props("dense flat bordered")
+        self._table.on("rowClick", lambda event: self._choose(event.args[1]["feed"]))
+        self._unreadable = ui.label()
+        self._title = ui.label().classes("text-lg")
+        with ui.element("div").classes("charts"):
+            self._rates = _chart("per second", "line")
+            self._latency = _chart("latency, kernel to loop, us", "line", log=True)
+            self._losses = _chart("lost, by stage: messages, datagrams, records", "bar")
+            self._first = _chart("part that each line brought first, %", "line")
+            self._lag = _chart("lag of readers, records", "line")
+            with ui.column():
+                self._symbol = ui.select([], label="book of", on_change=self._show_book)
+                self._symbol.classes("w-64").props("dense use-input")
+                self._book = ui.table(
+                    columns=[
+                        {"name": name, "label": name, "field": name, "align": "right"}
+                        for name in ("bid quantity", "bid", "ask", "ask quantity")
+                    ],
+                    rows=[],
+                ).props("dense flat hide-bottom")
+                self._book_state = ui.label()
+        self._words = ui.label().classes("words")
+        self._show()
+        ui.timer(looks.interval_s, self._show)
+
+    def _turn(self) -> None:
+        self._dark.value = not self._dark.value
+
+    def _choose(self, name: str) -> None:
+        self._chosen = name
+        self._symbol.set_options([], value=None)
+        self._book_s = 0.0
+        self._show()
+
+    def _show(self) -> None:
+        history = self._looks.refresh()
+        look = history.look
+        self._when.set_text(f"{datetime.fromtimestamp(look.unix_ns / 1e9, UTC):%H:%M:%S} UTC")
+        self._table.rows = [_row(feed) for feed in history.feeds.values()]
+        self._unreadable.set_text(
+            "; ".join(f"{name}: {reason}" for name, reason in look.unreadable.items())
+            or ("" if history.feeds else "no feed of this user: udpfast run FEED.TOML starts one")
+        )
+        if self._chosen not in history.feeds:
+            self._chosen = next(iter(history.feeds), "")
+        feed = history.feeds.get(self._chosen)
+        if feed is None:
+            self._title.set_text("")
+            self._words.set_text("")
+            return
+        self._title.set_text(f"{feed.name}: {feed.status.life}")
+        self._words.set_text("\n".join(feed_lines(feed, look.unix_ns)))
+        self._draw([*history.points.get(self._chosen, ())])
+        if time.monotonic() - self._book_s >= BOOK_S:
+            self._show_book()
+
+    def _draw(self, points: list[Point]) -> None:
+        times = [point.unix_ns // 1_000_000 for point in points]
+        _set(self._rates, times, {
+            "datagrams": [point.datagrams_per_s for point in points],
+            "records": [point.records_per_s for point in points],
+        })  # fmt: skip
+        _set(self._latency, times, {
+            name: [_microseconds(point, name) for point in points]
+            for name in ("p50", "p90", "p99", "max")
+        })  # fmt: skip
+        _set(self._losses, times, {
+            "lines": [point.lost for point in points],
+            "kernel": [point.kernel_drops for point in points],
+            "readers": [point.lapped for point in points],
+        })  # fmt: skip
+        _set(self._first, times, _by_name(
+            points, lambda point: {name: 100 * part for name, part in point.first.items()}
+        ))  # fmt: skip
+        _set(self._lag, times, _by_name(points, lambda point: point.lag))
+
+    def _show_book(self) -> None:
+        self._book_s = time.monotonic()
+        try:
+            books = present_books(self._chosen)
+        except (UdpfastError, OSError) as error:
+            self._book.rows = []
+            self._book_state.set_text(str(error))
+            return
+        names = {f"{symbol} @ {exchange}": (exchange, symbol) for exchange, symbol in books}
+        chosen = self._symbol.value if self._symbol.value in names else next(iter(names), None)
+        if [*names] != self._symbol.options or chosen != self._symbol.value:
+            self._symbol.set_options([*names], value=chosen)
+        if chosen is None:
+            self._book.rows = []
+            self._book_state.set_text("no book yet")
+            return
+        book = books[names[chosen]]
+        bids, asks = book.bids(DEPTH), book.asks(DEPTH)
+        self._book.rows = [
+            {
+                **({"bid": f"{bids[at][0]:,}", "bid quantity": f"{bids[at][1]:,}"}
+                   if at < len(bids) else {}),
+                **({"ask": f"{asks[at][0]:,}", "ask quantity": f"{asks[at][1]:,}"}
+                   if at < len(asks) else {}),
+            }
+            for at in range(max(len(bids), len(asks)))
+        ]  # fmt: skip
+        levels = book.levels
+        state = "STALE: it may have missed an update" if book.stale else "sound"
+        self._book_state.set_text(f"{state}; {levels[0]:,} bids, {levels[1]:,} asks")
+
+
+def _row(feed: FeedChange) -> dict[str, Any]:
+    hop = feed.hops.get("kernel_to_loop")
+    p99 = "-"
+    if hop is not None and hop.count:
+        p99 = f"{hop.percentiles({'p99': 99.0})['p99'] / 1e3:,.1f}"
+    return {
+        "feed": feed.name,
+        "state": "DEAD" if feed.status.life == "dead" else feed.status.life,
+        "lines": f"{sum(not line.silent for line in feed.lines)}/{len(feed.lines)}",
+        "datagrams": short(feed.datagrams_per_s),
+        "records": short(feed.records_per_s),
+        "lost": short(feed.lost_total),
+        "drops": short(feed.kernel_drops_total),
+        "missed": short(feed.lapped_total),
+        "p99": p99,
+    }
+
+
+def _chart(title: str, kind: str, *, log: bool = False) -> ui.echart:
+    return ui.echart(
+        {
+            "animation": False,
+            "title": {"text": title, "textStyle": {"fontSize": 13, "color": "#888"}},
+            "grid": {"left": 8, "right": 16, "top": 56, "bottom": 8, "containLabel": True},
+            "legend": {"top": 24, "type": "scroll", "textStyle": {"color": "#888"}},
+            "tooltip": {"trigger": "axis"},
+            "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True}},
+            "yAxis": {"type": "log" if log else "value"},
+            "series": [],
+            "kind": kind,
+        }
+    )
+
+
+def _set(chart: ui.echart, times: list[int], series: dict[str, Sequence[float | None]]) -> None:
+    chart.options["series"] = [
+        {
+            "name": name,
+            "type": chart.options["kind"],
+            "showSymbol": False,
+            "data": [*zip(times, values, strict=True)],
+            **({"stack": "all"} if chart.options["kind"] == "bar" else {}),
+        }
+        for name, values in series.items()
+    ]
+    chart.update()
+
+
+def _by_name(
+    points: Iterable[Point], values_of: Callable[[Point], dict[str, Any]]
+) -> dict[str, Sequence[float | None]]:
+    # What came or went meanwhile has no value at the other points.
+    found = [values_of(point) for point in points]
+    names = dict.fromkeys(name for values in found for name in values)
+    return {name: [values.get(name) for values in found] for name in names}
+
+
+def _microseconds(point: Point, percent: str) -> float | None:
+    # A logarithmic axis has no place for 0.
+    hop = point.latency_ns.get("kernel_to_loop")
+    return max(hop[percent] / 1e3, 0.01) if hop is not None else None
