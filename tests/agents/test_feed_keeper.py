@@ -26,6 +26,7 @@ class EndedSubscriber:
         )
         self.failure: Exception | None = failure
         self.refusals = list(refusals)
+        self.passed_ns: list[int] = []
 
     @property
     def ended(self) -> bool:
@@ -33,6 +34,9 @@ class EndedSubscriber:
 
     def note_failure(self, failure: BaseException, again: bool) -> None:
         pass
+
+    def pass_time(self, now_ns: int) -> None:
+        self.passed_ns.append(now_ns)
 
     def reopen(self) -> None:
         if self.refusals:
@@ -61,3 +65,12 @@ def test_another_error_than_the_networks_ends_it() -> None:
     failure = OSError(EBADF, "bad descriptor")
     assert keep(EndedSubscriber(failure)) is failure
     assert keep(EndedSubscriber(ConfigError("nonsense"))) is not None
+
+
+def test_time_passes_for_the_feed_while_its_lines_are_closed() -> None:
+    subscriber = EndedSubscriber(OSError(ENODEV, "no such device"))
+    keeper = FeedKeeper(subscriber, print)  # type: ignore[arg-type]
+    assert keeper.look(0) is None
+    assert keeper.look(1) is None
+    assert keeper.look(2) is None
+    assert subscriber.passed_ns == [1, 2]

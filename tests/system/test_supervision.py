@@ -241,6 +241,33 @@ def test_run_opens_its_lines_again_when_the_network_is_back(start, port, tmp_pat
     assert process.wait(PATIENCE_S) == 0
 
 
+def test_readers_are_told_of_silence_while_the_lines_wait_to_be_opened(
+    start, feed, port, tmp_path, failing
+):
+    text = (
+        feed.read_text()
+        .replace("_ms = 20\n", "_ms = 60000\n")
+        .replace("_ms = 50\n", "_ms = 60000\n")
+    )
+    feed.write_text("session.inactivity_timeout_ms = 50\n" + text)
+    fault = tmp_path / "fault"
+    process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))
+    assert "test at" in process.stdout.readline()
+    directory = tmp_path / "shm" / "test"
+    with RingCursor.attach(directory, "begin", payload_hash=PAYLOAD_HASH) as cursor:
+        kinds = []
+
+        def seen(kind):
+            kinds.extend(Kind(header["kind"]) for header in cursor.headers[: cursor.poll()])
+            return kind in kinds
+
+        fault.write_text("100")  # ENETDOWN, before anything came: no time to say it
+        send(port, range(1, 11))
+        wait_until(lambda: read_roster(directory)[0].state is AgentState.WAITING, "the lines' end")
+        wait_until(lambda: seen(Kind.CONNECTION), "the silence")
+        assert read_roster(directory)[0].restarts == 0
+
+
 def test_run_ends_when_an_error_is_not_the_networks(start, tmp_path, failing):
     fault = tmp_path / "fault"
     process = start(LD_PRELOAD=str(failing), FAIL_WITH=str(fault))

@@ -18,7 +18,8 @@ PASSING = {EADDRNOTAVAIL, EIO, ENETDOWN, ENETUNREACH, ENOBUFS, ENODEV, ENOMEM, E
 class FeedKeeper:
     """Opens the lines of a subscriber again after a network error on all of them.
 
-    The ring goes on meanwhile: to its readers it is a gap. Any other error may mean memory that is
+    The ring goes on meanwhile: its readers are told of the silence as of any other, and of the gap
+    behind it. Any other error may mean memory that is
     not what it should be; the process ends then, and the next one begins afresh behind a RESTART.
 
     Parameters
@@ -49,6 +50,7 @@ class FeedKeeper:
                 return None
             return self._plan(subscriber.failure or RuntimeError("the feed's loop ended"), now_ns)
         if now_ns < self._due_ns:
+            subscriber.pass_time(now_ns)
             return None
         self._due_ns = None
         try:

@@ -456,6 +456,18 @@ class Subscriber:
         self._feed.restarts += 1
         self._start_loop(self._engine)
 
+    def pass_time(self, now_ns: int) -> None:
+        """Let time pass for a feed whose loop has ended, and will go on: silence is said in-band.
+
+        Raises
+        ------
+        RuntimeError
+            The loop runs: its time is its own.
+        """
+        if self._engine is None or not self.ended:
+            raise RuntimeError(f"{self.name}: expected a loop that has ended")
+        (<Engine>self._engine).expire(now_ns, clock_realtime_ns())
+
     def note_failure(self, failure: BaseException, again: bool) -> None:
         """Have tools know what ended the loop, and whether it will be started again."""
         self._feed.failure = describe_failure(failure)
