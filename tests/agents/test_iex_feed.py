@@ -176,12 +176,20 @@ def test_payload_none_publishes_all_messages_as_they_came(tmp_path: Path, payloa
 
 
 @pytest.mark.parametrize(
-    "wire", [{"payload": "iex_deep"}, {"payload": "none"}, {"payload": "roq", "framing": "iex_tp"}]
+    "wire",
+    [
+        {"payload": "iex_deep"},
+        {"payload": "none"},
+        {"payload": "roq", "framing": "iex_tp"},
+        {"payload": "iex_deep", "framing": "cme_mdp3"},
+        {"payload": "iex_tops", "framing": "moldudp64"},
+    ],
 )
 def test_payload_that_does_not_go_with_the_framing_is_refused(wire: dict[str, str]) -> None:
     lines = [{"name": "A", "address": "127.0.0.1:9001"}]
     where = "streams" if "framing" in wire else "incremental"
-    with pytest.raises(ConfigError, match=r"wire\.payload: expected roq with"):
+    expected = r"wire\.payload: expected (roq|none|none or .*) with wire\.framing"
+    with pytest.raises(ConfigError, match=expected):
         parse_feed({"name": "iex", "wire": wire, where: {"lines": lines}})
 
 

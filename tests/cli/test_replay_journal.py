@@ -56,3 +56,10 @@ def test_venues_clock_is_a_hop_of_the_export(tmp_path: Path) -> None:
         if row["hop"] != "kernel_to_published":
             assert all(0 <= value - FLIGHT_NS < FLIGHT_NS / 500 for value in row["values_ns"])
     assert sum(row["count"] for row in rows if row["hop"] == "origin_to_kernel") == 8
+
+
+def test_capture_of_another_framing_is_refused_in_a_line(tmp_path: Path) -> None:
+    capture = write_iex_capture(tmp_path / "iex.pcap")
+    result = invoke("replay", capture, "--framing", "cme_mdp3")
+    assert result.exit_code != 0
+    assert "expected datagrams of cme_mdp3, found iex_tp: 4 of 4 " in str(result.exception)

@@ -246,6 +246,8 @@ def replay_datagrams(
         if framing is None and config is None:
             told = recognise_capture(path)
             framing = _told(path, told, bool(incremental_ports or snapshot_ports))
+        elif config is None and not (incremental_ports or snapshot_ports):
+            _check_framing(path, framing or "roq", recognise_capture(path))
         channels = _channels(path, config, framing, incremental_ports, snapshot_ports)
         if config is None:
             config = config_of(channels, framing or "roq", payload or "auto")
@@ -322,6 +324,14 @@ def _told(path: Path, told: Recognition, ports: bool) -> str:
     if ports or not told.candidates or told.candidates[0].name.startswith("roq"):
         return "roq"
     raise ConfigError(f"{path}: {told.why}: say by --framing which it is")
+
+
+def _check_framing(path: Path, name: str, told: Recognition) -> None:
+    # Of a capture all of which is to be of one feed. (Roq's revisions cannot be told apart.)
+    if told.name is None or name.startswith("roq") or told.name.startswith("roq"):
+        return
+    if name not in [candidate.name for candidate in told.candidates]:
+        raise ConfigError(f"{path}: expected datagrams of {name}, found {told.name}: {told.why}")
 
 
 def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:

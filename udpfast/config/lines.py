@@ -20,6 +20,7 @@ from udpfast.config.types import Name
 
 __all__ = [
     "PAYLOADS",
+    "PAYLOADS_OF",
     "ChannelConfig",
     "Destination",
     "LineConfig",
@@ -36,6 +37,9 @@ EncodingName = Literal["native", "flatbuffers"]
 
 #: As payload.payload has them, by number.
 PAYLOADS = ("none", "roq", "iex_tops", "iex_deep")
+
+#: Those that a framing can carry; others than these framings carry only "none".
+PAYLOADS_OF = {"roq": ("roq",), "iex_tp": ("none", "iex_tops", "iex_deep")}
 
 
 class LineConfig(Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from udpfast.config.files import FeedConfig, PublishConfig
-from udpfast.config.lines import ChannelConfig, LineConfig, payload_name
+from udpfast.config.lines import PAYLOADS_OF, ChannelConfig, LineConfig, payload_name
 from udpfast.config.settings import convert, read_tables
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
@@ -50,10 +50,11 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
         Named in error messages.
     """
     config: FeedConfig = _by_role(where, convert(tables, FeedConfig, where))
-    if (config.wire.framing == "roq") != (payload_name(config.wire) == "roq"):
+    fitting = PAYLOADS_OF.get(config.wire.framing, ("none",))
+    if payload_name(config.wire) not in fitting:
         raise ConfigError(
-            f'{where}: wire.payload: expected roq with wire.framing = "roq", and with no other, '
-            f"found {config.wire.payload!r} with {config.wire.framing!r}"
+            f"{where}: wire.payload: expected {' or '.join(fitting)} with wire.framing = "
+            f'"{config.wire.framing}", found {config.wire.payload!r}'
         )
     intervals = {
         "window": config.window.out_of_order_max_interval,
