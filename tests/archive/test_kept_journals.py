@@ -55,5 +55,9 @@ def test_kept_journal_is_verified_and_exported(archive: Path, tmp_path: Path) ->
     journal = unpacked(archive, tmp_path / "journal")
     result = CliRunner().invoke(cli, ["verify", str(journal)])
     assert result.exit_code == 0, result.output
-    result = CliRunner().invoke(cli, ["export", str(journal), str(tmp_path / "export")])
-    assert result.exit_code == 0, result.output
+    for options in ([], ["--follow"]):
+        out = tmp_path / f"export{len(options)}"
+        result = CliRunner().invoke(cli, ["export", str(journal), str(out), *options])
+        assert result.exit_code == 0, result.output
+    files = [sorted(out.rglob("*.parquet")) for out in tmp_path.glob("export?")]
+    assert [file.name for file in files[0]] == [file.name for file in files[1]] != []
