@@ -63,3 +63,10 @@ def test_capture_of_another_framing_is_refused_in_a_line(tmp_path: Path) -> None
     result = invoke("replay", capture, "--framing", "cme_mdp3")
     assert result.exit_code != 0
     assert "expected datagrams of cme_mdp3, found iex_tp: 4 of 4 " in str(result.exception)
+
+
+def test_payload_of_another_protocol_is_refused_in_a_line(tmp_path: Path) -> None:
+    capture = write_iex_capture(tmp_path / "iex.pcap")
+    result = invoke("replay", capture, "--payload", "iex_tops")
+    assert result.exit_code != 0
+    assert "protocol 8002 or 8003 with payload iex_tops, found 8004" in str(result.exception)

@@ -6,6 +6,8 @@ import json
 import re
 import signal
 import sys
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +42,7 @@ from udpfast.log.journal_span import Span, check_part, journal_span
 from udpfast.log.journal_state import is_raw
 from udpfast.net.pcap import CaptureReader
 from udpfast.shm.instance import instance_directory, journal_directory
-from udpfast.wire.framing import FRAMINGS, Framing
+from udpfast.wire.framing import FRAMINGS, Framing, MalformedError
 from udpfast.wire.recognise import Recognition
 
 __all__ = ["replay"]
@@ -51,6 +53,10 @@ UNREADABLE = {
     "malformed": "with headers that contradict themselves",
     "link_unknown": "of a link that udpfast does not read",
 }
+
+#: IEX's protocols by the payload that decodes them, and how many datagrams are looked at.
+IEX_PROTOCOLS = {"iex_tops": {0x8002, 0x8003}, "iex_deep": {0x8004}}
+SAMPLE_MAX = 500
 
 #: The options, by the headings of the help.
 GROUPS = {
@@ -256,6 +262,7 @@ def replay_datagrams(
                 channels, framing or framing_name(config.wire), payload or config.wire.payload
             ).wire
             config = replace(config, wire=wire)
+        _check_payload(path, config.wire.payload)
         recognised = _recognised(framing_name(config.wire), told)
         source = CaptureSource(path, channels, start, end)
     pacer = Pacer(speed)
@@ -332,6 +339,24 @@ def _check_framing(path: Path, name: str, told: Recognition) -> None:
         return
     if name not in [candidate.name for candidate in told.candidates]:
         raise ConfigError(f"{path}: expected datagrams of {name}, found {told.name}: {told.why}")
+
+
+def _check_payload(path: Path, name: str) -> None:
+    # IEX's streams say which protocol they carry.
+    if name not in IEX_PROTOCOLS:
+        return
+    framing, found = Framing("iex_tp"), set()
+    with CaptureReader(path) as reader:
+        for datagram in islice(reader, SAMPLE_MAX):
+            with suppress(MalformedError):
+                found |= {unit.stream >> 16 for unit in framing.units(datagram.payload)}
+    if found and not found & IEX_PROTOCOLS[name]:
+        protocols = " or ".join(f"{each:x}" for each in sorted(IEX_PROTOCOLS[name]))
+        others = " and ".join(f"{each:x}" for each in sorted(found))
+        raise ConfigError(
+            f"{path}: expected streams of IEX's protocol {protocols} with payload {name}, "
+            f"found {others}"
+        )
 
 
 def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
