@@ -194,7 +194,8 @@ def test_journal_read_as_it_is_answers_like_its_export(spark, tmp_path: Path) ->
     for job in jobs:
         found = contents(tmp_path / "direct", job.name)
         assert found == contents(tmp_path / "exported", job.name), job.name
-        assert bool(found) == (job.name != "races"), job.name  # of which nothing was captured
+        # No race was captured, and the market ends with a restart, behind which no book is known.
+        assert bool(found) == (job.name not in ("races", "depth")), job.name
 
 
 @pytest.mark.parametrize("of", ["journal", "export"])

@@ -164,8 +164,10 @@ def test_run_with_the_device_open_is_accelerated(feed, port, library, tmp_path):
     device.mkdir()
     for name in ("null", "zero", "urandom", "onload"):
         (device / name).touch()
+    (device / "shm").mkdir()
     script = (
         f"for name in null zero urandom; do mount --bind /dev/$name {device}/$name; done; "
+        f"mount --bind /dev/shm {device}/shm; "
         f'mount --rbind {device} /dev; exec "$@"'
     )
     prefix = ("unshare", "--mount", "sh", "-ec", script, "sh")
