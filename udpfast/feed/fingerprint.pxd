@@ -68,14 +68,16 @@ cdef inline uint32_t fingerprint(const uint8_t* data, uint32_t size) noexcept no
     if size < FINGERPRINT_EDGE:
         return fingerprint_short(data, size)
     last = data + size - FINGERPRINT_EDGE
-    while True:
+    while data < last:
         a = (a ^ load_64(data)) * multiplier
         b = (b ^ load_64(data + 8)) * multiplier
         c = (c ^ load_64(data + 16)) * multiplier
         d = (d ^ load_64(data + 24)) * multiplier
-        if data == last:
-            break
-        data = data + FINGERPRINT_EDGE if data + FINGERPRINT_EDGE < last else last
+        data += FINGERPRINT_EDGE
+    a = (a ^ load_64(last)) * multiplier
+    b = (b ^ load_64(last + 8)) * multiplier
+    c = (c ^ load_64(last + 16)) * multiplier
+    d = (d ^ load_64(last + 24)) * multiplier
     # The high halves go into the low ones: a changed top bit would otherwise stay a top bit.
     return fingerprint_mix(a ^ (a >> 32), b ^ (b >> 32), c ^ (c >> 32), d ^ (d >> 32), size)
 
