@@ -31,7 +31,7 @@ from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.export.exporter import Exporter
-from udpfast.export.manifest import read_entries
+from udpfast.export.manifest import read_entries, settle_entries
 from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import journal_head
@@ -295,6 +295,30 @@ def test_exporter_killed_anywhere_shows_each_part_once(
     list(Exporter(journal, tmp_path, payloads=True).run())
     assert files_of(tmp_path) == files_of(root)
     assert not list(tmp_path.rglob("*.new")) and not list(tmp_path.rglob(".writing"))
+
+
+@pytest.mark.parametrize("step", (1, 2, 3, 4, 9, 14))
+def test_exporter_interrupted_once_shows_all_that_it_says(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    steps = 0
+    rename = Path.replace
+
+    def replace(path: Path, target: Path) -> Path:
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Path, "replace", replace)
+        list(Exporter(journal, tmp_path, payloads=True).run())
+    for feed in (tmp_path / "_manifest").glob("*/"):  # as the next export does, of what is left
+        settle_entries(tmp_path, feed.name)
+    entries = read_entries(tmp_path)
+    assert [entry.lacks(tmp_path) for entry in entries] == [set() for _ in entries]
+    assert len(files_of(tmp_path)) == sum(len(entry.files) for entry in entries)
 
 
 def test_what_a_killed_recorder_left_and_what_comes_behind_are_two_parts(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
@@ -478,8 +477,12 @@ class _Feed:
         return self
 
     def __exit__(self, *_: object) -> None:
-        shutil.rmtree(writing_directory(self._root, self.name), ignore_errors=True)
-        os.close(self._fd)
+        # Whoever is interrupted while files are shown ends it: they are nowhere else, and what they
+        # were made of may be gone by the next time.
+        try:
+            settle_entries(self._root, self.name)
+        finally:
+            os.close(self._fd)
 
     def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
         """Return what there is of a journal, in its order; with `replace`, and of no other one."""
