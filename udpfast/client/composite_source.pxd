@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource, Source
 from udpfast.core.layout cimport Record
 
 cdef class Member:
@@ -17,16 +17,12 @@ cdef class Member:
     cdef const Record* ahead(self) noexcept
     cdef int look(self, int64_t limit) except -1
 
-cdef class CompositeSource(Source):
+cdef class CompositeSource(PolledSource):
     cdef list members
     cdef Member current              # whose records the last wait brought
     cdef Member failing
     cdef int64_t code                # why that one failed
-    cdef object failure
     cdef int64_t room
-    cdef bint done
-    cdef int64_t look(self, int64_t limit) noexcept
-    cdef int64_t _merge(self, int64_t limit) except -1
     cdef int64_t _run(self, Member member, int64_t limit) except -1
     cdef int64_t _hand_on(self, Member member, int64_t count) except -1
     cdef _enlarge(self, uint64_t size)

@@ -1,7 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import final
 
-from udpfast.client.source import Source
+from udpfast.client.source import PolledSource, Source
 
 __all__ = ["CompositeSource", "Member", "open_sources"]
 
@@ -10,7 +10,7 @@ class Member:
     def __init__(self, source: Source, address: str) -> None: ...
 
 @final
-class CompositeSource(Source):
+class CompositeSource(PolledSource):
     def __init__(self, members: list[Member], batch: int) -> None: ...
 
 def open_sources(

@@ -6,13 +6,12 @@ that is live and has nothing new holds up no other: what it publishes later come
 """
 
 cimport cython
-from libc.errno cimport EBADMSG, EPIPE
+from libc.errno cimport EPIPE
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.client.source cimport Source
-from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset, idle_step
+from udpfast.client.source cimport PolledSource, Source
+from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
 import itertools
@@ -75,7 +74,7 @@ cdef class Member:
 
 
 @cython.final
-cdef class CompositeSource(Source):
+cdef class CompositeSource(PolledSource):
     """Some sources, merged.
 
     Parameters
@@ -86,6 +85,7 @@ cdef class CompositeSource(Source):
     """
 
     def __init__(self, list members not None, int64_t batch):
+        self.look_turns = LOOK_TURNS
         self.members = members
         self.current = members[0]
         self.room = max(len((<Member>each).source.payloads_array) for each in members)
@@ -98,31 +98,7 @@ cdef class CompositeSource(Source):
         """The address whose records the last wait brought."""
         return self.current.source.origin or self.current.address
 
-    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        cdef uint64_t turns = 0
-        cdef bint look = True
-        cdef int64_t count
-        while True:
-            if look:
-                with gil:
-                    count = self.look(limit)
-                if count != 0:
-                    idle_step(idle, 1)
-                    return count
-                if self.closing or clock_monotonic_ns() >= until_ns:
-                    return 0
-            idle_step(idle, 0)
-            turns += 1
-            look = idle.parked or turns % LOOK_TURNS == 0
-
-    cdef int64_t look(self, int64_t limit) noexcept:
-        try:
-            return self._merge(limit)
-        except BaseException as failure:
-            self.failure = failure
-            return -EBADMSG
-
-    cdef int64_t _merge(self, int64_t limit) except -1:
+    cdef int64_t poll(self, int64_t limit) except -1:
         cdef Member member, first = None
         cdef int64_t first_ns = 0, ended = 0
         cdef int code
@@ -239,9 +215,6 @@ cdef class CompositeSource(Source):
             if not member.ended and member.source.writer_alive():
                 return True
         return False
-
-    cdef bint detached(self):
-        return self.done
 
     cdef detach(self):
         cdef Member member

@@ -3,13 +3,10 @@
 
 from libc.stdint cimport int64_t
 
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource
 from udpfast.log.journal_cursor cimport JournalCursor
 
-cdef class JournalSource(Source):
+cdef class JournalSource(PolledSource):
     cdef JournalCursor cursor
     cdef int64_t names_number        # of the file of names in `names`; -1: none yet
-    cdef bint done                   # detached
-    cdef object failure              # met without the GIL; for `fail` to raise
-    cdef int64_t look(self, int64_t limit) noexcept
     cdef int64_t say_missed(self) noexcept

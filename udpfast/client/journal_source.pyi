@@ -1,13 +1,13 @@
 from datetime import datetime
 from typing import final
 
-from udpfast.client.source import Source
+from udpfast.client.source import PolledSource
 from udpfast.log.journal_cursor import JournalCursor
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
 
 @final
-class JournalSource(Source):
+class JournalSource(PolledSource):
     def __init__(self, cursor: JournalCursor) -> None: ...
     @property
     def log(self) -> bytes: ...

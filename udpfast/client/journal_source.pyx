@@ -1,14 +1,12 @@
 """Records of a journal: what `Reader("journal:DIRECTORY")` reads from."""
 
 cimport cython
-from libc.errno cimport EBADMSG, EPIPE
+from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport Source
-from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.idle cimport Idle, idle_step
+from udpfast.client.source cimport PolledSource
 from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped
 from udpfast.log.journal_cursor cimport JournalCursor
 
@@ -27,12 +25,9 @@ from udpfast.shm.instance import journal_directory
 
 __all__ = ["JournalSource", "open_source", "unix_ns"]
 
-cdef enum:
-    LOOK_TURNS = 64              # a spinning wait looks for other segments and the end this often
-
 
 @cython.final
-cdef class JournalSource(Source):
+cdef class JournalSource(PolledSource):
     """A cursor in a journal, and the names of the segment that it reads.
 
     Parameters
@@ -55,30 +50,11 @@ cdef class JournalSource(Source):
             return journal_state(self.directory).source
         return bytes(16)
 
-    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        cdef uint64_t turns = 0
-        cdef bint look = True
-        cdef int64_t count
-        while True:
-            if look or self.cursor.ready():
-                with gil:
-                    count = self.look(limit)
-                if count != 0:
-                    idle_step(idle, 1)
-                    return count
-            if look and (self.closing or clock_monotonic_ns() >= until_ns):
-                return 0
-            idle_step(idle, 0)
-            turns += 1
-            look = idle.parked or turns % LOOK_TURNS == 0
+    cdef bint ready(self) noexcept nogil:
+        return self.cursor.ready()
 
-    cdef int64_t look(self, int64_t limit) noexcept:
-        cdef int64_t count
-        try:
-            count = self.cursor.poll_all(min(limit, self.cursor._limit))
-        except BaseException as failure:
-            self.failure = failure
-            return -EBADMSG
+    cdef int64_t poll(self, int64_t limit) except -1:
+        cdef int64_t count = self.cursor.poll_all(min(limit, self.cursor._limit))
         self.missed = self.cursor.missed
         if count == 0 and self.missed:
             return self.say_missed()
@@ -136,9 +112,6 @@ cdef class JournalSource(Source):
 
     cdef uint64_t writer_epoch(self):
         return self.cursor.epoch
-
-    cdef bint detached(self):
-        return self.done
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still

@@ -4,9 +4,9 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.client.store_source cimport StoreSource
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource
 
-cdef class OrderSource(Source):
+cdef class OrderSource(PolledSource):
     cdef StoreSource order           # of the order log
     cdef StoreSource current         # whose records are in memory
     cdef list members                # by input; None: not opened yet
@@ -17,10 +17,6 @@ cdef class OrderSource(Source):
     cdef uint64_t until              # position in that input at which the entry ends
     cdef int64_t batch
     cdef object room
-    cdef bint done
-    cdef object failure
-    cdef int64_t look(self, int64_t limit) noexcept
-    cdef int64_t _look(self, int64_t limit) except -1
     cdef int64_t _read_order(self) except -1
     cdef int64_t _begin(self, tuple entry) except -1
     cdef int64_t _read(self, StoreSource member, int64_t limit) except -1

@@ -2,13 +2,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
-from udpfast.client.source import Source
+from udpfast.client.source import PolledSource
 from udpfast.client.store_source import StoreSource
 
 __all__ = ["OrderSource", "open_source"]
 
 @final
-class OrderSource(Source):
+class OrderSource(PolledSource):
     def __init__(
         self, order: StoreSource, paths: list[Path], *, batch: int, buffer_bytes: int | None
     ) -> None: ...

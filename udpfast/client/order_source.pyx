@@ -9,10 +9,8 @@ from libc.errno cimport EBADMSG
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource
 from udpfast.client.store_source cimport StoreSource
-from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, ORDER_BACK, OrderEntry)
 
@@ -27,12 +25,9 @@ import numpy as np
 
 __all__ = ["OrderSource", "open_source"]
 
-cdef enum:
-    LOOK_TURNS = 64              # a spinning wait looks at the files this often
-
 
 @cython.final
-cdef class OrderSource(Source):
+cdef class OrderSource(PolledSource):
     """Several stores, read in the order of an order log.
 
     Parameters
@@ -73,31 +68,7 @@ cdef class OrderSource(Source):
         """The address whose records the last wait brought."""
         return f"store:{self.current.directory}"
 
-    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        cdef uint64_t turns = 0
-        cdef bint look = True
-        cdef int64_t count
-        while True:
-            if look:
-                with gil:
-                    count = self.look(limit)
-                if count != 0:
-                    idle_step(idle, 1)
-                    return count
-                if self.closing or clock_monotonic_ns() >= until_ns:
-                    return 0
-            idle_step(idle, 0)
-            turns += 1
-            look = idle.parked or turns % LOOK_TURNS == 0
-
-    cdef int64_t look(self, int64_t limit) noexcept:
-        try:
-            return self._look(limit)
-        except BaseException as failure:
-            self.failure = failure
-            return -EBADMSG
-
-    cdef int64_t _look(self, int64_t limit) except -1:
+    cdef int64_t poll(self, int64_t limit) except -1:
         cdef StoreSource member
         cdef int64_t count
         while True:
@@ -194,9 +165,6 @@ cdef class OrderSource(Source):
 
     cdef bint writer_alive(self):
         return self.order.writer_alive()
-
-    cdef bint detached(self):
-        return self.done
 
     cdef detach(self):
         self.done = True

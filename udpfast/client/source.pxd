@@ -44,3 +44,12 @@ cdef class Source:
     cdef bint detached(self)
     cdef detach(self)
     cdef use_arrays(self, headers, offsets, payloads)
+
+cdef class PolledSource(Source):
+    # Of files that are looked at with the GIL: each new look may have to open others.
+    cdef uint64_t look_turns         # a spinning wait looks at the files this often
+    cdef bint done                   # detached
+    cdef object failure              # met without the GIL; for `fail` to raise
+    cdef bint ready(self) noexcept nogil
+    cdef int64_t poll(self, int64_t limit) except -1
+    cdef int64_t look(self, int64_t limit) noexcept

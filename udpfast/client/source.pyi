@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Source", "open_source"]
+__all__ = ["PolledSource", "Source", "open_source"]
 
 class Source:
     @property
@@ -18,6 +18,8 @@ class Source:
     def offsets_array(self) -> NDArray[np.uint64]: ...
     @property
     def payloads_array(self) -> NDArray[np.uint8]: ...
+
+class PolledSource(Source): ...
 
 def open_source(
     address: str | list[str] | tuple[str, ...],

@@ -2,11 +2,17 @@
 
 from importlib import import_module
 
-from libc.errno cimport EPIPE
+from libc.errno cimport EBADMSG, EPIPE
+
+from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.idle cimport Idle, idle_step
 
 from udpfast.errors import ConfigError, RingClosedError, shown
 
-__all__ = ["Source", "open_source"]
+__all__ = ["PolledSource", "Source", "open_source"]
+
+cdef enum:
+    LOOK_TURNS = 64
 
 #: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
 _SOURCES = {
@@ -107,6 +113,51 @@ cdef class Source:
         self.headers = <Record*> <size_t> headers.ctypes.data
         self.offsets = <uint64_t*> <size_t> offsets.ctypes.data
         self.payloads = <uint8_t*> <size_t> payloads.ctypes.data
+
+
+cdef class PolledSource(Source):
+    """A source of files that are looked at with the GIL: at once when one of them says that
+    something is there, else from time to time.
+    """
+
+    def __cinit__(self, *args, **kwargs):
+        self.look_turns = LOOK_TURNS
+
+    cdef bint ready(self) noexcept nogil:
+        # Whether a look would find something, as far as can be told without one.
+        return False
+
+    cdef int64_t poll(self, int64_t limit) except -1:
+        # What `wait` returns, of what is there now.
+        return -EPIPE
+
+    cdef int64_t look(self, int64_t limit) noexcept:
+        # `poll`; what it raised is for `fail`.
+        try:
+            return self.poll(limit)
+        except BaseException as failure:
+            self.failure = failure
+            return -EBADMSG
+
+    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
+        cdef uint64_t turns = 0
+        cdef bint look = True
+        cdef int64_t count
+        while True:
+            if look or self.ready():
+                with gil:
+                    count = self.look(limit)
+                if count != 0:
+                    idle_step(idle, 1)
+                    return count
+            if look and (self.closing or clock_monotonic_ns() >= until_ns):
+                return 0
+            idle_step(idle, 0)
+            turns += 1
+            look = idle.parked or turns % self.look_turns == 0
+
+    cdef bint detached(self):
+        return self.done
 
 
 def open_source(

@@ -3,10 +3,10 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource
 from udpfast.log.journal_cursor cimport JournalCursor
 
-cdef class StoreSource(Source):
+cdef class StoreSource(PolledSource):
     cdef JournalCursor cursor
     cdef object live                 # Live: owns what `words` points into
     cdef const uint64_t* words       # of bus.live
@@ -15,11 +15,7 @@ cdef class StoreSource(Source):
     cdef uint64_t[::1] back_positions  # of the records that were handed out last, in a circle
     cdef uint32_t[::1] back_checksums
     cdef uint64_t noted              # records ever noted there
-    cdef bint done                   # detached
-    cdef object failure              # met without the GIL; for `fail` to raise
     cdef uint64_t bound(self) noexcept nogil
-    cdef int64_t look(self, int64_t limit) noexcept
-    cdef int64_t _look(self, int64_t limit) except -1
     cdef _note(self, int64_t count)
     cdef int64_t _find_back(self) except -1
     cdef _stand(self, start)

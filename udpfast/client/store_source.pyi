@@ -2,12 +2,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
-from udpfast.client.source import Source
+from udpfast.client.source import PolledSource
 
 __all__ = ["StoreSource", "open_source"]
 
 @final
-class StoreSource(Source):
+class StoreSource(PolledSource):
     def __init__(
         self,
         directory: Path,

@@ -6,15 +6,14 @@ did not have them was promoted: a ROLLBACK says how many of those that were hand
 """
 
 cimport cython
-from libc.errno cimport EBADMSG, EPIPE
+from libc.errno cimport EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.client.record cimport NameCache
-from udpfast.client.source cimport Source
+from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_BUS, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
     STREAM_NONE, Rollback, SenderEntry)
@@ -35,7 +34,6 @@ from udpfast.shm.instance import journal_directory
 __all__ = ["StoreSource", "open_source"]
 
 cdef enum:
-    LOOK_TURNS = 64              # a spinning wait looks at the files this often
     BACK = 1 << 16               # records over which a reader finds its way back
     # Words of bus.live (archive/bus_files.LiveState), behind its magic number.
     LIVE_ALIVE = 1
@@ -47,7 +45,7 @@ cdef enum:
 
 
 @cython.final
-cdef class StoreSource(Source):
+cdef class StoreSource(PolledSource):
     """A cursor in a store.
 
     Parameters
@@ -84,31 +82,10 @@ cdef class StoreSource(Source):
             return self.end
         return min(self.end, load_acquire(self.words + LIVE_RELEASED))
 
-    cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
-        cdef uint64_t turns = 0
-        cdef bint look = True
-        cdef int64_t count
-        while True:
-            if look or (self.cursor.ready() and self.cursor.position < self.bound()):
-                with gil:
-                    count = self.look(limit)
-                if count != 0:
-                    idle_step(idle, 1)
-                    return count
-            if look and (self.closing or clock_monotonic_ns() >= until_ns):
-                return 0
-            idle_step(idle, 0)
-            turns += 1
-            look = idle.parked or turns % LOOK_TURNS == 0
+    cdef bint ready(self) noexcept nogil:
+        return self.cursor.ready() and self.cursor.position < self.bound()
 
-    cdef int64_t look(self, int64_t limit) noexcept:
-        try:
-            return self._look(limit)
-        except BaseException as failure:
-            self.failure = failure
-            return -EBADMSG
-
-    cdef int64_t _look(self, int64_t limit) except -1:
+    cdef int64_t poll(self, int64_t limit) except -1:
         cdef uint64_t bound
         cdef int64_t count
         if load_acquire(self.words + LIVE_CUTS) != self.cuts:
@@ -221,9 +198,6 @@ cdef class StoreSource(Source):
 
     cdef bint writer_alive(self):
         return clock_monotonic_ns() - <int64_t>load_acquire(self.words + LIVE_ALIVE) < ALIVE_NS
-
-    cdef bint detached(self):
-        return self.done
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still
