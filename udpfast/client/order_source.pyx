@@ -94,10 +94,8 @@ cdef class OrderSource(PolledSource):
             raise member.failure
         if count <= 0:
             return 0
-        if self.current is not member:
-            self.current = member
-            self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
-        elif self.payloads_array is not member.payloads_array:
+        self.current = member
+        if self.payloads_array is not member.payloads_array:
             self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
         self.names = member.names
         self.names.source = self.members.index(member) + 1
