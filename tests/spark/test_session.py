@@ -112,6 +112,46 @@ def test_workers_run_this_python_and_this_udpfast(spark) -> None:
     assert (row.python, row.file) == (sys.executable, udpfast.__file__)
 
 
+def test_worker_is_forked_with_what_it_imports(spark) -> None:
+    def look(batches):
+        parent = Path(f"/proc/{os.getppid()}")
+        command = parent.joinpath("cmdline").read_bytes().split(b"\0")
+        mapped = parent.joinpath("maps").read_text()
+        for batch in batches:
+            found = b"udpfast.spark.daemon" in command and "libarrow_python" in mapped
+            yield batch.from_pylist([{"found": found}])
+
+    rows = spark.range(1, numPartitions=1).mapInArrow(look, "found boolean").collect()
+    assert [row.found for row in rows] == [True]
+
+
+@pytest.mark.parametrize(("begin", "kept"), [("", True), ("threading.Thread(target=wait)", False)])
+def test_daemon_with_a_thread_of_somebody_keeps_nothing(begin: str, kept: bool) -> None:
+    begun = f"{begin}.start()" if begin else "pass"
+    program = f"""if True:
+        import os, sys, threading
+        from pathlib import Path
+
+        import pyspark.daemon
+
+        import udpfast.spark.daemon
+
+        def wait():
+            threading.Event().wait(60)
+
+        sys.argv = ["daemon", "pyspark.worker"]
+        pyspark.daemon.manager = lambda: print("pyarrow" in sys.modules)
+        os.execv = lambda *_: print("anew", os.environ["UDPFAST_SPARK_PLAIN_DAEMON"]) or os._exit(0)
+        {begun}
+        sys.stdout.reconfigure(line_buffering=True)
+        udpfast.spark.daemon.main()
+    """
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert found.stdout == ("True\n" if kept else "anew 1\n")
+
+
 def test_session_shows_instants_in_utc(spark) -> None:
     (row,) = spark.sql("SELECT CAST(timestamp_micros(0) AS STRING) AS t").collect()
     assert row.t == "1970-01-01 00:00:00"

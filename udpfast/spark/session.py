@@ -56,6 +56,7 @@ LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    "spark.python.daemon.module": "udpfast.spark.daemon",
 }
 
 
@@ -185,6 +186,8 @@ def _lead_workers() -> None:
     # it is a checkout that was never installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
+    # Else it asks the name service who this host is: seconds, where nobody answers.
+    os.environ.setdefault("SPARK_LOCAL_IP", LOCAL["spark.driver.host"])
     root = str(Path(__file__).parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if root not in paths:

@@ -1,0 +1,45 @@
+"""The process that Spark forks its Python workers from, with what each of them imports.
+
+Spark starts a worker for every time that it asks a source for its columns or its parts, and each
+would import pyarrow, pandas and udpfast anew: more than a second of a core. Spark's own daemon
+imports nothing, because a library may begin threads, which a fork leaves behind. The one thread
+that these begin knows of forks; should there be others, nothing is kept, and workers import as
+they ever did.
+"""
+
+import contextlib
+import gc
+import importlib
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["main"]
+
+#: Threads, by the name that the kernel shows, whose library takes care of forks.
+SAFE = ("jemalloc_bg_thd",)
+USED = ("pyarrow", "pandas", "pyspark.worker", "udpfast.spark.source", "udpfast.spark.stream")
+
+_PLAIN = "UDPFAST_SPARK_PLAIN_DAEMON"
+
+
+def main() -> None:
+    """Import, then fork workers until Spark goes."""
+    from pyspark.daemon import manager
+
+    if _PLAIN not in os.environ:
+        # A worker has one core: threads of NumPy's would share it.
+        os.environ["OPENBLAS_NUM_THREADS"] = "1"
+        for name in (*USED, *sys.argv[1:]):
+            with contextlib.suppress(ImportError):  # said by the worker that needs it
+                importlib.import_module(name)
+        names = [each.read_text().strip() for each in Path("/proc/self/task").glob("*/comm")]
+        if sum(name not in SAFE for name in names) > 1:
+            os.environ[_PLAIN] = "1"
+            os.execv(sys.executable, [sys.executable, "-m", "udpfast.spark.daemon", *sys.argv[1:]])
+        gc.freeze()
+    manager()
+
+
+if __name__ == "__main__":
+    main()
