@@ -15,7 +15,7 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build layouts demo bench test debug test-debug sanitize docs lint format clean
+.PHONY: help build layouts demo bench test sanitize docs lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -46,17 +46,6 @@ PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-
 test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
 	@$(RUN) $(PYTEST)
-
-# Those that call compiled code in their own process.
-DEBUG_TESTS := $(addprefix tests/,agents client core export feed lab log market net payload shm wire)
-
-debug: build ## Cython's checks and C assertions on, compiled into build/debug
-	@echo "udpfast: compiling with checks into build/debug"
-	@$(RUN) scripts/mirror.py build/debug
-	@cd build/debug && UDPFAST_DEBUG=1 ../../$(RUN) setup.py -q build_ext --inplace
-
-test-debug: debug ## the tests that call compiled code, with its checks on
-	@cd build/debug && ../../$(RUN) $(PYTEST) $(DEBUG_TESTS)
 
 # Python's own allocator would hide a read beyond an object from the sanitizer, which finds the
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.

@@ -1,6 +1,5 @@
 """Build the extension modules: every `.pyx` below `udpfast/`, and those of `bench/loops` if asked.
 
-UDPFAST_DEBUG=1     Cython's checks and C assertions on, no optimisation.
 UDPFAST_NATIVE=1    compile for this machine's processor only.
 UDPFAST_BENCH=1     Also `bench/loops`, which only benchmarks and tests run: `make` asks for them.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
@@ -26,27 +25,26 @@ def setting(name: str, default: str = "") -> bool:
     return os.environ.get(name, default) not in ("", "0")
 
 
-DEBUG = setting("UDPFAST_DEBUG")
 NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
 compile_args = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-fno-plt", "-g0"]
-compile_args += ["-O0", "-UNDEBUG"] if DEBUG else ["-O" + os.environ.get("UDPFAST_OPTIMISE", "3")]
+compile_args.append("-O" + os.environ.get("UDPFAST_OPTIMISE", "3"))
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")
 if SANITIZE:
     # Undefined behaviour ends the process, as a bad address does: a finding is a failure.
     compile_args += ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"]
-    compile_args += ["-fno-omit-frame-pointer", "-O1"]
+    compile_args += ["-fno-omit-frame-pointer", "-O1", "-UNDEBUG"]
     link_args += ["-fsanitize=address,undefined"]
 
 directives = {
     "language_level": 3,
-    "boundscheck": DEBUG,
+    # Loops that run for each record go by pointers; what is indexed has its bounds checked.
+    "boundscheck": True,
     "wraparound": False,
-    "initializedcheck": DEBUG,
-    # Off even then: with it Cython 3.3 refuses `self.count += 1` in a nogil method.
+    # With it Cython 3.3 refuses `self.count += 1` in a nogil method.
     "nonecheck": False,
     "cdivision": True,
     "emit_code_comments": False,  # a third of the C; `cython -a` shows the source beside it
@@ -78,7 +76,7 @@ class BuildExt(build_ext):
         # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
         made = cythonize(
             self.extensions,
-            build_dir="build/cython-debug" if DEBUG else "build/cython",
+            build_dir="build/cython",
             compiler_directives=directives,
             shared_utility_qualified_name=SHARED,
             nthreads=self.parallel,
@@ -89,18 +87,17 @@ class BuildExt(build_ext):
         super().run()
 
 
-#: Loops that tests of a build with checks call: it needs no others.
-TESTED = {"hop_cost", "ring_hop", "turns"}
-
-#: Begin, end, look after or describe; nothing here runs for each record. Optimised as the others
-#: are, they take twice the time to compile.
+#: Begin, end, look after or describe, or call what takes longer than they do: nothing here runs for
+#: each record of a feed. Optimised as the others are they take twice the time to compile.
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/recorder", "client/aio", "client/zmq_silence"),
-        *("core/layout", "core/oserr", "net/envelope", "net/xdp_bpf"),
+        *("agents/recorder", "agents/subscriber", "archive/store", "client/aio"),
+        *("client/composite_source", "client/history_source", "client/journal_source"),
+        *("client/order_source", "client/zmq_silence", "client/zmq_source"),
+        *("core/layout", "core/oserr", "net/envelope", "net/pcap", "net/xdp_bpf"),
         *("lab/guarded_frame", "lab/paths", "log/journal_header", "log/journal_map"),
-        *("log/journal_state", "log/readers", "log/recovery"),
+        *("log/journal_state", "log/readers", "log/recovery", "log/segment", "log/verify"),
         *("shm/counters", "shm/mapping", "shm/region"),
     )
 }
@@ -108,15 +105,14 @@ SELDOM = {
 
 def arguments(path: Path) -> list[str]:
     """Return what a module is compiled with; the last `-O` counts."""
-    quickly = path in SELDOM and not (DEBUG or SANITIZE or "UDPFAST_OPTIMISE" in os.environ)
+    quickly = path in SELDOM and not (SANITIZE or "UDPFAST_OPTIMISE" in os.environ)
     return [*compile_args, "-O1"] if quickly else compile_args
 
 
 def sources() -> list[Path]:
     """Return the modules to compile."""
     loops = sorted(Path("bench/loops").glob("*.pyx")) if setting("UDPFAST_BENCH") else []
-    called = [path for path in loops if not DEBUG or path.stem in TESTED]
-    return [*sorted(Path("udpfast").rglob("*.pyx")), *called]
+    return [*sorted(Path("udpfast").rglob("*.pyx")), *loops]
 
 
 extensions = [

@@ -1,6 +1,6 @@
 """Copy the sources into a folder of their own, to be built there with other flags.
 
-    python scripts/mirror.py build/debug
+    python scripts/mirror.py build/sanitize
 
 Files that did not change keep their age, so that a second build compiles only what did.
 """
