@@ -42,9 +42,10 @@ SEGMENT_BYTES = 1 << 18
 SESSION_ID = 77
 STEPS = (5, 12)
 CLOCK_STEPS_S = (-7200, -30, -2, 2, 30, 7200)
+FOREIGN = "a foreign one over it"
 DAMAGES = (
     *("flip", "flip header", "zero header", "delete", "cut", "no file journal"),
-    *("zeros for journal", "another over it", "a foreign one over it"),
+    *("zeros for journal", "another over it", FOREIGN),
 )
 TABLES_ASKED = (("messages",), ("races",), ("gaps", "latency"), tuple(TABLES))
 
@@ -167,6 +168,22 @@ class _World:
                 expect("races", [_seqno(n) for n in range(written)], [row[1] for row in rows])
         expect("what is left aside", [], list(root.rglob(".writing")))
 
+    def check_refusal(self, root: Path, journal: Path, foreign: Path) -> None:
+        """Export what has another journal's records and nothing else: it is said, not done."""
+        before = sorted(journal.rglob("*"))
+        try:
+            list(Exporter(journal, root).run())
+        except RegionError as error:
+            expect(
+                "what is refused", True, f"{foreign / 'journal'}: expected journal" in str(error)
+            )
+        else:
+            raise AssertionError("records of another journal were exported")
+        expect("what it leaves of a journal", before, sorted(journal.rglob("*")))
+        scan = Scan(str(self.journal), columns=("index", "number"))
+        whole = [] if foreign == journal else sorted(_rows(scan))
+        expect("messages before the refusal", whole, sorted(_exported(root, "messages")))
+
     def damage(self) -> None:
         """Break one place of a copy; what is asked of it must add up all the same."""
         copy = self.directory / "copy"
@@ -174,6 +191,8 @@ class _World:
         target = self.chance.choice((copy, copy / "raw"))
         what = _damage(target, self.chance)
         try:
+            if what.startswith(FOREIGN) and len(list_segments(target)) == 1:
+                return self.check_refusal(self.directory / "damaged", copy, target)
             self.check_export(self.directory / "damaged", copy)
             for table in ("messages", "races"):
                 scan = Scan(str(copy), table, columns=("position", "number"))
@@ -294,7 +313,7 @@ def _damage(directory: Path, chance: random.Random) -> str:
         path.write_bytes(
             segment_path(directory, chance.choice(list_segments(directory))).read_bytes()
         )
-    elif what == "a foreign one over it":
+    elif what == FOREIGN:
         other = directory.parent if directory.name == "raw" else directory / "raw"
         path.write_bytes(segment_path(other, list_segments(other)[0]).read_bytes())
     elif what == "delete":
