@@ -229,6 +229,29 @@ def test_book_is_that_of_a_reader(bronze: Bronze, export: SmallExport, events: i
         assert not found[INSTRUMENTS[2]]
 
 
+def test_two_objects_of_one_name_have_a_book_each(spark, tmp_path: Path) -> None:
+    export = SmallExport(SEED, events=40)
+    first = dict(export.rows["levels"][0], object=7)
+    for name in ("levels", "messages"):
+        export.rows[name] = [row | {"object": 7} for row in export.rows[name]]
+    other = first | {"object": 8, "price": 1.5, "quantity": 2.5, "position": 1 << 30}
+    export.rows["levels"].append(other | {"side": "Bid", "snapshot": True})
+    export.write(tmp_path)
+    bronze = Bronze(spark, (str(tmp_path),))
+    rows = [
+        row
+        for row in table(bronze, "book")
+        if (row["exchange"], row["symbol"]) == (first["exchange"], first["symbol"])
+    ]
+    alone = [row for row in rows if row["object"] == 8]
+    assert [(row["level"], row["price"], row["quantity"]) for row in alone] == [(0, 1.5, 2.5)]
+    own = {(row["side"], row["price"]): row["quantity"] for row in rows if row["object"] == 7}
+    export.rows["levels"].pop()
+    assert own == book_of(export, (first["exchange"], first["symbol"]), math.inf) != {}
+    depth = [row for row in table(bronze, "depth") if row["object"] == 8]
+    assert [(row["bid_levels"], row["ask_levels"]) for row in depth] == [(1, 0)]
+
+
 def test_depth_is_what_stands_near_the_mid(bronze: Bronze, export: SmallExport) -> None:
     found = by(table(bronze, "depth"), "exchange", "symbol")
     instrument = INSTRUMENTS[0]

@@ -127,6 +127,7 @@ _RECORD = (
     Column("flags", "int", "record.flags", "RecordFlag"),
     Column("snapshot", "boolean", "snapshot", "complete state, not a change to it"),
 )
+_OBJECT = Column("object", "long", "record.object", "the publisher's number of it")
 _NAMES = (
     Column("exchange", "string", "name.exchange_id"),
     Column("symbol", "string", "name.symbol_id"),
@@ -134,7 +135,7 @@ _NAMES = (
 _HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # which has no more than what all begin with
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
 _TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not said")
-_UPDATE = (*_RECORD, *_NAMES, _TIME)
+_UPDATE = (*_RECORD, _OBJECT, *_NAMES, _TIME)
 
 _MESSAGES = (
     _FEED,
@@ -142,7 +143,7 @@ _MESSAGES = (
     Column("index", "long", "record.index", "of the record in its journal, records"),
     Column("kind", "string", "record.kind", "BOOK, TRADES, GAP, ...", "Kind"),
     *_RECORD[3:],
-    Column("object", "long", "record.object", "the publisher's number of it"),
+    _OBJECT,
     Column("sent_ns", "long", "sent_ns", "by its sender's clock"),
     Column("size", "int", "size", "bytes of the payload in its fixed layout"),
     *_NAMES,

@@ -238,8 +238,8 @@ def draw_spreads(canvas: Figure, tables: dict[str, pa.Table]) -> None:
 def book_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
     """Yield the books of the busiest instruments near their mids."""
     tables = [rows_of(gold, "book", each, LEVELS_MAX, sort="price") for each in busy]
-    kept = [(title, near(table)) for title, table in zip(names_of(busy), tables, strict=True)]
-    kept = [(title, table) for title, table in kept if table.num_rows]
+    whole = [(title, near(table)) for title, table in zip(names_of(busy), tables, strict=True)]
+    kept = [book for title, table in whole for book in by_object(title, table)]
     if kept:
         yield Plot(
             "book",
@@ -253,6 +253,17 @@ def book_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
 def near(table: pa.Table) -> pa.Table:
     """Return the levels within 50 bps of the mid."""
     return table.filter(pc.less(table["distance_bps"], 50)) if table.num_rows else table
+
+
+def by_object(title: str, table: pa.Table) -> list[tuple[str, pa.Table]]:
+    """Return an instrument's books with their titles: one, but for objects of the same name."""
+    numbers = table["object"].unique().to_pylist() if table.num_rows else []
+    if len(numbers) < 2:
+        return [(title, table) for _ in numbers]
+    return [
+        (f"{title}, object {number}", table.filter(pc.equal(table["object"], number)))
+        for number in numbers
+    ]
 
 
 def draw_books(canvas: Figure, tables: dict[str, pa.Table]) -> None:

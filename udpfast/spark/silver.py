@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 
     from udpfast.spark.bronze import Bronze
 
-__all__ = ["INSTRUMENT", "SILVER", "period"]
+__all__ = ["INSTRUMENT", "OBJECT", "SILVER", "period"]
 
 #: What names an instrument: the same symbol at two exchanges is two, of two feeds too.
 INSTRUMENT = ("feed", "exchange", "symbol")
+
+#: Whose levels they are: two objects of one name have a book each.
+OBJECT = (*INSTRUMENT, "object")
 
 #: Roq's stream of snapshots, which repeats what others said. Streams of other venues follow.
 SNAPSHOT = 1
@@ -87,7 +90,7 @@ def changes(bronze: Bronze) -> DataFrame:
     """
     reset = F.when(F.col("snapshot"), F.col("position")).alias("reset")
     levels = bronze.table("levels").select(
-        *INSTRUMENT,
+        *OBJECT,
         "received_ns",
         (F.col("position") + F.col("row")).alias("at"),
         reset,
@@ -104,7 +107,7 @@ def changes(bronze: Bronze) -> DataFrame:
     ))  # fmt: skip
     begun = F.when(begins, F.col("position")).alias("begun")
     at = F.col("position").alias("at")
-    return levels.unionByName(others.select(*INSTRUMENT, "received_ns", at, reset, *nothing, begun))
+    return levels.unionByName(others.select(*OBJECT, "received_ns", at, reset, *nothing, begun))
 
 
 def deliveries(bronze: Bronze) -> DataFrame:

@@ -1,4 +1,4 @@
-"""The order book of every instrument at a time: the newest snapshot before it, and what followed.
+"""The order book of every object at a time: the newest snapshot before it, and what followed.
 
 The heavy step is an aggregation (the last change of each price), which Spark does in parts; only
 the levels that are left, a few thousand per instrument, are put in order by `applyInArrow`.
@@ -25,22 +25,23 @@ if TYPE_CHECKING:
 
 __all__ = ["BOOK", "DEPTH"]
 
-KEYS = silver.INSTRUMENT
+KEYS = silver.OBJECT
 
 Values = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 BOOK_SCHEMA = (
-    "feed STRING, exchange STRING, symbol STRING, side STRING, level INT, price DOUBLE, "
-    "quantity DOUBLE, cumulative DOUBLE, distance_bps DOUBLE, at BIGINT, received_ns BIGINT"
+    "feed STRING, exchange STRING, symbol STRING, object BIGINT, side STRING, level INT, "
+    "price DOUBLE, quantity DOUBLE, cumulative DOUBLE, distance_bps DOUBLE, at BIGINT, "
+    "received_ns BIGINT"
 )
 
 #: How far from the mid depth is measured, in hundredths of a per cent.
 DISTANCES_BPS = (1, 5, 10, 50)
 
 DEPTH_SCHEMA = (
-    "feed STRING, exchange STRING, symbol STRING, bid_price DOUBLE, bid_quantity DOUBLE, "
-    "ask_price DOUBLE, ask_quantity DOUBLE, bid_levels INT, ask_levels INT, "
+    "feed STRING, exchange STRING, symbol STRING, object BIGINT, bid_price DOUBLE, "
+    "bid_quantity DOUBLE, ask_price DOUBLE, ask_quantity DOUBLE, bid_levels INT, ask_levels INT, "
     "bid_quantity_sum DOUBLE, ask_quantity_sum DOUBLE"
 ) + "".join(f", {side}_within_{bps}_bps DOUBLE" for bps in DISTANCES_BPS for side in ("bid", "ask"))
 
@@ -83,12 +84,12 @@ def finish_book(last: DataFrame, _: Parameters) -> DataFrame:
 
 
 def finish_depth(last: DataFrame, _: Parameters) -> DataFrame:
-    """Make a row per instrument: its best levels, how many there are, and depth around the mid."""
+    """Make a row per book: its best levels, how many there are, and depth around the mid."""
     return standing(last).groupBy(*KEYS).applyInArrow(depth, DEPTH_SCHEMA).orderBy(*KEYS)
 
 
 def in_order(levels: pa.Table) -> pa.Table:
-    """Return one instrument's levels in order of price: bids, then asks."""
+    """Return one book's levels in order of price: bids, then asks."""
     is_ask, prices, quantities = columns(levels)
     # Bids by falling, asks by rising price.
     order = np.lexsort((np.where(is_ask, prices, -prices), is_ask))
@@ -113,7 +114,7 @@ def in_order(levels: pa.Table) -> pa.Table:
 
 
 def depth(levels: pa.Table) -> pa.Table:
-    """Return one row about one instrument's levels."""
+    """Return one row about one book's levels."""
     is_ask, prices, quantities = columns(levels)
     found: dict[str, object] = {name: levels[name][0].as_py() for name in KEYS}
     mid = middle(np.sort(prices[~is_ask])[::-1], np.sort(prices[is_ask]))
@@ -128,7 +129,12 @@ def depth(levels: pa.Table) -> pa.Table:
         away = np.abs(own_prices - mid) / mid * 1e4
         for bps in DISTANCES_BPS:
             found[f"{side}_within_{bps}_bps"] = float(own_quantities[away <= bps].sum())
-    types = {"STRING": pa.string(), "DOUBLE": pa.float64(), "INT": pa.int32()}
+    types = {
+        "STRING": pa.string(),
+        "DOUBLE": pa.float64(),
+        "INT": pa.int32(),
+        "BIGINT": pa.int64(),
+    }
     fields = [field.split() for field in DEPTH_SCHEMA.split(", ")]
     return pa.Table.from_pylist(
         [found], pa.schema([(name, types[type_]) for name, type_ in fields])
