@@ -228,6 +228,15 @@ def test_replay_start_and_stop_outside_are_refused(tmp_path):
     replayer.close()
 
 
+@pytest.mark.parametrize("sent", [[], [(1, b"")], [(1, b""), (2, b"")]])
+def test_replay_of_nothing_and_of_empty_datagrams_is_no_error(tmp_path, sent):
+    replayer = Replayer(feed(), tmp_path)
+    zeros = np.zeros(len(sent), np.uint8)
+    replayer.replay(batch_of(sent), zeros, zeros, 0, len(sent))
+    assert replayer.counters()["incremental.A"]["datagrams"] == len(sent)
+    replayer.close()
+
+
 @pytest.mark.parametrize(("channel", "line"), [(0, 2), (1, 1), (2, 0), (255, 0)])
 def test_replay_datagrams_of_other_lines_are_refused_or_left_out(tmp_path, channel, line):
     replayer = Replayer(feed(), tmp_path)

@@ -183,18 +183,24 @@ cdef class Replayer:
         """
         cdef const uint8_t[::1] headers = batch.headers.view("u1")
         cdef const uint8_t[::1] buffer = batch.buffer
-        cdef const CaptureEntry* entries = <const CaptureEntry*>&headers[0]
+        cdef const CaptureEntry* entries
         cdef const CaptureEntry* entry
+        cdef const uint8_t* payloads = NULL
         cdef Datagram datagram
         cdef int i
         if not 0 <= start <= stop <= min(len(batch.headers), len(channels), len(lines)):
             raise ValueError(f"start and stop must lie in 0..{len(batch.headers)}, "
                              f"were {start} and {stop}")
+        if start == stop:
+            return
         self._check_lines(np.asarray(channels[start:stop]), np.asarray(lines[start:stop]))
+        if buffer.shape[0] > 0:
+            payloads = &buffer[0]
+        entries = <const CaptureEntry*>&headers[0]
         with nogil:
             for i in range(start, stop):
                 entry = &entries[i]
-                datagram.data = &buffer[0] + entry.datagram.offset
+                datagram.data = payloads + entry.datagram.offset
                 datagram.size = entry.datagram.size
                 datagram.received_ns = entry.timestamp_ns
                 datagram.flags = DATAGRAM_NO_TIMESTAMP if entry.timestamp_ns == 0 else 0

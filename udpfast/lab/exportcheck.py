@@ -191,7 +191,8 @@ class _World:
         target = self.chance.choice((copy, copy / "raw"))
         what = _damage(target, self.chance)
         try:
-            if what.startswith(FOREIGN) and len(list_segments(target)) == 1:
+            other = copy / "raw" if target == copy else copy
+            if what.startswith(FOREIGN) and list_segments(target) == list_segments(other)[:1]:
                 return self.check_refusal(self.directory / "damaged", copy, target)
             self.check_export(self.directory / "damaged", copy)
             for table in ("messages", "races"):
