@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from udpfast.page.drawing import INK, Plot, to_svg
 from udpfast.spark.figures import (
+    by_object,
     draw_bars,
     draw_books,
     draw_leadlag,
@@ -19,9 +20,11 @@ from udpfast.spark.figures import (
     draw_spreads,
     hop_figures,
     leadlag_figures,
+    race_figures,
     told_apart,
 )
-from udpfast.spark.report import word
+from udpfast.spark.probabilities import PROBABILITIES
+from udpfast.spark.shown import shown_columns
 
 NAMES = [
     "x:$TRUMP_USDT_PERP",
@@ -47,7 +50,7 @@ def drawn(draw: "partial[None]") -> str:
 def tables() -> dict[str, pa.Table]:
     """Return a row of each table that is drawn with an instrument's name."""
     bars = {"time": [TIME], "low": [1.0], "high": [2.0], "close": [1.5], "vwap": [1.4]}
-    book = {"side": ["Bid", "Ask"], "price": [1.0, 2.0], "cumulative": [3.0, 4.0]}
+    book = {"object": [1, 1], "side": ["Bid", "Ask"], "price": [1.0, 2.0], "cumulative": [3.0, 4.0]}
     spreads = {"time": [TIME, TIME + datetime.timedelta(0, 60)], "spread_bps_mean": [1.5, 4.0]}
     return {"bars": pa.table(bars), "book": pa.table(book), "spreads": pa.table(spreads)}
 
@@ -88,23 +91,60 @@ def test_names_that_are_the_same_are_told_apart() -> None:
 
 
 def test_words_from_the_network_stay_in_their_cell() -> None:
-    assert word("symbol", "A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
-    assert word("hour", "2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
+    forms = {
+        each.name: each.form for each in (*shown_columns("bars", 1), *shown_columns("hops", 2))
+    }
+    assert forms["symbol"]("A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
+    assert forms["time"]("2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
+    assert forms["feed"]("a\n") == forms["hop"]("a\n") == "a\\n"
 
 
-def test_races_of_any_stream_are_drawn() -> None:
-    leads = {f"lead_{name}_ns": 1000 for name in ("p50", "p90", "p99", "p99_9")}
+def test_races_of_any_stream_are_drawn_with_the_names_of_their_lines() -> None:
+    leads = {f"lead_{name}_ns": lead for lead, name in enumerate(PROBABILITIES, -4000)}
     race = {"feed": "x", "line": 0, "wins": 3, "win_rate": 0.5, "only_copy": 1, **leads}
-    lines = [race | {"stream": stream} for stream in (0, 1, 2, 30)]
-    words = drawn(partial(draw_races, lines=lines))
-    for name in ("incremental", "snapshot", "stream 2", "stream 30"):
-        assert f"x {name} 0" in words
+    rows = [race | {"stream": stream} for stream in (0, 1, 2, 30)]
+    lines = {"x": [["microwave"], ["slow"]]}
+    words = drawn(partial(draw_races, rows=rows, lines=lines))
+    for name in (
+        *("incremental microwave", "snapshot slow"),
+        *("stream 2 microwave", "stream 30 microwave"),
+    ):
+        assert f"x {name}" in words
+    assert "x snapshot line 0" in drawn(partial(draw_races, rows=rows, lines={}))
+
+
+def test_line_that_runs_alone_has_no_race() -> None:
+    leads = {f"lead_{name}_ns": None for name in PROBABILITIES}
+    race = {"feed": "x", "stream": 1, "line": 0, "wins": 3, "win_rate": 1.0, "only_copy": 3}
+    assert list(race_figures(pa.Table.from_pylist([race | leads]), {})) == []
+
+
+def test_two_objects_of_one_name_are_two_panels() -> None:
+    one = tables()["book"]
+    other = one.set_column(0, "object", [pa.array([2, 2])])
+    assert [title for title, _ in by_object("X", one)] == ["X"]
+    both = by_object("X", pa.concat_tables([one, other]))
+    assert [(title, table.num_rows) for title, table in both] == [
+        ("X, object 1", 2),
+        ("X, object 2", 2),
+    ]
 
 
 def test_hop_that_took_no_time_is_not_drawn() -> None:
     row = {"feed": "x", "hop": "kernel_to_published", "count": 5, "max_ns": 0}
-    row |= {f"{name}_ns": 0 for name in ("p50", "p90", "p99", "p99_9")}
+    row |= {f"{name}_ns": 0 for name in PROBABILITIES}
     assert list(hop_figures(pa.Table.from_pylist([row]))) == []
+
+
+@pytest.mark.parametrize("value_ns", [-5_000, 3_600_000_000_000])
+def test_hop_of_clocks_that_differ_is_not_drawn(value_ns: int) -> None:
+    row = {"feed": "x", "hop": "origin_to_kernel", "count": 5, "max_ns": 3_600_000_000_000}
+    row |= {f"{name}_ns": value_ns for name in PROBABILITIES}
+    assert list(hop_figures(pa.Table.from_pylist([row]))) == []
+    own = row | {"hop": "kernel_to_published"} | {f"{name}_ns": 900 for name in PROBABILITIES}
+    (plot,) = hop_figures(pa.Table.from_pylist([row, own]))
+    words = drawn(plot.draw)
+    assert "kernel to ring" in words and "publisher" not in words
 
 
 @pytest.mark.filterwarnings("error")

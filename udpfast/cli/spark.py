@@ -143,6 +143,7 @@ def run_pipeline(
     from udpfast.spark import pipeline
     from udpfast.spark.bronze import Bronze
     from udpfast.spark.jobs import Parameters
+    from udpfast.spark.line_names import read_lines
     from udpfast.spark.options import unix_ns
     from udpfast.spark.progress import Progress
     from udpfast.spark.session import open_session
@@ -164,6 +165,7 @@ def run_pipeline(
     roots = tuple(root for root, _ in found)
     bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
     bronze.check()
+    about["lines"] = read_lines(roots)
     pipeline.begin_run(out, about, stream=stream)
     done = []
     with Progress(session) as progress:

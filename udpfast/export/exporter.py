@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from udpfast.archive.feed_settings import copy_feed
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
 from udpfast.export.columns import Partition, Selection, latency_batches, record_batch
 from udpfast.export.hops import HopCounts
@@ -174,6 +175,7 @@ class Exporter:
                     feed = self._feed or feed_name(part, self.journal)
                     if feed not in feeds:
                         feeds[feed] = open_feeds.enter_context(_Feed(self.root, feed))
+                        feeds[feed].keep_settings(self.journal)
                     own = feeds[feed].entries_of(journal, raw, self._replace)
                     yield from self._export(directory, part, feeds[feed], own, tables)
                     if part.sealed:
@@ -483,6 +485,12 @@ class _Feed:
             settle_entries(self._root, self.name)
         finally:
             os.close(self._fd)
+
+    def keep_settings(self, journal: Path) -> None:
+        """Copy what the feed ran with: it says what its lines are called."""
+        directory = self._root / "_manifest" / self.name / "settings"
+        directory.mkdir(exist_ok=True)
+        copy_feed(journal, directory)
 
     def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
         """Return what there is of a journal, in its order; with `replace`, and of no other one."""

@@ -15,6 +15,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
   max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 3rem 0 .2rem; font-size: 1.25rem }
+h1, p, li { overflow-wrap: anywhere }
 h3 { margin: 1.4rem 0 .3rem; font-size: .95rem; font-weight: 600 }
 p { margin: .3rem 0 } .muted, figcaption, caption { color: var(--muted) }
 pre { background: var(--quiet); padding: .8rem 1rem; overflow-x: auto; font-size: 12.5px;
@@ -26,6 +27,17 @@ td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; white-space:
 tr.own td:first-child { font-weight: 600 } .good { color: var(--good) } .bad { color: var(--bad) }
 figure { margin: 1.2rem 0 } figcaption { font-size: 13px } .small { font-size: 12.5px }
 td.w { white-space: nowrap } svg { width: 100%; max-width: 46rem }
+figure .broad svg, figure .narrow svg { max-width: none } .narrow { display: none }
+.answers { padding-left: 1.1rem; margin: 1rem 0 } .answers li { margin: .35rem 0 }
+.answers li.bad::marker, .answers li.good::marker { content: "\\25CF  " }
+nav { margin: 1.2rem 0 } nav a { color: inherit; margin-right: 1rem; white-space: nowrap }
+summary { cursor: pointer; color: var(--muted) }
+@media (max-width: 640px) { .broad { display: none } .narrow { display: block }
+  table.cards thead { display: none } table.cards tr { display: block; padding: .4rem 0;
+  border-bottom: 1px solid var(--grid) } table.cards td { display: flex; white-space: normal;
+  justify-content: space-between; border: 0; padding: .05rem 0; text-align: right }
+  table.cards td::before { content: attr(data-title); color: var(--muted); padding-right: 1rem }
+  table.cards td:empty { display: none } }
 svg text { font-family: system-ui, sans-serif !important } details { margin: .6rem 0 }
 """
 

@@ -24,6 +24,7 @@ __all__ = [
     "PEERS",
     "Plot",
     "apart",
+    "columns",
     "label_ends",
     "label_logarithmic",
     "name_of",
@@ -60,15 +61,25 @@ STYLE: dict[Any, Any] = {
 }
 
 
+#: Inches: of a figure, and below which panels stand one below the other.
+WIDTH = 7.2
+NARROW_MAX = 6.0
+
+
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """One figure: a name for its file, a caption, and what draws it."""
+    """One figure: a name for its file, a caption, and what draws it.
+
+    `height` is in inches, of a row of panels where there are several: two panels stand side by
+    side, but on a narrow page.
+    """
 
     name: str
     section: str
     caption: str
     draw: Callable[[Figure], None]
     height: float = 3.0
+    panels: int = 1
 
 
 def tick(value: float, _: object = None) -> str:
@@ -76,18 +87,24 @@ def tick(value: float, _: object = None) -> str:
     return f"{value / 1e6:,g} M" if abs(value) >= 1e6 else f"{value:,g}"
 
 
-def render(plot: Plot) -> Figure:
-    """Draw a figure 7.2 inches wide."""
-    canvas = Figure(figsize=(7.2, plot.height), dpi=100, layout="constrained")
+def columns(canvas: Figure, count: int) -> int:
+    """Return how many panels stand side by side."""
+    return min(count, 1 if canvas.get_figwidth() < NARROW_MAX else 2)
+
+
+def render(plot: Plot, width: float = WIDTH) -> Figure:
+    """Draw a figure so many inches wide."""
+    canvas = Figure(figsize=(width, plot.height), dpi=100, layout="constrained")
+    canvas.set_figheight(plot.height * -(-plot.panels // columns(canvas, plot.panels)))
     plot.draw(canvas)
     return canvas
 
 
-def to_svg(plot: Plot) -> str:
+def to_svg(plot: Plot, width: float = WIDTH) -> str:
     """Return an `svg` element whose ink is the page's."""
     file = io.StringIO()
-    with mpl.rc_context(STYLE | {"svg.hashsalt": plot.name}):
-        render(plot).savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    with mpl.rc_context(STYLE | {"svg.hashsalt": f"{plot.name} {width}"}):
+        render(plot, width).savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["channel", "figure", "literal"]
+__all__ = ["channel", "duration", "figure", "literal"]
 
 
 def channel(stream: int) -> str:
@@ -28,3 +28,21 @@ def literal(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def duration(value: float) -> str:
+    """Return a time in ns with its unit: three digits, or all before the point."""
+    size, unit = next((size, unit) for limit, size, unit in _UNITS if abs(value) < limit)
+    scaled = value / size
+    return f"{scaled:,.0f} {unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g} {unit}"
+
+
+#: Below so many ns, the unit and its size.
+_UNITS = (
+    (1e3, 1.0, "ns"),
+    (1e6, 1e3, "us"),
+    (1e9, 1e6, "ms"),
+    (120e9, 1e9, "s"),
+    (7200e9, 60e9, "min"),
+    (float("inf"), 3600e9, "h"),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -13,11 +14,25 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 from pyarrow import compute as pc
 
-from udpfast.page.drawing import INK, MUTED, OWN, PEERS, Plot, label_ends, label_logarithmic, tick
+from udpfast.page.drawing import (
+    INK,
+    MUTED,
+    OWN,
+    PEERS,
+    Plot,
+    columns,
+    label_ends,
+    label_logarithmic,
+    tick,
+)
 from udpfast.page.words import channel, literal
+from udpfast.spark.answers import clock_differs
 from udpfast.spark.gold import Gold
+from udpfast.spark.probabilities import PROBABILITIES
+from udpfast.spark.shown import Lines, hop, line_name
 
 __all__ = ["find_figures"]
 
@@ -30,17 +45,19 @@ BARS_MAX = 1440
 LEVELS_MAX = 20_000
 
 #: Days are what matplotlib counts times in. Around a single point it puts four years.
-DAYS_MIN = 1 / 1440
+DAYS_MIN = 10 / 86_400
 DAYS_OF_ONE_POINT = 365
 
-PERCENTS = ("p50", "p90", "p99", "p99_9")
+PERCENTS = tuple(PROBABILITIES)
+LABELLED = {"p10": "10", "p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
 
 Curve = list[tuple[float, float]]
 
 
-def find_figures(gold: Gold) -> Iterator[Plot]:
+def find_figures(gold: Gold, lines: Lines | None = None) -> Iterator[Plot]:
     """Yield the figures that the tables can fill."""
-    yield from race_figures(gold.table("races", 200))
+    yield from loss_figures(gold.table("losses", 100_000))
+    yield from race_figures(gold.table("races", 200), lines or {})
     yield from hop_figures(gold.table("hops", 200))
     busy = busiest(gold)
     yield from bar_figures(gold, busy)
@@ -71,74 +88,136 @@ def rows_of(
     return table.sort_by(sort) if table.num_rows else table
 
 
-def race_figures(races: pa.Table) -> Iterator[Plot]:
-    """Yield the share of races that each line won, and its lead."""
-    if races.num_rows:
-        lines = races.to_pylist()
+def loss_figures(losses: pa.Table) -> Iterator[Plot]:
+    """Yield messages and losses over time, where there is more than one hour of them."""
+    rows = losses.to_pylist()
+    if len({row["hour"] for row in rows}) > 1:
+        yield Plot(
+            "losses",
+            "losses",
+            "Left: messages per second in each hour. Right: the share that no line brought.",
+            partial(draw_losses, rows=rows),
+            2.6,
+            2,
+        )
+
+
+def draw_losses(canvas: Figure, rows: list[dict[str, Any]]) -> None:
+    """Draw a line per channel."""
+    left, right = panels(canvas, 2)
+    keys = dict.fromkeys((row["feed"], row["stream"]) for row in rows)
+    for axis, name in ((left, "rate"), (right, "loss")):
+        ends, palette = [], {}
+        for (feed, stream), colour in zip(keys, cycle((*OWN, *PEERS)), strict=False):
+            own = [row for row in rows if (row["feed"], row["stream"]) == (feed, stream)]
+            times = [row["hour"] for row in own]
+            values = [
+                row["messages"] / 3600 if name == "rate" else (row["loss"] or 0) * 100
+                for row in own
+            ]
+            title = f"{literal(feed)} {channel(stream)}"
+            axis.plot(times, values, "o-", ms=2.5, lw=1.2, color=colour)
+            palette[title] = colour
+            end = float(date2num(times[-1]))  # type: ignore[no-untyped-call]
+            ends.append((end, values[-1], title))
+        over_time(axis, "messages per second" if name == "rate" else "lost, per cent")
+        axis.set_ylim(bottom=0)
+        label_ends(axis, ends, palette)
+
+
+def race_figures(races: pa.Table, lines: Lines) -> Iterator[Plot]:
+    """Yield the share of races that each line won, and its lead; one line alone has none."""
+    rows = races.to_pylist()
+    counts = Counter((row["feed"], row["stream"]) for row in rows)
+    raced = [row for row in rows if counts[row["feed"], row["stream"]] > 1]
+    if raced:
         yield Plot(
             "races",
             "races",
             "Left: the share of datagrams that a line brought first; the grey part nobody else "
-            "brought at all. Right: its lead when it won, p50 to p99.9.",
-            partial(draw_races, lines=lines),
-            1.2 + 0.34 * len(lines),
+            "brought at all. Right: how far ahead it was when it was first. Below 0 the host had "
+            "the other copy before, and the loop took this one first.",
+            partial(draw_races, rows=raced, lines=lines),
+            max(2.4, 1.2 + 0.34 * len(raced)),
+            2,
         )
 
 
-def draw_races(canvas: Figure, lines: list[dict[str, Any]]) -> None:
-    """Draw a bar and a span per line."""
-    left, right = canvas.subplots(1, 2, sharey=True)
-    for place, row in enumerate(lines):
-        alone = row["only_copy"] / row["wins"] * row["win_rate"]
+def draw_races(canvas: Figure, rows: list[dict[str, Any]], lines: Lines) -> None:
+    """Draw a bar and a curve per line."""
+    left, right = panels(canvas, 2)
+    names = told_apart(
+        f"{row['feed']} {channel(row['stream'])} "
+        f"{line_name(lines, row['feed'], row['stream'], row['line'])}"
+        for row in rows
+    )
+    curves = {}
+    for place, (name, row) in enumerate(zip(names, rows, strict=True)):
+        alone = row["only_copy"] / row["wins"] * row["win_rate"] if row["wins"] else 0
         left.barh(place, row["win_rate"], height=0.6, color=OWN[0])
         left.barh(place, alone, height=0.6, color=MUTED)
-        leads = [row[f"lead_{name}_ns"] for name in PERCENTS]
-        if leads[0] is not None:
-            spread(right, place, [lead / 1e3 for lead in leads])
-    names = [f"{row['feed']} {channel(row['stream'])} {row['line']}" for row in lines]
-    left.set_yticks(range(len(lines)), names)
+        if row["lead_p50_ns"] is not None:
+            curves[name] = [row[f"lead_{each}_ns"] / 1e3 for each in PERCENTS]
+    left.set_yticks(range(len(rows)), names)
     left.set(xlabel="share of races won", xlim=(0, 1))
-    right.set(xlabel="lead, us", xscale="log")
-    label_logarithmic(right, "x")
-    for axis in (left, right):
-        axis.tick_params(axis="y", length=0, labelcolor=INK)
-        axis.spines["left"].set_visible(False)
-        axis.grid(True, axis="x")
+    left.tick_params(axis="y", length=0, labelcolor=INK)
+    left.spines["left"].set_visible(False)
+    left.grid(True, axis="x")
     left.invert_yaxis()
+    draw_percentiles(right, curves, "lead, us")
 
 
-def spread(axis: Axes, place: int, values: Sequence[float]) -> None:
-    """Draw quantiles as a line that gets thinner, each a dot."""
-    kept = [value for value in values if value > 0]  # a lead below zero is none
-    axis.plot(kept, [place] * len(kept), color=OWN[0], lw=1.2)
-    axis.plot(kept, [place] * len(kept), ".", color=OWN[0], ms=7)
+def draw_percentiles(axis: Axes, curves: dict[str, list[float]], title: str) -> None:
+    """Draw what lies below each value: the rare at the right as wide as the common."""
+    places = [-math.log10(1 - PROBABILITIES[name] / 100) for name in PERCENTS]
+    ends, palette = [], {}
+    for (name, values), colour in zip(curves.items(), cycle((*OWN, *PEERS)), strict=False):
+        axis.plot(places, values, "o-", ms=3, lw=1.4, color=colour)
+        palette[name] = colour
+        ends.append((places[-1], values[-1], name))
+    axis.set_xticks([places[PERCENTS.index(name)] for name in LABELLED], LABELLED.values())
+    axis.set(xlabel="per cent of them at or below", ylabel=title)
+    values = [value for own in curves.values() for value in own]
+    if values and min(values) > 0:
+        axis.set_yscale("log")
+        axis.yaxis.set_major_locator(LogLocator(subs=(1,), numticks=9))
+        axis.yaxis.set_major_formatter(tick)
+        axis.minorticks_off()
+    elif values:
+        axis.set_yscale("symlog", linthresh=1.0)
+        axis.yaxis.set_major_formatter(tick)
+        axis.minorticks_off()
+    axis.grid(True, axis="y")
+    if ends:
+        label_ends(axis, ends, palette)
 
 
 def hop_figures(hops: pa.Table) -> Iterator[Plot]:
-    """Yield the quantiles of each hop that took any time: a replay's has none of its own."""
-    rows = [row for row in hops.to_pylist() if row["max_ns"]]
+    """Yield the curves of each hop that took any time by clocks that agree.
+
+    A replay's hops took none of their own.
+    """
+    rows = [row for row in hops.to_pylist() if row["max_ns"] and not clock_differs(row)]
     if rows:
         yield Plot(
             "hops",
             "hops",
-            "Latency of each hop: p50, p90, p99, p99.9.",
+            "How long each hop takes: half of all at or below the point at 50, all but one in a "
+            "thousand at or below that at 99.9.",
             partial(draw_hops, rows=rows),
-            1.1 + 0.3 * len(rows),
+            3.4,
         )
 
 
 def draw_hops(canvas: Figure, rows: list[dict[str, Any]]) -> None:
-    """Draw a span per hop."""
-    axis = canvas.subplots()
-    for place, row in enumerate(rows):
-        spread(axis, place, [abs(row[f"{name}_ns"]) / 1e3 for name in PERCENTS])
-    axis.set_yticks(range(len(rows)), [f"{row['feed']} {row['hop']}" for row in rows])
-    axis.tick_params(axis="y", length=0, labelcolor=INK)
-    axis.spines["left"].set_visible(False)
-    axis.set(xscale="log", xlabel="us")
-    label_logarithmic(axis, "x")
-    axis.grid(True, axis="x")
-    axis.invert_yaxis()
+    """Draw a curve per hop."""
+    several = len({row["feed"] for row in rows}) > 1
+    names = told_apart(f"{row['feed']} " * several + hop(row["hop"]) for row in rows)
+    curves = {
+        name: [row[f"{each}_ns"] / 1e3 for each in PERCENTS]
+        for name, row in zip(names, rows, strict=True)
+    }
+    draw_percentiles(canvas.subplots(), curves, "us")
 
 
 def names_of(busy: Sequence[dict[str, str]]) -> list[str]:
@@ -160,16 +239,16 @@ def told_apart(names: Iterable[str]) -> list[str]:
 
 
 def panels(canvas: Figure, count: int) -> list[Axes]:
-    """Return axes, two in a row."""
-    lines = (count + 1) // 2
-    axes = list(canvas.subplots(lines, min(2, count), squeeze=False).flat)
+    """Return axes, two in a row where there is room."""
+    own = columns(canvas, count)
+    axes = list(canvas.subplots(-(-count // own), own, squeeze=False).flat)
     for axis in axes[count:]:
         axis.remove()
     return axes[:count]
 
 
 def over_time(axis: Axes, title: str) -> None:
-    """Put times at the x axis, short; at least a minute of them."""
+    """Put times at the x axis, short; at least ten seconds of them."""
     low, high = axis.get_xlim()
     if high - low < DAYS_MIN or high - low > DAYS_OF_ONE_POINT:
         middle = (axis.dataLim.x0 + axis.dataLim.x1) / 2
@@ -191,7 +270,8 @@ def bar_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
             "bars",
             "Low to high of each period, its close, and in orange its VWAP.",
             partial(draw_bars, names=names_of(busy), tables=tables),
-            2.2 * ((len(busy) + 1) // 2),
+            2.2,
+            len(busy),
         )
 
 
@@ -246,7 +326,8 @@ def book_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
             "book",
             "Quantity up to each price, bids blue and asks orange, within 50 bps of the mid.",
             partial(draw_books, tables=dict(kept)),
-            2.2 * ((len(kept) + 1) // 2),
+            2.2,
+            len(kept),
         )
 
 

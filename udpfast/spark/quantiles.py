@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
+from udpfast.spark.probabilities import PROBABILITIES
+
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["PROBABILITIES", "quantiles", "slot_value"]
-
-#: What every table of latencies and leads shows, in percent.
-PROBABILITIES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p99_9": 99.9, "p99_99": 99.99}
+__all__ = ["quantiles", "slot_value"]
 
 #: Values below 2048 have a slot each; above, each doubling has 1024.
 EXACT_BITS = 10

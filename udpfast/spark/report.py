@@ -12,19 +12,24 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import Any
 
-from udpfast.page.document import cells_of, document
-from udpfast.page.words import channel, figure, literal
+from udpfast.page.document import document
+from udpfast.page.words import duration, literal
+from udpfast.spark.answers import answers
 from udpfast.spark.gold import Gold
+from udpfast.spark.shown import TITLES, Lines, Shown, line_name, shown_columns, when
 
 __all__ = ["page", "read_report", "text_tables"]
 
 #: Of a table of a page, and of one on a terminal.
 ROWS_MAX = 50
 ROWS_OF_TERMINAL = 12
-#: Roq's stream of snapshots.
-SNAPSHOT = 1
-
-Table = dict[str, Any]
+#: A longer table of a page is folded.
+ROWS_OPEN = 12
+#: Tables that answers are made of, and so many rows of each at most.
+ANSWERED = ("losses", "races", "hops", "leadlag")
+ROWS_OF_ANSWERS = 100_000
+#: Inches of a figure on a page of a screen, and of a phone.
+WIDTHS = {"broad": 11.4, "narrow": 4.4}
 
 
 def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
@@ -48,53 +53,55 @@ def plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def word(column: str, value: Any) -> str:
-    """Return a cell for people."""
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return literal(value.replace("T", " ").removesuffix("Z") if column in TIMES else value)
-    if isinstance(value, bool):
-        return str(value)
-    if column in RATES:
-        return f"{value:.3%}"
-    if column.endswith("_ns") and column not in STAMPS:
-        return f"{figure(value / 1e3)} us" if abs(value) < 1e9 else f"{value / 1e9:,.3f} s"
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.10g}" if abs(value) >= 1e-4 or value == 0 else f"{value:.4g}"
-
-
-TIMES = {"hour", "time"}
-RATES = {"loss", "win_rate"}
-STAMPS = {"received_ns", "at"}
-
-
 def text_tables(report: dict[str, Any], rows: int = ROWS_OF_TERMINAL) -> Iterator[str]:
-    """Yield the tables for a terminal, line by line."""
+    """Yield the answers and the tables for a terminal, line by line."""
+    tables = {name: _dated(records(report, name)) for name in report["jobs"]}
+    for _, text in answers(tables, report.get("lines", {})):
+        yield text
     for name, job in report["jobs"].items():
         yield ""
         yield f"{name}: {job['question']}"
         if not job["table"]:
             yield "  (nothing)"
             continue
-        cells = [[*map(word, job["columns"], row)] for row in job["table"][:rows]]
-        widths = [max(map(len, column)) for column in zip(job["columns"], *cells, strict=True)]
-        for line in (job["columns"], *cells):
+        shown, cells = table_cells(report, name, rows)
+        widths = [
+            max(map(len, column))
+            for column in zip([each.title for each in shown], *cells, strict=True)
+        ]
+        for line in ([each.title for each in shown], *cells):
             padded = (
-                value.rjust(width) if right else value.ljust(width)
-                for value, width, right in zip(line, widths, numeric(job), strict=True)
+                value.rjust(width) if each.number else value.ljust(width)
+                for value, width, each in zip(line, widths, shown, strict=True)
             )
             yield "  " + "  ".join(padded).rstrip()
         if job["rows"] > rows:
             yield f"  ... {job['rows'] - min(rows, len(cells)):,} more"
 
 
-def numeric(job: Table) -> list[bool]:
-    """Return for each column whether it holds numbers."""
+def table_cells(
+    report: dict[str, Any], name: str, rows: int | None = None
+) -> tuple[list[Shown], list[list[str]]]:
+    """Return the columns of a table that are shown, and the cells of its first rows."""
+    losses = records(report, "losses")
+    shown = shown_columns(name, len({row["feed"] for row in losses}))
+    lines: Lines = report.get("lines", {})
+
+    def cell(row: dict[str, Any], column: Shown) -> str:
+        value = row.get(column.name)
+        if value is None:
+            return ""
+        if column.name == "line":
+            return line_name(lines, row["feed"], row["stream"], value)
+        return column.form(value)
+
+    return shown, [[cell(row, column) for column in shown] for row in records(report, name)[:rows]]
+
+
+def _dated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [
-        any(isinstance(value, int | float) for value in column)
-        for column in zip(*job["table"], strict=True)
+        row | {"hour": datetime.datetime.fromisoformat(row["hour"])} if "hour" in row else row
+        for row in rows
     ]
 
 
@@ -104,46 +111,62 @@ def page(gold: Gold) -> str:
     from udpfast.spark.figures import find_figures
 
     report = read_report(gold)
+    lines: Lines = report.get("lines", {})
     figures: dict[str, list[Plot]] = {}
-    for plot in find_figures(gold):
+    for plot in find_figures(gold, lines):
         figures.setdefault(plot.section, []).append(plot)
     feeds = dict.fromkeys(row["feed"] for row in records(report, "losses"))
-    title = f"udpfast: {', '.join(feeds) or 'what was kept'}"
-    parts = [*header(report, title)]
+    title = f"udpfast: {', '.join(map(literal, feeds)) or 'what was kept'}"
+    whole = {name: gold.table(name, ROWS_OF_ANSWERS).to_pylist() for name in ANSWERED}
+    parts = [*header(report, title), *answered(whole, lines), contents(report)]
     for name, job in report["jobs"].items():
-        parts.append(f'<h2 id="{escape(name)}">{escape(name)}</h2><p>{escape(job["question"])}</p>')
+        heading = f"{escape(TITLES[name])}"
+        parts.append(f'<h2 id="{escape(name)}">{heading}</h2><p>{escape(job["question"])}</p>')
         for plot in figures.get(name, ()):
+            drawn = "".join(
+                f'<div class="{kind}">{to_svg(plot, width)}</div>' for kind, width in WIDTHS.items()
+            )
             caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
-            parts.append(f"<figure>{to_svg(plot)}{caption}</figure>")
-        parts.append(html_table(job))
+            parts.append(f"<figure>{drawn}{caption}</figure>")
+        parts.append(html_table(report, name))
     parts.append(footer(report))
     return document(title, "\n".join(parts))
 
 
 def header(report: dict[str, Any], title: str) -> Iterator[str]:
-    """Yield the title, and in one line each what the feed lost and who won."""
+    """Yield the title, what time it is about, and what it was made of."""
     yield f"<h1>{escape(title)}</h1>"
-    yield (
-        f'<p class="muted">{escape(report["finished"])} · from '
-        f"{escape(', '.join(report['sources']))}</p>"
-    )
     losses = records(report, "losses")
+    said = [f"from {', '.join(report['sources'])}", f"made {when(report['finished'][:19])} UTC"]
     if losses:
-        messages = sum(row["messages"] for row in losses)
-        lost, gaps = (sum(row[name] for row in losses) for name in ("lost", "gaps"))
-        kind = "good" if lost == 0 else "bad"
-        yield (
-            f"<p>{messages:,} messages in order, once each; "
-            f'<b class="{kind}">{lost:,} lost</b> in {gaps:,} gaps.</p>'
-        )
-    for row in records(report, "races"):
-        if row["stream"] != SNAPSHOT:
-            stream = f" {channel(row['stream'])}," if row["stream"] else ""
-            yield (
-                f"<p>{escape(row['feed'])}{stream} line {row['line']} was first with "
-                f"{row['win_rate']:.1%} of all datagrams, {row['only_copy']:,} of which no other "
-                "line brought.</p>"
-            )
+        first = min(row["first_ns"] for row in losses)
+        last = max(row["last_ns"] for row in losses)
+        ends = [_time(first), _time(last)]
+        if ends[0][:10] == ends[1][:10]:
+            ends[1] = ends[1][11:]
+        said.insert(0, f"{' to '.join(ends)} UTC ({duration(last - first)})")
+    yield f'<p class="muted">{escape(" · ".join(said))}</p>'
+
+
+def _time(unix_ns: int) -> str:
+    moment = datetime.datetime.fromtimestamp(unix_ns // 1_000_000_000, datetime.UTC)
+    return f"{moment:%Y-%m-%d %H:%M:%S}"
+
+
+def answered(tables: dict[str, list[dict[str, Any]]], lines: Lines) -> Iterator[str]:
+    """Yield the answers: what one who reads nothing else shall know."""
+    found = [
+        f'<li class="{kind}">{escape(text)}</li>' if kind else f"<li>{escape(text)}</li>"
+        for kind, text in answers(tables, lines)
+    ]
+    if found:
+        yield f'<ul class="answers">{"".join(found)}</ul>'
+
+
+def contents(report: dict[str, Any]) -> str:
+    """Return links to the sections."""
+    links = (f'<a href="#{escape(name)}">{escape(TITLES[name])}</a>' for name in report["jobs"])
+    return f"<nav>{' '.join(links)}</nav>"
 
 
 def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -152,18 +175,36 @@ def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
     return [dict(zip(job["columns"], row, strict=True)) for row in job["table"]]
 
 
-def html_table(job: Table) -> str:
-    """Return a table of a page."""
+def html_table(report: dict[str, Any], name: str) -> str:
+    """Return a table of a page; a long one is folded. On a narrow page each row is a card."""
+    job = report["jobs"][name]
     if not job["table"]:
         return '<p class="muted">Nothing was kept that would answer this.</p>'
-    kinds = ["n" if number else "w" for number in numeric(job)]
-    lines = [cells_of("th", [escape(column) for column in job["columns"]], kinds)]
-    for row in job["table"]:
-        cells = [escape(cell) for cell in map(word, job["columns"], row)]
-        lines.append(cells_of("td", cells, kinds))
-    more = job["rows"] - len(job["table"])
-    said = f'<p class="muted small">{more:,} more rows are in the table.</p>' if more > 0 else ""
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>{said}'
+    shown, cells = table_cells(report, name)
+    kinds = ["n" if each.number else "w" for each in shown]
+    head = "".join(
+        f'<th class="{kind}">{escape(each.title)}</th>'
+        for kind, each in zip(kinds, shown, strict=True)
+    )
+    body = "".join(
+        "<tr>"
+        + "".join(
+            f'<td class="{kind}" data-title="{escape(each.title)}">{escape(cell)}</td>'
+            for cell, kind, each in zip(row, kinds, shown, strict=True)
+        )
+        + "</tr>"
+        for row in cells
+    )
+    table = (
+        f'<div class="wide"><table class="cards"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+    more = job["rows"] - len(cells)
+    if more > 0:
+        table += f'<p class="muted small">{more:,} more rows are in gold/{escape(name)}.</p>'
+    if len(cells) <= ROWS_OPEN:
+        return table
+    return f"<details><summary>{job['rows']:,} rows</summary>{table}</details>"
 
 
 def footer(report: dict[str, Any]) -> str:

@@ -120,7 +120,7 @@ def deliveries(bronze: Bronze) -> DataFrame:
     zero = F.lit(0).cast("bigint")
     messages = bronze.table("messages").where(F.col("kind") != "GAP")
     gaps = bronze.table("gaps")
-    keys = ("feed", "stream", period(3600).alias("hour"))
+    keys = ("feed", "stream", "received_ns", period(3600).alias("hour"))
     return messages.select(
         *keys,
         count.alias("messages"),

@@ -41,6 +41,8 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
             F.max("waited_ns").alias("waited_ns_max"),
             F.sum("stale").alias("stale"),
             F.sum("recovered").alias("recovered"),
+            F.min("received_ns").alias("first_ns"),
+            F.max("received_ns").alias("last_ns"),
         )
     )
 

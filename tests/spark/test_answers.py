@@ -1,0 +1,98 @@
+"""What a report says first, by rows whose answer is known."""
+
+import datetime
+from typing import Any
+
+from udpfast.spark.answers import answers
+from udpfast.spark.probabilities import PROBABILITIES
+
+HOUR = datetime.datetime(2026, 11, 23, 14, tzinfo=datetime.UTC)
+LINES = {"x": [["microwave", "fibre"], ["slow"]]}
+
+
+def said(lines: dict[str, list[list[str]]] = LINES, **tables: list[dict[str, Any]]) -> list[str]:
+    """Return the answers, the bad ones marked."""
+    return [f"{kind}! {text}" if kind else text for kind, text in answers(tables, lines)]
+
+
+def losses(stream: int = 0, **counts: Any) -> dict[str, Any]:
+    """Return a row of the losses of an hour."""
+    names = ("messages", "gaps", "lost", "longest", "waited_ns_max", "stale", "recovered")
+    reasons = ("lost_by_count", "lost_by_time", "lost_by_window_full", "lost_by_finish")
+    row = {"feed": "x", "stream": stream, "hour": HOUR}
+    return row | dict.fromkeys((*names, *reasons), 0) | counts
+
+
+def hop(name: str, value_ns: int, max_ns: int) -> dict[str, Any]:
+    """Return a row of a hop that always takes the same."""
+    values = {f"{each}_ns": value_ns for each in PROBABILITIES}
+    return {"feed": "x", "hop": name, "count": 3, **values, "max_ns": max_ns}
+
+
+def race(line: int, wins: int, share: float, alone: int, lead_ns: int | None) -> dict[str, Any]:
+    """Return a row of a line's races."""
+    row = {"feed": "x", "stream": 0, "line": line, "wins": wins, "win_rate": share}
+    return row | {"only_copy": alone, "lead_p50_ns": lead_ns}
+
+
+def test_nothing_lost_is_said_first() -> None:
+    rows = [losses(messages=3000), losses(1, messages=5, lost=7, gaps=1)]
+    assert said(losses=rows) == [
+        "good! Nothing was lost: 3,000 messages came in order, each once.",
+        "The recovery channel lacked 7 messages; it sends each state again and again.",
+    ]
+
+
+def test_losses_say_why_how_long_and_when() -> None:
+    first = losses(messages=900, lost=80, gaps=2, longest=60, waited_ns_max=5_000_000, stale=1)
+    later = losses(messages=100, lost=20, gaps=1, longest=20, waited_ns_max=900, stale=4)
+    rows = [
+        first | {"lost_by_time": 80},
+        later | {"lost_by_count": 20, "hour": HOUR + datetime.timedelta(hours=1)},
+    ]
+    assert said(losses=rows) == [
+        "bad! 100 of 1,100 messages were lost (9.09%), in 3 gaps: too many came behind them and "
+        "they did not come in time. The longest gap had 60; what came behind a gap waited 5 ms at "
+        "most, and objects went stale 5 times.",
+        "Most in the hour from 2026-11-23 14:00 (UTC), incremental: 80.",
+    ]
+
+
+def test_lines_are_worth_what_they_bring_sooner_and_alone() -> None:
+    rows = [race(0, 900, 0.9, 10, 1_200_000), race(1, 100, 0.1, 5, -700)]
+    assert said(races=rows) == [
+        "x: microwave was first with 90.0% of the datagrams, by 1.2 ms in the median. Without it "
+        "10 would be missing (1.00%).",
+        "x: fibre was first with 10.0% of the datagrams. Without it 5 would be missing (0.500%).",
+    ]
+    assert said({}, races=rows)[0].startswith("x: line 0 was first")
+    assert said(races=[rows[0]]) == []  # nobody to race with
+
+
+def test_clocks_that_differ_are_said_and_no_latency() -> None:
+    hour_ns = 3_600_000_000_000
+    rows = [
+        hop("exchange_to_kernel", hour_ns, hour_ns),
+        hop("origin_to_kernel", -2_000_000, 10),
+        hop("kernel_to_published", 7_200, 51_053_000),
+        hop("of_a_replay", 0, 0),
+    ]
+    assert said(hops=rows) == [
+        "exchange to this host: the stamps are an hour or more behind this host's clock: a market "
+        "that is replayed, or a clock that is wrong. Not drawn.",
+        "publisher to this host: the stamps are 2 ms ahead of this host's clock in the median: one "
+        "of the clocks is wrong. Not drawn.",
+        "kernel to ring: 7.2 us in the median, 7.2 us at 99 %, 51.1 ms at most.",
+    ]
+
+
+def test_lead_of_a_pair_is_said_with_who_is_first() -> None:
+    def pair(a: str, lag_ms: int, correlation: float | None) -> dict[str, Any]:
+        return {"feed": "x", "a": a, "b": "B", "lag_ms": lag_ms, "correlation": correlation}
+
+    rows = [pair("A", 0, 0.3), pair("A", -100, 0.8), pair("C", 0, 0.5), pair("C", 100, None)]
+    assert said(leadlag=rows) == [
+        "A moves 100 ms after B: of all pairs the most alike (correlation 0.80)."
+    ]
+    assert said(leadlag=[pair("A", 200, 0.4)])[0].startswith("B moves 200 ms after A")
+    assert said(leadlag=[pair("A", 0, 0.1)]) == []

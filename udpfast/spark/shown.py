@@ -1,0 +1,174 @@
+"""What a report shows of each table: columns by names that people use, values with their units.
+
+JSON and the tables themselves have all columns, in ns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from udpfast.page.words import channel, duration, literal
+
+__all__ = ["HOUR_NS", "TITLES", "Lines", "Shown", "line_name", "shown_columns"]
+
+#: Of each feed: the names of its lines, and of those of its recovery channel.
+Lines = dict[str, list[list[str]]]
+
+#: Roq's stream of snapshots.
+SNAPSHOT = 1
+
+#: Where the histogram of a hop ends, less the half slot that a value of it may be off.
+HOUR_NS = 3_600_000_000_000 * 0.999
+
+#: What the section of a job is called.
+TITLES = {
+    "losses": "What was lost",
+    "lines": "What each line missed",
+    "races": "Which line is ahead",
+    "hops": "How long each hop takes",
+    "instruments": "What was traded",
+    "bars": "How prices moved",
+    "spreads": "How wide the market was",
+    "depth": "What stood around the mid",
+    "book": "The books",
+    "leadlag": "Whose price moves first",
+}
+
+HOPS = {
+    "exchange_to_kernel": "exchange to this host",
+    "origin_to_kernel": "publisher to this host",
+    "kernel_to_published": "kernel to ring",
+}
+
+Form = Callable[[Any], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A column: its name in the table, its title, whether it is a number, and its cells."""
+
+    name: str
+    title: str
+    number: bool
+    form: Form
+
+
+def line_name(lines: Lines, feed: str, stream: int, line: int) -> str:
+    """Return what the feed's settings call a line; its number, where nobody kept them."""
+    names = lines.get(feed, [[], []])[stream == SNAPSHOT]
+    return literal(names[line]) if line < len(names) else f"line {line}"
+
+
+def count(value: int) -> str:
+    """Return how many."""
+    return f"{value:,}"
+
+
+def share(value: float) -> str:
+    """Return a part of a whole in per cent."""
+    return f"{value:.{3 if value < 0.01 else 2 if value < 0.1 else 1}%}"
+
+
+def number(value: float) -> str:
+    """Return a price or a quantity: eight digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1e7 else f"{value:,.8g}"
+
+
+def short(value: float) -> str:
+    """Return a mean: four digits, or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def when(value: str) -> str:
+    """Return a time that JSON has as ISO 8601."""
+    return literal(value.replace("T", " ").removesuffix("Z"))
+
+
+def taken(value: float) -> str:
+    """Return what a hop took; its histogram ends at an hour."""
+    return "1 h or more" if value >= HOUR_NS else duration(value)
+
+
+def hop(value: str) -> str:
+    """Return what a hop leads from and to."""
+    return HOPS.get(value, literal(value))
+
+
+_FORMS: dict[str, Form] = {
+    **dict.fromkeys(("messages", "lost", "gaps", "longest", "stale", "datagrams"), count),
+    **dict.fromkeys(("missing", "wins", "only_copy", "count", "trades", "quotes"), count),
+    **dict.fromkeys(("bid_levels", "ask_levels", "level", "lag_ms", "pairs"), count),
+    **dict.fromkeys(("loss", "win_rate"), share),
+    **dict.fromkeys(("spread_mean", "spread_bps_mean", "correlation"), short),
+    **dict.fromkeys(("bid_quantity_mean", "ask_quantity_mean"), short),
+    **dict.fromkeys(("feed", "exchange", "symbol", "side", "a", "b"), literal),
+    **dict.fromkeys(("hour", "time"), when),
+    "stream": channel,
+    "hop": hop,
+}
+_WORDS = {*("feed", "exchange", "symbol", "side", "a", "b", "hour", "time"), "stream", "hop"}
+
+_COLUMNS: dict[str, dict[str, str]] = {
+    "losses": {
+        "stream": "channel", "hour": "hour (UTC)", "messages": "messages", "lost": "lost",
+        "loss": "share", "gaps": "gaps", "longest": "longest gap", "waited_ns_max": "longest wait",
+        "stale": "objects stale",
+    },
+    "lines": {
+        "stream": "channel", "line": "line", "hour": "hour (UTC)", "datagrams": "datagrams",
+        "missing": "missed", "loss": "share",
+    },
+    "races": {
+        "stream": "channel", "line": "line", "wins": "first", "win_rate": "share",
+        "only_copy": "nobody else", "lead_p50_ns": "lead, p50", "lead_p90_ns": "p90",
+        "lead_p99_ns": "p99", "saved_ns": "sum of leads",
+    },
+    "hops": {
+        "hop": "from, to", "count": "count", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
+        "p99_9_ns": "p99.9", "p99_99_ns": "p99.99", "max_ns": "max",
+    },
+    "instruments": {
+        "exchange": "exchange", "symbol": "symbol", "trades": "trades", "volume": "volume",
+        "open": "open", "high": "high", "low": "low", "close": "close", "vwap": "VWAP",
+    },
+    "bars": {
+        "exchange": "exchange", "symbol": "symbol", "time": "time (UTC)", "open": "open",
+        "high": "high", "low": "low", "close": "close", "trades": "trades", "volume": "volume",
+        "vwap": "VWAP",
+    },
+    "spreads": {
+        "exchange": "exchange", "symbol": "symbol", "time": "time (UTC)", "quotes": "quotes",
+        "spread_mean": "mean spread", "spread_bps_mean": "bps", "bid_quantity_mean": "at the bid",
+        "ask_quantity_mean": "at the ask",
+    },
+    "depth": {
+        "exchange": "exchange", "symbol": "symbol", "bid_price": "bid", "ask_price": "ask",
+        "bid_levels": "bid levels", "ask_levels": "ask levels",
+        "bid_within_10_bps": "bids within 10 bps", "ask_within_10_bps": "asks within 10 bps",
+    },
+    "book": {
+        "exchange": "exchange", "symbol": "symbol", "side": "side", "level": "level",
+        "price": "price", "quantity": "quantity", "cumulative": "up to there",
+    },
+    "leadlag": {
+        "a": "first", "b": "second", "lag_ms": "lag, ms", "correlation": "correlation",
+        "pairs": "pairs",
+    },
+}  # fmt: skip
+
+
+def shown_columns(job: str, feeds: int) -> list[Shown]:
+    """Return what a job's table shows; the feed's name, where there is more than one."""
+    titles = ({"feed": "feed"} if feeds > 1 else {}) | _COLUMNS[job]
+    return [
+        Shown(name, title, name not in _WORDS and name != "line", _form(name))
+        for name, title in titles.items()
+    ]
+
+
+def _form(name: str) -> Form:
+    if "_ns" in name:
+        return taken if name.startswith(("p", "max")) else duration
+    return _FORMS.get(name, number)
