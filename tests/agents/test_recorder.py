@@ -568,7 +568,6 @@ def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path, sy
     instance.append(Kind.MESSAGE, PIECE)
     drive(recorder)
     recorder.keep()
-    before = recorder.recordings[0].journal.state()
     # No disk fails on demand; a descriptor that cannot be synced stands for one that does.
     with Path("/dev/null").open("wb") as null:
         os.dup2(null.fileno(), _descriptor_of(tmp_path / "journal" / "00000001.segment"))
@@ -581,7 +580,8 @@ def test_recorder_whose_syncs_fail_says_so_and_records_on(instance, tmp_path, sy
     drive(recorder)
     state = recorder.recordings[0].journal.state()
     assert state.sync_errors > 0 and recorder.recordings[0].journal.failed
-    assert state.index == 12 and state.synced_index == before.synced_index < 11
+    # The keeper's thread may have synced the one that came before the disk failed.
+    assert state.index == 12 and state.synced_index <= 1
     with pytest.raises(OSError, match="sync"):
         recorder.on_stop()
     assert numbers_of(tmp_path / "journal") == list(range(1, 13))

@@ -302,3 +302,20 @@ def forge_and_count() -> None:
 
 def test_forged_sessions_cost_the_same_whatever_the_settings() -> None:
     assert os.waitpid(in_child(forge_and_count), 0)[1] == 0
+
+
+def test_restart_among_late_datagrams_counts_what_came_before_them() -> None:
+    driver = Driver(lines_incremental=1)
+    lost = (1_996, 1_997)
+    for seqno in range(1, 2_011):
+        if seqno not in lost:
+            numbered(driver, range(seqno, seqno + 1), b"old", (0,), SECOND // 10)
+    driver.now_ns += SECOND
+    driver.send(datagram(lost[0], b"old late"), at_ns=driver.now_ns)
+    numbered(driver, range(1, 2), b"new", (0,), SECOND // 10)
+    driver.send(datagram(lost[1], b"old late"), at_ns=driver.now_ns)
+    numbered(driver, range(2, 200), b"new", (0,), SECOND // 10)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    begun = session(driver, 1)
+    assert begun["first_number"] - begun["unseen"] == 1

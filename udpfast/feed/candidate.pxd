@@ -44,6 +44,8 @@ cdef enum:
     # Held of one run: four times what proves one, for loss, copies and a numbering that takes
     # long to be quiet.
     CANDIDATE_HELD = 128
+    # Of runs that break each other off: of each numbering that speaks by turns, one.
+    BROKEN_MAX = 2
     # A run that has come so far is not given up for a few datagrams from elsewhere.
     CANDIDATE_ESTABLISHED = 4
     CANDIDATE_STRAYS_MAX = 3
@@ -76,8 +78,8 @@ cdef struct Candidate:
     uint32_t repeated            # of these: EVIDENCE_REPEATED
     uint64_t since_first         # earliest of them
     int64_t since_ns             # when the first of them came
-    bint broken                  # a run before this one was given up for it, and
-    uint64_t broken_first        # began here
+    uint32_t broken              # so many runs before this one were given up for others, and
+    uint64_t broken_first[BROKEN_MAX]    # began here; the newest first
     bint returned                # refuted, it had copies and late ones since, the
     uint64_t returned_first      # earliest of them
     uint32_t held_capacity
@@ -100,7 +102,7 @@ cdef inline int64_t candidate_step(
 cdef inline void candidate_forget(Candidate* c) noexcept nogil:
     c.claim = CLAIM_NONE
     c.count = 0
-    c.broken = False
+    c.broken = 0
     c.returned = False
     c.held_total = 0
 
@@ -110,7 +112,7 @@ cdef inline void candidate_refute(Candidate* c) noexcept nogil:
     c.count = 0
     c.fresh = 0
     c.repeated = 0
-    c.broken = False
+    c.broken = 0
 
 
 cdef inline bint candidate_is_replay(const Candidate* c) noexcept nogil:
@@ -153,10 +155,28 @@ cdef inline bint candidate_leads_to(
 
 
 cdef inline uint64_t candidate_first(const Candidate* c) noexcept nogil:
-    # The earliest seqno that came: of a run that was broken by a straggler, too.
-    if c.broken and 0 < candidate_step(c, c.first, c.broken_first) <= CANDIDATE_BACK_MAX:
-        return c.broken_first
-    return c.first
+    # The earliest seqno that came: of a run that was broken off by another one, too.
+    cdef uint64_t first = c.first
+    cdef uint32_t i
+    for i in range(c.broken):
+        if 0 < candidate_step(c, c.first, c.broken_first[i]) <= CANDIDATE_BACK_MAX:
+            if candidate_step(c, c.broken_first[i], first) < 0:
+                first = c.broken_first[i]
+    return first
+
+
+cdef inline void candidate_break(Candidate* c) noexcept nogil:
+    # Remember where the run began that another one breaks off: it may go on later. So may the one
+    # that it had broken off itself: two numberings, one of them late, come by turns.
+    cdef uint64_t begun = candidate_first(c)
+    cdef uint64_t before = begun
+    cdef uint32_t i
+    for i in range(c.broken):
+        if before == begun:
+            before = c.broken_first[i]
+    c.broken_first[0] = begun
+    c.broken_first[1] = before
+    c.broken = 1 + (before != begun)
 
 
 cdef inline bint candidate_note(
@@ -165,9 +185,8 @@ cdef inline bint candidate_note(
     # Count a datagram in, or begin a run with it. False: it does not belong to it.
     # What lies before the furthest is held, but proves nothing; of a new session all is proof.
     cdef int64_t step
-    cdef uint64_t begun
     cdef uint64_t last = unit.number + unit.count - 1
-    cdef bint broken
+    cdef uint32_t broken
     if not candidate_follows(c, claim, unit):
         if c.claim == CLAIM_BEHIND and c.count and not candidate_is_replay(c):
             if evidence == EVIDENCE_SAME:
@@ -177,16 +196,16 @@ cdef inline bint candidate_note(
             if c.count >= CANDIDATE_ESTABLISHED and c.strays < CANDIDATE_STRAYS_MAX:
                 c.strays += 1
                 return False
-        begun = candidate_first(c)
-        if c.broken and 0 <= candidate_step(c, unit.number, c.broken_first) <= CANDIDATE_BACK_MAX:
-            begun = c.broken_first       # it was a straggler in between
-        broken = c.count and c.claim == claim and c.session_id == unit.session
         if c.returned:
-            broken = True
-            begun = c.returned_first
+            c.broken_first[0] = c.returned_first
+            broken = 1
+        elif c.count and c.claim == claim and c.session_id == unit.session:
+            candidate_break(c)
+            broken = c.broken
+        else:
+            broken = 0
         candidate_forget(c)
         c.broken = broken
-        c.broken_first = begun
         c.claim = claim
         c.session_id = unit.session
         c.first = unit.number

@@ -1,5 +1,7 @@
 """Which quantiles every table of latencies and leads has, in per cent."""
 
+__all__ = ["PROBABILITIES"]
+
 PROBABILITIES = {
     "p10": 10.0,
     "p25": 25.0,
