@@ -12,7 +12,7 @@ from typing import Any
 from udpfast.page.words import channel, duration, literal
 from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Lines, hop, line_name, share
 
-__all__ = ["Answer", "answers", "clock_differs", "peaks"]
+__all__ = ["Answer", "answers", "clock_differs"]
 
 #: Whether it is good or bad news, "" for neither, and the sentence.
 Answer = tuple[str, str]
@@ -119,7 +119,7 @@ def _late(row: Row) -> str:
     return f"{what}: {half} in the median, {most} at 99 %, {longest} at most."
 
 
-def peaks(rows: list[Row]) -> list[Row]:
+def _peaks(rows: list[Row]) -> list[Row]:
     """Return of each pair of instruments the lag at which they are related most, best first."""
     best = [
         max(own, key=lambda row: abs(row["correlation"] or 0))
@@ -129,7 +129,7 @@ def peaks(rows: list[Row]) -> list[Row]:
 
 
 def _first(rows: list[Row]) -> Iterator[str]:
-    for row in peaks(rows)[:1]:
+    for row in _peaks(rows)[:1]:
         if abs(row["correlation"] or 0) < CORRELATION_MIN:
             return
         first, second, lag = literal(row["a"]), literal(row["b"]), row["lag_ms"]

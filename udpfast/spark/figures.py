@@ -14,7 +14,6 @@ import pyarrow as pa
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator
 from pyarrow import compute as pc
 
 from udpfast.page.drawing import (
@@ -54,10 +53,10 @@ LABELLED = {"p10": "10", "p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9",
 Curve = list[tuple[float, float]]
 
 
-def find_figures(gold: Gold, lines: Lines | None = None) -> Iterator[Plot]:
+def find_figures(gold: Gold, lines: Lines) -> Iterator[Plot]:
     """Yield the figures that the tables can fill."""
     yield from loss_figures(gold.table("losses", 100_000))
-    yield from race_figures(gold.table("races", 200), lines or {})
+    yield from race_figures(gold.table("races", 200), lines)
     yield from hop_figures(gold.table("hops", 200))
     busy = busiest(gold)
     yield from bar_figures(gold, busy)
@@ -177,18 +176,13 @@ def draw_percentiles(axis: Axes, curves: dict[str, list[float]], title: str) -> 
         ends.append((places[-1], values[-1], name))
     axis.set_xticks([places[PERCENTS.index(name)] for name in LABELLED], LABELLED.values())
     axis.set(xlabel="per cent of them at or below", ylabel=title)
-    values = [value for own in curves.values() for value in own]
-    if values and min(values) > 0:
-        axis.set_yscale("log")
-        axis.yaxis.set_major_locator(LogLocator(subs=(1,), numticks=9))
-        axis.yaxis.set_major_formatter(tick)
-        axis.minorticks_off()
-    elif values:
-        axis.set_yscale("symlog", linthresh=1.0)
-        axis.yaxis.set_major_formatter(tick)
-        axis.minorticks_off()
     axis.grid(True, axis="y")
     if ends:
+        if min(value for values in curves.values() for value in values) > 0:
+            axis.set_yscale("log")
+        else:
+            axis.set_yscale("symlog", linthresh=1.0)
+        label_logarithmic(axis)
         label_ends(axis, ends, palette)
 
 

@@ -33,8 +33,13 @@ WIDTHS = {"broad": 11.4, "narrow": 4.4}
 
 
 def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
-    """Return what ran, and at most `rows` rows of each table, for `json.dumps`."""
+    """Return what ran, its answers, and at most `rows` rows of each table, for `json.dumps`.
+
+    Answers, feeds and the period are of the whole tables, however few rows are shown.
+    """
     run = gold.run()
+    whole = {name: gold.table(name, ROWS_OF_ANSWERS).to_pylist() for name in ANSWERED}
+    losses = whole["losses"]
     tables = {}
     for name, ran in run["jobs"].items():
         table = gold.table(name, rows)
@@ -43,7 +48,14 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
             "columns": table.column_names,
             "table": [[plain(value) for value in row.values()] for row in table.to_pylist()],
         }
-    return {**run, "jobs": tables}
+    return {
+        **run,
+        "feeds": list(dict.fromkeys(row["feed"] for row in losses)),
+        "first_ns": min((row["first_ns"] for row in losses), default=None),
+        "last_ns": max((row["last_ns"] for row in losses), default=None),
+        "answers": list(answers(whole, run.get("lines", {}))),
+        "jobs": tables,
+    }
 
 
 def plain(value: Any) -> Any:
@@ -55,8 +67,7 @@ def plain(value: Any) -> Any:
 
 def text_tables(report: dict[str, Any], rows: int = ROWS_OF_TERMINAL) -> Iterator[str]:
     """Yield the answers and the tables for a terminal, line by line."""
-    tables = {name: _dated(records(report, name)) for name in report["jobs"]}
-    for _, text in answers(tables, report.get("lines", {})):
+    for _, text in report["answers"]:
         yield text
     for name, job in report["jobs"].items():
         yield ""
@@ -83,8 +94,7 @@ def table_cells(
     report: dict[str, Any], name: str, rows: int | None = None
 ) -> tuple[list[Shown], list[list[str]]]:
     """Return the columns of a table that are shown, and the cells of its first rows."""
-    losses = records(report, "losses")
-    shown = shown_columns(name, len({row["feed"] for row in losses}))
+    shown = shown_columns(name, len(report["feeds"]))
     lines: Lines = report.get("lines", {})
 
     def cell(row: dict[str, Any], column: Shown) -> str:
@@ -98,13 +108,6 @@ def table_cells(
     return shown, [[cell(row, column) for column in shown] for row in records(report, name)[:rows]]
 
 
-def _dated(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [
-        row | {"hour": datetime.datetime.fromisoformat(row["hour"])} if "hour" in row else row
-        for row in rows
-    ]
-
-
 def page(gold: Gold) -> str:
     """Return the whole page."""
     from udpfast.page.drawing import Plot, to_svg
@@ -115,10 +118,8 @@ def page(gold: Gold) -> str:
     figures: dict[str, list[Plot]] = {}
     for plot in find_figures(gold, lines):
         figures.setdefault(plot.section, []).append(plot)
-    feeds = dict.fromkeys(row["feed"] for row in records(report, "losses"))
-    title = f"udpfast: {', '.join(map(literal, feeds)) or 'what was kept'}"
-    whole = {name: gold.table(name, ROWS_OF_ANSWERS).to_pylist() for name in ANSWERED}
-    parts = [*header(report, title), *answered(whole, lines), contents(report)]
+    title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'what was kept'}"
+    parts = [*header(report, title), *answered(report), contents(report)]
     for name, job in report["jobs"].items():
         heading = f"{escape(TITLES[name])}"
         parts.append(f'<h2 id="{escape(name)}">{heading}</h2><p>{escape(job["question"])}</p>')
@@ -136,11 +137,9 @@ def page(gold: Gold) -> str:
 def header(report: dict[str, Any], title: str) -> Iterator[str]:
     """Yield the title, what time it is about, and what it was made of."""
     yield f"<h1>{escape(title)}</h1>"
-    losses = records(report, "losses")
     said = [f"from {', '.join(report['sources'])}", f"made {when(report['finished'][:19])} UTC"]
-    if losses:
-        first = min(row["first_ns"] for row in losses)
-        last = max(row["last_ns"] for row in losses)
+    first, last = report["first_ns"], report["last_ns"]
+    if first is not None:
         ends = [_time(first), _time(last)]
         if ends[0][:10] == ends[1][:10]:
             ends[1] = ends[1][11:]
@@ -153,11 +152,11 @@ def _time(unix_ns: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}"
 
 
-def answered(tables: dict[str, list[dict[str, Any]]], lines: Lines) -> Iterator[str]:
+def answered(report: dict[str, Any]) -> Iterator[str]:
     """Yield the answers: what one who reads nothing else shall know."""
     found = [
         f'<li class="{kind}">{escape(text)}</li>' if kind else f"<li>{escape(text)}</li>"
-        for kind, text in answers(tables, lines)
+        for kind, text in report["answers"]
     ]
     if found:
         yield f'<ul class="answers">{"".join(found)}</ul>'
