@@ -143,6 +143,48 @@ def test_session_drawn_again_within_the_grace_is_believed_when_the_other_is_sile
 
 
 @pytest.mark.parametrize(
+    ("began", "led_to", "returns_at", "reason"),
+    [
+        (2**32 - 100, 55, 1, SessionReason.RESUMED),  # behind a wrap, not begun anew
+        (900, 1_055, 1_001, SessionReason.RESUMED),
+        (900, 1_055, 901, SessionReason.RESUMED),
+        (900, 1_055, 900, SessionReason.NEW_ID),  # drawn again: where it began, or before
+        (1, 55, 1, SessionReason.NEW_ID),
+        (1, 55, 2**32 - 3, SessionReason.NEW_ID),
+    ],
+)
+def test_session_that_was_led_on_is_not_drawn_again(
+    began: int, led_to: int, returns_at: int, reason: SessionReason
+) -> None:
+    driver = Driver()
+    at = began
+    while at != led_to:
+        driver.send(datagram(at))
+        at = (at + 1) % 2**32
+    for i in range(5):
+        driver.send(datagram(1 + i, session_id=9))
+    driver.now_ns += 2 * SECOND
+    for i in range(40):
+        driver.send(datagram((returns_at + i) % 2**32, b"went on"))
+    driver.finish()
+    assert [r for _, _, r, _ in driver.sessions()][-2:] == [SessionReason.NEW_ID, reason]
+
+
+def test_session_that_was_resumed_is_older_than_what_was_seen_of_it() -> None:
+    driver = Driver()
+    for session_id, numbers in ((9, range(50)), (7, range(5)), (9, range(50, 105)), (7, range(9))):
+        driver.now_ns += 2 * SECOND
+        for i in numbers:
+            driver.send(datagram((2**32 - 49 + i) % 2**32, session_id=session_id))
+    driver.now_ns += 2 * SECOND
+    for i in range(40):
+        driver.send(datagram(1 + i, b"went on", session_id=9))
+    driver.finish()
+    resumed = SessionReason.RESUMED
+    assert [r for _, new, r, _ in driver.sessions() if new == 9][1:] == [resumed, resumed]
+
+
+@pytest.mark.parametrize(
     "old",
     [
         1_000,

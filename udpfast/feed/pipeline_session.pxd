@@ -28,7 +28,7 @@ from udpfast.feed.pipeline_state cimport (
 )
 from udpfast.feed.session cimport (
     RetiredSession, session_begin, session_goes_on, session_ordinal,
-    session_retired,
+    session_retired, session_was_at,
 )
 from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_control, window_dispute,
@@ -117,6 +117,8 @@ cdef inline int pipeline_other_session(
         return VERDICT_SESSION_RETIRED
     if goes_on:
         pipeline_adopt(p, w, c, unit.number, SESSION_RESUMED, retired.next, now_ns)
+    elif session_was_at(w.book, retired, c.first, w.size):
+        pipeline_adopt(p, w, c, unit.number, SESSION_RESUMED, c.first, now_ns)
     else:
         pipeline_adopt(p, w, c, unit.number, SESSION_NEW_ID, c.first, now_ns)
     return VERDICT_DELIVERED
@@ -468,7 +470,7 @@ cdef inline void pipeline_begin(
 ) noexcept nogil:
     # Another session: nothing of the one before is ever mixed with it.
     cdef Control* control
-    cdef uint64_t left_at = window_left_at(w)
+    cdef int64_t left_at = window_left_at(w)
     cdef bint same_id = w.book.begun and w.book.session_id == session_id
     cdef uint32_t discarded
     p.session = session_ordinal(p.session)
@@ -494,7 +496,9 @@ cdef inline void pipeline_begin(
     counter_add(&w.counters[CHANNEL_SESSIONS], 1)
     if same_id:
         counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
-    session_begin(w.book, session_id, left_at, now_ns)
+    session_begin(
+        w.book, session_id, reason == SESSION_RESUMED, window_number(w, left_at), left_at - w.base,
+        now_ns)
     window_start(w, first_number, now_ns)
     pipeline_look(p, w)
     if w.follower != NULL:

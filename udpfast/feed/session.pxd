@@ -3,7 +3,7 @@
 # long as it is behind. One that goes on beyond where the session was left is another matter: then
 # it was not over.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.feed.candidate cimport number_step
 
@@ -13,10 +13,12 @@ cdef enum:
 cdef struct RetiredSession:
     int64_t until_ns
     uint64_t next                # the number that was due when it ended
+    int64_t known                # how many numbers before that one it is known to have had
     uint64_t session_id
 
 cdef struct SessionBook:
     bint begun
+    bint resumed                 # it is older than what was seen of it
     uint8_t shift                # 64 less the bits of a number
     uint32_t retired_next
     uint64_t session_id          # the one that is believed, if begun
@@ -48,8 +50,18 @@ cdef inline bint session_goes_on(
     return 0 <= number_step(number, retired.next, book.shift) <= reach
 
 
+cdef inline bint session_was_at(
+    const SessionBook* book, const RetiredSession* retired, uint64_t number, int64_t reach,
+) noexcept nogil:
+    # Whether it passed this number just before it was left: somebody may have led it on, and it
+    # goes on from there. A publisher that begins anew begins where it began, or before.
+    cdef int64_t back = number_step(retired.next, number, book.shift)
+    return 0 < back <= reach and back < retired.known
+
+
 cdef inline void session_begin(
-    SessionBook* book, uint64_t session_id, uint64_t left_at, int64_t now_ns,
+    SessionBook* book, uint64_t session_id, bint resumed, uint64_t left_at, int64_t known,
+    int64_t now_ns,
 ) noexcept nogil:
     # Believe this one and retire the one before, unless it kept the id.
     cdef RetiredSession* retired
@@ -58,10 +70,12 @@ cdef inline void session_begin(
         retired = &book.retired[book.retired_next % SESSIONS_RETIRED_MAX]
         retired.session_id = book.session_id
         retired.next = left_at
+        retired.known = INT64_MAX if book.resumed else known
         retired.until_ns = now_ns + book.grace_ns
         book.retired_next += 1
     for i in range(SESSIONS_RETIRED_MAX):
         if book.retired[i].session_id == session_id:
             book.retired[i].until_ns = now_ns
     book.begun = True
+    book.resumed = resumed
     book.session_id = session_id

@@ -296,9 +296,9 @@ cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
     )
 
 
-cdef inline uint64_t window_left_at(const Window* w) noexcept nogil:
+cdef inline int64_t window_left_at(const Window* w) noexcept nogil:
     # Where the numbering at hand goes on, if it does.
-    return window_number(w, w.fork_from if window_is_doubtful(w) else w.next)
+    return w.fork_from if window_is_doubtful(w) else w.next
 
 
 # --- accounts of the lines ----------------------------------------------------------------------
