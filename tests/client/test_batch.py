@@ -57,6 +57,14 @@ def test_offsets_of_a_batch_lead_to_its_payloads(instance: Instance) -> None:
                 getattr(batch, view)
 
 
+def test_polls_share_one_view_of_the_memory(instance: Instance) -> None:
+    for _ in range(2):
+        instance.append(Kind.MESSAGE, b"x")
+    with Reader(instance.address, start="begin") as reader:
+        payloads = reader.poll(1).payloads
+        assert reader.poll(1).payloads is payloads, "ten microseconds for each poll"
+
+
 def test_bytes_of_a_batch_are_those_of_its_records(instance: Instance) -> None:
     for number in range(30):
         instance.append(Kind.MESSAGE, bytes([number]) * number)

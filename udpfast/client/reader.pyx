@@ -394,7 +394,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             with nogil:
                 count = self._source.wait(
                     limit, min(deadline_ns, clock_monotonic_ns() + SLICE_NS), &self._idle)
-            if self._memory.payloads_array is not self._source.payloads_array:
+            if self._memory.payloads != self._source.payloads:
                 self._renew_memory()  # larger records may come now
             if count > 0 and self._brought(count):
                 return 1
