@@ -43,6 +43,11 @@ cdef inline void piece_next(
         piece.flags |= UNIT_HEARTBEAT
 
 
+cdef inline bint unit_is_piece(const Unit* unit, bint each_message) noexcept nogil:
+    # Whether it is one message, just as it stands.
+    return unit.count == 1 and not each_message and not piece_is_empty(unit, unit.size)
+
+
 cdef inline bint piece_is_empty(const Unit* unit, uint32_t size) noexcept nogil:
     # Whether there is no message. (One that is delimited, and a last fragment, may have no bytes.)
     return size == 0 and unit.delimiter == DELIMITER_NONE and unit.fragments == 1

@@ -49,7 +49,9 @@ from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
-from udpfast.feed.pieces cimport piece_is_empty, piece_next, piece_place, pieces_begin
+from udpfast.feed.pieces cimport (
+    piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
+)
 from udpfast.feed.pipeline_session cimport (
     STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_follows_run, pipeline_is_foreign,
     pipeline_is_overtaken, pipeline_is_previous, pipeline_is_straggler, pipeline_jump,
@@ -612,6 +614,28 @@ cdef inline int pipeline_ahead(
     return pipeline_hold(p, w, line, d, unit, at, now_ns)
 
 
+cdef inline int pipeline_hold_one(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
+    int64_t now_ns,
+) noexcept nogil:
+    # As below; to copy a unit right after it was written would cost as much as all of the rest.
+    cdef int verdict = WINDOW_PARK
+    cdef int evidence = EVIDENCE_NONE
+    if at < w.next + w.size:
+        verdict = window_hold(w, d, unit, at, pipeline_hash(p, w, d, unit), now_ns, &evidence)
+    if unlikely(verdict != VERDICT_HELD and verdict != WINDOW_PARK
+                and verdict != VERDICT_SLAB_FULL):
+        pipeline_weigh(p, w, line, d, unit, at, verdict, evidence, now_ns)
+        return verdict
+    pipeline_hear(p, w, line, now_ns)
+    if at > line.highest:
+        line.highest = at
+    if unlikely(verdict == WINDOW_PARK):
+        pipeline_park(p, w, d, unit, 0, at, now_ns)
+        return VERDICT_HELD
+    return verdict
+
+
 cdef inline int pipeline_hold(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t at,
     int64_t now_ns,
@@ -626,6 +650,8 @@ cdef inline int pipeline_hold(
     cdef int one, evidence = EVIDENCE_NONE
     cdef uint32_t n, parked = unit.count
     cdef bint fresh = False
+    if likely(unit_is_piece(unit, p.each_message)):
+        return pipeline_hold_one(p, w, line, d, unit, at, now_ns)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
         piece_next(&walk, unit, n, p.each_message, &piece)
