@@ -1,0 +1,51 @@
+"""The notebook of the documentation, executed by Jupyter's own kernel."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.ports import free_ports
+from tests.shared import ROOT
+
+NOTEBOOK = ROOT / "docs" / "notebook.ipynb"
+PORTS = ("29001", "29101", "29002")
+
+
+@pytest.mark.system
+def test_notebook_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    text = NOTEBOOK.read_text()
+    for port, free in zip(PORTS, free_ports(3), strict=True):
+        text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{free}")
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = nbformat.reads(text, as_version=4)
+    nbclient.NotebookClient(
+        notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
+    shown = [
+        output["data"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "data" in output
+    ]
+    plain = "\n".join(data["text/plain"] for data in shown)
+    assert re.search(r"<OrderBook .* sound>", plain)
+    assert re.search(r"'lost': \d+", plain)
+    assert "origin_to_kernel" in plain
+    assert all("text/html" in data for data in shown if data["text/plain"].startswith("<"))
+    counts = [int(n) for n in re.findall(r"│ [A-Z]+ +┆ (\d+)", plain)]
+    assert counts and min(counts) > 0, "quotes of each symbol in the journal"
+
+
+def test_notebook_is_kept_without_outputs_and_its_links_lead_somewhere() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    links = re.findall(r"\]\((.*?)\)", NOTEBOOK.read_text())
+    assert links and all((NOTEBOOK.parent / link).exists() for link in links)
