@@ -101,9 +101,12 @@ $(VENV)/.installed: $(VENV)/.tools pyproject.toml
 	@touch $@
 
 # Spark and type checkers look for packages in the folders of sys.path, and do not see the hook of the
-# import system that an editable install is.
+# import system that an editable install is. And Spark puts a zip of its sources first, which each of
+# its workers compiles anew: a second of a core, where a stream's must be there within ten.
+WITHOUT_ZIP := import sys; sys.path[:] = [p for p in sys.path if not p.endswith("/pyspark.zip")]
 $(VENV)/.listed: $(VENV)/.compiled $(VENV)/.installed
-	@pwd > "$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/udpfast_checkout.pth"
+	@printf '%s\n' "$$PWD" '$(WITHOUT_ZIP)' > \
+		"$$($(RUN) -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/udpfast_checkout.pth"
 	@touch $@
 
 # A peer that cannot be installed here is left out of the tables, which say so.
@@ -114,8 +117,10 @@ $(VENV)/.peers: $(VENV)/.installed
 	@touch $@
 
 # Spark's package is large, and Java is the system's: who cannot have them goes on without reports.
+# Its modules are compiled here once, and not by workers in their ten seconds.
 $(VENV)/.spark: $(VENV)/.installed
 	@echo "udpfast: installing Spark (0.9 GB, a minute the first time)"
 	@if $(RUN) scripts/preflight.py spark \
-		&& UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[spark]'; then touch $@; \
+		&& UDPFAST_COMPILE=0 $(INSTALL) --no-build-isolation -e '.[spark]' \
+		&& $(RUN) -c 'import pyspark.sql.streaming.python_streaming_source_runner'; then touch $@; \
 		else echo "udpfast: Spark cannot be installed here: going on without it"; fi

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.spark.streams import drain
 from udpfast.lab.journals import Journals, Written, content, damage
 from udpfast.log.journal_cursor import JournalCursor
 
@@ -69,14 +69,7 @@ def test_stream_of_a_damaged_journal_has_all_or_says_what_is_missing(
 
     def run(**more: str) -> "list[Row]":
         stream = spark.readStream.format("udpfast").options(**options | more)
-        query = (
-            stream.load(str(directory))
-            .writeStream.format("parquet")
-            .option("checkpointLocation", str(tmp_path / "out" / "checkpoint"))
-            .trigger(availableNow=True)
-            .start(str(tmp_path / "out" / "rows"))
-        )
-        assert query.awaitTermination(PATIENCE_S)
+        drain(stream.load(str(directory)), tmp_path / "out")
         return spark.read.parquet(str(tmp_path / "out" / "rows")).collect()
 
     from pyspark.errors import StreamingQueryException

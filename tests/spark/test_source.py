@@ -20,7 +20,7 @@ from tests.export.market import (
 )
 from tests.export.test_races import arrivals, captured  # noqa: F401
 from tests.layouts import NEWER
-from tests.waiting import PATIENCE_S
+from tests.spark.streams import drain
 from udpfast.export.exporter import Exporter
 from udpfast.export.schema import TABLES, spark_schema
 from udpfast.lab.aged import write_aged
@@ -215,36 +215,12 @@ def test_journal_of_another_version_has_the_same_rows(
     assert_same(spark.read.parquet(str(tmp_path / "rows")).drop("position"), expected)
 
 
-#: Spark gives a stream's Python ten seconds to start, which a busy host may need for others.
-LATE_WORKER = "failed to connect back"
-
-
 def run_stream(
     spark: "SparkSession", journal: Path, sink: Path, table: str, **options: Any
 ) -> list[int]:
     """Take what there is into Parquet; return the rows of each batch."""
-    from pyspark.errors import StreamingQueryException
-
     stream = spark.readStream.format("udpfast").options(table=table, **options).load(str(journal))
-    writer = (
-        stream.writeStream.format("parquet")
-        .option("checkpointLocation", str(sink / "checkpoint"))
-        .trigger(availableNow=True)
-    )
-    batches: list[int] = []
-    for _ in range(10):
-        query = writer.start(str(sink / "rows"))
-        try:
-            assert query.awaitTermination(PATIENCE_S)
-        except StreamingQueryException as error:
-            if LATE_WORKER not in str(error):
-                raise
-        else:
-            break
-        finally:
-            rows = [batch["numInputRows"] for batch in query.recentProgress]
-            batches += [count for count in rows if count]
-    return batches
+    return drain(stream, sink)
 
 
 def test_stream_goes_on_where_its_checkpoint_ends(spark: "SparkSession", tmp_path: Path) -> None:
