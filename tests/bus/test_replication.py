@@ -4,9 +4,23 @@ import random
 
 import pytest
 
-from tests.bus.drive import IDENTITY, MS, Copy, S, lead, numbers, register, send, sequencer, store
-from udpfast.bus.hello import RefuseReason
+from tests.bus.drive import (
+    IDENTITY,
+    MS,
+    T0,
+    Copy,
+    S,
+    lead,
+    numbers,
+    register,
+    send,
+    sequencer,
+    store,
+)
+from udpfast.bus.hello import Fenced, RefuseReason
 from udpfast.bus.log import Store
+from udpfast.bus.promotion import Promotion, PromotionState
+from udpfast.bus.replication import Source
 from udpfast.bus.wire import epoch_after
 from udpfast.lab.bus_memory import MemoryLog
 
@@ -172,6 +186,38 @@ def test_replica_serves_only_who_follows_it() -> None:
     assert content(two) == content(seq.store)
     behind = store("three")
     assert Copy(behind, two, any_source=True).pump().consumer.refused.reason is RefuseReason.BEHIND
+
+
+def test_copy_leaves_a_host_that_writes_no_more() -> None:
+    # Its progress would count nowhere, and no outbox would ever let go.
+    seq, one, two = filled(5), store("one"), store("two")
+    standby = Copy(seq.store, one).pump()
+    relayed = Copy(seq.store, two, any_source=True).pump()
+    seq.store.fence(epoch_after(seq.store.epoch, 1, promoted=True))
+    standby.source.work(MS, T0)
+    relayed.source.work(MS, T0)
+    assert standby.source.closed == "another host writes the store"
+    assert not relayed.source.closed
+
+
+def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
+    kept, one = filled(5).store, store("one")
+    promotion = Promotion(one, ("S",), 7, 0)
+    kept.fence(promotion.epoch)
+    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S")
+    promotion.answered("S", answer, 0)
+    assert (promotion.state, promotion.source) == (PromotionState.COPYING, "S")
+    kept.log.sync()
+    position = list(kept.log.records(0, kept.end))[1]
+    kept.log.lose_power(int.from_bytes(position[8:16], "little"))
+    again = Store(kept.log, "S", standbys=("one",))
+    source = Source(again, 1, 0)
+    consumer = promotion.copy(2, 0)
+    source.feed(consumer.output(), 0)
+    consumer.feed(source.output(), 0)
+    promotion.work(MS, T0)
+    assert promotion.state is PromotionState.READY
+    assert (one.end, one.epoch) == (again.end, again.epoch)
 
 
 def test_disk_full_stops_the_copy_and_nothing_else() -> None:

@@ -319,3 +319,52 @@ def test_restart_among_late_datagrams_counts_what_came_before_them() -> None:
     assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
     begun = session(driver, 1)
     assert begun["first_number"] - begun["unseen"] == 1
+
+
+def test_restart_of_a_young_numbering_with_losses_is_no_resumption() -> None:
+    driver = Driver(lines_incremental=1)
+    numbered(driver, range(1, 11), b"old", (0,), SECOND // 10)
+    numbered(driver, range(91, 101), b"old", (0,), SECOND // 10)
+    driver.expire(driver.now_ns + SECOND)
+    driver.now_ns += SECOND
+    numbered(driver, range(1, 2), b"new", (0,), SECOND // 10)
+    driver.send(datagram(50, b"old late"), at_ns=driver.now_ns)
+    numbered(driver, range(2, 200), b"new", (0,), SECOND // 10)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    begun = session(driver, 1)
+    assert begun["first_number"] - begun["unseen"] == 1
+
+
+def test_copy_of_the_old_numbering_is_not_taken_into_the_new_one() -> None:
+    driver = Driver()
+    numbered(driver, range(1, 21), b"old", (0, 1), SECOND // 100)
+    numbered(driver, range(21, 100), b"old", (1,), SECOND // 100)
+    driver.send(datagram(6, b"old 6"), 0, at_ns=driver.now_ns)
+    numbered(driver, range(100, 121), b"old", (1,), SECOND // 100)
+    driver.now_ns += 5 * SECOND
+    for seqno in range(1, 100):
+        driver.now_ns += SECOND // 100
+        for line in (0, 1) if seqno >= 8 else (1,):
+            driver.send(datagram(seqno, b"new"), line, at_ns=driver.now_ns)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    found = [m for m in driver.out if m.kind is Kind.MESSAGE][120:]
+    assert [m.seqno for m in found] == list(range(1, 100))
+    assert {bytes(m.payload) for m in found} == {b"new"}
+
+
+def test_resumed_session_begins_where_it_was_left() -> None:
+    driver = Driver()
+    numbered(driver, range(480, 514), b"live", (0, 1), SECOND // 10)
+    for seqno in (1, 2):
+        driver.send(datagram(seqno, session_id=9), 1, at_ns=driver.now_ns)
+    driver.now_ns += 2 * SECOND
+    for line in (0, 1):
+        driver.send(datagram(505, b"forged"), line, at_ns=driver.now_ns)
+    numbered(driver, range(515, 540), b"live", (0, 1), SECOND // 10)
+    driver.finish()
+    assert driver.sessions()[2][2] == SessionReason.RESUMED
+    begun = session(driver, 2)
+    assert (begun["first_number"], begun["unseen"]) == (515, 1)
+    assert b"forged" not in {bytes(m.payload) for m in driver.out}

@@ -9,6 +9,7 @@ reached are named: what only they had is lost to the new epoch.
 from __future__ import annotations
 
 import enum
+from dataclasses import replace
 
 from udpfast.bus.hello import Fenced
 from udpfast.bus.log import Store
@@ -97,6 +98,7 @@ class Promotion:
             self.state = PromotionState.COPYING
         if self.state is not PromotionState.COPYING:
             return
+        self._correct()
         furthest = max(self.answers, key=self._how_far, default="")
         if not furthest or self._how_far(furthest) <= (self.store.epoch, self.store.end):
             self.state = PromotionState.READY
@@ -115,6 +117,16 @@ class Promotion:
         """Return the end of a new link to `source`; call it whenever there is none."""
         self.consumer = Consumer(self.store, nonce, now_ns, drain=True)
         return self.consumer
+
+    def _correct(self) -> None:
+        # A source that lost its power since it answered may have less than it said.
+        welcome = None if self.consumer is None else self.consumer.welcome
+        if welcome is None:
+            return
+        has = max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end
+        if has < self._how_far(self.source):
+            answer = self.answers[self.source]
+            self.answers[self.source] = replace(answer, epoch=has[0], end=has[1])
 
     def _how_far(self, host: str) -> tuple[int, int]:
         answer = self.answers[host]

@@ -29,6 +29,7 @@ cdef class Source:
     cdef uint64_t _epoch         # of the records at _place
     cdef uint64_t _cuts
     cdef bint _announced         # the segment at _place was
+    cdef bint _relayed           # its copy follows this host, whoever writes
     cdef tuple _told             # progress that was said last
     cdef uint64_t next_run(self, LinkHeader* header, const uint8_t** at)
 

@@ -114,6 +114,7 @@ cdef class Source:
         first, first_index = store.log.first()
         self.consumer = hello.host
         self.following = True
+        self._relayed = hello.any_source or hello.drain
         store.links[hello.host] = self
         self._cuts = store.cuts
         self._place.position = first if hello.identity == NO_IDENTITY else hello.position
@@ -249,6 +250,10 @@ cdef class Source:
             self.close("silent")
             return
         if not self.following:
+            return
+        if not (store.writer or self._relayed):
+            # It looks for the writer now, to which alone its progress counts.
+            self.close("another host writes the store")
             return
         told = (store.released if store.gate else 0, store.kept)
         since = now_ns - self.said_ns

@@ -55,7 +55,8 @@ cdef enum:
 cdef struct HeldUnit:            # and behind it its whole datagram
     int64_t received_ns
     uint32_t size
-    uint32_t flags
+    uint16_t flags
+    uint16_t known_in            # the numbering at hand had these bytes: `proof` as of then, or 0
     Unit unit
 
 cdef struct Candidate:
@@ -78,6 +79,7 @@ cdef struct Candidate:
     uint32_t repeated            # of these: EVIDENCE_REPEATED
     uint64_t since_first         # earliest of them
     int64_t since_ns             # when the first of them came
+    uint16_t proof               # how often it began to prove itself, never 0
     uint32_t broken              # so many runs before this one were given up for others, and
     uint64_t broken_first[BROKEN_MAX]    # began here; the newest first
     bint returned                # refuted, it had copies and late ones since, the
@@ -241,6 +243,7 @@ cdef inline bint candidate_note(
         if c.count == 0:
             c.since_first = unit.number
             c.since_ns = now_ns
+            c.proof = c.proof % 0xFFFF + 1
         c.returned = False
         c.count += 1
         c.total += 1
@@ -262,10 +265,25 @@ cdef inline void candidate_hold(
     held = candidate_place(c, c.held_total)
     held.received_ns = d.received_ns
     held.size = d.size
-    held.flags = d.flags
+    held.flags = <uint16_t>d.flags
+    held.known_in = 0
     held.unit = unit[0]
     memcpy(held_data(held), d.data, d.size)
     c.held_total += 1
+
+
+cdef inline void candidate_hold_known(
+    Candidate* c, const Datagram* d, const Unit* unit, int evidence,
+) noexcept nogil:
+    # The numbering at hand may have had the same bytes.
+    candidate_hold(c, d, unit)
+    if evidence == EVIDENCE_SAME or evidence == EVIDENCE_REPEATED:
+        candidate_place(c, c.held_total - 1).known_in = c.proof
+
+
+cdef inline bint candidate_is_copy(const Candidate* c, const HeldUnit* held) noexcept nogil:
+    # What the numbering at hand had, and went on: it was a copy of that.
+    return held.known_in != 0 and held.known_in != c.proof
 
 
 cdef inline uint8_t* held_data(HeldUnit* held) noexcept nogil:
@@ -283,6 +301,23 @@ cdef inline uint32_t candidate_held_count(const Candidate* c) noexcept nogil:
 cdef inline HeldUnit* candidate_held(Candidate* c, uint32_t i) noexcept nogil:
     # The i-th of those held, oldest first.
     return candidate_place(c, c.held_total - candidate_held_count(c) + i)
+
+
+cdef inline void candidate_begin_at(
+    Candidate* c, uint64_t session_id, uint64_t number,
+) noexcept nogil:
+    # What a run of this session holds from before this number was delivered then.
+    cdef HeldUnit* held
+    cdef uint32_t i
+    if c.claim == CLAIM_NONE or c.session_id != session_id:
+        return
+    for i in range(candidate_held_count(c)):
+        held = candidate_held(c, i)
+        if candidate_step(c, held.unit.number, number) < 0:
+            held.known_in = c.proof % 0xFFFF + 1
+    if candidate_step(c, candidate_first(c), number) < 0:
+        c.first = number
+        c.broken = 0
 
 
 cdef inline bint candidate_returns(

@@ -17,9 +17,10 @@ from udpfast.core.layout cimport (
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND,
     CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
-    EVIDENCE_OTHER, Candidate, HeldUnit, candidate_first, candidate_follows, candidate_forget,
-    candidate_held, candidate_held_count, candidate_hold, candidate_is_replay, candidate_is_same,
-    candidate_leads_to, candidate_note, candidate_returns, candidate_step, held_data, number_step,
+    EVIDENCE_OTHER, Candidate, HeldUnit, candidate_begin_at, candidate_first, candidate_follows,
+    candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_hold_known,
+    candidate_is_copy, candidate_is_replay, candidate_is_same, candidate_leads_to, candidate_note,
+    candidate_returns, candidate_step, held_data, number_step,
 )
 from udpfast.feed.control cimport Control
 from udpfast.feed.line cimport Line, line_claims
@@ -83,7 +84,7 @@ cdef inline int pipeline_other_session(
     # The very first session is believed at once: there is nothing that it could disturb.
     cdef Candidate* c = &line.foreign
     cdef const RetiredSession* retired
-    cdef uint32_t needed
+    cdef uint32_t needed, line_number
     cdef bint goes_on = False
     cdef int evidence = EVIDENCE_NEW
     cdef int64_t at
@@ -116,6 +117,8 @@ cdef inline int pipeline_other_session(
         candidate_hold(c, d, unit)
         return VERDICT_SESSION_RETIRED
     if goes_on:
+        for line_number in range(w.lines):
+            candidate_begin_at(&w.line[line_number].foreign, unit.session, retired.next)
         pipeline_adopt(p, w, c, unit.number, SESSION_RESUMED, retired.next, now_ns)
     elif session_was_at(w.book, retired, c.first, w.size):
         pipeline_adopt(p, w, c, unit.number, SESSION_RESUMED, c.first, now_ns)
@@ -214,6 +217,7 @@ cdef inline bint pipeline_numbered_anew(
     cdef Candidate* c = &line.candidate
     cdef uint32_t reason = SESSION_SAME_ID
     cdef uint32_t needed = p.restart_datagrams
+    cdef bint inside
     cdef Run run
     w.contested = True
     if pipeline_is_elsewhere(w, line):
@@ -221,16 +225,18 @@ cdef inline bint pipeline_numbered_anew(
             return False
     if not candidate_note(c, CLAIM_BEHIND, unit, evidence, now_ns):
         return False
-    candidate_hold(c, d, unit)
+    candidate_hold_known(c, d, unit, evidence)
     run = pipeline_run(w, c)
-    if pipeline_fills_gap(w, window_unwrap(w, c.first_fresh)):
+    # A publisher that began anew began where it did before, or further back.
+    inside = window_unwrap(w, candidate_first(c)) > w.base
+    if inside and pipeline_fills_gap(w, window_unwrap(w, c.first_fresh)):
         reason = SESSION_RESUMED
         if c.total >= RESUME_AT_ONCE and not candidate_is_replay(c):
             proven = True
     if pipeline_resumes(w, c.first, now_ns):
         reason = SESSION_RESUMED
         needed = RESUME_DATAGRAMS
-    elif pipeline_was_here(w, window_unwrap(w, run.first_fresh)) or (
+    elif inside and pipeline_was_here(w, window_unwrap(w, run.first_fresh)) or (
         run.known >= RESUME_DATAGRAMS and run.known > SAME_PER_OTHER * run.other
     ):
         reason = SESSION_RESUMED
@@ -313,9 +319,7 @@ cdef inline bint pipeline_fills_gap(Window* w, int64_t first) noexcept nogil:
 
 cdef inline bint pipeline_was_here(const Window* w, int64_t first) noexcept nogil:
     # A run goes on from where the numbering at hand was a moment ago, or before it jumped: what
-    # was accepted since was not the feed's. A publisher that began anew starts further back.
-    if first <= w.base:
-        return False
+    # was accepted since was not the feed's.
     if window_is_doubtful(w):
         return w.fork_from - WINDOW_START <= first < w.resumed_at
     return window_furthest(w) - WINDOW_START < first <= window_furthest(w)
@@ -393,6 +397,8 @@ cdef inline uint64_t pipeline_gather(
             unseen_from[0] = candidate_first(other)
         for i in range(candidate_held_count(other)):
             held = candidate_held(other, i)
+            if candidate_is_copy(other, held):
+                continue
             if candidate_step(c, held.unit.number, first) < 0:
                 first = held.unit.number
     for line in range(w.lines):
@@ -558,6 +564,8 @@ cdef inline void pipeline_deliver_held(
     cdef bint other
     for i in range(candidate_held_count(c)):
         held = candidate_held(c, i)
+        if candidate_is_copy(c, held):
+            continue
         d.data = held_data(held)
         d.size = held.size
         d.flags = held.flags
