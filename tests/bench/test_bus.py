@@ -5,7 +5,8 @@ from bench.trials import Settings
 
 
 def test_bus_rows_are_one_for_each_way() -> None:
-    rows = list(bench_bus.run(Settings(quick=True, rounds=1)))
+    settings = Settings(quick=True, rounds=1, cores=(0, 0))  # a trial whose cores move is dropped
+    rows = list(bench_bus.run(settings))
     assert {row.variant for row in rows} == {
         *("copy", "TCP alone", "sequencer", "sequencer, one a datagram"),
     }

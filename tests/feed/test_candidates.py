@@ -368,3 +368,49 @@ def test_resumed_session_begins_where_it_was_left() -> None:
     begun = session(driver, 2)
     assert (begun["first_number"], begun["unseen"]) == (515, 1)
     assert b"forged" not in {bytes(m.payload) for m in driver.out}
+
+
+def test_restart_whose_line_goes_on_once_more_counts_what_came_before() -> None:
+    driver = Driver()
+    numbered(driver, range(5_000, 5_060), b"old", (0, 1))
+    driver.send(datagram(1, b"new 1"), 1, at_ns=driver.now_ns)
+    driver.send(datagram(5_060, b"old"), 0, at_ns=driver.now_ns)
+    driver.send(datagram(5_060, b"old"), 1, at_ns=driver.now_ns)
+    numbered(driver, range(2, 200), b"new", (1,))
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    begun = session(driver, 1)
+    assert begun["first_number"] - begun["unseen"] == 1
+
+
+def test_late_datagram_of_a_slow_feed_does_not_hide_a_restart_of_heartbeats() -> None:
+    driver = Driver(lines_incremental=1)
+    for seqno in range(1, 442):
+        if seqno != 439:
+            driver.send(heartbeat(seqno), at_ns=seqno * SECOND)
+            driver.expire(driver.now_ns + SECOND // 2)
+    driver.send(heartbeat(439), at_ns=443 * SECOND)  # two messages of its pace late
+    for seqno in range(1, 150):
+        data = heartbeat(seqno) if seqno < 10 else datagram(seqno, b"new")
+        driver.send(data, at_ns=(446 + seqno) * SECOND)
+    driver.finish()
+    assert [reason for _, _, reason, _ in driver.sessions()] == [1, SessionReason.SAME_ID]
+    assert (session(driver, 1)["first_number"], session(driver, 1)["unseen"]) == (1, 0)
+
+
+def test_snapshot_held_while_two_runs_contend_is_doubted() -> None:
+    driver = Driver()
+    numbered(driver, range(1_000, 1_100), b"live", (0, 1))
+    for seqno in (1_500, 1_501):  # forged, believed: a jump
+        driver.send(datagram(seqno, b"forged"), 1, at_ns=driver.now_ns)
+    driver.expire(driver.now_ns + SECOND)
+    driver.now_ns += SECOND
+    for line in (0, 1):
+        driver.send(datagram(1_100, b"forged", control=18), line, at_ns=driver.now_ns)
+    numbered(driver, range(1_101, 1_250), b"live", (0, 1), SECOND // 10)
+    driver.finish()
+    reasons = [reason for _, _, reason, _ in driver.sessions()]
+    assert reasons == [1, SessionReason.RESUMED]
+    kinds = [(m.kind, m.seqno) for m in driver.out]
+    said = kinds.index((Kind.MESSAGE, 1_100)) + 1
+    assert kinds[said : said + 2] == [(Kind.DISAGREEMENT, 1_100), (Kind.MESSAGE, 1_101)]

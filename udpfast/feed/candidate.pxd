@@ -181,6 +181,22 @@ cdef inline void candidate_break(Candidate* c) noexcept nogil:
     c.broken = 1 + (before != begun)
 
 
+cdef inline bint candidate_was_run(const Candidate* c) noexcept nogil:
+    # Refuted or not, a run that may have been the beginning of one that goes on later.
+    return c.count != 0 or (c.total != 0 and not candidate_is_replay(c))
+
+
+cdef inline void candidate_set_aside(Candidate* c) noexcept nogil:
+    # Refuted, and its line went on in the numbering at hand: of what may have been the beginning of
+    # another one all is forgotten but where that was.
+    cdef uint32_t broken
+    if candidate_was_run(c):
+        candidate_break(c)
+    broken = c.broken
+    candidate_forget(c)
+    c.broken = broken
+
+
 cdef inline bint candidate_note(
     Candidate* c, uint8_t claim, const Unit* unit, int evidence, int64_t now_ns,
 ) noexcept nogil:
@@ -201,8 +217,10 @@ cdef inline bint candidate_note(
         if c.returned:
             c.broken_first[0] = c.returned_first
             broken = 1
-        elif c.count and c.claim == claim and c.session_id == unit.session:
+        elif candidate_was_run(c) and c.claim == claim and c.session_id == unit.session:
             candidate_break(c)
+            broken = c.broken
+        elif c.claim == CLAIM_NONE:
             broken = c.broken
         else:
             broken = 0

@@ -42,8 +42,8 @@ from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE,
     EVIDENCE_FILLED, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
     EVIDENCE_REPEATED,
-    EVIDENCE_SAME, Candidate, candidate_follows, candidate_forget, candidate_note,
-    candidate_refute, candidate_step,
+    EVIDENCE_SAME, Candidate, candidate_follows, candidate_note,
+    candidate_refute, candidate_set_aside, candidate_step,
 )
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
@@ -488,7 +488,7 @@ cdef inline int pipeline_behind(
     else:
         verdict = window_past(w, d, unit, at, pipeline_hash(p, w, d, unit), &evidence)
     if verdict == VERDICT_LATE and not window_is_doubtful(w):
-        if now_ns - w.forward_ns < STRAGGLER_MAX_NS:
+        if now_ns - w.forward_ns < STRAGGLER_MAX_NS or not window_is_quiet(w, WINDOW_PACE, now_ns):
             evidence = EVIDENCE_NONE
     pipeline_weigh(p, w, line, d, unit, at + unit.count - 1, verdict, evidence, now_ns)
     return verdict
@@ -507,7 +507,7 @@ cdef inline void pipeline_weigh(
         # Behind the others, but it goes on: gaps by count have to wait for it.
         line.highest = at
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
-            candidate_forget(&line.candidate)
+            candidate_set_aside(&line.candidate)
         elif line.candidate.claim == CLAIM_AHEAD:
             candidate_refute(&line.candidate)    # who has jumped does not come back
         if verdict == VERDICT_REPLAY:
@@ -845,7 +845,7 @@ cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
     cdef int64_t at = p.parked_at - p.parked_piece
     cdef uint32_t n
     p.parked = NULL
-    pipeline_deliver_believed(p, w, False, p.now_ns)
+    pipeline_deliver_believed(p, w, False, False, p.now_ns)
     pieces_begin(&walk, d, unit)
     for n in range(unit.count):
         piece_next(&walk, unit, n, p.each_message, &piece)

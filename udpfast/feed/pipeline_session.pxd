@@ -33,8 +33,8 @@ from udpfast.feed.session cimport (
 )
 from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_control, window_dispute,
-    window_early, window_evidence_before, window_furthest, window_is_delivered,
-    window_is_doubtful, window_is_quiet, window_left_at, window_number, window_slot, window_start,
+    window_early, window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
+    window_is_quiet, window_is_unproven, window_left_at, window_number, window_slot, window_start,
     window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
@@ -441,7 +441,7 @@ cdef inline void pipeline_adopt(
     if disputed:
         unseen = pipeline_unseen(w, unseen_from, unseen)
     pipeline_begin(p, w, session_id, reason, first, unseen, now_ns)
-    pipeline_deliver_believed(p, w, disputed, now_ns)
+    pipeline_deliver_believed(p, w, reason == SESSION_RESUMED, disputed, now_ns)
 
 
 cdef inline void pipeline_rebase(
@@ -467,7 +467,7 @@ cdef inline void pipeline_rebase(
     counter_add(&w.counters[CHANNEL_SESSION_RESTARTS], 1)
     window_reset(w)
     window_start(w, first, now_ns)
-    pipeline_deliver_believed(p, w, False, now_ns)
+    pipeline_deliver_believed(p, w, True, True, now_ns)
 
 
 cdef inline void pipeline_begin(
@@ -534,7 +534,7 @@ cdef inline uint32_t pipeline_end_numbering(
 
 
 cdef inline void pipeline_deliver_believed(
-    Pipeline* p, Window* w, bint disputed, int64_t now_ns,
+    Pipeline* p, Window* w, bint resumed, bint disputed, int64_t now_ns,
 ) noexcept nogil:
     # What was held of a numbering that is believed now.
     cdef Line* line
@@ -542,15 +542,16 @@ cdef inline void pipeline_deliver_believed(
     for i in range(w.lines):
         line = &w.line[i]
         if line.foreign.claim == CLAIM_BELIEVED:
-            pipeline_deliver_held(p, w, i, &line.foreign, disputed, now_ns)
+            pipeline_deliver_held(p, w, i, &line.foreign, resumed, disputed, now_ns)
             candidate_forget(&line.foreign)
         elif line.candidate.claim == CLAIM_BELIEVED:
-            pipeline_deliver_held(p, w, i, &line.candidate, disputed, now_ns)
+            pipeline_deliver_held(p, w, i, &line.candidate, resumed, disputed, now_ns)
         candidate_forget(&line.candidate)
 
 
 cdef inline void pipeline_deliver_held(
-    Pipeline* p, Window* w, uint32_t line, Candidate* c, bint disputed, int64_t now_ns,
+    Pipeline* p, Window* w, uint32_t line, Candidate* c, bint resumed, bint disputed,
+    int64_t now_ns,
 ) noexcept nogil:
     # It has had its verdicts; what does not fit is missing like anything lost, and becomes a gap.
     # `disputed`: of a numbering that goes on, other bytes may have been delivered already, and
@@ -581,7 +582,8 @@ cdef inline void pipeline_deliver_held(
             if at > w.line[line].highest:
                 w.line[line].highest = at
             hash = pipeline_hash(p, w, &d, &piece)
-            other = disputed and window_was_other(w, &piece, at, hash)
+            other = (resumed and window_is_unproven(w, &piece)
+                     or disputed and window_was_other(w, &piece, at, hash))
             window_hold(w, &d, &piece, at, hash, now_ns, NULL)
             if other and window_slot(w, at).key == at:
                 window_dispute(window_early(w, at), &d, &piece, hash)

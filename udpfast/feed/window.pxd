@@ -24,13 +24,13 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport KIND_DISAGREEMENT, Datagram
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.candidate cimport (
-    CLAIM_BEHIND, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
+    CLAIM_AHEAD, CLAIM_OLD_ID, EVIDENCE_NEUTRAL, EVIDENCE_NEW, EVIDENCE_NONE, EVIDENCE_OTHER,
     EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute, number_step,
 )
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab
-from udpfast.wire.unit cimport Unit
+from udpfast.wire.unit cimport UNIT_SNAPSHOT, Unit
 
 cdef enum:
     WINDOW_START = 64            # fingerprints of a session's first messages that are kept
@@ -390,7 +390,7 @@ cdef inline void window_refute(Window* w, Line* line) noexcept nogil:
     w.contested = False
     for i in range(w.lines):
         other = &w.line[i]
-        if other == line or other.candidate.claim == CLAIM_BEHIND:
+        if other == line or other.candidate.claim != CLAIM_AHEAD:
             candidate_refute(&other.candidate)
         if other == line or other.foreign.claim == CLAIM_OLD_ID:
             candidate_refute(&other.foreign)
@@ -429,6 +429,12 @@ cdef inline int window_evidence_before(
     if unit.fragments > 1 or slot.fragment_max:
         return EVIDENCE_NONE if unit.fragments - 1 == slot.fragment_max else EVIDENCE_OTHER
     return window_compare(unit, slot.hash, hash, False)
+
+
+cdef inline bint window_is_unproven(const Window* w, const Unit* unit) noexcept nogil:
+    # A snapshot that came while two runs contended, where snapshots are rare: who believes it
+    # believes nothing else, and nobody can tell whose it is.
+    return not w.follows and unit.flags & UNIT_SNAPSHOT
 
 
 cdef inline bint window_was_other(
