@@ -414,3 +414,15 @@ def test_snapshot_held_while_two_runs_contend_is_doubted() -> None:
     kinds = [(m.kind, m.seqno) for m in driver.out]
     said = kinds.index((Kind.MESSAGE, 1_100)) + 1
     assert kinds[said : said + 2] == [(Kind.DISAGREEMENT, 1_100), (Kind.MESSAGE, 1_101)]
+
+
+@pytest.mark.parametrize("cut_off", [1, 3, 8])
+def test_slower_line_of_heartbeats_that_begins_earlier_is_no_restart(cut_off: int) -> None:
+    driver = Driver()
+    for seqno in range(1_000, 1_200):
+        driver.send(heartbeat(seqno), 0, at_ns=driver.now_ns + 10_000)
+    driver.now_ns += 50 * MS  # the other line is that far behind, and lost nothing
+    for seqno in range(1_000 - cut_off, 1_200):
+        driver.send(heartbeat(seqno), 1, at_ns=driver.now_ns + 10_000)
+    driver.finish()
+    assert len(driver.sessions()) == 1

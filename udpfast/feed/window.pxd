@@ -30,9 +30,10 @@ from udpfast.feed.candidate cimport (
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab
-from udpfast.wire.unit cimport UNIT_SNAPSHOT, Unit
+from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
 cdef enum:
+    WINDOW_EARLY = 8             # messages that loss and reordering cut off a session's beginning
     WINDOW_START = 64            # fingerprints of a session's first messages that are kept
     # The pace of a numbering is measured by so many messages at a time. Longer than they take, and
     # it is quieter than it used to be: few enough to see that soon, and that a burst is not a pace.
@@ -584,6 +585,8 @@ cdef inline int window_past(
         if at >= w.base and at < w.start_end and unit.fragment == 0:
             if (w.start_known >> (at - w.base)) & 1:
                 evidence[0] = window_compare(unit, w.start_hash[at - w.base], hash, True)
+        elif w.base - WINDOW_EARLY <= at < w.base and unit.flags & UNIT_HEARTBEAT:
+            evidence[0] = EVIDENCE_NEUTRAL   # the first that came need not be the first that was sent
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE
