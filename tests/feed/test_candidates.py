@@ -426,3 +426,18 @@ def test_slower_line_of_heartbeats_that_begins_earlier_is_no_restart(cut_off: in
         driver.send(heartbeat(seqno), 1, at_ns=driver.now_ns + 10_000)
     driver.finish()
     assert len(driver.sessions()) == 1
+
+
+def test_forged_fragments_ahead_of_a_feed_begin_no_session() -> None:
+    lines = tuple(range(7))
+    driver = Driver(lines_incremental=7, lost_packet_wait_ns=SECOND)
+    numbered(driver, range(1_000, 1_050), b"live", lines)
+    forged = range(1_050, 1_060)
+    for seqno in forged:
+        data = datagram(seqno, b"forged", fragment=7, fragment_max=7)
+        driver.send(data, seqno % 7, at_ns=driver.now_ns)
+    numbered(driver, range(1_050, 1_300), b"live", lines)
+    driver.finish()
+    assert len(driver.sessions()) == 1
+    lost = {seqno for first, last in driver.gaps() for seqno in range(first, last + 1)}
+    assert lost == set(forged), "whose places they took; nothing else"

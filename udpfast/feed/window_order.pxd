@@ -28,7 +28,7 @@ from udpfast.core.layout cimport (
     DATAGRAM_NO_TIMESTAMP, FRAGMENT_SIZE, GAP_COUNT, GAP_TIME, GAP_WINDOW_FULL, KIND_MESSAGE,
     RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT, Datagram, Gap, Message,
 )
-from udpfast.feed.candidate cimport EVIDENCE_OTHER
+from udpfast.feed.candidate cimport EVIDENCE_NONE, EVIDENCE_OTHER
 from udpfast.feed.line cimport line_reset
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
@@ -195,6 +195,7 @@ cdef inline int window_hold(
     if unlikely(slot.fragment_max != unit.fragments - 1):
         window_disagree(w, slot, d, unit, slot.line, slot.hash, hash)
         verdict = VERDICT_FRAGMENT_MAX_CHANGED
+        known = EVIDENCE_NONE            # nothing of that number was delivered yet
     elif window_is_copy(w, unit, at):
         known = window_copy(w, slot, d, unit, hash)
     else:
