@@ -586,7 +586,7 @@ cdef inline int window_past(
             if (w.start_known >> (at - w.base)) & 1:
                 evidence[0] = window_compare(unit, w.start_hash[at - w.base], hash, True)
         elif w.base - WINDOW_EARLY <= at < w.base and unit.flags & UNIT_HEARTBEAT:
-            evidence[0] = EVIDENCE_NEUTRAL   # the first that came need not be the first that was sent
+            evidence[0] = EVIDENCE_NEUTRAL   # the first that came was not the first sent
         return VERDICT_REPLAY
     if slot.key != at or slot.state != SLOT_DELIVERED:
         return VERDICT_LATE
