@@ -17,7 +17,7 @@
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memset
+from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add, prefetch_write
 from udpfast.core.check cimport invariant, likely, unlikely
@@ -34,9 +34,9 @@ from udpfast.core.counter cimport (
 )
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
-    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAME_SIZE, GAP_FINISH,
-    GAP_TIME, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP, RECORD_SNAPSHOT,
-    SESSION_SAME_ID, Datagram, Frame, Gap, Message,
+    DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE,
+    GAP_FINISH, GAP_TIME, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
+    RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND, CLAIM_NEW_ID, CLAIM_NONE,
@@ -62,16 +62,17 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_hash, pipeline_hear, pipeline_line_spoke_ns, pipeline_look, pipeline_say_connection,
     pipeline_stream, pipeline_watch,
 )
+from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.window cimport (
-    FRAGMENTS_NONE, SLOT_DELIVERED, WINDOW_FOREIGN, WINDOW_PACE, Slot, Window,
-    window_evidence_before, window_furthest, window_is_before, window_is_copy, window_is_doubtful,
+    FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot, Window,
+    window_early, window_evidence_before, window_furthest, window_is_before, window_is_copy, window_is_doubtful,
     window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due, window_judge_past,
     window_judge_until, window_number, window_pass_milestone, window_past, window_refute,
     window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
-    window_jump, window_note_sent,
+    window_jump, window_note_sent, window_note_stored,
 )
 from udpfast.wire.framing cimport FRAMING_IEX_TP, framing_units
 from udpfast.wire.messages cimport MessageWalk
@@ -121,7 +122,41 @@ cdef inline int pipeline_judge(Pipeline* p, const Datagram* d, int64_t now_ns) n
             fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size),
             now_ns)
         return VERDICT_DELIVERED
+    if frame.fragment and pipeline_adds_fragment(p, w, line, d, &frame, now_ns):
+        return VERDICT_HELD
     return pipeline_judge_frame(p, w, line, d, now_ns)
+
+
+cdef inline bint pipeline_adds_fragment(
+    Pipeline* p, Window* w, Line* line, const Datagram* d, const Frame* frame, int64_t now_ns,
+) noexcept nogil:
+    # Another fragment of the message at `next`, behind which nothing waits: it goes to its place,
+    # and take() has nothing to look at before the last of them. What is not that simple is judged
+    # like anything else (False).
+    cdef int64_t at = w.next
+    cdef Slot* slot = window_slot(w, at)
+    cdef Early* early
+    cdef uint32_t size = d.size - FRAME_SIZE
+    if not (
+        frame.session_id == w.session_id and frame.seqno == <uint32_t>at and w.started
+        and not w.contested and w.connected and w.highest == at and w.pending
+        and slot.key == at and slot.fragment_max == frame.fragment_max and size
+        and not w.fragments[slot.fragments + frame.fragment].present
+        and not line_steps_back(line, at)
+    ):
+        return False
+    early = window_early(w, at)
+    memcpy(
+        w.scratch + <size_t>frame.fragment * FRAGMENT_SIZE, d.data + FRAME_SIZE, size)
+    window_note_stored(
+        w, slot, early, d, frame.fragment, size, CELL_SCRATCH,
+        fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size), now_ns)
+    line.heard_ns = now_ns
+    if at > line.highest:
+        line.highest = at
+    if slot.state == SLOT_WHOLE:
+        pipeline_look(p, w)
+    return True
 
 
 cdef inline int pipeline_judge_frame(

@@ -125,7 +125,6 @@ cdef inline int window_store(
     # The bytes of a fragment that is not there yet. The message at `next` is put together in its
     # final place; all others wait in cells.
     cdef Early* early = window_early(w, at)
-    cdef Fragment* fragment
     cdef const uint8_t* data = d.data + unit.offset
     cdef uint32_t size = unit.size
     cdef uint32_t cell = CELL_NONE
@@ -137,30 +136,39 @@ cdef inline int window_store(
         if cell == CELL_NONE:
             return WINDOW_PARK
         memcpy(slab_cell(w.slab, cell), data, size)
+    window_note_sent(w, unit)
+    if unit.fragment == 0 and (at >= w.milestone or at < w.start_end):
+        window_pass_milestone(w, at, hash, now_ns)
+    window_note_stored(w, slot, early, d, unit.fragment, size, cell, hash, now_ns)
+    return VERDICT_HELD
+
+
+cdef inline void window_note_stored(
+    Window* w, Slot* slot, Early* early, const Datagram* d, uint32_t index, uint32_t size,
+    uint32_t cell, uint32_t hash, int64_t now_ns,
+) noexcept nogil:
+    # The fragment of this index of a message is there.
+    cdef Fragment* fragment
     slot.lines |= <uint8_t>(1 << d.line)
     slot.line = d.line
     early.seen_ns = now_ns
     early.arrived += 1
-    if unit.fragment + 1 == unit.fragments:
+    if index == slot.fragment_max:
         early.final_size = <uint16_t>size
-    window_note_sent(w, unit)
-    if unit.fragment == 0 and (at >= w.milestone or at < w.start_end):
-        window_pass_milestone(w, at, hash, now_ns)
-    if unit.fragments == 1:
+    if slot.fragment_max == 0:
         slot.hash = hash
         slot.cell = cell
     else:
-        fragment = &w.fragments[slot.fragments + unit.fragment]
+        fragment = &w.fragments[slot.fragments + index]
         fragment.present = 1
         fragment.hash = hash
         fragment.cell = cell
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
-    if early.arrived == unit.fragments:
+    if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
-    return VERDICT_HELD
 
 
 cdef inline void window_note_sent(Window* w, const Unit* unit) noexcept nogil:
