@@ -190,7 +190,7 @@ def test_session_that_begins_anew_behind_a_forged_one_loses_no_more_than_is_said
     assert came == sent
 
 
-@pytest.mark.parametrize("seed", [220_020, 420_016, 420_021, 620_095])
+@pytest.mark.parametrize("seed", [220_020, 420_016, 420_021, 620_095, 64_002_670, 65_003_125])
 def test_feed_that_goes_on_beside_forged_jumps_is_no_restart(seed: int) -> None:
     assert forged(seed, 4_000)["bursts"] == 2
 

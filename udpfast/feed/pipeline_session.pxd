@@ -228,7 +228,7 @@ cdef inline bint pipeline_numbered_anew(
     candidate_hold_known(c, d, unit, evidence)
     run = pipeline_run(w, c)
     # A publisher that began anew began where it did before, or further back.
-    inside = window_unwrap(w, candidate_first(c)) > w.base
+    inside = window_unwrap(w, candidate_first(c)) > w.origin
     if inside and pipeline_fills_gap(w, window_unwrap(w, c.first_fresh)):
         reason = SESSION_RESUMED
         if c.total >= RESUME_AT_ONCE and not candidate_is_replay(c):
@@ -478,7 +478,10 @@ cdef inline void pipeline_begin(
     cdef Control* control
     cdef int64_t left_at = window_left_at(w)
     cdef bint same_id = w.book.begun and w.book.session_id == session_id
+    cdef int64_t behind = 0              # what this numbering had before its first
     cdef uint32_t discarded
+    if same_id and reason == SESSION_RESUMED:
+        behind = window_unwrap(w, first_number) - w.origin
     p.session = session_ordinal(p.session)
     discarded = pipeline_end_numbering(w, same_id, p.session, session_id, now_ns)
     if w.follower != NULL:
@@ -506,6 +509,8 @@ cdef inline void pipeline_begin(
         w.book, session_id, reason == SESSION_RESUMED, window_number(w, left_at), left_at - w.base,
         now_ns)
     window_start(w, first_number, now_ns)
+    if behind > 0:
+        w.origin = w.base - behind
     pipeline_look(p, w)
     if w.follower != NULL:
         pipeline_look(p, w.follower)

@@ -134,6 +134,7 @@ cdef struct Window:
     int64_t judge_until          # what was delivered by judge_ns
     int64_t judge_ns
     int64_t base                 # first key of this numbering
+    int64_t origin               # ... and of all that it resumed
     int64_t begun_ns
     int64_t named                # a heartbeat named it as the next one
     int64_t named_ns             # when, while what lies before it is missing
@@ -223,6 +224,7 @@ cdef inline void window_start(Window* w, uint64_t number, int64_t now_ns) noexce
     w.base = (((w.next >> 32) + 4) << 32) | <uint32_t>number
     w.zero = <uint64_t>w.base - number
     w.next = w.base
+    w.origin = w.base
     w.named = w.base
     w.begun_sent_ns = 0
     w.sent_ns = 0
