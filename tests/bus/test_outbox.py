@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, sequencer
+from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, send, sequencer
 from udpfast.bus.outbox import (
     OutboxFullError,
     OutboxLostError,
@@ -173,6 +173,29 @@ def test_records_taken_back_are_sent_again_under_their_numbers() -> None:
     assert box.counts()["seen"] == 0
     [datagram] = carried.work(2 * MS, True)
     assert (send_parse(datagram).first, len(send_parse(datagram).messages)) == (1, 5)
+
+
+@pytest.mark.parametrize("grown", [False, True])
+def test_records_taken_back_by_a_daemon_that_was_killed_then_are_sent_again(grown: bool) -> None:
+    seq, box = sequencer(), outbox()
+    carried, watch = registered(seq, box)
+    at = seq.store.end
+    for _ in range(5):
+        box.send(b"x")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    assert box.counts()["seen"] == 5
+    seq.store.cut(at)  # it dies before its watch hears of it
+    if grown:
+        later = lead(seq.store)
+        register(later, "other", nonce=9)
+        for number in range(1, 50):
+            send(later, number, sender=2)
+    seq.store.log.sync()
+    carried, watch = courier(seq, box)
+    watch.work()
+    carried.work(2 * MS, True)
+    assert box.counts()["seen"] == box.counts()["freed"] == 0
 
 
 def test_messages_let_go_that_are_gone_are_said() -> None:

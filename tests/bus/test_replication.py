@@ -293,3 +293,49 @@ def test_copy_killed_behind_its_first_segments_header_has_that_segment_once() ->
     Copy(seq.store, copy).pump()
     assert content(copy) == content(seq.store)
     assert [s.position for s in copy.log.segments] == [s.position for s in seq.store.log.segments]
+
+
+def test_writer_that_has_less_than_was_kept_keeps_no_more_than_it_has() -> None:
+    full = filled(10, standbys=("one",))
+    short = store("one", standbys=("S",))
+    Copy(filled(3).store, short).pump()
+    short.learn(0, full.store.end)  # of a source that loses its power before it gives all of that
+    later = lead(short)
+    assert short.kept <= short.end
+    begun = short.end
+    for first in range(4, 20):
+        send(later, first)
+    assert short.end > begun
+    assert short.kept <= begun, "what the other host cannot have yet"
+
+
+def test_epoch_that_could_write_nothing_counts_for_nothing() -> None:
+    writer = filled(5).store
+    empty = store("two", capacity=4096)
+    empty.adopt(IDENTITY, 0, 0, [])
+    empty.log.disk_full = True
+    empty.fence(writer.epoch)
+    lead(empty)
+    assert empty.epoch > writer.epoch
+    promotion = Promotion(empty, ("S",), 1, 0)
+    assert empty.epoch == 0
+    answer = Fenced(promotion.epoch, writer.epoch, writer.end, 0, 0, True, "S")
+    promotion.answered("S", answer, 0)
+    assert promotion.state is PromotionState.COPYING
+    assert promotion.source == "S"
+
+
+def test_copy_of_a_copy_learns_who_writes_as_soon_as_that_does() -> None:
+    seq, one, two = filled(5), store("one"), store("two")
+    Copy(seq.store, one).pump().source.close("over")
+    one = Store(one.log, "one")  # its daemon begins anew, and was not told yet
+    relayed = Copy(one, two, any_source=True).pump()
+    relayed.source.work(MS, T0)
+    assert (two.writer_host, relayed.source.closed) == ("", "")
+    Copy(seq.store, one).pump()
+    relayed.source.work(2 * MS, T0)
+    assert relayed.source.closed
+    Copy(one, two, any_source=True).pump()
+    assert two.writer_host == "S"
+    Copy(Store(one.log, "one"), two, any_source=True).pump()
+    assert two.writer_host == "S", "who knows less tells nothing"

@@ -174,6 +174,30 @@ def test_segment_full_and_no_room_for_another_drops_and_says_so() -> None:
     assert numbers(seq.store)[: len(done)] == done
 
 
+def test_writer_that_begins_on_a_full_disk_says_so_before_its_first_message() -> None:
+    kept = store("S", 4096, IDENTITY)
+    first = lead(kept)
+    register(first)
+    number = 0
+    while kept.end < 4096 - 500:  # a small message fits, a datagram full of them does not
+        number += 1
+        send(first, number)
+    kept.log.disk_full = True
+    later = lead(kept)
+    send(later, number + 1)
+    assert later.verdicts[SequencerVerdict.FULL] == 1
+    kept.log.disk_full = False
+    send(later, number + 1)
+    found = records(kept)
+    (begin,) = [
+        at
+        for at, (kind, _, payload, _) in enumerate(found)
+        if kind == 9 and payload[:8] == kept.epoch.to_bytes(8, "little")
+    ]
+    assert [kind for kind, *_ in found[:begin]].count(48) == number
+    assert numbers(kept) == list(range(1, number + 2))
+
+
 def test_epoch_begins_with_where_the_one_before_ended() -> None:
     kept = store("S", identity=IDENTITY)
     lead(kept)

@@ -50,6 +50,10 @@ class Lineage:
             following = start
         return 0, following
 
+    def until(self, epoch: int, position: int) -> int:
+        """Return up to where this copy is one whose record before a position had this epoch."""
+        return min([position, *(start for begun, start in self.pairs if begun > epoch)])
+
     def before(self, end: int) -> list[tuple[int, int]]:
         """Return the pairs of which a copy that ends there has records."""
         return [pair for pair in self.pairs if pair[1] < end]

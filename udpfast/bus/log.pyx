@@ -264,6 +264,9 @@ cdef class Store:
         if epoch > self.promised:
             self.promised = epoch
             if self.lineage.epoch < epoch:
+                if self.writer:
+                    # An epoch of which it could write nothing: others may have what is later.
+                    self.lineage.cut(self.log.writer.position)
                 self.writer = self.led = False
             self.save()
         return epoch >= self.promised
@@ -283,7 +286,7 @@ cdef class Store:
         self.promised = epoch
         self._released = self.released
         self.acks.clear()
-        self.lineage.begin(epoch, self.log.writer.position)
+        self._begin_epoch(epoch)
         self.led = True
         self.save()
         self.writer = True
@@ -292,10 +295,15 @@ cdef class Store:
 
     def begin_copied(self, uint64_t epoch) -> None:
         """Note that the records from the end on are of another epoch than those before."""
-        self.lineage.begin(epoch, self.log.writer.position)
+        self._begin_epoch(epoch)
         self.promised = max(self.promised, epoch)
         self.writer = self.led = False
         self.save()
+
+    def _begin_epoch(self, epoch):
+        # Whoever had more before lost it since: what is written here now is of nobody else.
+        self.lineage.begin(epoch, self.log.writer.position)
+        self._kept = min(self._kept, self.log.writer.position)
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index, pairs) -> None:
         """Become a copy of a store, which begins at a position."""

@@ -27,7 +27,7 @@ cdef enum:  # OutboxState
     OUTBOX_SUPERSEDED = 3        # another outbox of this name was registered since: this is over
     OUTBOX_LOST = 4              # messages that all standbys had are not in the stream any more
 
-cdef struct OutboxHeader:  # 328 bytes
+cdef struct OutboxHeader:  # 336 bytes
     char name[32]
     char host[32]
     uint64_t nonce               # by which the stream says that it is this outbox
@@ -48,6 +48,7 @@ cdef struct OutboxHeader:  # 328 bytes
     uint32_t reserved
     uint64_t sent                # datagrams
     uint64_t resent              # messages that were sent again
+    uint64_t watched_epoch       # of the record before `watched`
 
 cdef struct OutboxEntry:  # 40 bytes
     uint64_t offset              # of the payload, in all bytes ever taken

@@ -26,7 +26,7 @@ __all__ = [
     "Watch",
 ]
 
-if sizeof(OutboxHeader) != 328 or sizeof(OutboxEntry) != 40:
+if sizeof(OutboxHeader) != 336 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
                       f"{sizeof(OutboxEntry)}")
 
@@ -433,8 +433,15 @@ cdef class Watch:
 
     def add(self, Courier courier) -> None:
         """Look for an outbox's messages too, from where it was looked for them last."""
-        if courier.header.state == OUTBOX_NEW and courier.header.watched == 0:
-            courier.header.watched = self.store.end  # nobody knows of it yet
+        cdef OutboxHeader* header = courier.header
+        cdef uint64_t same
+        if header.state == OUTBOX_NEW and header.watched == 0:
+            header.watched = self.store.end  # nobody knows of it yet
+            header.watched_epoch = self.store.epoch
+        # A process that was killed may have set records aside, and told no outbox.
+        same = self.store.lineage.until(header.watched_epoch, header.watched)
+        if min(same, self.store.end) < header.watched:
+            courier.rolled_back(min(same, self.store.end))
         self.couriers.append(courier)
         self._note(courier)
         if self._standing:
@@ -499,8 +506,11 @@ cdef class Watch:
             self._place.index += 1
             count += 1
         if count:
+            epoch = self.store.lineage.at(self._place.position - 1)[0]
             for courier in self.couriers:
-                courier.header.watched = max(courier.header.watched, self._place.position)
+                if courier.header.watched < self._place.position:
+                    courier.header.watched = self._place.position
+                    courier.header.watched_epoch = epoch
         return count
 
     cdef _senders(self, const Record* record, uint64_t end):

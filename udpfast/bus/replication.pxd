@@ -30,6 +30,7 @@ cdef class Source:
     cdef uint64_t _cuts
     cdef bint _announced         # the segment at _place was
     cdef bint _relayed           # its copy follows this host, whoever writes
+    cdef bint _lost              # this host did not know who writes, nor does its copy
     cdef tuple _told             # progress that was said last
     cdef uint64_t next_run(self, LinkHeader* header, const uint8_t** at)
 

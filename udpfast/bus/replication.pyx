@@ -115,6 +115,7 @@ cdef class Source:
         self.consumer = hello.host
         self.following = True
         self._relayed = hello.any_source or hello.drain
+        self._lost = not store.writer_host
         store.links[hello.host] = self
         self._cuts = store.cuts
         self._place.position = first if hello.identity == NO_IDENTITY else hello.position
@@ -254,6 +255,9 @@ cdef class Source:
         if not (store.writer or self._relayed):
             # It looks for the writer now, to which alone its progress counts.
             self.close("another host writes the store")
+            return
+        if self._lost and store.writer_host:
+            self.close("this host knows now who writes the store")
             return
         told = (store.released if store.gate else 0, store.kept)
         since = now_ns - self.said_ns
@@ -455,7 +459,7 @@ cdef class Consumer:
             raise ValueError(f"a WELCOME to {header.position} of {welcome.identity.hex()}")
         self.welcome = welcome
         self.following = True
-        store.writer_host = welcome.writer
+        store.writer_host = welcome.writer or store.writer_host
         self.source_end = welcome.end
         store.learn(welcome.released, welcome.kept)
 

@@ -3,7 +3,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from udpfast.bus.log cimport Log, Store
-from udpfast.bus.wire cimport SENDERS_MAX, Registration
+from udpfast.bus.wire cimport SENDERS_MAX, EpochBegin, Registration
 from udpfast.core.layout cimport Record, SenderEntry
 
 cdef enum:
@@ -51,6 +51,8 @@ cdef class Sequencer:
     cdef uint64_t _epoch
     cdef uint64_t _key
     cdef int64_t _began_ns
+    cdef EpochBegin _begin       # of its epoch: RESTART
+    cdef bint _begin_due         # it is not written yet
     cdef dict _names             # name -> sender
     cdef uint64_t[8] _verdicts
     cdef readonly uint64_t received, held, refused_names
@@ -68,6 +70,8 @@ cdef class Sequencer:
     cdef int _register(self, const Registration* registration, int64_t now_ns, int64_t unix_ns)
     cdef bytes _entries(self)
     cdef _read(self, const Record* record)
+    cdef _note_begin(self, int64_t unix_ns)
+    cdef bint _write_begin(self, int64_t unix_ns)
     cdef bint _roll(self, int64_t unix_ns)
     cdef bint _write_senders(self, int64_t unix_ns)
     cdef void _drop_held(self, Sender* sender) noexcept nogil

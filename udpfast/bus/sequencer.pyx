@@ -90,22 +90,30 @@ cdef class Sequencer:
         self.clock.now_ns = self._began_ns = now_ns
         self._epoch = epoch
         self._key = store.key
-        old_end, last = store.end, self.log.last
+        self._note_begin(unix_ns)
         store.begin(epoch)
-        if self.make_room(now_ns, unix_ns):
-            self._restart(old_end, last, unix_ns)
+        if not self.make_room(now_ns, unix_ns):
+            self.log.writer.limit = 0  # nothing is written before it is said who writes
+        elif self._begin_due:
+            self._write_begin(unix_ns)
             self._write_senders(unix_ns)
 
-    def _restart(self, old_end, last, unix_ns):
-        cdef EpochBegin begin
-        host = name_bytes(self.store.host)
-        memset(&begin, 0, sizeof(begin))
-        begin.epoch = self._epoch
-        begin.restarted_ns = unix_ns
-        begin.old_end = old_end
-        begin.tail_checksum = last[1] if last else 0
-        memcpy(begin.host, <const char*>host, NAME_SIZE)
-        self._write(KIND_RESTART, <const uint8_t*>&begin, sizeof(begin), unix_ns)
+    cdef _note_begin(self, int64_t unix_ns):
+        cdef bytes host = name_bytes(self.store.host)
+        last = self.log.last
+        self._begin.epoch = self._epoch
+        self._begin.restarted_ns = unix_ns
+        self._begin.old_end = self.store.end
+        self._begin.tail_checksum = last[1] if last else 0
+        memcpy(self._begin.host, <const char*>host, NAME_SIZE)
+        self._begin_due = True
+
+    cdef bint _write_begin(self, int64_t unix_ns):
+        # Who follows learns from it who writes: where senders' messages go.
+        self._begin_due = False
+        self._begin_due = not self._write(
+            KIND_RESTART, <const uint8_t*>&self._begin, sizeof(EpochBegin), unix_ns)
+        return not self._begin_due
 
     # --- what it knows of senders ---------------------------------------------------------------
 
@@ -159,8 +167,10 @@ cdef class Sequencer:
     # --- the log --------------------------------------------------------------------------------
 
     def make_room(self, int64_t now_ns, int64_t unix_ns) -> bool:
-        """Begin the next segment, if one is due; False: there is no room for it."""
+        """Begin the next segment, if one is due; False: there is no room, or another writes."""
         self.full = False
+        if not self.store.writer:
+            return False
         if self.log.writer.limit < self.log.writer.position + RECORD_SIZE + SEND_SIZE_MAX:
             return self._roll(steady_time(&self.clock, now_ns, unix_ns))
         return True
@@ -169,7 +179,8 @@ cdef class Sequencer:
         if not self.log.roll():
             self.full = True
             return False
-        return self._write_senders(unix_ns)
+        return self._write_senders(unix_ns) and (
+            not self._begin_due or self._write_begin(unix_ns))
 
     cdef bint _write_senders(self, int64_t unix_ns):
         cdef bytes entries = self._entries()
