@@ -13,6 +13,7 @@ cdef class MemoryLog(Log):
     cdef public bint disk_full
     cdef public int kill_in          # of the changes that a disk keeps: at this one it is all over
     cdef readonly bint dead          # ... which was: nothing more is written
+    cdef public object on_death      # called then
     cdef public list aside           # of what was set aside: (position, bytes) of each record
     cdef uint64_t _synced
     cdef bytes _state

@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 from udpfast.bus.log import Log
 
 __all__ = ["MemoryLog"]
@@ -19,6 +21,7 @@ class MemoryLog(Log):
     disk_full: bool
     kill_in: int
     aside: list[tuple[int, bytes]]
+    on_death: Callable[[], None] | None
     def __init__(self, capacity: int, layout_hash: int, identity: bytes | None = None) -> None: ...
     @property
     def segments(self) -> list[MemorySegment]: ...

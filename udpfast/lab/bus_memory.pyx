@@ -60,12 +60,14 @@ cdef class MemoryLog(Log):
 
     cdef bint _dies(self):
         # Whether the daemon's process ends here, before what it is about to change. What it does
-        # until its turn is over reaches neither the disk nor another host.
+        # until its turn is over reaches neither the disk nor another host, nor what apps share.
         if self.kill_in > 0:
             self.kill_in -= 1
             if self.kill_in == 0:
                 self.dead = True
                 self.writer.limit = 0
+                if self.on_death is not None:
+                    self.on_death()
         return self.dead
 
     def revive(self) -> None:

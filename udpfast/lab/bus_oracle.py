@@ -352,29 +352,30 @@ class Oracle:
         expected : (str, int)
             As `expected` said before.
         before, after : tuple
-            Verdicts by name, messages held, the store's end, `next` of all senders.
+            Verdicts by name, messages held, `next` of all senders.
         """
         verdicts = {name: after[0][name] - before[0][name] for name in after[0]}
         what, units = expected
         if what:
+            # What may be written is what was due anyway: senders, at the end of a segment.
             if verdicts[what] != units or sum(verdicts.values()) != units or after[2] != before[2]:
-                raise Wrong(f"I11 {host}: expected {units} {what}, found {verdicts}, "
-                            f"{after[2] - before[2]} bytes written")  # fmt: skip
+                raise Wrong(f"I11 {host}: expected {units} {what}, found {verdicts}, next "
+                            f"{before[2]} before and {after[2]} behind it")  # fmt: skip
             return
         refused = verdicts["UNKNOWN"] + verdicts["MALFORMED"]
         _, _, flags, count, _, _, sender, incarnation, first, _ = _SENT.unpack_from(data)
         if flags or not count:
             return
-        following = before[3][sender, incarnation]
+        following = before[2][sender, incarnation]
         there = min(max(following - first, 0), count)
         if refused + verdicts["FENCED"] or verdicts["DUPLICATE"] < there:
             raise Wrong(f"I11 {host}: {there} of {count} messages are there already, found "
                         f"{verdicts}")  # fmt: skip
         if verdicts["FULL"]:
             return
-        if first <= following and after[3][sender, incarnation] < first + count:
+        if first <= following and after[2][sender, incarnation] < first + count:
             raise Wrong(f"I5 {host}: {following} is next, {first} to {first + count - 1} came, "
-                        f"{after[3][sender, incarnation]} is next then")  # fmt: skip
+                        f"{after[2][sender, incarnation]} is next then")  # fmt: skip
         early = sum(number - following >= _AHEAD for number in range(first, first + count))
         if before[1] + count < _HELD and verdicts["EARLY"] != early:
             raise Wrong(f"I11 {host}: {early} of {count} messages are too far ahead, found "

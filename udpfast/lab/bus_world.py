@@ -67,6 +67,7 @@ class Host:
         self.log = log
         self.node: Node | None = None
         self.outboxes: dict[str, bytearray] = {}
+        self._outboxes_then: dict[str, bytes] = {}  # when the process ended amid its turn
         self.sides: dict[int, Side] = {}
         self.datagrams: list[tuple[str, bytes]] = []
         self.life = 0  # of the daemon: what was meant for another one is lost
@@ -75,8 +76,10 @@ class Host:
         self.offset_ns = world.rng.randrange(-20 * MS, 20 * MS)
         self.due = False
         self.cuts = 0
+        self.epoch = self.epochs = 0  # the last one that its store had, and how many
         self.promotion: Promotion | None = None
         self.quarantine = world.rng.random() < 0.8
+        log.on_death = self._note_outboxes
 
     # --- Carrier --------------------------------------------------------------------------------
 
@@ -108,7 +111,7 @@ class Host:
         if self.log.dead:
             return
         world, store = self.world, self.daemon.store
-        whose = self.name, self.life, store.cuts, store.epoch
+        whose = self.name, self.life, store.cuts, self.note_epoch()
         world.oracle.sends(whose, data, world.now_ns, world.resend_ns)
         world.fly(self.name, host, data)
 
@@ -149,6 +152,12 @@ class Host:
             world.look(self)
         self.wake()
 
+    def note_epoch(self) -> int:
+        """Return how often the epoch of the host's records was another one than before."""
+        self.epochs += self.daemon.store.epoch != self.epoch
+        self.epoch = self.daemon.store.epoch
+        return self.epochs
+
     def _add(self, memory: bytearray) -> None:
         assert self.node is not None
         courier = Courier(
@@ -160,12 +169,18 @@ class Host:
         """End the daemon, as kill -9 does."""
         self.node = None
         self.frozen = False
+        for name, then in self._outboxes_then.items():
+            self.outboxes[name][:] = then
+        self._outboxes_then = {}
         self.log.revive()
         self.life += 1
         self.datagrams.clear()
         for side in list(self.sides.values()):
             self.world.end(side, lost=True)
         self.sides.clear()
+
+    def _note_outboxes(self) -> None:
+        self._outboxes_then = {name: bytes(memory) for name, memory in self.outboxes.items()}
 
     def lose_power(self) -> None:
         """End everything; the disk keeps what it had, and maybe more."""
@@ -245,10 +260,10 @@ class Host:
             world.oracle.judged(self.name, data, expected, before, self._said(sequencer))
         return told
 
-    def _said(self, sequencer: Sequencer) -> tuple[dict[str, int], int, int, dict[Any, int]]:
+    def _said(self, sequencer: Sequencer) -> tuple[dict[str, int], int, dict[Any, int]]:
         verdicts = {verdict.name: count for verdict, count in sequencer.verdicts.items()}
         following = dict(self.world.oracle.views[self.name].next)
-        return verdicts, sequencer.held, self.log.end, following
+        return verdicts, sequencer.held, following
 
 
 class World:
@@ -322,6 +337,7 @@ class World:
         """Check a host, after it did something; one whose process ended there begins later."""
         node = host.node
         assert node is not None
+        host.note_epoch()
         end = min((position for position, _ in host.log.aside), default=None)
         if end is not None:
             self.oracle.forget(host.name, end)
@@ -511,6 +527,8 @@ class World:
 
     def send(self, host: Host, name: str) -> None:
         """Have an app send a few messages."""
+        if host.log.dead:
+            self.look(host)  # what its process does to outboxes ended before
         outbox = host.outbox(name)
         accepted = self.oracle.accepted[_number(host.outboxes[name], NONCE)]
         count, sizes = self.rng.randrange(1, 12), [0, 1, 8, 30, 200, 1388]
