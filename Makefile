@@ -15,7 +15,7 @@ export UDPFAST_BENCH ?= 1
 # Test vectors lie beside the project, if anywhere: also for the copies of it below build/.
 export UDPFAST_SHARED ?= $(abspath $(CURDIR)/../shared)
 
-.PHONY: help build layouts demo bench test sanitize docs lint format clean
+.PHONY: help build layouts demo bench test sanitize wheels docs lint format clean
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 14
@@ -62,6 +62,12 @@ sanitize: build ## tests and fuzz with AddressSanitizer and UBSan (FUZZ_COUNT, F
 	@cd build/sanitize && $(SANITIZED) -m pytest -q $(SANITIZED_TESTS)
 	@cd build/sanitize && for kind in datagrams payloads frames iex wire feed; do $(SANITIZED) -m \
 		udpfast lab fuzz $$kind --count $(FUZZ_COUNT) --seed $(FUZZ_SEED) || exit 1; done
+
+# A C library older than this machine's needs an older machine: auditwheel names the wheels after it.
+WHEEL_PYTHONS ?= python3.11 python3.12 python3.13
+
+wheels: $(VENV)/.installed ## wheels that need no compiler, each tried in a fresh venv: dist/ (WHEEL_PYTHONS)
+	@$(RUN) scripts/build_wheels.py dist $(WHEEL_PYTHONS)
 
 docs: build ## the documentation site, with every link checked: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict

@@ -1,7 +1,7 @@
 """Build the extension modules: every `.pyx` below `udpfast/`, and those of `bench/loops` if asked.
 
 UDPFAST_NATIVE=1    compile for this machine's processor only.
-UDPFAST_BENCH=1     Also `bench/loops`, which only benchmarks and tests run: `make` asks for them.
+UDPFAST_BENCH=1     Also the benchmarks, and the loops that only they and tests run: for `make`.
 UDPFAST_COMPILE=0   Compile nothing: to link a tree that is compiled in place into an environment.
 UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to run it.
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
@@ -137,14 +137,16 @@ extensions.insert(
     0, Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args)
 )
 
-# `bench` alone is a name that anybody's package may have.
-benchmarks = ["udpfast_bench", "udpfast_bench.loops"]
-if Path("bench/peers").is_dir():
-    benchmarks.append("udpfast_bench.peers")
+# `bench` alone is a name that anybody's package may have. Without their loops they measure nothing.
+benchmarks = ["udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"]
 
 setup(
     cmdclass={"build_ext": BuildExt},
-    packages=[*find_packages(include=["udpfast", "udpfast.*"]), "pyspark_udpfast", *benchmarks],
+    packages=[
+        *find_packages(include=["udpfast", "udpfast.*"]),
+        "pyspark_udpfast",
+        *(benchmarks if setting("UDPFAST_BENCH") else []),
+    ],
     package_dir={"udpfast_bench": "bench"},
     ext_modules=extensions if setting("UDPFAST_COMPILE", "1") else [],
 )

@@ -26,10 +26,13 @@ def _package() -> str:
 
 
 _package_name = _package()
-if importlib.util.find_spec(f"{_package_name}.loops.hostprobe") is None:
+if (
+    importlib.util.find_spec(_package_name) is None
+    or importlib.util.find_spec(f"{_package_name}.loops.hostprobe") is None
+):
     raise ConfigError(
-        "expected the loops of the benchmarks, found them not compiled: "
-        "UDPFAST_BENCH=1 pip install . compiles them too"
+        "expected the benchmarks and their loops, found udpfast installed without them: "
+        "UDPFAST_BENCH=1 pip install . (in a checkout) compiles them too"
     )
 
 bench: click.Command = importlib.import_module(f"{_package_name}.main").bench

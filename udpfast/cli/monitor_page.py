@@ -288,7 +288,7 @@ def _chart(title: str, kind: str, *, log: bool = False) -> ui.echart:
             "grid": {"left": 8, "right": 16, "top": 56, "bottom": 8, "containLabel": True},
             "legend": {"top": 24, "type": "scroll", "textStyle": {"color": "#888"}},
             "tooltip": {"trigger": "axis"},
-            "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True}},
+            "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "showMaxLabel": False}},
             "yAxis": {"type": "log" if log else "value"},
             "series": [],
             "kind": kind,

@@ -1,0 +1,87 @@
+"""Build wheels that need no compiler where they are installed, and try each in a venv of its own.
+
+    python scripts/build_wheels.py dist python3.11 python3.12 python3.13
+
+The source archive goes to the folder first, and each wheel is built from it. auditwheel checks what
+a wheel links to, and names it after the oldest C library that has all of that: built on an older
+Linux, it installs on more of them. A Python that is not there is said, and left out.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def run(*command: str | Path, cwd: Path = ROOT) -> None:
+    """Run a command; its failure ends this one. What benchmarks run is of a checkout alone."""
+    environment = {**os.environ, "UDPFAST_BENCH": "0", "PYTHONPATH": ""}
+    subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=True)
+
+
+def make_sdist(folder: Path) -> Path:
+    """Pack the sources."""
+    run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
+    return max(folder.glob("udpfast-*.tar.gz"), key=os.path.getmtime)
+
+
+def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
+    """Build for one interpreter, and name the wheel after the C libraries that it goes with."""
+    with tempfile.TemporaryDirectory() as temporary:
+        built, named = Path(temporary, "built"), Path(temporary, "named")
+        pip = (sys.executable, "-m", "pip", "--python", python)
+        run(*pip, "wheel", "-q", "--no-deps", "--wheel-dir", built, sdist)
+        (wheel,) = built.glob("*.whl")
+        run(sys.executable, "-m", "auditwheel", "-q", "repair", "--wheel-dir", named, wheel)
+        (wheel,) = named.glob("*.whl")
+        return Path(shutil.move(wheel, folder / wheel.name))
+
+
+def try_wheel(wheel: Path, python: str) -> None:
+    """Install it where no compiler is, and let it prove a feed."""
+    with tempfile.TemporaryDirectory() as temporary:
+        run(python, "-m", "venv", temporary)
+        fresh = Path(temporary, "bin", "python")
+        run(fresh, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel)
+        demo = (fresh, "-m", "udpfast", "demo", "--simulate", "--seconds", "3")
+        subprocess.run(
+            [str(word) for word in demo],
+            cwd=temporary,
+            env={**os.environ, "PATH": temporary, "PYTHONPATH": ""},
+            stdout=subprocess.DEVNULL,
+            check=True,
+        )
+
+
+def main() -> int:
+    """Return 1 if there is not one of the interpreters."""
+    summary, _, more = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="where the wheels go")
+    parser.add_argument("python", nargs="+", help="an interpreter: python3.12, or its path")
+    options = parser.parse_args()
+    folder: Path = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    found = [python for python in options.python if shutil.which(python)]
+    for python in set(options.python) - set(found):
+        print(f"udpfast: {python} is not here, no wheel for it")
+    if not found:
+        return 1
+    sdist = make_sdist(folder)
+    for python in found:
+        print(f"udpfast: {python}: compiling, some minutes", flush=True)
+        wheel = make_wheel(sdist, python, folder)
+        try_wheel(wheel, python)
+        print(f"udpfast: {wheel} ({wheel.stat().st_size / 1e6:.1f} MB)", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

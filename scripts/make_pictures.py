@@ -1,0 +1,162 @@
+"""Make the pictures of README.md and docs: a feed's page in a terminal and in a browser, a report.
+
+    python scripts/make_pictures.py docs/images
+
+A feed of two lines and a strategy run for half a minute on loopback, and Chromium (Debian:
+`apt-get install chromium chromium-driver`) draws what they show; then the demonstration makes a
+report, where Spark is. Whatever is drawn is looked at before it is kept.
+"""
+
+import argparse
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+FEED = """\
+name = "deribit"
+
+[[incremental.lines]]
+name = "microwave"
+address = "127.0.0.1:29001"
+
+[[incremental.lines]]
+name = "fibre"
+address = "127.0.0.1:29101"
+
+[[snapshot.lines]]
+name = "snapshots"
+address = "127.0.0.1:29002"
+
+[image]
+enabled = true
+"""
+SEND = (
+    *(
+        "send",
+        "--simulate",
+        "--seconds",
+        "45",
+        "--speed",
+        "4",
+        "--loss",
+        "0.01",
+        "--skew-us",
+        "200",
+    ),
+    *("--incremental", "127.0.0.1:29001,127.0.0.1:29101", "--snapshot", "127.0.0.1:29002"),
+)
+STRATEGY = """\
+import udpfast
+
+books = udpfast.Books()
+with udpfast.Reader("ring:deribit", image=True, name="strategy", timeout=60) as reader:
+    for record in reader:
+        books.apply(record)
+"""
+LISTEN = "127.0.0.1:29818"
+WIDE, TALL, PHONE = 1400, 1000, 390
+WATCHED_S = 20.0
+
+
+@contextmanager
+def started(*command: str) -> Iterator[None]:
+    """Run a command of Python's beside what follows."""
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def draw_terminal(folder: Path) -> None:
+    """Draw the page of a feed in `udpfast top`, as that writes it for a terminal."""
+    from udpfast.cli.top_app import TopApp
+
+    async def look() -> None:
+        app = TopApp(interval_s=1.0)
+        async with app.run_test(size=(96, 36)) as pilot:
+            await pilot.pause(3.0)
+            await pilot.press("enter")
+            await pilot.pause(2.0)
+            drawn = app.export_screenshot(title="udpfast top")
+        # It names a font of the network; whoever looks has one that is as wide.
+        (folder / "top.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.S))
+
+    asyncio.run(look())
+
+
+def browser(folder: Path) -> Any:
+    """Return Chromium, without a screen."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(shutil.which("chromium"))
+    for argument in ("headless=new", "no-sandbox", "hide-scrollbars", f"user-data-dir={folder}"):
+        options.add_argument(f"--{argument}")
+    return webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+
+
+def draw(driver: Any, address: str, width: int, path: Path, seconds: float) -> None:
+    """Draw what an address shows after so many seconds."""
+    driver.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": width, "height": TALL, "deviceScaleFactor": 1, "mobile": width == PHONE},
+    )
+    driver.get(address)
+    time.sleep(seconds)
+    path.write_bytes(driver.get_screenshot_as_png())
+
+
+def draw_feed(folder: Path, temporary: Path) -> None:
+    """Draw a feed as it goes."""
+    os.environ["UDPFAST_SHM"] = str(temporary / "shm")
+    settings = temporary / "feed.toml"
+    settings.write_text(FEED)
+    udpfast = ("-m", "udpfast")
+    with started(*udpfast, "run", str(settings)), started(*udpfast, *SEND):
+        time.sleep(2.0)
+        monitor = started(*udpfast, "monitor", "--listen", LISTEN)
+        with started("-c", STRATEGY), monitor, browser(temporary / "chromium") as driver:
+            draw_terminal(folder)
+            draw(driver, f"http://{LISTEN}", WIDE, folder / "monitor.png", WATCHED_S)
+            draw(driver, f"http://{LISTEN}", PHONE, folder / "monitor_phone.png", 4.0)
+
+
+def draw_report(folder: Path, temporary: Path) -> None:
+    """Draw the beginning of the report that the demonstration makes."""
+    command = ("-m", "udpfast", "demo", "--report", str(temporary / "demo"))
+    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    (report,) = (temporary / "demo").rglob("report.html")
+    with browser(temporary / "chromium") as driver:
+        draw(driver, report.as_uri(), WIDE, folder / "report.png", 2.0)
+
+
+def main() -> int:
+    """Draw all of them."""
+    summary, _, more = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="where they go")
+    folder: Path = parser.parse_args().folder.resolve()
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        print("udpfast: expected Chromium and its driver: apt-get install chromium chromium-driver")
+        return 1
+    with tempfile.TemporaryDirectory() as temporary:
+        draw_feed(folder, Path(temporary))
+        draw_report(folder, Path(temporary))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
