@@ -8,6 +8,7 @@ import pytest
 from tests.feed.drive import Driver, datagram, fragments
 from udpfast.core.layout import SESSION, Kind, SessionReason
 from udpfast.lab.forged_rows import forged
+from udpfast.lab.restart_rows import same_id_corners
 
 MS = 1_000_000
 SECOND = 1_000_000_000
@@ -193,6 +194,11 @@ def test_session_that_begins_anew_behind_a_forged_one_loses_no_more_than_is_said
 @pytest.mark.parametrize("seed", [220_020, 420_016, 420_021, 620_095, 64_002_670, 65_003_125])
 def test_feed_that_goes_on_beside_forged_jumps_is_no_restart(seed: int) -> None:
     assert forged(seed, 4_000)["bursts"] == 2
+
+
+@pytest.mark.parametrize("seed", [73_003_625])
+def test_slow_lines_behind_a_feed_that_ended_are_no_restart(seed: int) -> None:
+    same_id_corners(seed, 10_000, restart=False)
 
 
 def test_feed_that_filled_a_hole_beside_a_forged_jump_is_resumed() -> None:

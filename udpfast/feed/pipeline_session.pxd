@@ -15,7 +15,8 @@ from udpfast.core.layout cimport (
     SESSION_SAME_ID, Datagram,
 )
 from udpfast.feed.candidate cimport (
-    CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_STEP_MAX, CLAIM_AHEAD, CLAIM_BEHIND,
+    CANDIDATE_BACK_MAX, CANDIDATE_ESTABLISHED, CANDIDATE_SAME_PER_OTHER, CANDIDATE_STEP_MAX,
+    CLAIM_AHEAD, CLAIM_BEHIND,
     CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
     EVIDENCE_OTHER, Candidate, HeldUnit, candidate_begin_at, candidate_first, candidate_follows,
     candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_hold_known,
@@ -69,7 +70,8 @@ cdef struct Run:                 # on all lines that bring it
     uint32_t count
     uint32_t fresh
     uint32_t repeated
-    uint32_t known               # what the numbering at hand has, too: the same, or filled in
+    uint32_t same                # what the numbering at hand has, too
+    uint32_t known               # ... or had a hole for, which was filled
     uint32_t other
     int64_t messages
     uint64_t first_fresh         # where it leaves what we know
@@ -288,6 +290,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
     run.fresh = 0
     run.first_fresh = c.first_fresh
     run.repeated = 0
+    run.same = 0
     run.known = 0
     run.other = 0
     for i in range(w.lines):
@@ -297,6 +300,7 @@ cdef inline Run pipeline_run(const Window* w, const Candidate* c) noexcept nogil
         run.count += other.count
         run.fresh += other.fresh
         run.repeated += other.repeated
+        run.same += other.same
         run.known += other.same + other.filled
         run.other += other.other
         if candidate_step(c, other.since_first, first) < 0:
@@ -335,6 +339,8 @@ cdef inline bint pipeline_is_proven(
     cdef int64_t messages = WINDOW_PACE
     if needed == 0 or 4 * c.count < needed or candidate_is_replay(c):
         return False
+    if c.fresh == 0 and run.same > CANDIDATE_SAME_PER_OTHER * run.other:
+        return False                     # of slower lines, this one of which brought heartbeats
     if run.fresh == 0:
         needed *= NEUTRAL_FACTOR
         if run.repeated < needed and now_ns - w.forward_ns <= w.line_dead_ns:
