@@ -134,8 +134,8 @@ def draw_feed(folder: Path, temporary: Path) -> None:
 
 def draw_report(folder: Path, temporary: Path) -> None:
     """Draw the beginning of the report that the demonstration makes."""
-    command = ("-m", "udpfast", "demo", "--report", str(temporary / "demo"))
-    subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
+    command = [sys.executable, "-m", "udpfast", "demo", "--report", "demo"]
+    subprocess.run(command, cwd=temporary, check=True, stdout=subprocess.DEVNULL)
     (report,) = (temporary / "demo").rglob("report.html")
     with browser(temporary / "chromium") as driver:
         draw(driver, report.as_uri(), WIDE, folder / "report.png", 2.0)

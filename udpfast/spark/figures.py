@@ -31,7 +31,7 @@ from udpfast.page.words import channel, literal
 from udpfast.spark.answers import clock_differs
 from udpfast.spark.gold import Gold
 from udpfast.spark.probabilities import PROBABILITIES
-from udpfast.spark.shown import Lines, hop, line_name
+from udpfast.spark.shown import SNAPSHOT, Lines, hop, line_name
 
 __all__ = ["find_figures"]
 
@@ -109,6 +109,8 @@ def draw_losses(canvas: Figure, rows: list[dict[str, Any]]) -> None:
         ends, palette = [], {}
         for (feed, stream), colour in zip(keys, cycle((*OWN, *PEERS)), strict=False):
             own = [row for row in rows if (row["feed"], row["stream"]) == (feed, stream)]
+            if name == "loss" and stream == SNAPSHOT:
+                continue  # which part was lost nobody knows
             times = [row["hour"] for row in own]
             values = [
                 row["messages"] / 3600 if name == "rate" else (row["loss"] or 0) * 100

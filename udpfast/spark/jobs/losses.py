@@ -50,9 +50,10 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
 def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
     """Put the share of what was lost beside it.
 
-    What the loop says of itself is of stream 0, which only Roq's feeds have.
+    What the loop says of itself is of stream 0, which only Roq's feeds have. Of their snapshots
+    only those become records that an object waited for: lost ones are no part of them.
     """
-    whole = F.col("messages") + F.col("lost")
+    whole = F.when(F.col("stream") != silver.SNAPSHOT, F.col("messages") + F.col("lost"))
     streams = F.max("stream").over(Window.partitionBy("feed"))
     return (
         sums.withColumn("streams", streams)
