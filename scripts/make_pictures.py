@@ -90,7 +90,8 @@ def draw_terminal(folder: Path) -> None:
             await pilot.pause(2.0)
             drawn = app.export_screenshot(title="udpfast top")
         # It names a font of the network; whoever looks has one that is as wide.
-        (folder / "top.svg").write_text(re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.S))
+        drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)
+        (folder / "top.svg").write_text(re.sub(r"[ \t]+$", "", drawn, flags=re.MULTILINE))
 
     asyncio.run(look())
 

@@ -65,10 +65,10 @@ from udpfast.feed.pipeline_state cimport (
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot, Window,
-    window_early, window_evidence_before, window_furthest, window_is_before, window_is_copy, window_is_doubtful,
-    window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due, window_judge_past,
-    window_judge_until, window_number, window_pass_milestone, window_past, window_refute,
-    window_slot, window_start, window_unwrap,
+    window_early, window_evidence_before, window_furthest, window_is_before, window_is_copy,
+    window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due,
+    window_judge_past, window_judge_until, window_number, window_pass_milestone, window_past,
+    window_refute, window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
