@@ -29,7 +29,7 @@ NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
 compile_args = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-fno-plt", "-g0"]
-compile_args.append("-O" + os.environ.get("UDPFAST_OPTIMISE", "3"))
+compile_args.append("-O" + os.environ.get("UDPFAST_OPTIMISE", "2"))
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")
@@ -92,21 +92,37 @@ class BuildExt(build_ext):
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/recorder", "agents/subscriber", "archive/store", "client/aio"),
+        *("agents/recorder", "agents/subscriber", "archive/store", "client/aio", "core/agent"),
         *("client/composite_source", "client/history_source", "client/journal_source"),
         *("client/order_source", "client/zmq_silence", "client/zmq_source"),
-        *("core/layout", "core/oserr", "net/envelope", "net/pcap", "net/xdp_bpf"),
+        *("core/counter", "core/layout", "core/oserr", "feed/objects", "lab/bus_memory"),
         *("lab/guarded_frame", "lab/paths", "log/journal_header", "log/journal_map"),
         *("log/journal_state", "log/readers", "log/recovery", "log/segment", "log/verify"),
-        *("shm/counters", "shm/mapping", "shm/region"),
+        *("market/updates", "net/envelope", "net/pcap", "net/xdp_bpf", "shm/counters"),
+        *("shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
+        *("wire/frame", "wire/framing"),
+    )
+}
+
+#: Loops over datagrams, records and levels: what the compiler unrolls and inlines pays here.
+OFTEN = {
+    Path("udpfast", f"{name}.pyx")
+    for name in (
+        *("agents/engine", "export/block", "feed/publication", "log/ring", "market/decode"),
+        *("market/encode", "market/flatbuffer", "market/plan", "market/state"),
+        *("market/state_bytes", "net/datagram", "net/sender", "payload/iex/updates"),
+        "payload/sbe/plan",
     )
 }
 
 
 def arguments(path: Path) -> list[str]:
     """Return what a module is compiled with; the last `-O` counts."""
-    quickly = path in SELDOM and not (SANITIZE or "UDPFAST_OPTIMISE" in os.environ)
-    return [*compile_args, "-O1"] if quickly else compile_args
+    if SANITIZE or "UDPFAST_OPTIMISE" in os.environ:
+        return compile_args
+    if path in SELDOM:
+        return [*compile_args, "-O1"]
+    return [*compile_args, "-O3"] if path in OFTEN or path.parts[0] == "bench" else compile_args
 
 
 def sources() -> list[Path]:
@@ -124,7 +140,7 @@ extensions = [
         extra_link_args=link_args,
         # What a benchmark's result says of the build that it measured.
         define_macros=[
-            ("UDPFAST_BUILD_FLAGS", f'"{" ".join(compile_args)}"'),
+            ("UDPFAST_BUILD_FLAGS", f'"{" ".join(arguments(path))}"'),
             ("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION"),
         ],
     )
