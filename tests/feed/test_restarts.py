@@ -196,6 +196,11 @@ def test_feed_that_goes_on_beside_forged_jumps_is_no_restart(seed: int) -> None:
     assert forged(seed, 4_000)["bursts"] == 2
 
 
+@pytest.mark.parametrize("seed", [71_002_934])
+def test_heartbeats_long_after_those_of_the_old_numbering_are_of_the_new_one(seed: int) -> None:
+    same_id_corners(seed, 10_000)
+
+
 @pytest.mark.parametrize("seed", [73_003_625])
 def test_slow_lines_behind_a_feed_that_ended_are_no_restart(seed: int) -> None:
     same_id_corners(seed, 10_000, restart=False)

@@ -65,10 +65,10 @@ from udpfast.feed.pipeline_state cimport (
 from udpfast.feed.slab cimport CELL_SCRATCH
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_WHOLE, WINDOW_FOREIGN, WINDOW_PACE, Early, Slot, Window,
-    window_early, window_evidence_before, window_furthest, window_is_before, window_is_copy,
-    window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole, window_judge_due,
-    window_judge_past, window_judge_until, window_number, window_pass_milestone, window_past,
-    window_refute, window_slot, window_start, window_unwrap,
+    window_accepted_ns, window_early, window_evidence_before, window_furthest, window_is_before,
+    window_is_copy, window_is_doubtful, window_is_filled_by, window_is_quiet, window_is_whole,
+    window_judge_due, window_judge_past, window_judge_until, window_number, window_pass_milestone,
+    window_past, window_refute, window_slot, window_start, window_unwrap,
 )
 from udpfast.feed.window_order cimport (
     WINDOW_PARK, window_decide, window_deliver, window_force, window_gap, window_hold,
@@ -572,8 +572,12 @@ cdef inline bint pipeline_line_goes_on(
             candidate_note(&line.candidate, CLAIM_BEHIND, unit, evidence, now_ns)
         return True
     if follows:
-        # Heartbeats tell nothing; while the numbering at hand is alive they are of it.
-        return evidence == EVIDENCE_NEUTRAL and line.candidate.count == 0
+        # Heartbeats tell nothing; as long as they may be under way they are of the numbering at
+        # hand.
+        return (
+            evidence == EVIDENCE_NEUTRAL and line.candidate.count == 0
+            and now_ns - window_accepted_ns(w, at) < STRAGGLER_MAX_NS
+        )
     if verdict == VERDICT_LATE:
         return evidence == EVIDENCE_NONE
     if evidence == EVIDENCE_OTHER and window_is_quiet(w, WINDOW_PACE, now_ns):

@@ -411,6 +411,12 @@ cdef inline int64_t window_passed(const Window* w, int64_t now_ns) noexcept nogi
     return passed if passed != INT64_MAX else w.next
 
 
+cdef inline int64_t window_accepted_ns(const Window* w, int64_t at) noexcept nogil:
+    # When this seqno came first; of one from before the numbering's first, when that came.
+    cdef const Slot* slot = &w.slots[at & w.mask]
+    return slot.received_ns if slot.key == at else w.begun_ns
+
+
 cdef inline bint window_is_delivered(Window* w, int64_t at) noexcept nogil:
     cdef const Slot* slot = window_slot(w, at)
     return slot.key == at and slot.state == SLOT_DELIVERED
