@@ -40,19 +40,8 @@ address = "127.0.0.1:29002"
 enabled = true
 """
 SEND = (
-    *(
-        "send",
-        "--simulate",
-        "--seconds",
-        "45",
-        "--speed",
-        "4",
-        "--loss",
-        "0.01",
-        "--skew-us",
-        "200",
-    ),
-    *("--incremental", "127.0.0.1:29001,127.0.0.1:29101", "--snapshot", "127.0.0.1:29002"),
+    "send --simulate --seconds 45 --speed 4 --loss 0.01 --skew-us 200 "
+    "--incremental 127.0.0.1:29001,127.0.0.1:29101 --snapshot 127.0.0.1:29002"
 )
 STRATEGY = """\
 import udpfast
@@ -124,7 +113,7 @@ def draw_feed(folder: Path, temporary: Path) -> None:
     settings = temporary / "feed.toml"
     settings.write_text(FEED)
     udpfast = ("-m", "udpfast")
-    with started(*udpfast, "run", str(settings)), started(*udpfast, *SEND):
+    with started(*udpfast, "run", str(settings)), started(*udpfast, *SEND.split()):
         time.sleep(2.0)
         monitor = started(*udpfast, "monitor", "--listen", LISTEN)
         with started("-c", STRATEGY), monitor, browser(temporary / "chromium") as driver:

@@ -25,6 +25,18 @@ def registered(seq, box, **options):
     return carried, watch
 
 
+def five_seen(seq, box):
+    """Send five messages that come into the stream; return where that had ended before them."""
+    carried, watch = registered(seq, box)
+    at = seq.store.end
+    for _ in range(5):
+        box.send(b"x")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    assert box.counts()["seen"] == 5
+    return carried, watch, at
+
+
 def test_messages_accepted_come_into_the_stream_in_order() -> None:
     seq, box = sequencer(), outbox()
     carried, watch = registered(seq, box)
@@ -161,13 +173,7 @@ def test_name_in_use_elsewhere_is_told_and_tried_again() -> None:
 
 def test_records_taken_back_are_sent_again_under_their_numbers() -> None:
     seq, box = sequencer(), outbox()
-    carried, watch = registered(seq, box)
-    at = seq.store.end
-    for _ in range(5):
-        box.send(b"x")
-    deliver(seq, carried.work(MS, True))
-    watch.work()
-    assert box.counts()["seen"] == 5
+    carried, watch, at = five_seen(seq, box)
     seq.store.cut(at)
     watch.work()
     assert box.counts()["seen"] == 0
@@ -178,13 +184,7 @@ def test_records_taken_back_are_sent_again_under_their_numbers() -> None:
 @pytest.mark.parametrize("grown", [False, True])
 def test_records_taken_back_by_a_daemon_that_was_killed_then_are_sent_again(grown: bool) -> None:
     seq, box = sequencer(), outbox()
-    carried, watch = registered(seq, box)
-    at = seq.store.end
-    for _ in range(5):
-        box.send(b"x")
-    deliver(seq, carried.work(MS, True))
-    watch.work()
-    assert box.counts()["seen"] == 5
+    _, _, at = five_seen(seq, box)
     seq.store.cut(at)  # it dies before its watch hears of it
     if grown:
         later = lead(seq.store)

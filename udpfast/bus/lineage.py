@@ -51,7 +51,14 @@ class Lineage:
         return 0, following
 
     def until(self, epoch: int, position: int) -> int:
-        """Return up to where this copy is one whose record before a position had this epoch."""
+        """Return up to where this copy has what one had whose last record was of an epoch.
+
+        Parameters
+        ----------
+        epoch : int
+        position : int
+            Where the other copy ended.
+        """
         return min([position, *(start for begun, start in self.pairs if begun > epoch)])
 
     def before(self, end: int) -> list[tuple[int, int]]:
