@@ -4,8 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 # uv does the same in half the time; pip is always there. Python compiles what it imports; all that
-# is installed takes longer.
-INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -q \
+# is installed takes longer. What keeps pip from installing is still said.
+INSTALL := $(if $(shell command -v uv),uv pip install -q --python $(RUN),$(RUN) -m pip install -qq \
 	--no-compile --disable-pip-version-check) -c constraints.txt
 SOURCES := $(shell find udpfast bench/loops -name '*.pyx' -o -name '*.pxd')
 # Whatever is started by its name is that of .venv.
@@ -45,7 +45,7 @@ PYTEST := -m pytest -q --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-
 
 test: build $(VENV)/.spark ## the whole test suite
 	@echo "udpfast: running the tests"
-	@$(RUN) $(PYTEST)
+	@$(RUN) $(PYTEST) --durations=10
 
 # Python's own allocator would hide a read beyond an object from the sanitizer, which finds the
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.

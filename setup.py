@@ -7,6 +7,8 @@ UDPFAST_OPTIMISE=0  Compile all quickly (0 to 3): to look at a package, not to r
 UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with libasan preloaded).
 """
 
+import contextlib
+import io
 import os
 import re
 import shutil
@@ -49,6 +51,8 @@ directives = {
     "cdivision": True,
     "emit_code_comments": False,  # a third of the C; `cython -a` shows the source beside it
     "freethreading_compatible": True,
+    # Of calls that may raise: hundreds, nearly all where it costs nothing. `cython -a` shows them.
+    "show_performance_hints": False,
 }
 
 
@@ -72,15 +76,18 @@ class BuildExt(build_ext):
                 "apt-get install python3-dev"
             )
         # pip shows it with -v.
-        print(f"udpfast: compiling {len(self.extensions)} modules on {self.parallel} cores")
+        count = len(self.extensions)
+        print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
         # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
-        made = cythonize(
-            self.extensions,
-            build_dir="build/cython",
-            compiler_directives=directives,
-            shared_utility_qualified_name=SHARED,
-            nthreads=self.parallel,
-        )
+        # Two lines for each module would bury a warning, which Cython writes to stderr.
+        with contextlib.redirect_stdout(io.StringIO()):
+            made = cythonize(
+                self.extensions,
+                build_dir="build/cython",
+                compiler_directives=directives,
+                shared_utility_qualified_name=SHARED,
+                nthreads=self.parallel,
+            )
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
             extension.sources = sources[extension.name]

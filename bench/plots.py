@@ -78,13 +78,18 @@ def grouped(rows: list[Row], *left_out: str) -> Iterator[tuple[str, list[Row]]]:
     yield from found.items()
 
 
+def is_foreign(row: Row) -> bool:
+    """Whether a row is another program's; udpfast with less than all of its work is still ours."""
+    return bool(row.version or row.less) and not row.variant.startswith("udpfast")
+
+
 def colours(rows: list[Row]) -> dict[str, str]:
     """Return a colour for each variant: udpfast's own first, the base in grey."""
     found: dict[str, str] = {}
     own, peers = cycle(OWN), cycle(PEERS)
     for row in sorted(rows, key=lambda row: row.variant):
         if row.variant not in found:
-            foreign = row.version or row.less
+            foreign = is_foreign(row)
             base = row.variant == row.base and foreign
             found[row.variant] = MUTED if base else next(peers if foreign else own)
     return found
@@ -128,7 +133,8 @@ def draw_curves(canvas: Figure, panels: list[tuple[str, list[Row]]]) -> None:
         for row in rows:
             nines, latency = curve(row)
             axis.plot(nines, latency, color=palette[row.variant])
-            ends.append((float(nines[-1]), float(latency[-1]), row.variant))
+            # All names at the right edge: where curves end at different places they would overlap.
+            ends.append((10**decades * 1.1, float(latency[-1]), row.variant))
         axis.set(xscale="log", yscale="log", title=title, xlim=(1, 10**decades * 1.1))
         axis.grid(True)
         axis.set_xticks([10**nines for nines in range(decades + 1)], NINES[: decades + 1])
@@ -282,9 +288,8 @@ def draw_bars(canvas: Figure, panels: list[tuple[str, list[Row]]], unit: str) ->
     for axis, (title, group) in zip(axes, panels, strict=True):
         rows = sorted(group, key=lambda row: row.median * (1 if row.lower_is_better else -1))
         for place, row in enumerate(rows):
-            foreign = row.version or row.less
             base = row.variant == row.base
-            colour = (MUTED if base else PEERS[0]) if foreign else OWN[0]
+            colour = (MUTED if base else PEERS[0]) if is_foreign(row) else OWN[0]
             axis.barh(place, row.median, height=0.62, color=colour, alpha=0.85)
             axis.plot(row.values, [place] * len(row.values), ".", ms=3, color=INK, alpha=0.45)
             ratio = f"   x {row.ratio:.2f}" if row.ratio and not base else ""

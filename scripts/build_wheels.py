@@ -27,7 +27,7 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
 
 def make_sdist(folder: Path) -> Path:
     """Pack the sources."""
-    run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
+    run(sys.executable, "-m", "build", "--quiet", "--sdist", "--outdir", folder, ROOT)
     return max(folder.glob("udpfast-*.tar.gz"), key=os.path.getmtime)
 
 
@@ -36,9 +36,9 @@ def make_wheel(sdist: Path, python: str, folder: Path) -> Path:
     with tempfile.TemporaryDirectory() as temporary:
         built, named = Path(temporary, "built"), Path(temporary, "named")
         pip = (sys.executable, "-m", "pip", "--python", python)
-        run(*pip, "wheel", "-q", "--no-deps", "--wheel-dir", built, sdist)
+        run(*pip, "wheel", "-qq", "--no-deps", "--wheel-dir", built, sdist)
         (wheel,) = built.glob("*.whl")
-        run(sys.executable, "-m", "auditwheel", "-q", "repair", "--wheel-dir", named, wheel)
+        run(sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", named, wheel)
         (wheel,) = named.glob("*.whl")
         return Path(shutil.move(wheel, folder / wheel.name))
 
@@ -48,15 +48,19 @@ def try_wheel(wheel: Path, python: str) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         run(python, "-m", "venv", temporary)
         fresh = Path(temporary, "bin", "python")
-        run(fresh, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel)
+        run(fresh, "-m", "pip", "install", "-qq", "--disable-pip-version-check", wheel)
         demo = (fresh, "-m", "udpfast", "demo", "--simulate", "--seconds", "3")
-        subprocess.run(
+        result = subprocess.run(
             [str(word) for word in demo],
             cwd=temporary,
             env={**os.environ, "PATH": temporary, "PYTHONPATH": ""},
-            stdout=subprocess.DEVNULL,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
         )
+        if result.returncode:
+            sys.exit(f"{result.stdout}udpfast: {wheel.name} does not prove a feed")
 
 
 def main() -> int:
@@ -70,13 +74,14 @@ def main() -> int:
     options = parser.parse_args()
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    found = [python for python in options.python if shutil.which(python)]
-    for python in set(options.python) - set(found):
+    # By their paths: pip takes an interpreter's name for a file of the working directory.
+    found = {python: shutil.which(python) for python in options.python}
+    for python in [python for python, path in found.items() if path is None]:
         print(f"udpfast: {python} is not here, no wheel for it")
-    if not found:
+    if not any(found.values()):
         return 1
     sdist = make_sdist(folder)
-    for python in found:
+    for python in filter(None, found.values()):
         print(f"udpfast: {python}: compiling, some minutes", flush=True)
         wheel = make_wheel(sdist, python, folder)
         try_wheel(wheel, python)

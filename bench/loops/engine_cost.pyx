@@ -77,7 +77,7 @@ def _run(Engine engine, list datagrams, int64_t batches, bint cold, Journal jour
     cdef uint8_t* walk = <uint8_t*>calloc(1, CACHE_WALK)
     cdef int64_t _batch, k, start, elapsed = 0
     cdef uint32_t seqno = 1
-    cdef uint64_t position = engine.ring.position
+    cdef uint64_t position = engine.output.ring.position
     cdef bint complete = True
     memset(items, 0, sizeof(items))
     for k in range(SLOTS):
@@ -98,7 +98,7 @@ def _run(Engine engine, list datagrams, int64_t batches, bint cold, Journal jour
             start = clock_monotonic_ns()
             engine.accept(items, SLOTS, start, start)
             if journal is not None:
-                complete &= _keep(engine.ring, &journal.writer, &position)
+                complete &= _keep(engine.output.ring, &journal.writer, &position)
             elapsed += clock_monotonic_ns() - start
     free(slots)
     free(walk)

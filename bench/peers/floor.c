@@ -21,7 +21,7 @@
 #endif
 
 enum { BATCH = 64, SLOT = 2048, TRAIN = 65536, CONTROL = 128, SEQNO_AT = 8, TIME_AT = 16 };
-enum mode { RECVMMSG = 0, RECV = 1, STAMPS = 2, GRO = 3 };
+enum mode { RECVMMSG = 0, RECV = 1, STAMPS = 2, GRO = 3, RECORDS = 4 };
 
 static inline int64_t now_ns(void) {
     struct timespec t;
@@ -139,16 +139,58 @@ static int64_t take_trains(int fd, uint64_t *sum) {
     }
 }
 
+/* MoldUDP64: each message is copied behind a head of its own into a ring of the product's size, as a
+ * reader in another process could take it. Neither order nor session is looked at. */
+enum { HEADER = 20, RECORD_HEAD = 64, RING = 1 << 26, LONGEST = 2 * SLOT };
+struct record_head { _Atomic uint32_t length; uint32_t stream; uint64_t number; int64_t received_ns; };
+static _Alignas(4096) uint8_t records[RING + LONGEST];
+
+static inline uint32_t big_endian_16(const uint8_t *at) { return (uint32_t)at[0] << 8 | at[1]; }
+
+static int64_t take_records(int fd, uint64_t *sum, int64_t *messages) {
+    static uint64_t at = 0, number = 0;
+    int64_t total = 0;
+    for (;;) {
+        int count = recvmmsg(fd, batch.headers, BATCH, MSG_DONTWAIT, NULL);
+        int64_t received_ns = now_ns();
+        if (count <= 0)
+            return total;
+        for (int i = 0; i < count; i++) {
+            const uint8_t *datagram = slots + i * SLOT, *message = datagram + HEADER;
+            const uint8_t *end = datagram + batch.headers[i].msg_len;
+            while (end - message > 2) {
+                uint32_t length = big_endian_16(message);
+                if (length > end - message - 2)
+                    break;
+                struct record_head *head = (void *)(records + at);
+                memcpy((uint8_t *)head + RECORD_HEAD, message + 2, length);
+                head->stream = 0;
+                head->number = ++number;
+                head->received_ns = received_ns;
+                atomic_store_explicit(&head->length, length, memory_order_release);
+                at = (at + RECORD_HEAD + length + 63) / 64 * 64 % RING;
+                message += 2 + length;
+                ++*messages;
+            }
+            *sum += seqno_at(datagram);
+        }
+        total += count;
+    }
+}
+
 /* Takes everything that waits. Returns the nanoseconds; *count datagrams, *sum of their seqnos,
- * *stamped: how many had a time stamp. */
-int64_t floor_drain(int fd, int mode, int64_t *count, uint64_t *sum, int64_t *stamped) {
+ * *found: of STAMPS, how many had a time stamp; of RECORDS, the messages. */
+int64_t floor_drain(int fd, int mode, int64_t *count, uint64_t *sum, int64_t *found) {
     batch_init((enum mode)mode);
+    if (mode == RECORDS && records[0] == 0)
+        memset(records, 1, sizeof records); /* touched, as the product's ring is */
     *sum = 0;
-    *stamped = 0;
+    *found = 0;
     int64_t started_ns = now_ns();
     switch (mode) {
     case RECV: *count = take_single(fd, sum); break;
-    case STAMPS: *count = take_stamped(fd, sum, stamped); break;
+    case STAMPS: *count = take_stamped(fd, sum, found); break;
+    case RECORDS: *count = take_records(fd, sum, found); break;
     case GRO: *count = take_trains(fd, sum); break;
     default: *count = take_bare(fd, sum);
     }

@@ -21,8 +21,9 @@ SOURCE = Path(__file__).with_name("floor.c")
 FLAGS = ("-O2", "-shared", "-fPIC", "-Wall")
 
 #: How `Floor.drain` receives: recvmmsg with 64 slots, recv, recvmmsg with kernel time stamps
-#: (the socket must ask for them), recvmmsg of trains (the socket must have UDP_GRO).
-MODES = {"recvmmsg": 0, "recv": 1, "stamps": 2, "gro": 3}
+#: (the socket must ask for them), recvmmsg of trains (the socket must have UDP_GRO), recvmmsg of
+#: MoldUDP64 whose messages are copied into a ring, one by one.
+MODES = {"recvmmsg": 0, "recv": 1, "stamps": 2, "gro": 3, "records": 4}
 
 Samples = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -37,7 +38,7 @@ class Drained(NamedTuple):
     elapsed_ns: int
     datagrams: int
     checksum: int
-    stamped: int
+    found: int  # of stamps, how many had one; of records, the messages
 
 
 class Floor:
@@ -72,15 +73,15 @@ class Floor:
 
     def drain(self, sock: socket.socket, mode: str = "recvmmsg") -> Drained:
         """Take everything that waits in a socket."""
-        count, checksum, stamped = ctypes.c_int64(), ctypes.c_uint64(), ctypes.c_int64()
+        count, checksum, found = ctypes.c_int64(), ctypes.c_uint64(), ctypes.c_int64()
         elapsed_ns = self._library.floor_drain(
             sock.fileno(),
             MODES[mode],
             ctypes.byref(count),
             ctypes.byref(checksum),
-            ctypes.byref(stamped),
+            ctypes.byref(found),
         )
-        return Drained(elapsed_ns, count.value, checksum.value, stamped.value)
+        return Drained(elapsed_ns, count.value, checksum.value, found.value)
 
     def send(self, sock: socket.socket, size: int, rate: float, count: int, start_ns: int) -> int:
         """Send open loop from a monotonic time on; return how many datagrams left."""

@@ -281,8 +281,19 @@ def test_follower_that_writes_now_keeps_nobody_waiting() -> None:
     filled_end = 4096
     kept.log.adopt(IDENTITY, filled_end, 10)
     assert kept.kept_below() == 0
-    kept.writer_host = "two"
+    kept.learn_writer("two", 7)
     assert kept.kept_below() == filled_end
+
+
+def test_follower_whose_epoch_is_over_may_have_lost_what_it_wrote() -> None:
+    kept = store("one", followers=("two",))
+    kept.log.adopt(IDENTITY, 4096, 10)
+    kept.learn_writer("two", 7)
+    kept.fence(8)
+    assert kept.kept_below() == 0
+    kept.learn_writer("S", 8)
+    kept.learn_writer("two", 7)  # read again in the records that come from there
+    assert (kept.writer_host, kept.kept_below()) == ("S", 0)
 
 
 def test_copy_killed_behind_its_first_segments_header_has_that_segment_once() -> None:

@@ -120,6 +120,31 @@ def test_input_that_lost_records_loses_them_in_the_composite(tmp_path: Path) -> 
         assert messages(read(late)) == [b"1", b"2"]
 
 
+def test_reader_does_not_wait_for_what_an_input_lost_before_it_was_read(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    send(both.seqs[0], 1)
+    both.work()
+    kept = both.kept["a"].store
+    with Reader(both.address) as live:
+        assert messages(read(live)) == [b"1"]
+        position = kept.end
+        send(both.seqs[0], 2, 30)
+        entry = (kept.end, kept.log.end_index)
+        both.merger.work(5_000_000, 1_700_000_000_005_000_000)
+        both.kept["order"].tell()
+        kept.cut(position)  # before this host's reader had any of it
+        both.kept["a"].tell()
+        assert read(live) == []
+        both.seqs[0] = lead(kept, promoted=True)
+        both.now_ns = 6_000_000
+        send(both.seqs[1], 1)
+        both.work()
+        assert kept.end < entry[0]
+        assert messages(read(live)) == [b"1"]
+    with Reader(both.address) as late:
+        assert messages(read(late)) == [b"1", b"1"]
+
+
 def settings(folder: Path) -> BusConfig:
     ports = free_ports(3)
     stores = {

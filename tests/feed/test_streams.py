@@ -251,6 +251,23 @@ def test_iex_sender_that_began_anew_with_its_session_is_believed_at_its_second_u
     assert feed.send(again, 1) == "duplicate"
 
 
+@pytest.mark.parametrize("before", [False, True], ids=["behind", "before"])
+def test_iex_line_that_lost_the_new_beginning_still_brings_what_follows(before: bool) -> None:
+    # Line 0 lost 1, and alone brings 3 to 5: behind what told of the new beginning, or before it.
+    feed = Feed("iex_tp", 2)
+    for number in range(1, 40):
+        feed.send(datagram("iex_tp", number, sent_ns=10**18 + number), number % 2)
+    told = datagram("iex_tp", 1, 2, sent_ns=10**18 + 52, run=8)
+    others = [datagram("iex_tp", first, 2, sent_ns=10**18 + 50 + first, run=8) for first in (2, 4)]
+    for data, line in [(told, 1), *((one, 0) for one in others)][:: -1 if before else 1]:
+        feed.send(data, line)
+    feed.send(datagram("iex_tp", 6, 2, sent_ns=10**18 + 57, run=8), 1)
+    feed.finish()
+    assert feed.sessions() == [SessionReason.FIRST, SessionReason.SAME_ID]
+    assert feed.numbers() == [*range(1, 40), *range(1, 8)]
+    assert feed.gaps() == []
+
+
 def test_iex_line_that_sends_its_first_datagrams_later_is_no_new_beginning() -> None:
     feed = Feed("iex_tp", 2)
     for number in (1, 2, 3):

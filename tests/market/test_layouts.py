@@ -16,6 +16,8 @@ from udpfast.market import updates
 
 SOURCE = (ROOT / generate_layouts.SOURCE).read_text(encoding="utf-8")
 
+NEXT = 1 + max(each.kind or 0 for each in generate_layouts.read_layouts(SOURCE))
+
 #: As the walk-through has it.
 AUCTION = re.search(
     r"^   cdef packed struct Auction.*?(?=^   ```)",
@@ -46,26 +48,25 @@ def test_all_that_follows_from_the_layouts_is_up_to_date() -> None:
 
 
 def test_payload_of_the_walk_through_needs_its_layout_alone(tmp_path: Path) -> None:
+    # Under a name and a number that are free also where somebody has followed the page.
     assert AUCTION is not None
-    struct = AUCTION[0].replace("\n   ", "\n")[3:]
+    struct = AUCTION[0].replace("\n   ", "\n")[3:].replace("Auction:  # 27:", f"Walk:  # {NEXT}:")
     added = SOURCE.replace("\n\ncdef inline", f"\n{struct}\n\ncdef inline", 1)
-    assert generate_layouts.read_layouts(added)[-1].constant == "AUCTION"
+    assert generate_layouts.read_layouts(added)[-1].constant == "WALK"
     written = {
         path.name: text for path, text in generate_layouts.outputs(added, tree(tmp_path)).items()
     }
-    assert "    KIND_AUCTION = 27\n" in written["layout.pxd"]
-    assert "    AUCTION = KIND_AUCTION\n" in written["layout.pyx"]
-    assert "    AUCTION = 27\n" in written["layout.pyi"]
-    assert "AUCTION: np.dtype[np.void]\n" in written["updates.pyi"]
-    assert '    27: ("AUCTION", ""),\n' in written["updates.pyx"]
-    assert "        return sizeof(Auction)\n" in written["update_sizes.pxd"]
+    assert f"    KIND_WALK = {NEXT}\n" in written["layout.pxd"]
+    assert "    WALK = KIND_WALK\n" in written["layout.pyx"]
+    assert f"    WALK = {NEXT}\n" in written["layout.pyi"]
+    assert "WALK: np.dtype[np.void]\n" in written["updates.pyi"]
+    assert f'    {NEXT}: ("WALK", ""),\n' in written["updates.pyx"]
+    assert "        return sizeof(Walk)\n" in written["update_sizes.pxd"]
 
 
-@pytest.mark.parametrize("number", [26, 28, 48])
+@pytest.mark.parametrize("number", [NEXT - 1, NEXT + 1, 48])
 def test_kind_that_is_not_the_next_one_is_refused(number: int) -> None:
-    wrong = (
-        SOURCE + f"\ncdef packed struct Auction:  # {number}: 88 bytes\n    UpdateHeader header\n"
-    )
+    wrong = SOURCE + f"\ncdef packed struct Walk:  # {number}: 88 bytes\n    UpdateHeader header\n"
     with pytest.raises(SystemExit, match="expected kinds 16, 17"):
         generate_layouts.read_layouts(wrong)
 

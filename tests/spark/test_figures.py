@@ -6,12 +6,15 @@ from functools import partial
 from html import unescape
 from xml.etree import ElementTree
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.figure import Figure
 
 from udpfast.page.drawing import INK, Plot, to_svg
+from udpfast.spark.axes import told_apart
 from udpfast.spark.figures import (
+    STEPS_MAX,
     by_object,
     draw_bars,
     draw_books,
@@ -21,7 +24,7 @@ from udpfast.spark.figures import (
     hop_figures,
     leadlag_figures,
     race_figures,
-    told_apart,
+    thinned,
 )
 from udpfast.spark.probabilities import PROBABILITIES
 from udpfast.spark.shown import shown_columns
@@ -153,3 +156,29 @@ def test_times_of_any_span_are_labelled(minutes: int) -> None:
     times = [TIME, TIME + datetime.timedelta(minutes=minutes)]
     values = {name: [1.0, 2.0] for name in ("low", "high", "close", "vwap")}
     drawn(partial(draw_bars, names=["x"], tables=[pa.table({"time": times, **values})]))
+
+
+@pytest.mark.parametrize("where", ["pre", "post"])
+def test_thinned_book_differs_by_less_than_a_pixel(where: str) -> None:
+    """Between its levels, too; one level of a third of all is in its place."""
+    random = np.random.default_rng(1)
+    prices = np.arange(9000.0)
+    quantities = random.exponential(size=prices.size)
+    quantities[4000] = quantities.sum() / 2
+    sums = np.cumsum(quantities)
+    if where == "pre":  # of bids: the best is the last
+        sums = sums[::-1]
+    kept, drawn = thinned(prices, sums)
+    assert len(kept) <= 2 * STEPS_MAX
+    assert (kept[0], kept[-1]) == (prices[0], prices[-1])
+    side = "left" if where == "pre" else "right"
+    places = np.searchsorted(kept, prices, side=side) - (where == "post")
+    assert np.abs(drawn[places] - sums).max() < 1.1 * np.ptp(sums) / STEPS_MAX
+
+
+def test_book_of_thousands_of_levels_is_a_small_figure() -> None:
+    prices = np.arange(18_000.0)
+    side = np.where(prices < 9000, "Bid", "Ask")
+    table = pa.table({"side": side, "price": prices, "cumulative": np.abs(prices - 8999.5)})
+    svg = to_svg(Plot("book", "book", "", partial(draw_books, tables={"x": table})))
+    assert len(svg) < 100_000

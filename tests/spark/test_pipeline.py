@@ -29,6 +29,7 @@ from udpfast.spark.pipeline import (
     write_run,
     write_silver,
 )
+from udpfast.spark.shown import TITLES
 from udpfast.spark.silver import SILVER
 
 SEED = 20_261_121
@@ -136,12 +137,16 @@ def test_page_is_one_file_with_a_figure_and_a_table_per_job(out: Path) -> None:
     page.feed(text)
     assert page.fetched == []
     assert "url(http" not in text
+    ran = json.loads((out / "run.json").read_text())["jobs"]
+    assert [name for name, job in ran.items() if not job["rows"]] == ["bus", "seen"]
     for name in JOBS:
-        assert f'<h2 id="{name}">' in text
+        answered = name not in ("bus", "seen")
+        assert (f'<h2 id="{name}">' in text) == (f'<a href="#{name}">' in text) == answered
+    left = [TITLES[name] for name in ("bus", "seen")]
+    assert f"Nothing was kept that would answer: {'; '.join(left)}." in text
     assert text.count("<svg") == text.count("</svg>") >= 5
-    assert text.count("<table") == len(JOBS) + 1
-    lost = json.loads((out / "run.json").read_text())["jobs"]["losses"]["rows"]
-    assert lost == 2
+    assert text.count("<table") == len(JOBS) - 2 + 1
+    assert ran["losses"]["rows"] == 2
     assert re.search(r'<li class="bad">\d+ of [\d,]+ messages were lost', text)
 
 

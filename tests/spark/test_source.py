@@ -70,7 +70,7 @@ def assert_same(found: "DataFrame", expected: "DataFrame", empty: bool = False) 
 
 
 #: Tables of kinds that the market does not have.
-EMPTY = ("bus", "senders", "gateway_settings", "external_latency", "custom_metrics")
+EMPTY = ("bus", "senders", "merges", "gateway_settings", "external_latency", "custom_metrics")
 
 
 @pytest.mark.parametrize("table", [name for name, table in TABLES.items() if not table.raw])

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -23,6 +24,14 @@ from udpfast.agents.subscriber import Subscriber
 
 pytest.importorskip("nicegui")
 pytestmark = pytest.mark.system
+
+
+#: Of the chart that has the fewest.
+POINTS_DRAWN = """() => {
+    const charts = Object.keys(udpfastPoints).map(id => getElement(Number(id)).chart);
+    const drawn = charts.map(one => one.getOption().series.map(each => each.data.length));
+    return drawn.length === 5 ? Math.min(...drawn.flat()) : 0;
+}"""
 
 
 @pytest.fixture
@@ -98,6 +107,8 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
             wait_until(comes, "datagrams")
         drawn = "return document.querySelectorAll('.charts canvas').length"
         wait_until(lambda: browser.execute_script(drawn) == 5, "five charts")
+        drawn = f"return ({POINTS_DRAWN})()"
+        wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
         assert "image" in words()  # why there is no book
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         fetched = {
@@ -111,6 +122,48 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         assert {urlsplit(url).netloc for url in fetched} == {urlsplit(address).netloc}
     finally:
         end(process)
+
+
+def test_page_shows_a_book_when_it_is_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    market, snapshots = free_port(), free_port()
+    settings = {
+        "name": "deribit",
+        "incremental": {"lines": [{"name": "A", "address": f"127.0.0.1:{market}"}]},
+        "snapshot": {"lines": [{"name": "S", "address": f"127.0.0.1:{snapshots}"}]},
+        "image": {"enabled": True},
+    }
+    send = f"send --simulate --seconds 300 --incremental 127.0.0.1:{market}"
+    command = [sys.executable, "-m", "udpfast", *send.split()]
+    command += ["--snapshot", f"127.0.0.1:{snapshots}"]
+    with Subscriber(settings), subprocess.Popen(command, stdout=subprocess.DEVNULL) as sender:
+        process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+        try:
+            browser.get(address)
+
+            def first(where: str) -> Any:
+                return next(iter(browser.find_elements("css selector", where)), None)
+
+            def levels() -> int:
+                return len(browser.find_elements("css selector", ".charts tbody tr"))
+
+            def listed() -> bool:
+                # The list is read when it is opened: the first time it may be too early for it.
+                if first(".q-menu .q-item") is None and first(".charts .q-select") is not None:
+                    first(".charts .q-select").click()
+                    time.sleep(0.5)
+                return first(".q-menu .q-item") is not None
+
+            wait_until(listed, "a list of books")
+            assert levels() == 0
+            first(".q-menu .q-item").click()
+            wait_until(lambda: levels() == 10, "ten levels")
+            wait_until(lambda: "sound; " in first("body").text, "what may be believed of it")
+        finally:
+            end(process)
+            sender.terminate()
 
 
 def test_page_beyond_this_host_needs_its_token(feed: int) -> None:

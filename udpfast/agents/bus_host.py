@@ -15,26 +15,20 @@ import random
 import select
 import socket
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from udpfast.archive.bus_files import (
-    Live,
-    LiveState,
-    describe_composite,
-    describe_store,
-    outbox_directory,
-)
-from udpfast.archive.store import StoreLog
-from udpfast.bus.log import Store
+from udpfast.agents.bus_feed import BusFeed
+from udpfast.agents.store_disk import StoreDisk
+from udpfast.archive.bus_files import describe_composite, describe_store, shared_directory
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
 from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.bus.wire import SendFlag
+from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import ConfigError
@@ -80,15 +74,13 @@ class _Part:
         self.merger: Merger | None = None  # of a composite's order log
         self.bad = bad
         path = journal_directory(directory / name if directory is not None else name, create=True)
-        self.log = StoreLog(
-            path, name, segment_bytes=settings.segment_bytes,
-            create=settings.sequencer == host and not (path / "bus.state").exists(),
+        first = settings.sequencer == host
+        self.disk = StoreDisk(
+            path, name, host, settings,
+            create=first and not (path / "bus.state").exists(), fed=first and bool(settings.feed),
         )  # fmt: skip
-        self.directory = self.log.directory
-        self.store = Store(
-            self.log, host, gate=settings.gate, standbys=settings.standbys(host),
-            followers=settings.followers(host),
-        )  # fmt: skip
+        self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
+        self.feed: BusFeed | None = None
         self.node = Node(
             self.store, [other for other in settings.hosts if other != host], self, _draw,
             source=settings.source(host), quarantine=quarantine or settings.quarantine,
@@ -96,22 +88,21 @@ class _Part:
         self._keys = bus_keys(config)
         self._seal = DatagramSeal(self._keys, realtime_ns()) if self._keys else None
         self.unauthentic = 0
-        self.removed = self.removed_lacked = 0  # segments
-        self.live = Live(self.directory, create=True)
-        self._cuts = self.live.cuts + 1
         self.links: dict[int, _Link] = {}
         self.outboxes: dict[str, tuple[Courier, int]] = {}
-        self.problem = ""  # of the disk
         self.poll = select.epoll()
         self._address = config.hosts[host]
         self._by_fd: dict[int, _Link] = {}
         self._failed: list[int] = []
         self._count = 0
         self._look_ns = 0
-        self._flushed = -1
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._listen()
-        self._begin()
+        if self.disk.fed:
+            self.feed = BusFeed(load_feed(settings.feed), self.disk)
+            self.node.fed = True
+        else:
+            self._begin()
 
     def _listen(self) -> None:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
@@ -273,7 +264,7 @@ class _Part:
                 self._flush(link)
             elif not link.connecting:
                 self._watch(link)
-        self._tell(now_ns)
+        self.disk.tell(self.node.following)
 
     def _accept(self, now_ns: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -362,7 +353,7 @@ class _Part:
 
     def _look(self, now_ns: int) -> None:
         # For what comes and goes seldom: outboxes, an operator's wish, old segments.
-        folder = outbox_directory(self.directory)
+        folder = shared_directory(self.directory)
         for path in folder.glob("*.outbox"):
             if path.name not in self.outboxes:
                 self._take(path, now_ns)
@@ -371,31 +362,14 @@ class _Part:
         wish = self.directory / "bus.promote"
         if wish.exists():
             wish.unlink()
-            if self.store.identity != bytes(16):
+            if self.settings.feed:
+                self.store.said.append("not promoted: a feed's store has the feed for its writer")
+            elif self.store.identity != bytes(16):
                 self.node.promote(now_ns)
-        self._remove_old()
+        if self.feed is not None:
+            self.feed.look(now_ns)
+        self.disk.remove_old()
         describe_store(self.directory, self.description())
-
-    def _remove_old(self) -> None:
-        # Never what the disk has not. What a replica that counts lacks, only if there is too much.
-        settings, log = self.settings, self.log
-        while settings.keep_segments and log.count > settings.keep_segments:
-            lacked = log.second > self._kept_for()
-            if lacked and not (settings.keep_most and log.count > settings.keep_most):
-                return
-            if log.second > log.synced() or not log.remove_oldest():
-                return
-            self.removed += 1
-            self.removed_lacked += lacked
-
-    def _kept_for(self) -> int:
-        # Position before which the replicas that retention waits for have everything.
-        store = self.store
-        if not store.writer:
-            return store.kept if self.settings.keep_for is None else store.kept_below()
-        names = store.standbys if self.settings.keep_for is None else self.settings.keep_for
-        return min((store.acks.get(host, (0, 0))[1] for host in names if host != store.host),
-                   default=store.end)  # fmt: skip
 
     def _take(self, path: Path, now_ns: int) -> None:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -410,54 +384,18 @@ class _Part:
         self.outboxes[path.name] = courier, fd
         self.node.add(courier)
 
-    def _tell(self, now_ns: int) -> None:
-        end = self.store.end
-        self.live.write(
-            LiveState(
-                now_ns,
-                end,
-                self.log.synced(),
-                self.store.released,
-                self.store.kept,
-                self.store.epoch,
-                self.store.promised,
-                self._cuts + self.store.cuts,
-                self.node.following,
-                self.settings.gate,
-            )
-        )
-        # Behind the news of a cut: who reads looks there first.
-        if end != self._flushed:
-            self.log.flush()
-            self._flushed = end
-
     def description(self) -> dict[str, object]:
         """Return what `bus stat` shows of this store."""
-        node, store = self.node, self.store
+        node = self.node
         sequencer = node.sequencer
         return {
-            "store": self.name,
-            "host": store.host,
-            "pid": os.getpid(),
-            "writer": store.writer,
-            "writer_host": store.writer_host,
-            "epoch": f"{store.epoch:x}",
-            "promised": f"{store.promised:x}",
-            "end": store.end,
-            "records": self.log.end_index,
-            "synced": self.log.synced(),
-            "released": store.released,
-            "kept": store.kept,
+            **self.disk.description(),
             "following": node.following,
             "stopped": node.stopped,
-            "problem": self.problem,
             "reconnects": node.reconnects,
             "damaged": node.damaged,
             "quarantined": node.quarantined,
             "unauthentic": self.unauthentic,
-            "removed": self.removed,
-            "removed_lacked": self.removed_lacked,
-            "consumers": {host: self._consumer(host) for host in self._consumers()},
             "verdicts": {} if sequencer is None else {
                 verdict.name.lower(): sequencer.verdicts[verdict] for verdict in SequencerVerdict
             },
@@ -469,37 +407,14 @@ class _Part:
                                       "state": courier.outbox.state.name.lower()}
                 for courier, _ in self.outboxes.values()
             },
-            "said": store.said[-20:],
+            "feed": None if self.feed is None else self.feed.description(),
         }  # fmt: skip
-
-    def _consumers(self) -> list[str]:
-        # Hosts that shall copy from this one, and those that do.
-        store = self.store
-        wanted = store.standbys if store.writer else store.followers
-        return [*wanted, *(host for host in store.links if host not in wanted)]
-
-    def _consumer(self, host: str) -> dict[str, object]:
-        # How far a copy is behind, as far as it said; one that is away, too.
-        store, log = self.store, self.log
-        source = store.links.get(host)
-        acked = source.acked if source is not None else store.acks.get(host, (None, None))[0]
-        said: dict[str, object] = {"connected": source is not None, "acked": acked}
-        if acked is None:
-            return said
-        said["lag_bytes"] = store.end - acked
-        place = log.stands_at(acked)
-        said["lag_records"] = log.end_index - place[0] if place else 0
-        said["lag_ms"] = max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
-        return said
 
     def end(self) -> None:
         """End everything in good order."""
         for link in list(self.links.values()):
             self._drop(link)
-        self._tell(monotonic_ns())
-        said = {**self.description(), "ended": True}  # reads records, which are mapped still
-        self.log.close()
-        describe_store(self.directory, said)
+        self.disk.end(self.node.following, self.description())
         self.server.close()
         self.udp.close()
         self.poll.close()
@@ -573,6 +488,7 @@ class BusHost:
         self,
         *,
         spin: bool = False,
+        ready: Callable[[], None] | None = None,
         alive: Callable[[], None] | None = None,
         alive_ns: int = 1_000_000_000,
     ) -> None:
@@ -582,15 +498,34 @@ class BusHost:
         ----------
         spin : bool
             Never sleep.
+        ready : callable, optional
+            Called when feeds receive, and the work begins.
         alive : callable, optional
             Called every `alive_ns`, as long as the work goes on.
         alive_ns : int
         """
-        keepers = [threading.Thread(target=self._keep, args=(part,), daemon=True)
+        keepers = [threading.Thread(target=part.disk.keep, args=(self._stopping,), daemon=True)
                    for part in self.parts]  # fmt: skip
         for keeper in keepers:
             keeper.start()
-        wait_s = 0.0 if spin else 0.0005 / len(self.parts)
+        try:
+            for part in self.parts:
+                if part.feed is not None:
+                    part.feed.start()
+            if ready is not None:
+                ready()
+            self._work(0.0 if spin else 0.0005 / len(self.parts), alive, alive_ns)
+        finally:
+            self._stopping.set()
+            for part in self.parts:
+                if part.feed is not None:
+                    part.feed.stop()
+            for keeper in keepers:
+                keeper.join()
+            for part in self.parts:
+                part.end()
+
+    def _work(self, wait_s: float, alive: Callable[[], None] | None, alive_ns: int) -> None:
         due_ns = 0
         while not self._stopping.is_set():
             for part in self.parts:
@@ -598,24 +533,6 @@ class BusHost:
             if alive is not None and monotonic_ns() >= due_ns:
                 due_ns = monotonic_ns() + alive_ns
                 alive()
-        for keeper in keepers:
-            keeper.join()
-        for part in self.parts:
-            part.end()
-
-    def _keep(self, part: _Part) -> None:
-        synced = 0.0
-        while not self._stopping.wait(0.01):
-            due = time.monotonic() - synced >= part.settings.sync_ms / 1000
-            try:
-                part.log.keep(due)
-            except OSError as problem:
-                part.problem = str(problem)
-                self._stopping.wait(0.1)
-            else:
-                part.problem = ""
-            if due:
-                synced = time.monotonic()
 
 
 def _draw() -> int:

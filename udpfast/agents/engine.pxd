@@ -7,6 +7,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
+from udpfast.agents.output cimport Output
 from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
 from udpfast.feed.objects cimport Objects
@@ -26,7 +27,7 @@ cdef class Engine:
     cdef DecodeContext context
     cdef PayloadContext payload        # of other framings than Roq
     cdef Counters counters
-    cdef RingWriter* ring
+    cdef Output output
     cdef WakeRegion wake               # readers that sleep in an event loop
     cdef RingWriter* capture           # where datagrams go before they are judged; NULL: nowhere
     cdef Histogram* origin_to_kernel   # publisher's clock -> receive stamp, per decoded update
@@ -37,7 +38,6 @@ cdef class Engine:
     cdef bint carry_updates
     cdef bint carry_messages
     cdef readonly object directory
-    cdef readonly object ring_face     # log.ring.Ring: owns the mapping that `ring` points into
     cdef readonly object capture_face  # the same of `capture`; None: there is none
     cdef object _counter_block
     cdef object _latency_block
@@ -67,6 +67,7 @@ cdef class Engine:
     cdef void _commit_as(
         self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
         uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil
+    cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _capture(
         self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil
     cdef void _capture_clock(self, int reason, int64_t now_ns, int64_t unix_ns) noexcept nogil

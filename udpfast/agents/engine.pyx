@@ -10,8 +10,11 @@ import cython
 from libc.stdint cimport uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from udpfast.agents.output cimport (
+    Output, output_claim, output_commit, output_flush, output_note_session, output_position)
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.check cimport likely, unlikely
+from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.counter cimport (
     FEED_CHANNEL_UNEXPECTED,
     FEED_RECORD_BYTES,
@@ -33,6 +36,7 @@ from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN,
     GAP_DAMAGED,
     FRAME_SIZE,
+    Frame,
     KIND_CLOCK,
     KIND_DATAGRAM,
     KIND_GAP,
@@ -74,7 +78,7 @@ from udpfast.feed.pipeline_state cimport (
     pipeline_memory_size,
     pipeline_settings_default,
 )
-from udpfast.log.ring cimport Ring, ring_abort, ring_claim, ring_commit, ring_flush
+from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.market.decode cimport (
     DECODE_NONE,
     DECODE_OPAQUE,
@@ -102,7 +106,8 @@ from udpfast.shm.counters cimport CounterBlock
 from udpfast.shm.histogram cimport LatencyBlock, histogram_record, histogram_record_signed
 from udpfast.shm.region cimport REGION_PAGE, Region
 from udpfast.shm.wake cimport WakeRegion, waker_turn
-from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding, frame_object
+from udpfast.wire.frame cimport REVISION_CURRENT, REVISION_LEGACY, frame_encoding
+from udpfast.wire.roq cimport roq_control, roq_frame
 
 from udpfast.config import PAYLOADS, framing_name, payload_name
 from udpfast.core.layout import Encoding
@@ -141,6 +146,8 @@ cdef class Engine:
     publish : bool
         Be the instance's writer now; False: lock it and take all memory, no more, until `publish`
         is called. An engine that is closed before leaves the instance as it was.
+    disk : StoreDisk, optional
+        Of the store that it writes, where `config.output` says so, in place of a ring.
 
     Raises
     ------
@@ -150,21 +157,21 @@ cdef class Engine:
         No room for a region.
     """
 
-    def __init__(self, config, directory, publish=True):
+    def __init__(self, config, directory, publish=True, disk=None):
         self.directory = Path(directory)
         self._regions = []
         self._renewed = []
         self._huge_pages = config.agent.huge_pages
         self._pages = []
         try:
-            self._open_ring(config)
+            self._open_output(config, disk)
             if config.record.what != "records":
                 self._open_capture(config)
             self._open_counters(config)
             self._open_names(config)
             self._open_slab(config)
             if publish:
-                self.publish()
+                self.publish(clock_realtime_ns())
         except BaseException:
             self.close()
             raise
@@ -179,9 +186,10 @@ cdef class Engine:
 
         The files stay: tools read what a dead instance last knew.
         """
-        if self.ring_face is not None:
-            self.ring_face.close()
-        if self.wake is not None:
+        if self.output is not None:
+            self.output.close()
+        if self.wake is not None and (
+                self.output.disk is None or self.wake is not self.output.disk.wake):
             self.wake.close()
         if self.capture_face is not None:
             self.capture_face.close()
@@ -198,33 +206,39 @@ cdef class Engine:
         """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
         return self._counter_block.read()
 
-    def publish(self) -> None:
+    @property
+    def ring_face(self):
+        """The ring that it writes: `log.ring.Ring`; None: a store."""
+        return None if self.output is None else self.output.ring_face
+
+    def publish(self, unix_ns: int) -> None:
         """Switch to what was made: nothing of it can be refused any more.
 
         The names come before the rings: who meets the new writer there finds what its ids mean.
+        Readers of a log that goes on are told that its writer is another one.
         """
         for region in self._renewed:
             region.mark_ready()
         self._renewed = []
         if self.capture_face is not None:
             self.capture_face.publish()
-        self.ring_face.publish()
-
-    def announce_restart(self, unix_ns: int) -> None:
-        """Tell the readers of a ring that was taken over that its writer is another one."""
-        if self.ring_face.restarted:
-            self.ring_face.announce_restart(unix_ns)
+        self.output.begin(unix_ns)
         if self.capture_face is not None and self.capture_face.restarted:
             self.capture_face.announce_restart(unix_ns)
+
+    def _open_output(self, config, disk):
+        self.output = Output(self._open_ring(config) if disk is None else None, disk)
+        if disk is not None and disk.wakes_itself:
+            self.wake = disk.wake
+            return
+        self.wake = WakeRegion.create(self.directory, publish=False)
+        self._renewed.append(self.wake.region)
 
     def _open_ring(self, config):
         cdef Ring ring = Ring.create(
             self.directory / "ring", config.ring.capacity_bytes, PAYLOAD_HASH, publish=False)
-        self.ring_face = ring
         self._collapse("ring", ring.region)
-        self.ring = &ring.writer
-        self.wake = WakeRegion.create(self.directory, publish=False)
-        self._renewed.append(self.wake.region)
+        return ring
 
     def _open_capture(self, config):
         cdef Ring ring = Ring.create(
@@ -260,6 +274,9 @@ cdef class Engine:
         cdef list known = []
         cdef uint64_t i
         path = self.directory / "names"
+        if self.output.disk is not None:
+            self._open_store_names(config)
+            return
         try:
             region = reopen_names(path, claim=False)
             if names_attach(
@@ -284,6 +301,17 @@ cdef class Engine:
             names_intern(&self.names, name, len(name))
         self._renewed.append(region)
 
+    def _open_store_names(self, config):
+        cdef Region region
+        try:
+            region = self.output.disk.log.begin_names(config.ring.names)
+        except ValueError as problem:
+            raise ConfigError(f"ring.names: expected {problem}, found {config.ring.names}"
+                              ) from None
+        self._regions.append(region)
+        names_attach(
+            &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE)
+
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.
         cdef PipelineSettings pipeline
@@ -306,7 +334,7 @@ cdef class Engine:
         check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         # Sessions of writers before this one have their ordinals.
-        pipeline_begin_at(&self.pipeline, <uint16_t>self.ring.header.session)
+        pipeline_begin_at(&self.pipeline, <uint16_t>self.output.session)
         objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
 
@@ -336,9 +364,12 @@ cdef class Engine:
                 for n in range(pipeline_units(&self.pipeline, &items[i])):
                     pipeline_order(&self.pipeline, &items[i], &self.pipeline.units[n], now_ns)
                     self._drain_units(unix_ns)
+        self._flush(now_ns, unix_ns)
+
+    cdef void _flush(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         # Tools, late readers and a next writer look at the tail; readers in step do not.
-        ring_flush(self.ring)
-        waker_turn(&self.wake.waker, self.ring.position, now_ns)
+        output_flush(self.output, unix_ns)
+        waker_turn(&self.wake.waker, output_position(self.output), now_ns)
 
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil:
         # Its line's counters, and when it came.
@@ -352,15 +383,15 @@ cdef class Engine:
             histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
-        cdef uint64_t position = self.ring.position
+        cdef uint64_t position = output_position(self.output)
         # The first one begins the watch for silence, whether it says something or not.
         cdef bint mattered = not self.pipeline.watching
         pipeline_expire(&self.pipeline, now_ns)
         self._drain_all(unix_ns)
-        ring_flush(self.ring)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
-        waker_turn(&self.wake.waker, self.ring.position, now_ns)
-        if unlikely(self.capture != NULL and (mattered or self.ring.position != position)):
+        self._flush(now_ns, unix_ns)
+        if unlikely(self.capture != NULL and (
+                mattered or output_position(self.output) != position)):
             self._capture_clock(CLOCK_EXPIRE, now_ns, unix_ns)
 
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -368,7 +399,7 @@ cdef class Engine:
             self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
         pipeline_finish(&self.pipeline, now_ns)
         self._drain_all(unix_ns)
-        ring_flush(self.ring)
+        output_flush(self.output, unix_ns)
 
     cdef void _capture(
             self, const Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
@@ -450,7 +481,7 @@ cdef class Engine:
                     return
         else:
             payload_control(&self.payload, message)
-        record = ring_claim(self.ring, message.size)
+        record = output_claim(self.output, message.size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return
@@ -459,7 +490,7 @@ cdef class Engine:
             counter_add(&self.counters.feed[FEED_RECORDS_RAW], 1)
         else:
             if message.kind == KIND_SESSION:
-                self.ring.header.session = message.session
+                output_note_session(self.output, message.session)
             counter_add(&self.counters.feed[FEED_RECORDS_CONTROL], 1)
         self._commit_as(record, message, message.kind, message.flags, flight_ns, message.size,
                         message.object, unix_ns)
@@ -473,7 +504,7 @@ cdef class Engine:
         cdef int32_t outcome
         self.payload.step = 0
         while True:
-            record = ring_claim(self.ring, PAYLOAD_UPDATE_MAX)
+            record = output_claim(self.output, PAYLOAD_UPDATE_MAX)
             outcome = payload_next(
                 &self.payload, message, <uint8_t*>record + RECORD_SIZE, PAYLOAD_UPDATE_MAX,
                 &self.names)
@@ -482,7 +513,6 @@ cdef class Engine:
             found_count(self.counters.feed, outcome, found)
             self._commit_as(record, message, outcome, message.flags | found.flags, flight_ns,
                             found.size, found.object, unix_ns)
-        ring_abort(self.ring)
         if outcome == 0:
             return False
         found_count(self.counters.feed, outcome, found)
@@ -523,7 +553,7 @@ cdef class Engine:
 
     cdef int _type(self, const Message* message) noexcept nogil:
         # Another encoding is opaque: bytes that look like a type by chance must not withhold it.
-        if (message.kind != KIND_MESSAGE or frame_encoding(message.frame.control, self.revision)
+        if (message.kind != KIND_MESSAGE or frame_encoding(roq_control(message), self.revision)
                 != ENCODING_FLATBUFFERS):
             return TYPE_OPAQUE
         return event_type(message.payload, message.size)
@@ -533,7 +563,7 @@ cdef class Engine:
         # does not tell its type is what its object was before.
         return event_gated(message_type) or (
             (message_type == EVENT_DAMAGED or message_type == MESSAGE_NONE)
-            and objects_known(&self.objects, &message.frame))
+            and objects_known(&self.objects, message.object))
 
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
@@ -555,13 +585,12 @@ cdef class Engine:
         cdef int32_t flight_ns
         decode_count(self.counters.feed, outcome, &self.context)
         if outcome <= 0:
-            ring_abort(self.ring)
             return outcome
         if unlikely(not event_expected(self.context.message_type, message.channel)):
             counter_add(&self.counters.feed[FEED_CHANNEL_UNEXPECTED], 1)
         if message.tag == 0 and self.context.symbol_id:
             objects_tag(
-                &self.objects, &message.frame,
+                &self.objects, message.object,
                 (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
         flight_ns = self._note_origin(
             message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
@@ -586,12 +615,12 @@ cdef class Engine:
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil:
         cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)
         cdef int32_t outcome
-        record[0] = ring_claim(self.ring, room)
+        record[0] = output_claim(self.output, room)
         outcome = decode_event(
             message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE, room, &self.names,
             &self.context)
         if unlikely(outcome == DECODE_ROOM):
-            record[0] = ring_claim(self.ring, self.context.size)
+            record[0] = output_claim(self.output, self.context.size)
             if record[0] != NULL:
                 outcome = decode_event(
                     message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE,
@@ -602,15 +631,16 @@ cdef class Engine:
         # Of a message its frame too, which says how to read it.
         cdef uint32_t before = FRAME_SIZE if message.kind == KIND_MESSAGE else 0
         cdef uint32_t size = before + message.size
-        cdef Record* record = ring_claim(self.ring, size)
+        cdef Record* record = output_claim(self.output, size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
             return False
-        memcpy(<uint8_t*>record + RECORD_SIZE, &message.frame, before)
+        if before:
+            roq_frame(<Frame*>(<uint8_t*>record + RECORD_SIZE), message)
         memcpy(<uint8_t*>record + RECORD_SIZE + before, message.payload, message.size)
         self._commit(record, message, message.kind, message.flags, FLIGHT_UNKNOWN, size, unix_ns)
         if message.kind == KIND_SESSION:
-            self.ring.header.session = message.session
+            output_note_session(self.output, message.session)
         counter_add(&self.counters.feed[
             FEED_RECORDS_RAW if message.kind == KIND_MESSAGE else FEED_RECORDS_CONTROL], 1)
         return True
@@ -618,18 +648,15 @@ cdef class Engine:
     cdef void _commit(
             self, Record* record, Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, int64_t unix_ns) noexcept nogil:
-        if (message.kind == KIND_MESSAGE and message.frame.last_seqno == 0
+        if (message.kind == KIND_MESSAGE and <uint32_t>message.detail == 0
                 and message.channel == CHANNEL_INCREMENTAL):
             flags |= RECORD_FIRST
         self._commit_as(record, message, kind, flags, flight_ns, size,
-                        frame_object(&message.frame), unix_ns)
+                        message.object, unix_ns)
 
     cdef void _commit_as(
             self, Record* record, const Message* message, int kind, int flags, int32_t flight_ns,
             uint32_t size, uint32_t object, int64_t unix_ns) noexcept nogil:
-        record.kind = <uint8_t>kind
-        record.line = message.line
-        record.flags = <uint16_t>flags
         record.received_ns = message.received_ns
         record.published_ns = unix_ns
         record.number = message.number
@@ -637,7 +664,7 @@ cdef class Engine:
         record.flight_ns = flight_ns
         record.stream = message.stream
         record.session = message.session
-        ring_commit(self.ring, size)
+        output_commit(self.output, record, kind, message.line, flags, size)
         counter_add(&self.counters.feed[FEED_RECORDS], 1)
         counter_add(&self.counters.feed[FEED_RECORD_BYTES], RECORD_SIZE + size)
 

@@ -4,6 +4,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from udpfast.agents.engine import Engine
+from udpfast.agents.store_disk import StoreDisk
 from udpfast.config import FeedConfig
 from udpfast.core.agent import Agent
 from udpfast.net.bypass import Bypass
@@ -28,7 +29,11 @@ class FeedLoop(Agent):
 class Subscriber:
     config: FeedConfig
     directory: Path
-    def __init__(self, config: str | Path | FeedConfig | Mapping[str, Any]) -> None: ...
+    def __init__(
+        self,
+        config: str | Path | FeedConfig | Mapping[str, Any],
+        disk: StoreDisk | None = None,
+    ) -> None: ...
     @property
     def name(self) -> str: ...
     def start(self) -> None: ...

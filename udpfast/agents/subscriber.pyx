@@ -42,10 +42,12 @@ from udpfast.net.datagram cimport (
 from udpfast.net.xdp cimport XdpReceiver
 from udpfast.shm.histogram cimport histogram_record
 
+from udpfast.agents.feed_store import FeedStore
 from udpfast.agents.line_watch import LineWatch, WatchedInterface, WatchedLine
 from udpfast.agents.lines import line_address, receive_options, xdp_lines, xdp_options
 from udpfast.agents.side_agents import SideAgents
 from udpfast.agents.side_run import describe_failure
+from udpfast.archive.bus_files import note_store
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.core.stop import stop_signals
@@ -322,6 +324,8 @@ class Subscriber:
     ----------
     config : str, Path, FeedConfig or mapping
         A TOML file, or what one would hold.
+    disk : StoreDisk, optional
+        Of the store that it writes, if somebody else keeps that: the daemon of a bus.
 
     Raises
     ------
@@ -339,7 +343,7 @@ class Subscriber:
     that the file asks for run beside it, and are started again when they fail (`agents`).
     """
 
-    def __init__(self, config):
+    def __init__(self, config, disk=None):
         if isinstance(config, (str, Path)):
             config = load_feed(config)
         elif isinstance(config, Mapping):
@@ -352,6 +356,8 @@ class Subscriber:
             find_group(config.access.group)
         # Who may read it is changed with the rest, by a start that is not refused.
         self.directory = instance_directory(config.name, create=True, group=None)
+        self._disk = disk
+        self._store = None
         self._engine = None
         self._loop = None
         self._runner = None
@@ -372,9 +378,17 @@ class Subscriber:
 
         A start that fails leaves the instance as it was: all that can fail comes first.
         """
-        cdef Engine engine = Engine(self.config, self.directory, publish=False)
-        self._engine, self._sides = engine, None
+        cdef Engine engine
         sides = None
+        if self.config.output == "store" and self._disk is None:
+            self._store = FeedStore(self.config)
+        try:
+            engine = Engine(self.config, self.directory, publish=False,
+                            disk=self._disk if self._store is None else self._store.disk)
+        except BaseException:
+            self._close_store()
+            raise
+        self._engine, self._sides = engine, None
         try:
             missing = engine.missing_pages()
             if self.config.agent.strict and missing:
@@ -397,8 +411,14 @@ class Subscriber:
         self._find_bypass(engine)
         admit_group(self.directory, self.config.access.group)
         write_feed(self.config, self.directory)
-        engine.publish()
-        engine.announce_restart(clock_realtime_ns())
+        engine.publish(clock_realtime_ns())
+        disk = engine.output.disk
+        note_store(self.directory, None if disk is None else disk.directory)
+
+    def _close_store(self):
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
 
     def _start_loop(self, Engine engine, ready=None):
         cdef AgentRunner runner
@@ -526,6 +546,7 @@ class Subscriber:
         finally:
             # A second signal raises here: it must not wait for what the agents have left to read.
             engine.close()
+            self._close_store()
             if self._sides is not None:
                 self._sides.stop()
 

@@ -12,16 +12,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.shm.instance import instance_root
+from udpfast.shm.instance import instance_root, journal_directory
 
 __all__ = [
     "Live",
     "LiveState",
+    "copy_directory",
     "describe_composite",
     "describe_store",
-    "outbox_directory",
+    "note_store",
+    "noted_store",
     "read_composite",
     "read_description",
+    "shared_directory",
+    "stored_journal",
 ]
 
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
@@ -113,8 +117,12 @@ class Live:
         return time.monotonic_ns() - self.read().alive_ns < 1_000_000_000
 
 
-def outbox_directory(store: Path) -> Path:
-    """Return where the outboxes lie of a store that has its records in this directory."""
+def shared_directory(store: Path) -> Path:
+    """Return where apps and readers of a store share memory with its daemon.
+
+    Outboxes, what wakes readers that sleep, and an entry for each reader; the records lie in the
+    store's directory.
+    """
     mark = hashlib.sha256(os.fspath(store).encode()).hexdigest()[:16]
     return instance_root() / ".bus" / mark
 
@@ -143,3 +151,56 @@ def read_composite(directory: Path) -> list[Path]:
     """Return what `describe_composite` was given."""
     found: list[str] = json.loads((directory / "composite.json").read_text())
     return [(directory / each).resolve() for each in found]
+
+
+def copy_directory(order_log: Path) -> Path:
+    """Return where a composite's records are copied to unless somebody says where else."""
+    return order_log / "composite"
+
+
+def stored_journal(address: str) -> Path:
+    """Return the directory of the journal that an address names.
+
+    Parameters
+    ----------
+    address : str
+        A journal's name or path; "store:NAME", which is one; "composite:NAME": its copy
+        (`udpfast record composite:NAME`).
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such journal; of a composite, or none was made of it yet.
+    """
+    prefix, colon, name = address.partition(":")
+    if not colon or prefix not in ("store", "composite"):
+        return journal_directory(address)
+    directory = journal_directory(name)
+    if prefix == "store":
+        return directory
+    copy = copy_directory(directory)
+    if not copy.is_dir():
+        raise FileNotFoundError(
+            f"{directory}: expected the composite's records in {copy.name}/, found none: "
+            f"udpfast record {address} --end copies them"
+        )
+    return copy
+
+
+def note_store(instance: Path, store: Path | None) -> None:
+    """Write into an instance's directory which store its feed writes; None: a ring."""
+    path = instance / "store"
+    if store is None:
+        path.unlink(missing_ok=True)
+        return
+    made = instance / "store.next"
+    made.write_text(os.fspath(store))
+    made.replace(path)
+
+
+def noted_store(instance: Path) -> Path | None:
+    """Return the store's directory that `note_store` was given."""
+    try:
+        return Path((instance / "store").read_text())
+    except FileNotFoundError:
+        return None

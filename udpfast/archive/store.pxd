@@ -12,6 +12,10 @@ cdef class StoreLog(Log):
     cdef int _lock_fd
     cdef object _keeping             # lock: one thread keeps, or cuts
     cdef str _name
+    cdef object _names               # store_names.StoreNames
+    cdef uint64_t _names_number      # of the table that records go by, where a feed writes; 0: none
+    cdef unsigned int _names_mark
+    cdef public uint64_t session     # the latest of a feed that writes; 0: none
     cdef _open(self, bytes identity)
     cdef _find_last(self)
     cdef tuple _entry(self, uint64_t position)

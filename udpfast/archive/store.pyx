@@ -20,6 +20,7 @@ from udpfast.log.journal cimport journal_flush, journal_keep
 from udpfast.log.segment cimport (
     IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
 
+from udpfast.archive.store_names import StoreNames
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.segment import Segment as SegmentFace
@@ -77,6 +78,7 @@ cdef class StoreLog(Log):
         self._segments = []
         self._maps = {}
         self._keeping = threading.Lock()
+        self._names = StoreNames(self.directory)
         self._lock_fd = os.open(
             self.directory / "bus.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -197,10 +199,54 @@ cdef class StoreLog(Log):
                     journal._next.close()
                     journal._next = None
                 return False
-        journal.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns(), copied=header)
+        journal.roll(
+            clock_monotonic_ns(), self._names_number, clock_realtime_ns(), self.session,
+            self._names_mark, header)
         self.writer = journal.writer
         self._segments.append((self.writer.position, self.writer.index, journal._number))
         return True
+
+    def begin_names(self, capacity):
+        """Return the region of the table of names that a feed's records go by; see `StoreNames`.
+
+        Another one than before begins a segment of its own.
+        """
+        cdef Journal journal = self.journal
+        number, region = self._names.begin(capacity)
+        self._names_number = number
+        self._names_mark = self._names.mark(number)
+        if journal._active is not None and journal._active.header.names != self._names_number:
+            self.unroll()
+            self.writer.limit = 0
+        return region
+
+    def find_session(self) -> int:
+        """Return the last session that a feed's records were in; 0: none."""
+        cdef Place place
+        cdef Segment segment
+        cdef int64_t size
+        cdef uint64_t session = 0
+        if not self._segments:
+            return 0
+        position, _, number = self._latest()
+        segment = self._segment(number)
+        session = segment.header.source_index
+        _memory = self.place_at(position, &place)
+        while place.position < self.writer.position:
+            size = place_look(&place)
+            if size <= 0:
+                break
+            session = max(session, <uint64_t>place_record(&place).session)
+            place.position += size
+        return session
+
+    def names_since(self, uint64_t number, uint64_t known):
+        """See `Log`."""
+        return self._names.since(number, known)
+
+    def take_names(self, bytes said) -> None:
+        """See `Log`."""
+        self._names.take(said)
 
     def flush(self) -> None:
         """Say how far it is, to the keeper and to readers."""
@@ -219,10 +265,18 @@ cdef class StoreLog(Log):
         if self.journal is None:
             return
         with self._keeping:
-            if sync:
-                self.journal.sync(clock_realtime_ns())
-            self.journal.prepare()
+            try:
+                self.journal.prepare()  # the writer waits for this one
+            finally:
+                if sync:
+                    self._names.sync()
+                    self.journal.sync(clock_realtime_ns())
             self.journal.populate(AHEAD_BYTES)
+
+    @property
+    def dropped(self) -> int:
+        """Records of a feed that the disk had no room for, of its whole life."""
+        return 0 if self.journal is None else self.journal.written.dropped
 
     @property
     def count(self) -> int:
@@ -343,8 +397,10 @@ cdef class StoreLog(Log):
         """End it: the disk has everything then. Idempotent."""
         if self.journal is not None:
             self.flush()
+            self._names.sync()
             self.journal.close()
             self.journal = None
+        self._names.close()
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1

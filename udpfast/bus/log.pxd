@@ -44,7 +44,8 @@ cdef class Store:
     cdef public tuple followers  # ... if it is not
     cdef public dict links       # of living sources, by the host that they copy to
     cdef public dict acks        # host -> (received, kept)
-    cdef public str writer_host  # whose sequencer appends to the store; empty: not known
+    cdef readonly str writer_host    # whose sequencer appends to the store; empty: not known ...
+    cdef readonly uint64_t writer_epoch  # ... as of this epoch
     cdef public list said        # what an operator should know, the newest last
     cdef uint64_t _released, _kept
 
@@ -119,3 +120,8 @@ cdef inline bint log_copy(Log log, const Record* record, uint64_t size) noexcept
 cdef inline uint64_t header_position(bytes header):
     # Where a segment begins, by its header.
     return (<const SegmentHeader*><const char*>header).position
+
+
+cdef inline uint64_t header_names(bytes header):
+    # The number of a segment's table of names, by its header.
+    return (<const SegmentHeader*><const char*>header).names

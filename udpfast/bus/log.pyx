@@ -71,6 +71,28 @@ cdef class Log:
         """
         raise NotImplementedError
 
+    def names_at(self, uint64_t position) -> int:
+        """Return the number of the table of names of the segment at `position`; 0: it has none."""
+        header = self.segment_header(position)
+        return header_names(header) if header else 0
+
+    def names_since(self, uint64_t number, uint64_t known) -> tuple[bytes, int]:
+        """Return names of a table behind the first `known`, and how many are known with them.
+
+        As the body of a frame NAMES, which not all may fit; empty: there are no more.
+        """
+        raise NotImplementedError
+
+    def take_names(self, bytes said) -> None:
+        """Keep what `names_since` of another copy returned.
+
+        Raises
+        ------
+        ValueError
+            They are not those that this copy has.
+        """
+        raise NotImplementedError
+
     def cut(self, uint64_t position) -> int:
         """Set aside all records from `position` on; return how many."""
         raise NotImplementedError
@@ -231,10 +253,11 @@ cdef class Store:
 
     def kept_below(self) -> int:
         """Return the position before which this copy and all that follow it have everything."""
-        # Of those that follow this one by the file, one may be the writer now, which has all.
+        # Of those that follow this one by the file, one may be the writer now, which has all. One
+        # that was it in an epoch that is over may have lost some since.
+        writer = self.writer_host if self.writer_epoch >= self.promised else ""
         return min([self.log.writer.position]
-                   + [self.acks.get(host, (0, 0))[1] for host in self.followers
-                      if host != self.writer_host])
+                   + [self.acks.get(host, (0, 0))[1] for host in self.followers if host != writer])
 
     @property
     def kept(self) -> int:
@@ -251,6 +274,16 @@ cdef class Store:
         """Take what the source says of readers and standbys."""
         self._released = max(self._released, released)
         self._kept = max(self._kept, kept)
+
+    def learn_writer(self, str host, uint64_t epoch) -> None:
+        """Take who writes an epoch; of earlier epochs than the one known already, nothing."""
+        if host and epoch >= self.writer_epoch:
+            self.writer_host, self.writer_epoch = host, epoch
+
+    @property
+    def writer_known(self) -> str:
+        """Who writes the epoch of the last record; empty: not known yet."""
+        return self.writer_host if self.writer_epoch >= self.lineage.epoch else ""
 
     def save(self) -> None:
         """Keep its epochs, and what it promised."""
@@ -290,7 +323,7 @@ cdef class Store:
         self.led = True
         self.save()
         self.writer = True
-        self.writer_host = self.host
+        self.learn_writer(self.host, epoch)
         return self.log.writer.position
 
     def begin_copied(self, uint64_t epoch) -> None:

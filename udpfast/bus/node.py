@@ -70,6 +70,8 @@ class Node:
     sources : list of Source
     watch : Watch
     promotion : Promotion or None
+    fed : bool
+        A feed on this host writes the store: this one follows nobody, and takes no messages.
     stopped : str
         Why it follows nobody any more, until somebody looks at it; empty: it does.
     """
@@ -91,6 +93,7 @@ class Node:
         self.consumer: Consumer | None = None
         self.watch = Watch(store)
         self.promotion: Promotion | None = None
+        self.fed = False
         self.stopped = ""
         self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
@@ -112,7 +115,7 @@ class Node:
     @property
     def following(self) -> bool:
         """Whether the stream comes: from another host, or from this one's own sequencer."""
-        if self.sequencer is not None:
+        if self.sequencer is not None or self.fed:
             return self.store.writer
         return self.consumer is not None and self.consumer.following and not self.consumer.closed
 
@@ -331,7 +334,7 @@ class Node:
             self.sequencer = None
         if self.promotion is not None:
             self._go_on_promoting(now_ns, unix_ns)
-        elif self.sequencer is None:
+        elif self.sequencer is None and not self.fed:
             self._follow(now_ns)
         if self.consumer is not None and self._link is not None:
             if self.promotion is None:

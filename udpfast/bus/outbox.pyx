@@ -468,6 +468,7 @@ cdef class Watch:
         cdef uint64_t count = 0
         cdef int64_t size
         cdef const Record* record
+        cdef const EpochBegin* begin
         cdef Courier courier
         cdef uint64_t end
         cdef uint16_t sender
@@ -500,8 +501,8 @@ cdef class Watch:
                 self._senders(record, end)
             elif record.kind == KIND_RESTART and record.length >= <int>(
                     RECORD_SIZE + sizeof(EpochBegin)):
-                self.store.writer_host = name_text(
-                    (<const EpochBegin*>(<const uint8_t*>record + RECORD_SIZE)).host[:NAME_SIZE])
+                begin = <const EpochBegin*>(<const uint8_t*>record + RECORD_SIZE)
+                self.store.learn_writer(name_text(begin.host[:NAME_SIZE]), begin.epoch)
             self._place.position = end
             self._place.index += 1
             count += 1

@@ -29,9 +29,12 @@ cdef class Source:
     cdef uint64_t _epoch         # of the records at _place
     cdef uint64_t _cuts
     cdef bint _announced         # the segment at _place was
+    cdef uint64_t _names         # number of its table of names; 0: none
+    cdef uint64_t _names_told    # of that table
     cdef bint _relayed           # its copy follows this host, whoever writes
     cdef bint _lost              # this host did not know who writes, nor does its copy
     cdef tuple _told             # progress that was said last
+    cdef _tell_names(self)
     cdef uint64_t next_run(self, LinkHeader* header, const uint8_t** at)
 
 cdef class Consumer:

@@ -10,8 +10,8 @@ from libc.string cimport memcpy, memmove
 from udpfast.bus.log cimport header_position, log_copy, place_look, place_run
 from udpfast.bus.wire cimport (
     LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_FENCE, LINK_FENCED, LINK_HEADER_SIZE,
-    LINK_HEARTBEAT, LINK_HELLO, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME, Progress, link_header,
-    link_look)
+    LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME, Progress,
+    link_header, link_look)
 from udpfast.core.layout cimport Record
 from udpfast.log.segment cimport LOOK_END, record_look
 
@@ -115,7 +115,7 @@ cdef class Source:
         self.consumer = hello.host
         self.following = True
         self._relayed = hello.any_source or hello.drain
-        self._lost = not store.writer_host
+        self._lost = not store.writer_known
         store.links[hello.host] = self
         self._cuts = store.cuts
         self._place.position = first if hello.identity == NO_IDENTITY else hello.position
@@ -123,7 +123,7 @@ cdef class Source:
         self.acked = self._place.position
         self._output.append(link_frame(LINK_WELCOME, self._place.position, store.epoch, Welcome(
             store.identity, first, first_index, store.end, store.log.synced(), store.released,
-            store.kept, self._nonce, store.host, store.writer_host,
+            store.kept, self._nonce, store.host, store.writer_known,
             tuple(store.lineage.pairs)).pack()))
         self.said_ns = now_ns
 
@@ -179,6 +179,9 @@ cdef class Source:
         self._memory = self.store.log.place_at(position, &self._place)
         header = self.store.log.segment_header(position)
         self._announced = not header or position != header_position(header)
+        number = self.store.log.names_at(position)
+        if number != self._names:
+            self._names, self._names_told = number, 0
         self._look_epoch()
 
     def _look_epoch(self):
@@ -213,7 +216,18 @@ cdef class Source:
                         NULL)
             self._place.position += size
             self._place.index += count
+            if self._names:
+                self._tell_names()
         return size
+
+    cdef _tell_names(self):
+        # After a look at the records: each name was there before the first that carries its id.
+        while True:
+            said, told = self.store.log.names_since(self._names, self._names_told)
+            if not said:
+                return
+            self._output.append(link_frame(LINK_NAMES, self._place.position, self._epoch, said))
+            self._names_told = told
 
     def output(self, uint64_t room=1 << 20) -> bytes:
         """Return what is to be sent next: whole frames, as long as they begin below `room`."""
@@ -256,7 +270,7 @@ cdef class Source:
             # It looks for the writer now, to which alone its progress counts.
             self.close("another host writes the store")
             return
-        if self._lost and store.writer_host:
+        if self._lost and store.writer_known:
             self.close("this host knows now who writes the store")
             return
         told = (store.released if store.gate else 0, store.kept)
@@ -430,6 +444,8 @@ cdef class Consumer:
             self.store.learn(progress.released, progress.kept)
         elif header.type == LINK_SEGMENT and self.following:
             return self._segment(header.position, body)
+        elif header.type == LINK_NAMES and self.following:
+            self._log.take_names(body)
         elif header.type == LINK_WELCOME and not self.following:
             self._welcomed(Welcome.unpack(body), header)
         elif header.type == LINK_REFUSE:
@@ -459,7 +475,7 @@ cdef class Consumer:
             raise ValueError(f"a WELCOME to {header.position} of {welcome.identity.hex()}")
         self.welcome = welcome
         self.following = True
-        store.writer_host = welcome.writer or store.writer_host
+        store.learn_writer(welcome.writer, header.epoch)
         self.source_end = welcome.end
         store.learn(welcome.released, welcome.kept)
 

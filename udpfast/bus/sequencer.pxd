@@ -70,12 +70,15 @@ cdef class Sequencer:
     cdef int _register(self, const Registration* registration, int64_t now_ns, int64_t unix_ns)
     cdef bytes _entries(self)
     cdef _read(self, const Record* record)
-    cdef _note_begin(self, int64_t unix_ns)
     cdef bint _write_begin(self, int64_t unix_ns)
     cdef bint _roll(self, int64_t unix_ns)
     cdef bint _write_senders(self, int64_t unix_ns)
     cdef void _drop_held(self, Sender* sender) noexcept nogil
     cdef bint _write(self, int kind, const uint8_t* payload, uint64_t size, int64_t unix_ns)
+
+
+# What RESTART says of an epoch, which begins at the store's end.
+cdef EpochBegin epoch_begin(Store store, uint64_t epoch, int64_t unix_ns)
 
 
 cdef inline int64_t steady_time(Steady* clock, int64_t now_ns, int64_t unix_ns) noexcept nogil:

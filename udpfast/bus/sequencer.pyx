@@ -46,6 +46,19 @@ class SequencerVerdict(enum.IntEnum):
     FULL = SEQUENCER_FULL
 
 
+cdef EpochBegin epoch_begin(Store store, uint64_t epoch, int64_t unix_ns):
+    cdef EpochBegin begin
+    cdef bytes host = name_bytes(store.host)
+    last = store.log.last
+    memset(&begin, 0, sizeof(begin))
+    begin.epoch = epoch
+    begin.restarted_ns = unix_ns
+    begin.old_end = store.end
+    begin.tail_checksum = last[1] if last else 0
+    memcpy(begin.host, <const char*>host, NAME_SIZE)
+    return begin
+
+
 cdef class Sequencer:
     """The writer of a store, from its end on.
 
@@ -90,23 +103,14 @@ cdef class Sequencer:
         self.clock.now_ns = self._began_ns = now_ns
         self._epoch = epoch
         self._key = store.key
-        self._note_begin(unix_ns)
+        self._begin = epoch_begin(store, epoch, unix_ns)
+        self._begin_due = True
         store.begin(epoch)
         if not self.make_room(now_ns, unix_ns):
             self.log.writer.limit = 0  # nothing is written before it is said who writes
         elif self._begin_due:
             self._write_begin(unix_ns)
             self._write_senders(unix_ns)
-
-    cdef _note_begin(self, int64_t unix_ns):
-        cdef bytes host = name_bytes(self.store.host)
-        last = self.log.last
-        self._begin.epoch = self._epoch
-        self._begin.restarted_ns = unix_ns
-        self._begin.old_end = self.store.end
-        self._begin.tail_checksum = last[1] if last else 0
-        memcpy(self._begin.host, <const char*>host, NAME_SIZE)
-        self._begin_due = True
 
     cdef bint _write_begin(self, int64_t unix_ns):
         # Who follows learns from it who writes: where senders' messages go.

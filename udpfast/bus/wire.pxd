@@ -54,6 +54,7 @@ cdef enum:  # LinkType
     LINK_BYE = 8                 # source: its writer closed the store, and this was all
     LINK_FENCE = 9               # whoever is being promoted: take nothing of lower epochs any more
     LINK_FENCED = 10             # the answer: how far this host is
+    LINK_NAMES = 11              # source: what name ids mean in records that follow
 
 cdef enum:  # SendFlag
     SEND_REGISTER = 1            # the body is a Registration

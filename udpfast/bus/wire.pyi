@@ -35,6 +35,7 @@ class LinkType(enum.IntEnum):
     BYE = 8
     FENCE = 9
     FENCED = 10
+    NAMES = 11
 
 class SendFlag(enum.IntFlag):
     REGISTER = 1

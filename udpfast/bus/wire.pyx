@@ -49,6 +49,7 @@ class LinkType(enum.IntEnum):
     BYE = LINK_BYE
     FENCE = LINK_FENCE
     FENCED = LINK_FENCED
+    NAMES = LINK_NAMES
 
 
 class SendFlag(enum.IntFlag):

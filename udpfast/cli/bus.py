@@ -25,7 +25,7 @@ __all__ = ["bus"]
 _COUNTS = (
     *("end", "records", "synced", "released", "kept"),
     *("reconnects", "damaged", "quarantined", "unauthentic"),
-    *("removed", "removed_lacked", "clock_steps"),
+    *("removed", "removed_lacked", "dropped", "clock_steps"),
 )
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
@@ -91,10 +91,17 @@ def run(
     daemon = BusHost(config, host, directory, lose=lose, twice=twice, quarantine=quarantine)
     for each in stop_signals():
         signal.signal(each, lambda *_: daemon.stop())
-    click.echo(f"udpfast bus: {host} does its part in {', '.join(p.name for p in daemon.parts)}")
     service = Service(os.environ)
-    service.ready()
-    daemon.run(spin=spin, alive=service.alive, alive_ns=service.watchdog_ns or 1_000_000_000)
+
+    def ready() -> None:
+        names = ", ".join(part.name for part in daemon.parts)
+        click.echo(f"udpfast bus: {host} does its part in {names}")
+        sys.stdout.flush()
+        service.ready()
+
+    daemon.run(
+        spin=spin, ready=ready, alive=service.alive, alive_ns=service.watchdog_ns or 1_000_000_000
+    )
     service.stopping()
 
 
@@ -202,6 +209,16 @@ def _print(name: str, state: dict[str, Any]) -> None:
         click.echo(f"  {what:14} {state[what]:>16,}")
     for host, consumer in state["consumers"].items():
         click.echo(f"  copy {host}: {_behind(consumer)}")
+    for reader in state["readers"]:
+        gone = "" if reader["alive"] else " (gone)"
+        click.echo(
+            f"  reader {reader['name']} pid {reader['pid']}{gone}: "
+            f"{reader['lag_records']:,} records, {reader['lag_bytes']:,} bytes behind, "
+            f"{reader['read']:,} read"
+        )
+    if state["feed"]:
+        failure = state["feed"]["failure"]
+        click.echo(f"  feed: {state['feed']['state']}{': ' + failure if failure else ''}")
     if state["verdicts"]:
         click.echo(
             "  messages: "

@@ -21,11 +21,11 @@ __all__ = ["check", "print_findings"]
 @click.option("--all", "with_rest", is_flag=True, help="Every setting, and what is fine, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
 def check(path: str | None, with_rest: bool, as_json: bool) -> None:
-    """Print what of this host is in the way of the feed of FEED.TOML, and what could be better.
+    """List what on this host stops or slows the feed of FEED.TOML.
 
-    Then the settings that the file makes; with --all every setting with its reason. Without a file
-    only the host is looked at. Exit code 1 if there is a fault: the feed cannot run as it is asked
-    to. What only costs time, or datagrams under load, is none.
+    Then come the settings that the file makes; with --all every setting with its reason. Without a
+    file only the host is checked. Exit code 1 if the feed cannot run as its file asks; what only
+    costs time, or datagrams under load, does not count.
     """
     config = load_feed(path) if path else None
     settings = list(describe(config)) if config else []

@@ -72,10 +72,10 @@ def export(
 ) -> None:
     """Turn the finished segments of JOURNAL (a name, or a directory) into tables in DIRECTORY.
 
-    Every table is a directory of Parquet files by date, channel and session: messages in DIRECTORY
-    itself, the others in _levels, _tops, _trades, ... below it. What is there already is left as
-    it is; a file is complete from the moment it has its name. Segments are finished when they
-    are full, or old enough (record.segment_s), or the recorder has ended.
+    Each table is a directory of its name (DIRECTORY/messages, DIRECTORY/trades, ...) with Parquet
+    files by date, channel and session. Files that are there already stay as they are; a file is
+    complete as soon as it has its name. A segment is finished when it is full, or old enough
+    (record.segment_s), or when the recorder has ended.
     """
     try:
         import pyarrow  # noqa: F401

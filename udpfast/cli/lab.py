@@ -24,6 +24,7 @@ PROGRAMS = {
     "latejoin": "readers that attach to a live feed at any moment",
     "zmq-stall": "a ZeroMQ subscriber that stands still",
     "bus": "a whole bus in one process: hosts, links, disks, clocks, and all that goes wrong",
+    "bus-composite": "two stores and the log of their order, as one stream on every host",
     "journalcheck": "journals under kill -9, damage and wrong clocks",
     "exportcheck": "every record of a journal in its export once, or said to be missing",
     "export-runs": "exports that are run again and killed",

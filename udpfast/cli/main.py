@@ -26,7 +26,7 @@ VERBS = {
     "record": "keep what an instance publishes, and what it received, in a journal",
     "verify": "check a journal record by record, and cut what is not valid",
     "export": "turn a journal into Parquet tables, for Spark and others",
-    "replay": "what was kept, once more: through the engine, to a ring, over UDP, to a file",
+    "replay": "replay a journal or a capture: through the engine, to a ring, over UDP, to a file",
     "bus": "one order of messages, kept, on several hosts",
     "spark": "tables and a report of what was kept, on Spark",
     "lab": "try udpfast: captures of venues, faults from seeds, damage, kills",

@@ -23,13 +23,13 @@ __all__ = ["metrics", "need_monitor"]
     metavar="IP:PORT",
     default="127.0.0.1:9817",
     show_default=True,
-    help="Where Prometheus asks, for /metrics. Nobody is asked who they are.",
+    help="Address to serve /metrics at. There is no password.",
 )
 def metrics(names: tuple[str, ...], listen: str) -> None:
-    """Serve counters, lags and latency of instances NAME to Prometheus; by default of all.
+    """Serve counters, lags and latency of instances NAME to Prometheus.
 
-    All of this user on this host, live or dead, those that come later included. Read-only: it looks
-    at shared memory when it is asked, and no feed takes part. Until SIGINT or SIGTERM.
+    Without NAME: of all instances of this user on this host, live or dead, and of those started
+    later. It only reads shared memory, when it is asked. Runs until SIGINT or SIGTERM.
     """
     need_monitor("prometheus_client")
     from prometheus_client import start_http_server

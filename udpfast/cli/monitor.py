@@ -21,13 +21,13 @@ __all__ = ["monitor"]
     metavar="IP:PORT",
     default="127.0.0.1:9818",
     show_default=True,
-    help="Where a browser asks. An address that is not of this host alone needs the token.",
+    help="Address to serve at. One that other hosts can reach needs the token.",
 )
 @click.option(
     "--token",
     metavar="TEXT",
     default="",
-    help="Who shall see the page gives it as ?token=TEXT; where needed, by default random.",
+    help="The page is shown only with ?token=TEXT; by default random, where one is needed.",
 )
 @click.option(
     "--interval",
@@ -36,14 +36,14 @@ __all__ = ["monitor"]
     default=1.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Between two updates.",
 )
 def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) -> None:
-    """Show the feeds NAME, by default all of this user on this host, as a page that moves.
+    """Serve a live page about the feeds NAME, by default all of this user on this host.
 
-    Rates, latency by percentile, losses and their stage, who wins of the lines, lag of readers, and
-    the book of a symbol. Read-only: it looks at shared memory, no feed takes part, and nobody looks
-    while no browser shows it. All that the page needs comes from here. Until SIGINT or SIGTERM.
+    It shows rates, latency percentiles, losses by stage, which line is first, the lag of readers,
+    and the book of a symbol. It only reads shared memory, and only while a browser shows the page;
+    no feed does anything for it. Nothing is fetched from elsewhere. Runs until SIGINT or SIGTERM.
     """
     need_monitor("nicegui")
     host, port = parse_endpoint(listen)

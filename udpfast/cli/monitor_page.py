@@ -7,25 +7,27 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from nicegui import app, ui
 
 from udpfast.cli.door import Door
+from udpfast.cli.monitor_charts import Charts, add_script
 from udpfast.cli.top_text import feed_lines, short
+from udpfast.client.books import Books
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.monitor.change import FeedChange
-from udpfast.monitor.history import History, Point
+from udpfast.monitor.history import History
 from udpfast.monitor.present import present_books
 
 __all__ = ["serve"]
 
 #: Shown of each side of a book, and how long a shown book may be behind.
 DEPTH = 10
-BOOK_S = 2.0
+BOOK_S = 3.0
 
 COLUMNS = (
     ("feed", "feed"),
@@ -69,6 +71,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     """
     _check_free(host, port)
     looks = _Looks(History(names), interval_s)
+    add_script()
 
     @ui.page("/")
     def page() -> None:
@@ -100,6 +103,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     ui.run(
         host=host, port=port, title="udpfast monitor", dark=None, show=False, reload=False,
         show_welcome_message=False, uvicorn_logging_level="error",
+        ws_per_message_deflate=False,  # a kilobyte a second, and a tenth of what the page costs
     )  # fmt: skip
 
 
@@ -137,8 +141,8 @@ class _Page:
 
     def __init__(self, looks: _Looks) -> None:
         self._looks = looks
-        self._chosen = next(iter(looks.history.feeds), "")
-        self._book_s = 0.0
+        self._chosen = ""
+        self._shown_s = 0.0
         ui.add_css(STYLE)
         with ui.row(align_items="center").classes("w-full"):
             ui.label("udpfast").classes("text-xl font-bold")
@@ -155,18 +159,17 @@ class _Page:
             row_key="feed",
         )
         self._table.classes("w-full").props("dense flat bordered")
-        self._table.on("rowClick", lambda event: self._choose(event.args[1]["feed"]))
+        self._table.on("rowClick", lambda event: self._click(event.args[1]["feed"]))
         self._unreadable = ui.label()
         self._title = ui.label().classes("text-lg")
         with ui.element("div").classes("charts"):
-            self._rates = _chart("per second", "line")
-            self._latency = _chart("latency, kernel to loop, us", "line", log=True)
-            self._losses = _chart("lost, by stage: messages, datagrams, records", "bar")
-            self._first = _chart("part that each line brought first, %", "line")
-            self._lag = _chart("lag of readers, records", "line")
+            self._charts = Charts(looks.history.length)
             with ui.column():
-                self._symbol = ui.select([], label="book of", on_change=self._show_book)
+                # The image is read whole: only when a book of it is looked at.
+                self._symbol = ui.select({}, label="book of", clearable=True)
                 self._symbol.classes("w-64").props("dense use-input")
+                self._symbol.on_value_change(self._show_book)
+                self._symbol.on("popup-show", self._list_books)
                 self._book = ui.table(
                     columns=[
                         {"name": name, "label": name, "field": name, "align": "right"}
@@ -176,17 +179,19 @@ class _Page:
                 ).props("dense flat hide-bottom")
                 self._book_state = ui.label()
         self._words = ui.label().classes("words")
-        self._show()
         ui.timer(looks.interval_s, self._show)
 
     def _turn(self) -> None:
         self._dark.value = not self._dark.value
 
+    def _click(self, name: str) -> None:
+        self._choose(name)
+        self._show()
+
     def _choose(self, name: str) -> None:
         self._chosen = name
-        self._symbol.set_options([], value=None)
-        self._book_s = 0.0
-        self._show()
+        self._symbol.set_options({}, value=None)
+        self._list_books()
 
     def _show(self) -> None:
         history = self._looks.refresh()
@@ -198,7 +203,7 @@ class _Page:
             or ("" if history.feeds else "no feed of this user: udpfast run FEED.TOML starts one")
         )
         if self._chosen not in history.feeds:
-            self._chosen = next(iter(history.feeds), "")
+            self._choose(next(iter(history.feeds), ""))
         feed = history.feeds.get(self._chosen)
         if feed is None:
             self._title.set_text("")
@@ -206,47 +211,29 @@ class _Page:
             return
         self._title.set_text(f"{feed.name}: {feed.status.life}")
         self._words.set_text("\n".join(feed_lines(feed, look.unix_ns)))
-        self._draw([*history.points.get(self._chosen, ())])
-        if time.monotonic() - self._book_s >= BOOK_S:
+        self._charts.show(self._chosen, history.points.get(self._chosen, ()))
+        if self._symbol.value is not None and time.monotonic() - self._shown_s >= BOOK_S:
             self._show_book()
 
-    def _draw(self, points: list[Point]) -> None:
-        times = [point.unix_ns // 1_000_000 for point in points]
-        _set(self._rates, times, {
-            "datagrams": [point.datagrams_per_s for point in points],
-            "records": [point.records_per_s for point in points],
-        })  # fmt: skip
-        _set(self._latency, times, {
-            name: [_microseconds(point, name) for point in points]
-            for name in ("p50", "p90", "p99", "max")
-        })  # fmt: skip
-        _set(self._losses, times, {
-            "lines": [point.lost for point in points],
-            "kernel": [point.kernel_drops for point in points],
-            "readers": [point.lapped for point in points],
-        })  # fmt: skip
-        _set(self._first, times, _by_name(
-            points, lambda point: {name: 100 * part for name, part in point.first.items()}
-        ))  # fmt: skip
-        _set(self._lag, times, _by_name(points, lambda point: point.lag))
+    def _books(self, *key: str | None) -> Books:
+        try:
+            books = present_books(self._chosen, *key)
+        except (UdpfastError, OSError) as error:
+            self._book_state.set_text(str(error))
+            return Books()
+        self._book_state.set_text("" if books else "no book yet")
+        return books
+
+    def _list_books(self) -> None:
+        self._symbol.set_options({key: f"{key[1]} @ {key[0]}" for key in self._books()})
 
     def _show_book(self) -> None:
-        self._book_s = time.monotonic()
-        try:
-            books = present_books(self._chosen)
-        except (UdpfastError, OSError) as error:
+        self._shown_s = time.monotonic()
+        key = self._symbol.value
+        book = None if key is None else self._books(*key).get(key)
+        if book is None:
             self._book.rows = []
-            self._book_state.set_text(str(error))
             return
-        names = {f"{symbol} @ {exchange}": (exchange, symbol) for exchange, symbol in books}
-        chosen = self._symbol.value if self._symbol.value in names else next(iter(names), None)
-        if [*names] != self._symbol.options or chosen != self._symbol.value:
-            self._symbol.set_options([*names], value=chosen)
-        if chosen is None:
-            self._book.rows = []
-            self._book_state.set_text("no book yet")
-            return
-        book = books[names[chosen]]
         bids, asks = book.bids(DEPTH), book.asks(DEPTH)
         self._book.rows = [
             {
@@ -278,48 +265,3 @@ def _row(feed: FeedChange) -> dict[str, Any]:
         "missed": short(feed.lapped_total),
         "p99": p99,
     }
-
-
-def _chart(title: str, kind: str, *, log: bool = False) -> ui.echart:
-    return ui.echart(
-        {
-            "animation": False,
-            "title": {"text": title, "textStyle": {"fontSize": 13, "color": "#888"}},
-            "grid": {"left": 8, "right": 16, "top": 56, "bottom": 8, "containLabel": True},
-            "legend": {"top": 24, "type": "scroll", "textStyle": {"color": "#888"}},
-            "tooltip": {"trigger": "axis"},
-            "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "showMaxLabel": False}},
-            "yAxis": {"type": "log" if log else "value"},
-            "series": [],
-            "kind": kind,
-        }
-    )
-
-
-def _set(chart: ui.echart, times: list[int], series: dict[str, Sequence[float | None]]) -> None:
-    chart.options["series"] = [
-        {
-            "name": name,
-            "type": chart.options["kind"],
-            "showSymbol": False,
-            "data": [*zip(times, values, strict=True)],
-            **({"stack": "all"} if chart.options["kind"] == "bar" else {}),
-        }
-        for name, values in series.items()
-    ]
-    chart.update()
-
-
-def _by_name(
-    points: Iterable[Point], values_of: Callable[[Point], dict[str, Any]]
-) -> dict[str, Sequence[float | None]]:
-    # What came or went meanwhile has no value at the other points.
-    found = [values_of(point) for point in points]
-    names = dict.fromkeys(name for values in found for name in values)
-    return {name: [values.get(name) for values in found] for name in names}
-
-
-def _microseconds(point: Point, percent: str) -> float | None:
-    # A logarithmic axis has no place for 0.
-    hop = point.latency_ns.get("kernel_to_loop")
-    return max(hop[percent] / 1e3, 0.01) if hop is not None else None

@@ -11,15 +11,18 @@ import click
 from msgspec.structs import replace
 
 from udpfast.agents.recorder import Recorder
+from udpfast.cli.copy_composite import copy_composite
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.stop import stop_signals
+from udpfast.errors import ConfigError
 from udpfast.log.journal_state import journal_state
 from udpfast.shm.instance import instance_directory, journal_directory
 
 __all__ = ["record"]
 
 LOOK_S = 0.1
+COMPOSITE = "composite:"
 
 
 @click.command(epilog="Example: udpfast record deribit --sync interval --full oldest")
@@ -42,15 +45,30 @@ LOOK_S = 0.1
 )
 @click.option("--keep-bytes", type=click.IntRange(min=0), help="Bytes of disk to keep.")
 @click.option("--core", type=click.IntRange(min=0), help="Processor to pin the recorder to.")
+@click.option(
+    "--end", is_flag=True, help="Of a composite: end with what is there now, rather than follow."
+)
 @click.option("--json", "as_json", is_flag=True, help="At the end one JSON object.")
-def record(name: str, directory: str | None, as_json: bool, **options: Any) -> None:
+def record(name: str, directory: str | None, end: bool, as_json: bool, **options: Any) -> None:
     """Keep what instance NAME publishes in the journal DIRECTORY, or the one of its name.
+
+    NAME may be composite:NAME of a bus, whose records then become a journal of their own; by
+    default below its order log, where `udpfast export composite:NAME` looks for it.
 
     Goes on where an earlier recorder ended, killed or not; what was missed meanwhile stands in the
     journal as LAPPED. The options are those of the table `record` of a feed's file, where
     `enabled = true` has `udpfast run` do the same.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
+    if name.startswith("store:"):
+        raise ConfigError(f"{name} is kept as it is: a store is a journal itself")
+    if name.startswith(COMPOSITE):
+        given = {key: value for key, value in chosen.items() if (key, value) != ("what", "records")}
+        copied = copy_composite(name.removeprefix(COMPOSITE), directory, given, end=end)
+        report(replace(RecordConfig(), directory=str(copied)), as_json)
+        return
+    if end:
+        raise ConfigError("--end is of a composite: a ring has no end as long as it is written")
     config = replace(RecordConfig(), directory=directory or name, **chosen)
     recorder = Recorder(config, instance_directory(name), Path(name).name)
     runner = AgentRunner(recorder, core=config.core, idle=config.idle)

@@ -32,6 +32,7 @@ __all__ = ["spark"]
 EXAMPLES = """\b
 Examples:
   udpfast spark run deribit /data/report
+  udpfast spark run composite:algo /data/report --job bus --job seen
   udpfast spark run /data/export /data/report --job bars --job races --bar-s 1
   udpfast spark run hdfs:///udpfast/export hdfs:///udpfast/report --master yarn
   udpfast spark report /data/report --json
@@ -40,7 +41,7 @@ Examples:
 
 @click.group(epilog=EXAMPLES)
 def spark() -> None:
-    """Analyse on Spark what was kept: losses, races of the lines, latency, bars, books."""
+    """Analyse on Spark what was kept: losses, races of the lines, latency, bars, books, a bus."""
 
 
 @spark.command(epilog=EXAMPLES)
@@ -143,7 +144,7 @@ def run_pipeline(
     from udpfast.spark import pipeline
     from udpfast.spark.bronze import Bronze
     from udpfast.spark.jobs import Parameters
-    from udpfast.spark.line_names import read_lines
+    from udpfast.spark.line_names import read_inputs, read_lines
     from udpfast.spark.options import unix_ns
     from udpfast.spark.progress import Progress
     from udpfast.spark.session import open_session
@@ -165,7 +166,7 @@ def run_pipeline(
     roots = tuple(root for root, _ in found)
     bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
     bronze.check()
-    about["lines"] = read_lines(roots)
+    about["lines"], about["inputs"] = read_lines(roots), read_inputs(roots)
     pipeline.begin_run(out, about, stream=stream)
     done = []
     with Progress(session) as progress:

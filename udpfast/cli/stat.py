@@ -48,9 +48,9 @@ def stat(
 ) -> None:
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
-    Without NAME: a line for each instance of this user on this host, live or dead. The instance
-    may be dead: its memory still tells. Exit code 1 if the ledger does not add up.
-    With --latency and --watch each table shows what came since the one before it.
+    Without NAME: a line for each instance of this user on this host, live or dead. Works
+    on a dead instance too. Exit code 1 if the ledger does not add up. With --latency and --watch
+    each table shows what came since the one before it.
     """
     if as_metrics:
         need_monitor("prometheus_client")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from udpfast.archive.bus_files import outbox_directory, read_description
+from udpfast.archive.bus_files import read_description, shared_directory
 from udpfast.bus.outbox import Outbox, OutboxFullError
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
@@ -47,7 +47,7 @@ class App:
     Raises
     ------
     ConfigError
-        The address is none of a store.
+        The address is none of a store, or a feed writes that.
     NotReadyError
         The host's daemon has not run.
     WriterExistsError
@@ -70,9 +70,14 @@ class App:
         self.name = name
         self._directory = journal_directory(target)
         try:
-            self._host = read_description(self._directory)["host"]
+            described = read_description(self._directory)
         except FileNotFoundError:
             raise NotReadyError(f"{self._directory}: no daemon of a bus has run here") from None
+        if described.get("by_feed"):
+            raise ConfigError(
+                f"address must be of a store that apps write, was {address!r}, which a feed writes"
+            )
+        self._host = described["host"]
         self._reader = Reader(
             address, idle=idle, start="begin" if start is None else ("position", start)
         )
@@ -81,7 +86,7 @@ class App:
         self._outbox = self._open(slots, capacity_bytes)
 
     def _open(self, slots: int, capacity: int) -> Outbox:
-        folder = outbox_directory(self._directory)
+        folder = shared_directory(self._directory)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = folder / f"{self.name}.outbox"
         if not path.exists():

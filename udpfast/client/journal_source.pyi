@@ -1,10 +1,12 @@
 from datetime import datetime
+from pathlib import Path
 from typing import final
 
+from udpfast.client.record import NameCache
 from udpfast.client.source import PolledSource
 from udpfast.log.journal_cursor import JournalCursor
 
-__all__ = ["JournalSource", "open_source", "unix_ns"]
+__all__ = ["JournalSource", "open_source", "segment_names", "unix_ns"]
 
 @final
 class JournalSource(PolledSource):
@@ -12,6 +14,7 @@ class JournalSource(PolledSource):
     @property
     def log(self) -> bytes: ...
 
+def segment_names(directory: Path, number: int, mark: int, segment: int) -> NameCache: ...
 def open_source(
     target: str,
     *,

@@ -23,7 +23,7 @@ from udpfast.log.journal_state import is_raw, journal_state
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["JournalSource", "open_source", "unix_ns"]
+__all__ = ["JournalSource", "open_source", "segment_names", "unix_ns"]
 
 
 @cython.final
@@ -86,17 +86,8 @@ cdef class JournalSource(PolledSource):
         if number == self.names_number:
             return
         self.names_number = number
-        self.names = NameCache()
-        if number == 0:
-            return
-        try:
-            table = journal_names(self.directory, number, self.cursor.names_mark)
-        except (FileNotFoundError, FormatError) as problem:
-            # Removed, torn by a power cut, or another journal's: the records are what they are.
-            warnings.warn(f"{self.directory}: nobody knows the instruments in segment "
-                          f"{self.cursor.number}: {problem}", stacklevel=2)
-            return
-        self.names = NameCache(table)
+        self.names = segment_names(
+            self.directory, number, self.cursor.names_mark, self.cursor.number)
 
     cdef bint names_missing(self):
         return <int64_t>self.cursor.names != self.names_number
@@ -116,6 +107,29 @@ cdef class JournalSource(PolledSource):
     cdef detach(self):
         self.done = True  # what is in memory is handed out still
         self.cursor.close()
+
+
+def segment_names(directory, number, mark, segment) -> NameCache:
+    """Return the names that a segment's records go by, none if nobody knows them.
+
+    Parameters
+    ----------
+    directory : path
+        Of the journal.
+    number, mark : int
+        Of its file of names, as the segment's header has them; 0: it has none.
+    segment : int
+        Its number.
+    """
+    if number == 0:
+        return NameCache()
+    try:
+        return NameCache(journal_names(directory, number, mark))
+    except (FileNotFoundError, FormatError) as problem:
+        # Removed, torn by a power cut, or another journal's: the records are what they are.
+        warnings.warn(f"{directory}: nobody knows the instruments in segment {segment}: {problem}",
+                      stacklevel=3)
+        return NameCache()
 
 
 def open_source(

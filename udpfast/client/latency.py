@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,12 +60,14 @@ class Hop:
 
     def percentiles(self, percents: Mapping[str, float]) -> dict[str, int]:
         """Return, for each name, the value in ns that so many percent do not exceed; 0 if none."""
-        lowest = LatencyHistogram.values()
-        highest = np.append(lowest[1:] - 1, VALUE_MAX)
-        values = np.concatenate((-lowest[::-1], np.minimum(highest, VALUE_MAX)))
-        sums = np.cumsum(np.concatenate((self.opposite[::-1], self.counts)))
-        if sums[-1] == 0:
+        lowest, highest = _slots()
+        # Few of the 33,792 slots hold anything; `nonzero` of booleans takes a tenth of the time.
+        below = np.flatnonzero(self.opposite != 0)[::-1]
+        above = np.flatnonzero(self.counts != 0)
+        values = np.concatenate((-lowest[below], highest[above]))
+        if not len(values):
             return dict.fromkeys(percents, 0)
+        sums = np.cumsum(np.concatenate((self.opposite[below], self.counts[above])))
         wanted = [max(int(percent * int(sums[-1]) / 100 + 0.5), 1) for percent in percents.values()]
         found = values[np.searchsorted(sums, wanted)]
         return dict(zip(percents, found.tolist(), strict=True))
@@ -82,7 +85,7 @@ class Hop:
         """Return what both have recorded."""
         return Hop(
             self.counts + other.counts,
-            self.opposite + other.opposite,
+            self.opposite + other.opposite if other.opposite is not _nothing() else self.opposite,
             self.below + other.below,
             self.above + other.above,
         )
@@ -91,10 +94,27 @@ class Hop:
         """Return what was recorded since an earlier look at the same histogram."""
         return Hop(
             self.counts - earlier.counts,
-            self.opposite - earlier.opposite,
+            self.opposite - earlier.opposite
+            if earlier.opposite is not _nothing()
+            else self.opposite,
             self.below - earlier.below,
             self.above - earlier.above,
         )
+
+
+@cache
+def _slots() -> tuple[Counts, Counts]:
+    # The smallest and the largest value of each.
+    lowest = LatencyHistogram.values()
+    return lowest, np.minimum(np.append(lowest[1:] - 1, VALUE_MAX), VALUE_MAX)
+
+
+@cache
+def _nothing() -> Counts:
+    # Of all hops within one host: 270 kB that need not be made, read and added for each of them.
+    counts = np.zeros(len(LatencyHistogram.values()), np.int64)
+    counts.flags.writeable = False
+    return counts
 
 
 class Latency(dict[str, dict[str, int]]):
@@ -185,5 +205,4 @@ def merge_readers(hops: Mapping[str, Hop]) -> dict[str, Hop]:
 
 
 def _read(histogram: LatencyHistogram) -> Hop:
-    counts = histogram.counts()
-    return Hop(counts, np.zeros_like(counts), histogram.below, histogram.above)
+    return Hop(histogram.counts(), _nothing(), histogram.below, histogram.above)

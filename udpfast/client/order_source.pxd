@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from udpfast.client.store_source cimport StoreSource
 from udpfast.client.source cimport PolledSource
+from udpfast.core.layout cimport OrderEntry
 
 cdef class OrderSource(PolledSource):
     cdef StoreSource order           # of the order log
@@ -12,12 +13,24 @@ cdef class OrderSource(PolledSource):
     cdef list members                # by input; None: not opened yet
     cdef list paths                  # directories of the inputs
     cdef list entries                # of the order log, read and not begun: the next one last
+    cdef StoreSource scout           # ahead in the order log: what it says inputs lost
+    cdef list cuts                   # by input: of its store, when it was opened
+    cdef bint marks                  # hand out the entries of the order log, too
+    cdef bint marked                 # that of the next entry was
+    cdef object mark_arrays          # of one record
     cdef list lost                   # by input: (position in the order log, from where on)
+    cdef uint64_t place              # of the entry at hand, in the order log
     cdef int64_t at                  # input of the entry at hand; -1: there is none
     cdef uint64_t until              # position in that input at which the entry ends
     cdef int64_t batch
     cdef object room
     cdef int64_t _read_order(self) except -1
+    cdef bint _look_ahead(self) except -1
+    cdef uint64_t _end(self, uint64_t place, int64_t at, uint64_t end) except? 0
     cdef int64_t _begin(self, tuple entry) except -1
+    cdef int64_t _mark(self, tuple entry) except -1
+    cdef bint through(self, uint64_t end)
+    cdef bint steady(self, int64_t at)
+    cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0
     cdef int64_t _read(self, StoreSource member, int64_t limit) except -1
     cdef StoreSource _member(self, int64_t at, uint64_t position)

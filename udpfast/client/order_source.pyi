@@ -10,7 +10,13 @@ __all__ = ["OrderSource", "open_source"]
 @final
 class OrderSource(PolledSource):
     def __init__(
-        self, order: StoreSource, paths: list[Path], *, batch: int, buffer_bytes: int | None
+        self,
+        order: StoreSource,
+        paths: list[Path],
+        *,
+        batch: int,
+        buffer_bytes: int | None,
+        marks: bool = False,
     ) -> None: ...
 
 def open_source(

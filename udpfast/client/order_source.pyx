@@ -7,18 +7,18 @@ the same records in the same order. A copy of an input that is behind the order 
 cimport cython
 from libc.errno cimport EBADMSG
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from udpfast.client.source cimport PolledSource
 from udpfast.client.store_source cimport StoreSource
 from udpfast.core.layout cimport (
-    KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, ORDER_BACK, OrderEntry)
+    FLIGHT_UNKNOWN, KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, ORDER_BACK, RECORD_SIZE,
+    STREAM_NONE, OrderEntry)
 
 from udpfast.archive.bus_files import read_composite
-from udpfast.archive.store import StoreView
 from udpfast.client.store_source import StoreSource as StoreSourceFace
 from udpfast.client.store_source import open_source as open_store
-from udpfast.core.layout import ORDER_ENTRY, Kind
+from udpfast.core.layout import RECORD
 from udpfast.errors import RegionError
 
 import numpy as np
@@ -37,31 +37,52 @@ cdef class OrderSource(PolledSource):
     paths : list of pathlib.Path
         Directories of the inputs.
     batch, buffer_bytes : int
+    marks : bool
+        Hand out the entries of the order log, too, each before its records: ORDER, whose `number`
+        is its position in the order log.
     """
 
-    def __init__(self, StoreSource order not None, paths, *, batch, buffer_bytes):
+    def __init__(
+            self, StoreSource order not None, paths, *, batch, buffer_bytes, marks=False):
         self.order = self.current = order
         self.directory = order.directory
         self.paths = paths
         self.members = [None] * len(paths)
         self.entries = []
+        self.cuts = [0] * len(paths)
+        self.marks = marks
+        self.mark_arrays = (np.zeros(1, RECORD), np.zeros(1, np.uint64),
+                            np.zeros(sizeof(OrderEntry), np.uint8))
         self.batch, self.room = batch, buffer_bytes
         self.at = -1
         self.missed_reason = LAPPED_DAMAGE
         self.names = order.names
         self.use_arrays(order.headers_array, order.offsets_array, order.payloads_array)
-        self._find_lost()
+        self.lost = [[] for _ in paths]
+        self.scout = StoreSourceFace(
+            order.directory, start=("position", order.cursor.position), batch=batch,
+            buffer_bytes=None)
+        self._look_ahead()
 
-    def _find_lost(self):
-        # What inputs lost after it was taken, nobody can read any more.
-        self.lost = [[] for _ in self.paths]
-        view = StoreView(self.order.directory)
-        first = view.first()[0]
-        for record in view.records(first, 1 << 63, kinds=1 << Kind.ORDER):
-            entry = np.frombuffer(record, ORDER_ENTRY, 1, 64)[0]
-            if entry["flags"] & ORDER_BACK:
-                self.lost[entry["input"]].append(
-                    (int.from_bytes(record[8:16], "little"), int(entry["first"])))
+    cdef bint _look_ahead(self) except -1:
+        # What inputs lost after it was taken, nobody can read any more, and nobody waits for it.
+        cdef StoreSource scout = self.scout
+        cdef OrderEntry entry
+        cdef int64_t i, count
+        cdef bint found = False
+        while True:
+            count = scout.look(self.batch)
+            if count == -EBADMSG:
+                raise scout.failure
+            if count <= 0:
+                return found
+            for i in range(count):
+                if scout.headers[i].kind == KIND_ORDER:
+                    memcpy(&entry, scout.payloads + scout.offsets[i], sizeof(entry))
+                    if entry.flags & ORDER_BACK:
+                        found = True
+                        self.lost[entry.input].append(
+                            (scout.headers[i].position, entry.first, entry.first_index))
 
     @property
     def origin(self) -> str:
@@ -75,7 +96,13 @@ cdef class OrderSource(PolledSource):
             if self.at >= 0:
                 member = self.members[self.at]
                 if member.cursor.position < self.until:
-                    return self._read(member, limit)
+                    count = self._read(member, limit)
+                    if count:
+                        return count
+                    if member.cursor.position < self.until and self._look_ahead():
+                        self.until = self._end(self.place, self.at, self.until)
+                    if member.cursor.position < self.until:
+                        return 0
                 self.at = -1
             if not self.entries:
                 count = self._read_order()
@@ -94,6 +121,8 @@ cdef class OrderSource(PolledSource):
             raise member.failure
         if count <= 0:
             return 0
+        if member.names_missing():
+            member.renew_names()
         self.current = member
         if self.payloads_array is not member.payloads_array:
             self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
@@ -118,30 +147,81 @@ cdef class OrderSource(PolledSource):
             if order.headers[i].kind == KIND_ORDER:
                 memcpy(&entry, order.payloads + order.offsets[i], sizeof(entry))
                 self.entries.append((order.headers[i].position, entry.input, entry.flags,
-                                     entry.first, entry.end))
+                                     entry.first, entry.end, entry.first_index, entry.count,
+                                     order.headers[i].published_ns))
         self.entries.reverse()
         return count if self.entries else self._read_order()
 
     cdef int64_t _begin(self, tuple entry) except -1:
         # Take an entry in hand; returns a count if that brought something.
         cdef StoreSource member
-        place, at, flags, first, end = entry
+        if self.marks and not self.marked:
+            self.entries.append(entry)
+            self.marked = True
+            return self._mark(entry)
+        self.marked = False
+        place, at, flags, first, end, _, _, _ = entry
         member = self._member(at, first)
         if flags & ORDER_BACK:
             self.until = first
             return self._read(member, 1)  # a ROLLBACK, if any of it was read
-        for later, lost in self.lost[at]:
-            if later > place:
-                end = min(end, lost)
+        if self.scout.cursor.position <= <uint64_t>place:
+            self._look_ahead()
+        end = self._end(place, at, end)
         if end > first:
-            self.at, self.until = at, end
+            self.place, self.at, self.until = place, at, end
         return 0
+
+    cdef uint64_t _end(self, uint64_t place, int64_t at, uint64_t end) except? 0:
+        # Where an entry ends, but for what the input lost since.
+        for later, lost, _ in self.lost[at]:
+            if later > place:
+                end = min(end, <uint64_t>lost)
+        return end
+
+    cdef int64_t _mark(self, tuple entry) except -1:
+        # An entry as a record of its own.
+        cdef OrderEntry mark
+        place, mark.input, mark.flags, mark.first, mark.end, mark.first_index, mark.count, at_ns = (
+            entry)
+        headers, offsets, payloads = self.mark_arrays
+        self.use_arrays(headers, offsets, payloads)
+        memset(self.headers, 0, RECORD_SIZE)
+        self.headers.length = RECORD_SIZE + sizeof(mark)
+        self.headers.kind = KIND_ORDER
+        self.headers.number = place
+        self.headers.received_ns = self.headers.published_ns = at_ns
+        self.headers.stream = STREAM_NONE
+        self.headers.flight_ns = FLIGHT_UNKNOWN
+        memcpy(self.payloads, &mark, sizeof(mark))
+        self.current, self.names = self.order, self.order.names
+        self.missed = 0
+        return 1
+
+    cdef bint steady(self, int64_t at):
+        # Whether nothing was set aside in an input since it was opened.
+        return self.cuts[at] == (<StoreSource>self.members[at]).cuts
+
+    cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0:
+        # Index behind the last record that an entry brings, when it is the next one.
+        cdef uint64_t end = entry.first_index + entry.count
+        if entry.flags & ORDER_BACK:
+            return 0
+        for later, _, lost_index in self.lost[entry.input]:
+            if later > place:
+                end = min(end, <uint64_t>lost_index)
+        return end
+
+    cdef bint through(self, uint64_t end):
+        # Whether all was handed out that the order log has before a position.
+        return self.at < 0 and not self.entries and self.order.cursor.position >= end
 
     cdef StoreSource _member(self, int64_t at, uint64_t position):
         if self.members[at] is None:
             self.members[at] = StoreSourceFace(
                 self.paths[at], start=("position", position), end=position, batch=self.batch,
                 buffer_bytes=self.room)
+            self.cuts[at] = (<StoreSource>self.members[at]).cuts
         return self.members[at]
 
     cdef fail(self, int64_t code):
@@ -167,6 +247,7 @@ cdef class OrderSource(PolledSource):
     cdef detach(self):
         self.done = True
         self.order.detach()
+        self.scout.detach()
         for each in self.members:
             if each is not None:
                 (<StoreSource>each).detach()

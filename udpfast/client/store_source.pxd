@@ -5,6 +5,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.source cimport PolledSource
 from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.readers cimport ReaderRegistration
 
 cdef class StoreSource(PolledSource):
     cdef JournalCursor cursor
@@ -14,7 +15,9 @@ cdef class StoreSource(PolledSource):
     cdef uint64_t end                # position before which the reading ends
     cdef uint64_t[::1] back_positions  # of the records that were handed out last, in a circle
     cdef uint32_t[::1] back_checksums
+    cdef int64_t names_number        # of the names at hand; -1: none yet
     cdef uint64_t noted              # records ever noted there
+    cdef ReaderRegistration registration  # None: tools do not see it
     cdef uint64_t bound(self) noexcept nogil
     cdef _note(self, int64_t count)
     cdef int64_t _find_back(self) except -1

@@ -16,6 +16,7 @@ class StoreSource(PolledSource):
         end: int | None = None,
         batch: int,
         buffer_bytes: int | None,
+        name: str = "",
     ) -> None: ...
 
 def open_source(

@@ -12,24 +12,30 @@ from libc.string cimport memcpy, memset
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
-from udpfast.core.atomics cimport load_acquire
-from udpfast.core.clock cimport clock_monotonic_ns
+from udpfast.core.atomics cimport load_acquire, store_relaxed
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_BUS, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
     STREAM_NONE, Rollback, SenderEntry)
 
+from udpfast.log.readers cimport ReaderEntry
+
 import math
+import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
-from udpfast.archive.bus_files import Live
+from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreView
-from udpfast.client.journal_source import unix_ns
+from udpfast.client.journal_source import segment_names, unix_ns
 from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError, shown
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
+from udpfast.shm.wake import Sleeper
 
 __all__ = ["StoreSource", "open_source"]
 
@@ -55,9 +61,11 @@ cdef class StoreSource(PolledSource):
     end : int, optional
         Position before which it ends.
     batch, buffer_bytes : int
+    name : str
+        What tools call this reader; empty: it is not theirs to see.
     """
 
-    def __init__(self, directory, *, start, end=None, batch, buffer_bytes):
+    def __init__(self, directory, *, start, end=None, batch, buffer_bytes, name=""):
         cdef const uint8_t[::1] memory
         self.directory = directory
         try:
@@ -69,12 +77,24 @@ cdef class StoreSource(PolledSource):
         self.end = UINT64_MAX if end is None else end
         self.cuts = load_acquire(self.words + LIVE_CUTS)
         self.names = NameCache()
+        self.names_number = -1
         self.back_positions = np.zeros(BACK, np.uint64)
         self.back_checksums = np.zeros(BACK, np.uint32)
         self.missed_reason = LAPPED_DAMAGE
         self.cursor = JournalCursorFace.attach(
             directory, start, limit=batch, room_bytes=buffer_bytes, layouts=LAYOUTS)
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        if name:
+            self._register(name)
+
+    def _register(self, name):
+        # Who may not be seen there (another user, no group) reads all the same.
+        try:
+            self.registration = ReaderRegistration.create(
+                shared_directory(self.directory), name, self.cursor.index, clock_realtime_ns())
+        except OSError:
+            return
+        self.entry = self.registration.entry
 
     cdef uint64_t bound(self) noexcept nogil:
         # Position before which records are shown. Acquire: what was told of copies before it holds.
@@ -104,6 +124,20 @@ cdef class StoreSource(PolledSource):
         elif self.cursor.position >= self.end:
             return -EPIPE
         return count
+
+    cdef renew_names(self):
+        # Of a feed's records. What is known of senders stays: records have either.
+        cdef int64_t number = self.cursor.names
+        cdef dict senders = self.names.senders
+        if number == self.names_number:
+            return
+        self.names_number = number
+        self.names = segment_names(
+            self.directory, number, self.cursor.names_mark, self.cursor.number)
+        self.names.senders.update(senders)
+
+    cdef bint names_missing(self):
+        return <int64_t>self.cursor.names != self.names_number
 
     cdef _note(self, int64_t count):
         cdef int64_t i
@@ -155,6 +189,7 @@ cdef class StoreSource(PolledSource):
         if gone == 0:
             return 0
         self.names = NameCache()  # a sender may have another number now
+        self.names_number = -1
         self.noted -= gone
         rollback.records = gone
         rollback.position = position
@@ -179,6 +214,23 @@ cdef class StoreSource(PolledSource):
         before.close()
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
 
+    cdef sleeper(self):
+        # Who may not write the file looks from time to time.
+        try:
+            return Sleeper.attach(shared_directory(self.directory))
+        except (OSError, RegionError):
+            return None
+
+    cdef report(self, uint64_t read):
+        cdef ReaderEntry* entry = self.entry
+        if entry == NULL:
+            return
+        store_relaxed(&entry.position, self.cursor.position)
+        store_relaxed(&entry.index, self.cursor.index)
+        store_relaxed(&entry.lapped, self.cursor.missed_total)
+        store_relaxed(&entry.read, read)
+        store_relaxed(<uint64_t*>&entry.polled_ns, clock_realtime_ns())
+
     cdef fail(self, int64_t code):
         if self.failure is not None:
             raise self.failure
@@ -201,6 +253,9 @@ cdef class StoreSource(PolledSource):
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still
+        self.entry = NULL
+        if self.registration is not None:
+            self.registration.close()
         self.cursor.close()
 
 
@@ -217,7 +272,7 @@ def open_source(
         A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the store.
     end : ("position", int), optional
     batch, buffer_bytes, timeout, name
-        As `Reader` has them; `name` is not used.
+        As `Reader` has them.
     """
     if image:
         raise ConfigError(f"image must be False for store:{target}: it begins where it begins")
@@ -232,7 +287,8 @@ def open_source(
         try:
             return StoreSource(
                 journal_directory(target), start=start, end=None if end is None else end[1],
-                batch=batch, buffer_bytes=buffer_bytes)
+                batch=batch, buffer_bytes=buffer_bytes,
+                name=name or Path(sys.argv[0]).name or "python")
         except (FileNotFoundError, NotReadyError):
             if time.monotonic() >= deadline:
                 raise

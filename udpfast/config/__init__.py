@@ -13,7 +13,7 @@ from udpfast.config.lines import (
     framing_name,
     payload_name,
 )
-from udpfast.config.loop import AccessConfig, RingConfig, RunConfig
+from udpfast.config.loop import AccessConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.parse import load_feed, load_publish, parse_feed, parse_publish
 from udpfast.config.settings import Setting, describe
 from udpfast.config.side import ImageConfig, RecordConfig, SideConfig, ZmqConfig
@@ -24,6 +24,7 @@ __all__ = [
     "ChannelConfig",
     "Destination",
     "FeedConfig",
+    "FeedStoreConfig",
     "ImageConfig",
     "LineConfig",
     "PublishConfig",

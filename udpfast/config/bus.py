@@ -31,6 +31,14 @@ class StoreConfig(Struct, frozen=True):
     replicas: Annotated[
         tuple[Name, ...], Meta(max_length=64, description="the hosts that have a copy")
     ] = ()
+    feed: Annotated[
+        str,
+        Meta(
+            max_length=4096,
+            description="file of the feed that writes it, on the sequencer's host, in place of "
+            "apps; empty: none does",
+        ),
+    ] = ""
     sources: Annotated[
         dict[Name, Name],
         Meta(max_length=64, description="replica -> replica that it copies from, not the writer"),
@@ -132,7 +140,13 @@ def load_bus(path: str | Path) -> BusConfig:
         config = msgspec.structs.replace(
             config, key_file=os.fspath(Path(path).parent / config.key_file)
         )
-    return config
+    stores = {
+        name: msgspec.structs.replace(store, feed=os.fspath(Path(path).parent / store.feed))
+        if store.feed
+        else store
+        for name, store in config.stores.items()
+    }
+    return msgspec.structs.replace(config, stores=stores)
 
 
 def bus_keys(config: BusConfig) -> list[bytes]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from udpfast.config.lines import ChannelConfig, Destination, WireConfig
-from udpfast.config.loop import AccessConfig, AgentConfig, RingConfig, RunConfig
+from udpfast.config.loop import AccessConfig, AgentConfig, FeedStoreConfig, RingConfig, RunConfig
 from udpfast.config.receive import BypassConfig, ReceiveConfig, XdpConfig
 from udpfast.config.settings import Struct
 from udpfast.config.side import ImageConfig, RecordConfig, ZmqConfig
@@ -21,6 +21,13 @@ class FeedConfig(Struct, frozen=True):
     """Everything a `Subscriber` needs to know about one feed."""
 
     name: Annotated[Name, Meta(description='the instance\'s name: Reader("ring:NAME")')]
+    output: Annotated[
+        Literal["ring", "store"],
+        Meta(
+            description="where records go: a ring in memory, or a store on the disk, which a bus "
+            'may hand on to other hosts (docs/bus.md): Reader("store:NAME")'
+        ),
+    ] = "ring"
     incremental: ChannelConfig = ChannelConfig()
     snapshot: ChannelConfig = ChannelConfig()
     #: Of other framings than roq; `incremental`, once it was read.
@@ -32,6 +39,7 @@ class FeedConfig(Struct, frozen=True):
     receive: ReceiveConfig = ReceiveConfig()
     xdp: XdpConfig = XdpConfig()
     ring: RingConfig = RingConfig()
+    store: FeedStoreConfig = FeedStoreConfig()
     agent: AgentConfig = AgentConfig()
     bypass: BypassConfig = BypassConfig()
     run: RunConfig = RunConfig()

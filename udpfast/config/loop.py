@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import GROUP, POWER_OF_TWO
+from udpfast.config.checks import GROUP, JOURNAL, PAGES, POWER_OF_TWO
 from udpfast.config.settings import Struct
 from udpfast.config.types import Core, Idle
 
-__all__ = ["AccessConfig", "AgentConfig", "RingConfig", "RunConfig"]
+__all__ = ["AccessConfig", "AgentConfig", "FeedStoreConfig", "RingConfig", "RunConfig"]
 
 
 class RingConfig(Struct, frozen=True):
@@ -33,6 +33,36 @@ class RingConfig(Struct, frozen=True):
     names: Annotated[
         int, Meta(ge=16, le=1 << 22, description="distinct exchange and symbol names")
     ] = 65_536
+
+
+class FeedStoreConfig(Struct, frozen=True):
+    """The store that strategies read, with output = "store"; where a bus has it, bus.toml says."""
+
+    directory: Annotated[
+        str,
+        Meta(
+            description="where it lies. Empty: the feed's name below $UDPFAST_JOURNALS "
+            "(/var/lib/udpfast for root, else ~/.local/share/udpfast)",
+            extra=JOURNAL.extra,
+        ),
+    ] = ""
+    segment_bytes: Annotated[
+        int,
+        Meta(
+            ge=1 << 18,
+            le=1 << 30,
+            description="bytes of records in one file, a multiple of 4096, taken from the disk "
+            "before they are needed",
+            extra=PAGES.extra,
+        ),
+    ] = 1 << 26
+    sync_ms: Annotated[
+        int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
+    ] = 100
+    keep_segments: Annotated[
+        int,
+        Meta(ge=0, le=1 << 20, description="files that are kept, the oldest go first; 0: all"),
+    ] = 0
 
 
 class AgentConfig(Struct, frozen=True):

@@ -81,8 +81,25 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
             f"{where}: run.restart_first_ms: expected at most run.restart_longest_ms "
             f"({config.run.restart_longest_ms}), found {config.run.restart_first_ms}"
         )
+    _check_output(where, config)
     _check_sockets(where, config)
     return config
+
+
+def _check_output(where: str, config: FeedConfig) -> None:
+    if config.output == "ring":
+        return
+    # What reads the ring of its instance; a raw capture is read from a ring of its own.
+    for name, reads in (
+        ("image", config.image.enabled),
+        ("zmq", config.zmq.enabled),
+        ("record", config.record.enabled and config.record.what != "raw"),
+    ):
+        if reads:
+            raise ConfigError(
+                f'{where}: {name}.enabled: expected false with output = "store", which has no '
+                "ring to read, found true"
+            )
 
 
 def _by_role(where: str, config: FeedConfig) -> FeedConfig:

@@ -156,12 +156,12 @@ cdef struct Message:
     uint8_t channel          # whose lines brought it
     uint8_t line
     uint16_t fragments
-    Frame frame              # of Roq: as published (first fragment), in little-endian
-    uint64_t tag             # of its object: (exchange_id << 32) | symbol_id, 0 = not known yet
-    # of every other framing, as its units say it
-    int64_t sent_ns          # by the venue's clock, UNIX ns; 0: it says nothing of it
+    uint32_t object          # as its unit says it, as the next two
     uint64_t detail
-    uint32_t object
+    uint64_t session_id
+    uint64_t tag             # of its object: (exchange_id << 32) | symbol_id, 0 = not known yet
+    # of every framing but Roq
+    int64_t sent_ns          # by the venue's clock, UNIX ns; 0: it says nothing of it
     uint32_t unit_flags      # UnitFlag
 
 # --- payloads of our own records --------------------------------------------------------------

@@ -410,6 +410,11 @@ def _sent(source: _Source, type_: pa.DataType) -> pa.Array:
     return pa.array(source.record("received_ns") - flight_ns, type_, mask=unsaid)
 
 
+def _back(source: _Source, type_: pa.DataType) -> pa.Array:
+    dtype, offset = _field(_DTYPES[Kind.ORDER], "flags")
+    return _numbers(source.rows.column("payload", offset, dtype) & 1 != 0, type_)
+
+
 #: By `Column.source`.
 _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "feed": lambda source, type_: _constant(source.selection.feed, source.rows.count),
@@ -418,6 +423,7 @@ _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     ),
     "sent_ns": _sent,
     "size": lambda source, type_: _numbers(source.rows.sizes(), type_),
+    "back": _back,
     "ordinal": lambda source, type_: _numbers(source.rows.ordinals, type_),
     "side": lambda source, type_: _words(source.rows.asks, ("Bid", "Ask")),
     "payload": _payloads,

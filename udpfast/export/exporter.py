@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
 from udpfast.export.columns import Partition, Selection, latency_batches, record_batch
@@ -43,7 +45,10 @@ from udpfast.export.segments import (
 from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import segment_path
 
-__all__ = ["Exported", "Exporter", "Lost", "feed_name"]
+__all__ = ["INPUTS", "Exported", "Exporter", "Lost", "feed_name"]
+
+#: File in the settings of an export: the names of a composite's inputs.
+INPUTS = "inputs.json"
 
 _FEED = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -487,10 +492,13 @@ class _Feed:
             os.close(self._fd)
 
     def keep_settings(self, journal: Path) -> None:
-        """Copy what the feed ran with: it says what its lines are called."""
+        """Copy what says how a feed's lines, or a composite's inputs, are called."""
         directory = self._root / "_manifest" / self.name / "settings"
         directory.mkdir(exist_ok=True)
         copy_feed(journal, directory)
+        with suppress(FileNotFoundError):
+            names = [each.name for each in read_composite(journal)]
+            (directory / INPUTS).write_text(json.dumps(names) + "\n")
 
     def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:
         """Return what there is of a journal, in its order; with `replace`, and of no other one."""

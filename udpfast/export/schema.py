@@ -293,6 +293,12 @@ _PLACE = (
     _FEED,
     Column("position", "long", "record.position", "of the record in its store, bytes"),
     Column("index", "long", "record.index", "of the record in its store, records"),
+    Column(
+        "received_ns",
+        "long",
+        "record.received_ns",
+        "in a composite's copy: when its order took it; in a store: the sequencer's clock",
+    ),
     Column("published_ns", "long", "record.published_ns", "the sequencer's time: its stamp"),
     Column("published_at", "timestamp", "record.published_ns"),
 )
@@ -313,6 +319,20 @@ _SENDERS = (
     Column("incarnation", "int", "payload.incarnation", "which outbox of that name, from 1"),
     Column("name", "string", "payload.name"),
     Column("host", "string", "payload.host", "of the app"),
+)
+
+_MERGES = (
+    *_PLACE[:3],
+    Column("received_ns", "long", "record.received_ns", "as published_ns"),
+    Column("published_ns", "long", "record.published_ns", "when it was decided"),
+    _PLACE[-1],
+    Column("place", "long", "record.number", "in a copy: position in the order log; else 0"),
+    Column("input", "int", "payload.input", "as bus.toml lists them, from 0"),
+    Column("back", "boolean", "back", "the input lost these records: they are taken back"),
+    Column("first", "long", "payload.first", "position of the first one in the input"),
+    Column("end", "long", "payload.end", "behind the last one"),
+    Column("first_index", "long", "payload.first_index", "of the first one in the input, records"),
+    Column("count", "long", "payload.count", "records"),
 )
 
 _RACES = (
@@ -411,6 +431,14 @@ _TABLES: dict[str, Table] = {
         ),
         Table("bus", ("BUS",), False, False, "Messages that apps sent over a bus.", _BUS),
         Table("senders", ("SENDER",), False, False, "Apps as a bus registered them.", _SENDERS),
+        Table(
+            "merges",
+            ("ORDER",),
+            False,
+            False,
+            "What a composite took next, of which input: entries of its order log.",
+            _MERGES,
+        ),
         Table(
             "races",
             (),

@@ -8,7 +8,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from udpfast.core.layout cimport Frame, KIND_MESSAGE, Message
+from udpfast.core.layout cimport KIND_MESSAGE, Message
 
 cdef enum:
     COLLECT_BLOCK_SIZE = 512     # one typical update (100 to 400 bytes) and both headers
@@ -20,12 +20,14 @@ cdef struct CollectBlock:
     uint32_t reserved
     uint8_t bytes[504]
 
-cdef struct CollectHead:         # 72 bytes, in front of the payload in a message's first block
+cdef struct CollectHead:         # 80 bytes, in front of the payload in a message's first block
     uint64_t seqno               # unwrapped
     uint64_t through             # the same, or the last ungated one that continues it
     uint64_t number              # these as of the message
     int64_t received_ns
-    Frame frame
+    uint64_t detail              # as of the message, as the next two
+    uint64_t session_id
+    uint32_t object
     uint32_t next_message        # the next one kept of the same object
     uint32_t size                # payload bytes
     uint32_t blocks
@@ -35,7 +37,7 @@ cdef struct CollectHead:         # 72 bytes, in front of the payload in a messag
     uint16_t stream
     uint8_t channel
     uint8_t line
-    uint8_t reserved[2]
+    uint8_t reserved[6]
 
 cdef struct Collect:
     CollectBlock* blocks
@@ -80,7 +82,9 @@ cdef inline uint32_t collect_put(
     head.seqno = seqno
     head.through = seqno
     head.received_ns = message.received_ns
-    head.frame = message.frame
+    head.detail = message.detail
+    head.session_id = message.session_id
+    head.object = message.object
     head.next_message = COLLECT_NONE
     head.size = message.size
     head.blocks = needed
@@ -118,7 +122,9 @@ cdef inline void collect_read(
     message.kind = KIND_MESSAGE
     message.flags = head.flags
     message.received_ns = head.received_ns
-    message.frame = head.frame
+    message.detail = head.detail
+    message.session_id = head.session_id
+    message.object = head.object
     message.number = head.number
     message.session = head.session
     message.stream = head.stream

@@ -63,7 +63,6 @@ from udpfast.core.layout cimport (
     CONNECTION_CHANNEL,
     CONNECTION_DISCONNECTED,
     Connection,
-    Frame,
     GAP_ANEW,
     Gap,
     KIND_CONNECTION,
@@ -252,17 +251,17 @@ cdef inline bint objects_admit(
         objects.message_ready = True
         return True
     if message.channel == CHANNEL_INCREMENTAL:
-        seqno = position_advance(objects, message.frame.seqno)
+        seqno = position_advance(objects, <uint32_t>message.number)
     if message.flags & RECORD_HEARTBEAT:
         return False
-    if message.frame.object_type == 0 or not gated:
+    if not message.object >> 16 or not gated:
         counter_add(&objects.counters[FEED_UNGATED], 1)
         objects.message_ready = True
         objects.message.flags |= RECORD_UNGATED
-        if message.frame.object_type != 0 and message.channel == CHANNEL_INCREMENTAL:
+        if message.object >> 16 and message.channel == CHANNEL_INCREMENTAL:
             objects_extend(objects, message, seqno)
         return True
-    objects.object = objects_find(objects, object_key(&message.frame), True)
+    objects.object = objects_find(objects, message.object, True)
     if objects.object == NULL:
         counter_add(&objects.counters[FEED_OBJECTS_FULL], 1)
         return False
@@ -296,18 +295,18 @@ cdef inline Message* objects_take(Objects* objects) noexcept nogil:
     return output
 
 
-cdef inline void objects_tag(Objects* objects, const Frame* frame, uint64_t tag) noexcept nogil:
+cdef inline void objects_tag(Objects* objects, uint32_t key, uint64_t tag) noexcept nogil:
     # Remember what decoding told about an object; from now on its outputs carry it.
     cdef Object* object = objects.object
-    if object == NULL or object.key != object_key(frame):
-        object = objects_find(objects, object_key(frame), False)
+    if object == NULL or object.key != key:
+        object = objects_find(objects, key, False)
     if object != NULL:
         object.tag = tag
 
 
-cdef inline bint objects_known(Objects* objects, const Frame* frame) noexcept nogil:
+cdef inline bint objects_known(Objects* objects, uint32_t key) noexcept nogil:
     # Whether an object was gated before, in this session.
-    return objects_find(objects, object_key(frame), False) != NULL
+    return objects_find(objects, key, False) != NULL
 
 
 cdef inline void objects_reject(Objects* objects, const Message* output) noexcept nogil:
@@ -368,7 +367,7 @@ cdef inline void objects_control(Objects* objects, const Message* message) noexc
         objects.saw_session_from_first = False
         objects.generation += 1      # every LIVE object is UNKNOWN now
     elif message.kind == KIND_DISAGREEMENT:
-        objects.object = objects_find(objects, object_key(&message.frame), False)
+        objects.object = objects_find(objects, message.object, False)
         if objects.object != NULL:
             object_refresh(objects, objects.object)
             objects_doubt(objects, objects.object, message)
@@ -392,7 +391,7 @@ cdef inline void objects_doubt(
         Objects* objects, Object* object, const Message* message) noexcept nogil:
     # Somebody said two things with one number, perhaps of this object: only a snapshot that was
     # taken behind it tells what is right. What a snapshot said matters only while it is believed.
-    if message.channel != CHANNEL_INCREMENTAL and object.believed != message.frame.seqno:
+    if message.channel != CHANNEL_INCREMENTAL and object.believed != <uint32_t>message.number:
         return
     objects.doubt = objects.position
     objects.behind = True
@@ -421,14 +420,14 @@ cdef inline void objects_update(
         if object.status != OBJECT_LIVE and object.status != OBJECT_TRUSTED:
             objects_recovered(objects, FEED_RECOVERED_SNAPSHOT)
     elif object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
-        if not object_continues(objects, object, message.frame.last_seqno):
+        if not object_continues(objects, object, <uint32_t>message.detail):
             objects_stale(objects, object)
             objects_collect(objects, object, message, seqno)
             return
         if object.status == OBJECT_UNKNOWN:
             objects_recovered(objects, FEED_RECOVERED_CHAIN)
     elif object.status != OBJECT_LIVE:
-        if (not objects.saw_session_from_first or message.frame.last_seqno != 0
+        if (not objects.saw_session_from_first or <uint32_t>message.detail != 0
                 or object.status != OBJECT_WAITING or object.first):
             objects_collect(objects, object, message, seqno)
             return
@@ -442,14 +441,14 @@ cdef inline void objects_update(
 cdef inline void objects_extend(
         Objects* objects, const Message* message, uint64_t seqno) noexcept nogil:
     # A message without a gate, on its way already, of an object that may be known.
-    cdef Object* object = objects_find(objects, object_key(&message.frame), False)
+    cdef Object* object = objects_find(objects, message.object, False)
     cdef CollectHead* tail
     if object == NULL or seqno <= object.applied:
         return
     objects.object = object
     object_refresh(objects, object)
     if object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED:
-        if not object_continues(objects, object, message.frame.last_seqno):
+        if not object_continues(objects, object, <uint32_t>message.detail):
             objects_stale(objects, object)
         else:
             if object.status == OBJECT_UNKNOWN:
@@ -460,7 +459,7 @@ cdef inline void objects_extend(
         return
     if object.kept:
         tail = collect_head(&objects.collect, object.tail)
-        if message.frame.last_seqno == <uint32_t>tail.through:
+        if <uint32_t>message.detail == <uint32_t>tail.through:
             tail.through = seqno
             return
     # Between the kept ones and this one something is missing: no snapshot from before continues.
@@ -471,9 +470,9 @@ cdef inline void objects_extend(
 cdef inline void objects_snapshot(
         Objects* objects, Object* object, const Message* message) noexcept nogil:
     # A message of the snapshot channel.
-    cdef uint64_t seqno = position_of(objects, message.frame.last_seqno)
+    cdef uint64_t seqno = position_of(objects, <uint32_t>message.detail)
     cdef bint equal = ((object.status == OBJECT_UNKNOWN or object.status == OBJECT_TRUSTED)
-                       and object_continues(objects, object, message.frame.last_seqno))
+                       and object_continues(objects, object, <uint32_t>message.detail))
     if seqno > objects.named:
         objects.named = seqno
     if objects.behind and seqno >= objects.doubt:
@@ -530,7 +529,7 @@ cdef inline void objects_believe(Objects* objects, Object* object) noexcept nogi
     object.status = status
     object.seen = 1
     object.snapshots = 1
-    object.believed = objects.message.frame.seqno
+    object.believed = <uint32_t>objects.message.number
 
 
 cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno) noexcept nogil:
@@ -540,7 +539,7 @@ cdef inline bint kept_continue(Objects* objects, Object* object, uint64_t seqno)
     cdef const CollectHead* head
     while index != COLLECT_NONE:
         head = collect_head(&objects.collect, index)
-        if head.seqno > seqno and head.frame.last_seqno != previous:
+        if head.seqno > seqno and <uint32_t>head.detail != previous:
             return False
         if head.through > seqno:
             previous = <uint32_t>head.through
@@ -633,9 +632,6 @@ cdef inline void objects_state(Objects* objects, Message* output) noexcept nogil
 
 
 # --- table and numbers ----------------------------------------------------------------------------
-
-cdef inline uint32_t object_key(const Frame* frame) noexcept nogil:
-    return (<uint32_t>frame.object_type << 16) | frame.object_id
 
 
 cdef inline Object* objects_find(Objects* objects, uint32_t key, bint insert) noexcept nogil:

@@ -114,11 +114,10 @@ cdef class FeedObjects:
         message.payload = payload
         message.size = <uint32_t>len(payload)
         message.fragments = 1
-        message.frame.object_type = object_type
-        message.frame.object_id = object_id
-        message.frame.session_id = session_id
-        message.frame.seqno = seqno
-        message.frame.last_seqno = last_seqno
+        message.object = (<uint32_t>object_type << 16) | <uint32_t>object_id
+        message.session_id = <uint64_t>session_id
+        message.number = seqno
+        message.detail = last_seqno
         if kind == KIND_GAP and len(payload) != sizeof(Gap):
             raise ValueError(f"a gap has {sizeof(Gap)} bytes, found {len(payload)}")
         if kind == KIND_SESSION and len(payload) != sizeof(Session):
@@ -132,8 +131,8 @@ cdef class FeedObjects:
         output = objects_take(&self.objects)
         while output != NULL:
             outputs.append(ObjectOutput(
-                output.kind, output.flags, output.frame.object_type, output.frame.object_id,
-                output.frame.seqno, output.frame.last_seqno, output.channel, output.tag,
+                output.kind, output.flags, output.object >> 16, output.object & 0xFFFF,
+                <uint32_t>output.number, <uint32_t>output.detail, output.channel, output.tag,
                 (<const char*>output.payload)[:output.size]))
             if refused and output.kind == KIND_MESSAGE:
                 outputs.pop()
@@ -143,11 +142,8 @@ cdef class FeedObjects:
 
     def tag(self, int object_type, int object_id, uint64_t tag) -> None:
         """Set the tag that outputs of an object carry; an unknown object is left alone."""
-        cdef Frame frame
-        memset(&frame, 0, sizeof(Frame))
-        frame.object_type = object_type
-        frame.object_id = object_id
-        objects_tag(&self.objects, &frame, tag)
+        objects_tag(
+            &self.objects, (<uint32_t>object_type << 16) | <uint32_t>object_id, tag)
 
     def state(self, int object_type, int object_id) -> ObjectView | None:
         """Return what is known of an object, or None."""

@@ -76,7 +76,7 @@ from udpfast.feed.window_order cimport (
 )
 from udpfast.wire.framing cimport FRAMING_IEX_TP, framing_units
 from udpfast.wire.messages cimport MessageWalk
-from udpfast.wire.roq cimport roq_header, roq_units
+from udpfast.wire.roq cimport ROQ_CONTROL, roq_origin, roq_units
 from udpfast.wire.unit cimport (
     MALFORMED_COUNT_AND_BYTES, MALFORMED_FRAGMENT_BEYOND, MALFORMED_FRAGMENT_SHORT,
     MALFORMED_HEADER_SHORT, MALFORMED_KIND, MALFORMED_LENGTH_BELOW, MALFORMED_LENGTH_BEYOND,
@@ -394,8 +394,6 @@ cdef inline int pipeline_begun_anew(
 ) noexcept nogil:
     # The session at hand, by its id. DELIVERED: so it is; else the verdict on what a sender sent
     # that began anew, or before it did. One unit that says so proves nothing.
-    cdef Candidate* c = &line.foreign
-    cdef int64_t step
     cdef bint anew = False
     if not w.started:
         return VERDICT_DELIVERED
@@ -406,14 +404,31 @@ cdef inline int pipeline_begun_anew(
                 and window_unwrap(w, 1) < w.next and not pipeline_is_known(p, w, d, unit))
     elif unit.flags & UNIT_RESET:
         anew = window_unwrap(w, unit.number) < w.next and not pipeline_is_known(p, w, d, unit)
-    if not anew and c.claim == CLAIM_NEW_ID and c.session_id == unit.session and c.count:
-        step = candidate_step(c, unit.number, c.furthest)
-        anew = unit.sent_ns >= c.sent_ns and -CANDIDATE_BACK_MAX <= step <= CANDIDATE_STEP_MAX
-    if likely(not anew):
+    if likely(not anew) and not (w.contested and pipeline_goes_on_anew(w, line, unit)):
         return VERDICT_DELIVERED
     w.contested = True
     pipeline_hear(p, w, line, now_ns)
-    return pipeline_new_session(p, w, c, d, unit, SESSION_SAME_ID, now_ns)
+    return pipeline_new_session(p, w, &line.foreign, d, unit, SESSION_SAME_ID, now_ns)
+
+
+cdef inline bint pipeline_goes_on_anew(
+    const Window* w, const Line* line, const Unit* unit,
+) noexcept nogil:
+    # Whether some line has said that this session began anew, and this unit goes on there. A line
+    # may have lost that beginning; then the sender's clock tells.
+    cdef const Candidate* c
+    cdef int64_t step
+    cdef uint32_t i
+    for i in range(w.lines):
+        c = &w.line[i].foreign
+        if c.claim != CLAIM_NEW_ID or c.session_id != unit.session or c.count == 0:
+            continue
+        step = candidate_step(c, unit.number, c.furthest)
+        if not -CANDIDATE_BACK_MAX <= step <= CANDIDATE_STEP_MAX:
+            continue
+        if unit.sent_ns >= c.sent_ns if line == &w.line[i] else unit.sent_ns > w.sent_ns:
+            return True
+    return False
 
 
 cdef inline bint pipeline_is_known(
@@ -768,8 +783,9 @@ cdef inline void pipeline_take_ready(Pipeline* p, Message* m) noexcept nogil:
     m.size = d.size - FRAME_SIZE
     m.kind = KIND_MESSAGE
     m.flags = 0
-    roq_header(&m.frame, d.data, p.reader.big_endian)
-    if p.reader.traits[m.frame.control] & FRAME_SNAPSHOT:
+    roq_origin(d.data, p.reader.big_endian, &m.object, &m.detail)
+    m.session_id = w.session_id
+    if p.reader.traits[d.data[ROQ_CONTROL]] & FRAME_SNAPSHOT:
         m.flags = RECORD_SNAPSHOT
     if unlikely(d.flags & DATAGRAM_NO_TIMESTAMP):
         m.flags |= RECORD_NO_TIMESTAMP
@@ -813,9 +829,10 @@ cdef inline void pipeline_take_piece(Pipeline* p, Message* m) noexcept nogil:
     m.line = d.line
     m.fragments = 1
     m.tag = 0
-    m.sent_ns = unit.sent_ns
-    m.detail = unit.detail
     m.object = unit.object
+    m.detail = unit.detail
+    m.session_id = unit.session
+    m.sent_ns = unit.sent_ns
     m.unit_flags = unit.flags
     p.ready_at += 1
     p.ready_piece += 1
@@ -907,10 +924,7 @@ cdef inline void pipeline_say(Pipeline* p, const Control* control, Message* m) n
     m.session = control.session
     m.stream = control.stream
     m.object = control.object_key
-    m.frame.session_id = <uint16_t>control.session_id
-    m.frame.seqno = <uint32_t>control.number
-    m.frame.object_type = <uint8_t>(control.object_key >> 16)
-    m.frame.object_id = <uint16_t>control.object_key
+    m.session_id = control.session_id
     m.channel = control.channel
     m.line = control.line
 
@@ -924,8 +938,7 @@ cdef inline void pipeline_say_gap(Pipeline* p, Window* w, Message* m) noexcept n
     m.number = p.gap.first
     m.session = w.session
     m.stream = w.stream
-    m.frame.session_id = <uint16_t>w.session_id
-    m.frame.seqno = <uint32_t>p.gap.first
+    m.session_id = w.session_id
     m.channel = w.channel
 
 

@@ -18,6 +18,7 @@ from udpfast.core.layout cimport CHANNEL_INCREMENTAL, CHANNEL_SNAPSHOT, LINES_MA
 from udpfast.feed.pipeline_state cimport (
     STREAMS_MAX, PipelineSettings, pipeline_init, pipeline_memory_size, pipeline_settings_default,
 )
+from udpfast.wire.roq cimport roq_control
 
 from udpfast.core.counter import CHANNEL_COUNTERS, LINE_COUNTERS
 from udpfast.core.layout import Kind
@@ -271,21 +272,17 @@ cdef class FeedPipeline:
         cdef Message m
         messages = self._taken
         while pipeline_take(self._pipeline, &m):
+            roq = self._pipeline.roq or m.kind != KIND_MESSAGE
             messages.append(FeedMessage(
                 kind=Kind(m.kind), flags=m.flags, channel=m.channel, line=m.line,
-                session_id=m.frame.session_id, seqno=m.frame.seqno, last_seqno=m.frame.last_seqno,
-                object_type=m.frame.object_type, object_id=m.frame.object_id,
-                control=m.frame.control, fragments=m.fragments, received_ns=m.received_ns,
-                payload=(<const char*>m.payload)[:m.size],
-                number=m.number, session=m.session, stream=m.stream, sent_ns=m.sent_ns,
-                object=m.object, detail=m.detail,
-            ) if self._pipeline.roq or m.kind != KIND_MESSAGE else FeedMessage(
-                kind=Kind(m.kind), flags=m.flags, channel=m.channel, line=m.line, session_id=0,
-                seqno=0, last_seqno=0, object_type=0, object_id=0, control=0,
+                session_id=m.session_id if roq else 0, seqno=<uint32_t>m.number if roq else 0,
+                last_seqno=<uint32_t>m.detail if roq else 0,
+                object_type=m.object >> 16 if roq else 0, object_id=m.object & 0xFFFF if roq else 0,
+                control=roq_control(&m) if roq else 0,
                 fragments=m.fragments, received_ns=m.received_ns,
                 payload=(<const char*>m.payload)[:m.size],
-                number=m.number, session=m.session, stream=m.stream, sent_ns=m.sent_ns,
-                object=m.object, detail=m.detail))
+                number=m.number, session=m.session, stream=m.stream,
+                sent_ns=0 if self._pipeline.roq else m.sent_ns, object=m.object, detail=m.detail))
 
     def expire(self, int64_t now_ns):
         """Say that time has passed and nothing came; then `take`."""

@@ -139,8 +139,46 @@ cdef inline int pipeline_new_session(
     if c.count < p.adopt_datagrams:
         candidate_hold(c, d, unit)
         return VERDICT_SESSION_PENDING
+    if reason == SESSION_SAME_ID:
+        pipeline_take_back(w, unit.session, now_ns)
     pipeline_adopt(p, w, c, unit.number, reason, c.first, now_ns)
     return VERDICT_DELIVERED
+
+
+cdef inline void pipeline_recall(
+    const Window* w, uint32_t line, HeldUnit* held, Datagram* d,
+) noexcept nogil:
+    # The datagram that is held, as its line brought it.
+    d.data = held_data(held)
+    d.size = held.size
+    d.flags = held.flags
+    d.received_ns = held.received_ns
+    d.channel = w.channel
+    d.line = <uint8_t>line
+
+
+cdef inline void pipeline_take_back(Window* w, uint64_t session_id, int64_t now_ns) noexcept nogil:
+    # What lines brought before one of them told that the session began anew was taken for old
+    # numbers. What was sent behind all of those is of the new ones.
+    cdef Candidate* behind
+    cdef Candidate* anew
+    cdef HeldUnit* held
+    cdef Datagram d
+    cdef uint32_t line, i
+    for line in range(w.lines):
+        behind = &w.line[line].candidate
+        anew = &w.line[line].foreign
+        if behind.claim != CLAIM_BEHIND or (
+            anew.claim != CLAIM_NONE and anew.session_id != session_id
+        ):
+            continue
+        for i in range(candidate_held_count(behind)):
+            held = candidate_held(behind, i)
+            if held.unit.sent_ns <= w.sent_ns:
+                continue
+            pipeline_recall(w, line, held, &d)
+            if candidate_note(anew, CLAIM_NEW_ID, &held.unit, EVIDENCE_NEW, now_ns):
+                candidate_hold(anew, &d, &held.unit)
 
 
 # --- this session, numbered otherwise -------------------------------------------------------------
@@ -578,12 +616,7 @@ cdef inline void pipeline_deliver_held(
         held = candidate_held(c, i)
         if candidate_is_copy(c, held):
             continue
-        d.data = held_data(held)
-        d.size = held.size
-        d.flags = held.flags
-        d.received_ns = held.received_ns
-        d.channel = w.channel
-        d.line = <uint8_t>line
+        pipeline_recall(w, line, held, &d)
         pieces_begin(&walk, &d, &held.unit)
         for n in range(held.unit.count):
             piece_next(&walk, &held.unit, n, p.each_message, &piece)

@@ -38,7 +38,6 @@ from udpfast.feed.window cimport (
     window_judge_past, window_judge_until, window_number, window_pass_milestone, window_passed,
     window_say_both, window_slot,
 )
-from udpfast.wire.roq cimport roq_frame
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
 
 cdef enum:
@@ -432,11 +431,11 @@ cdef inline void window_deliver(Window* w, Message* m) noexcept nogil:
     m.line = slot.line
     m.fragments = <uint16_t>(slot.fragment_max + 1)
     m.tag = 0
-    m.sent_ns = early.sent_ns
-    m.detail = early.detail
     m.object = early.object
+    m.detail = early.detail
+    m.session_id = w.session_id
+    m.sent_ns = early.sent_ns
     m.unit_flags = early.unit_flags
-    roq_frame(&m.frame, early.object, early.detail, slot.fragment_max, w.session_id, w.next)
     slot.state = SLOT_DELIVERED
     slot.cell = early.object
     if unlikely(early.other_line):

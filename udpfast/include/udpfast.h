@@ -752,7 +752,7 @@ struct udpfast_segment_header {
     uint64_t epoch;  /* of the journal's writer */
     uint8_t identity[16];  /* of the journal */
     uint8_t source[16];  /* of the ring that its first record comes from; zeros: none is said */
-    uint64_t source_index;  /* in that ring: whoever records on counts from here */
+    uint64_t source_index;  /* in that ring: whoever records on counts from here. (Or, where a */
     char name[64];  /* of the instance, UTF-8, filled up with zeros */
     uint32_t names_mark;  /* of that file of names: which one it must be; 0: not said */
     uint32_t checksum;  /* CRC32C of all before it */

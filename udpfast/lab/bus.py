@@ -17,7 +17,7 @@ from udpfast.lab.bus_oracle import Wrong
 from udpfast.lab.bus_world import LAYOUT, MS, Host, S, World
 from udpfast.lab.program import by_seeds
 
-__all__ = ["check_seed", "main", "run", "settle"]
+__all__ = ["FAULTS", "check_seed", "main", "remove", "run", "settle"]
 
 
 def _kill(world: World, host: Host) -> None:
@@ -84,8 +84,8 @@ def _sync(world: World, host: Host) -> None:
     host.log.sync()
 
 
-def _remove(world: World, host: Host) -> None:
-    # Retention: never what a standby, or the disk, still needs.
+def remove(_: World, host: Host) -> None:
+    """Remove a segment: never what a standby, or the disk, still needs."""
     node = host.node
     if node is not None and len(host.log.segments) > 1:
         end = host.log.segments[1].position
@@ -123,7 +123,7 @@ def _app(world: World, host: Host) -> None:
 
 FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
     (6, _kill), (1, _power), (3, _stop), (4, _part), (2, _isolate), (6, _cut), (2, _fill),
-    (2, _clock), (8, _sync), (4, _remove), (2, _promote), (3, _failover), (2, _kill_within),
+    (2, _clock), (8, _sync), (4, remove), (2, _promote), (3, _failover), (2, _kill_within),
 ]  # fmt: skip
 
 
@@ -160,25 +160,31 @@ def run(seed: int, seconds: float = 8.0) -> World:
     return world
 
 
-def settle(world: World) -> None:
-    """Let everything come back; then all must be everywhere, once."""
-    world.run(world.now_ns + 6 * S)  # what is under way ends
-    world.apart.clear()
-    world.loss = world.flip = world.damage = 0
-    for host in world.hosts.values():
-        host.log.disk_full = host.frozen = False
-        host.log.kill_in = 0
-        host.quarantine = True
-        if host.node is None or host.daemon.stopped:
-            _start_again(world, host)
-    for _ in range(60):
-        world.run(world.now_ns + 1 * S)
+def settle(*worlds: World) -> None:
+    """Let everything come back; then all must be everywhere, once. Worlds have one time."""
+    time = worlds[0].time
+    time.run(time.now_ns + 6 * S)  # what is under way ends
+    for world in worlds:
+        world.apart.clear()
+        world.loss = world.flip = world.damage = 0
         for host in world.hosts.values():
-            host.log.sync()
-        if _is_settled(world):
+            host.log.disk_full = host.frozen = False
+            host.log.kill_in = 0
+            host.quarantine = True
+            if host.node is None or host.daemon.stopped:
+                _start_again(world, host)
+    for _ in range(60):
+        time.run(time.now_ns + 1 * S)
+        for world in worlds:
+            for host in world.hosts.values():
+                host.log.sync()
+        waiting = [world for world in worlds if not _is_settled(world)]
+        if not waiting:
             break
-        _look_after(world)
-    _compare(world)
+        for world in waiting:
+            _look_after(world)
+    for world in worlds:
+        _compare(world)
 
 
 def _start_again(world: World, host: Host) -> None:

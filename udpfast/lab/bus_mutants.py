@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from udpfast.bus import log, node, promotion, replication, sequencer
+from udpfast.bus import log, merger, node, promotion, replication, sequencer
 from udpfast.bus.hello import Hello
-from udpfast.lab import bus_world
+from udpfast.lab import bus_composite, bus_world
 from udpfast.lab.bus_oracle import checksum
 
 __all__ = ["MUTANTS", "mutant"]
@@ -95,6 +95,27 @@ class CopiesNothing(promotion.Promotion):
         return (0, 0)
 
 
+class ForgetsWhatItTook(merger.Merger):
+    """Begins the order of its inputs anew whenever it is started."""
+
+    def _recover(self) -> None:
+        super()._recover()
+        self._taken = [None] * len(self.inputs)
+
+
+class TakesNothingBack(merger.Merger):
+    """Does not say what inputs lost."""
+
+    def _look_back(
+        self, sequencer: Any, at: int, taken: tuple[int, int], now_ns: int, unix_ns: int
+    ) -> tuple[int, int]:
+        return taken
+
+
+def believes_what_was_taken(*_: object) -> None:
+    """Say that each input has what the order took, whoever led it meanwhile."""
+
+
 def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
     """Say that a copy is the same up to its end, whatever its epochs are."""
     return other_end
@@ -109,6 +130,9 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],
+    "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
+    "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
+    "believes-what-was-taken": [(merger, "_first_moved", believes_what_was_taken)],
     "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
 }
 

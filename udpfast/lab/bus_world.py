@@ -28,7 +28,7 @@ from udpfast.bus.sequencer import Sequencer
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Oracle, Wrong
 
-__all__ = ["Host", "World"]
+__all__ = ["Host", "Time", "World"]
 
 MS = 1_000_000
 #: Where an outbox's memory has them.
@@ -146,7 +146,8 @@ class Host:
         )  # fmt: skip
         for memory in self.outboxes.values():
             self._add(memory)
-        first = self.name == "S" and not self.log.load()
+        first = self.name == "S" and not world.begun
+        world.begun = True
         if first or (store.led and not self.powerless):
             self.node.resume(world.now_ns, self.unix_ns)
             world.look(self)
@@ -266,51 +267,13 @@ class Host:
         return verdicts, sequencer.held, following
 
 
-class World:
-    """Hosts of one store, and a seed.
+class Time:
+    """What time it is, and what is due when."""
 
-    Parameters
-    ----------
-    seed : int
-    """
-
-    def __init__(self, seed: int) -> None:
-        self.rng = rng = random.Random(seed)
+    def __init__(self) -> None:
         self.now_ns = 0
-        self.oracle = Oracle()
-        self.nonces: dict[int, tuple[str, str]] = {}
-        self.apart: set[frozenset[str]] = set()
-        self.lost_power: set[str] = set()
-        self.blind = False  # all that had what readers were shown may have been out of reach
         self._events: list[tuple[int, int, Callable[[], None]]] = []
-        self._count = self._keys = 0
-        self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
-        self.twice = rng.choice([0, 0, 0.05, 0.5])
-        self.flip = rng.choice([0, 0, 0, 0.001])
-        self.delay_ns = rng.choice([50_000, MS, 20 * MS])
-        self.late = rng.choice([0, 0, 0.1])
-        self.tiny = rng.random() < 0.2
-        self.resend_ns = rng.choice([5 * MS, 50 * MS, 500 * MS])
-        self.damage = rng.choice([0, 0, 0.02])
-        # Slots and bytes of outboxes: of some more than a sequencer holds.
-        self.outbox = rng.choice([(64, 16384)] * 19 + [(1 << 14, 1 << 20)])
-        names = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
-        self.gate = rng.choice([0, 0, 0, 1, 2])
-        self.gate = min(self.gate, len(names) - 1)
-        self.sources = {}
-        if len(names) == 3 and rng.random() < 0.2:
-            self.sources["two"] = "one"
-            self.gate = min(self.gate, 1)
-        capacity = rng.choice([4096, 16384, 1 << 18])
-        self.hosts: dict[str, Host] = {}
-        for name in names:
-            identity = rng.randbytes(16) if name == "S" else None
-            self.hosts[name] = Host(self, name, MemoryLog(capacity, LAYOUT, identity))
-        for host in self.hosts.values():
-            host.start()
-            self._tick(host)
-
-    # --- time -----------------------------------------------------------------------------------
+        self._count = 0
 
     def after(self, delay_ns: int, do: Callable[[], None]) -> None:
         """Have something done later."""
@@ -323,6 +286,80 @@ class World:
             self.now_ns, _, do = heapq.heappop(self._events)
             do()
         self.now_ns = until_ns
+
+
+class World:
+    """Hosts of one store, and a seed.
+
+    Parameters
+    ----------
+    seed : int or str
+    time : Time, optional
+        Which other worlds share.
+    names : list of str, optional
+        Of the hosts; by default one to three.
+    make_host : callable, optional
+        Of a world, a name and a log; by default `Host`.
+    """
+
+    def __init__(
+        self,
+        seed: int | str,
+        *,
+        time: Time | None = None,
+        names: list[str] | None = None,
+        make_host: Callable[[World, str, MemoryLog], Host] = Host,
+    ) -> None:
+        self.rng = rng = random.Random(seed)
+        self.time = time or Time()
+        self.oracle = Oracle()
+        self.nonces: dict[int, tuple[str, str]] = {}
+        self.begun = False  # the store: a host that lost all it had does not begin another one
+        self.apart: set[frozenset[str]] = set()
+        self.lost_power: set[str] = set()
+        self.blind = False  # all that had what readers were shown may have been out of reach
+        self._keys = 0
+        self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
+        self.twice = rng.choice([0, 0, 0.05, 0.5])
+        self.flip = rng.choice([0, 0, 0, 0.001])
+        self.delay_ns = rng.choice([50_000, MS, 20 * MS])
+        self.late = rng.choice([0, 0, 0.1])
+        self.tiny = rng.random() < 0.2
+        self.resend_ns = rng.choice([5 * MS, 50 * MS, 500 * MS])
+        self.damage = rng.choice([0, 0, 0.02])
+        # Slots and bytes of outboxes: of some more than a sequencer holds.
+        self.outbox = rng.choice([(64, 16384)] * 19 + [(1 << 14, 1 << 20)])
+        drawn = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
+        names = names or drawn
+        self.gate = rng.choice([0, 0, 0, 1, 2])
+        self.gate = min(self.gate, len(names) - 1)
+        self.sources = {}
+        if len(names) == 3 and rng.random() < 0.2:
+            self.sources["two"] = "one"
+            self.gate = min(self.gate, 1)
+        capacity = rng.choice([4096, 16384, 1 << 18])
+        self.hosts: dict[str, Host] = {}
+        for name in names:
+            identity = rng.randbytes(16) if name == "S" else None
+            self.hosts[name] = make_host(self, name, MemoryLog(capacity, LAYOUT, identity))
+        for host in self.hosts.values():
+            host.start()
+            self._tick(host)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    @property
+    def now_ns(self) -> int:
+        """What time it is."""
+        return self.time.now_ns
+
+    def after(self, delay_ns: int, do: Callable[[], None]) -> None:
+        """Have something done later."""
+        self.time.after(delay_ns, do)
+
+    def run(self, until_ns: int) -> None:
+        """Let time pass."""
+        self.time.run(until_ns)
 
     def _tick(self, host: Host) -> None:
         host.wake()

@@ -125,8 +125,10 @@ def _live(directory: Path, life: Life, first: int, tell: int) -> None:
         engine.close()
         os._exit(0)
     _take_over(engine, directory, life)
+    ring = engine.ring_face
+    assert ring is not None
     for number in range(life.records):
-        engine.ring_face.append(Kind.MESSAGE, (first + number).to_bytes(8, "little") * 40)
+        ring.append(Kind.MESSAGE, (first + number).to_bytes(8, "little") * 40)
     if life.forks:
         os.write(tell, _forked(tell).to_bytes(4, "little"))
     if life.ends == "closed":
@@ -174,8 +176,7 @@ def _config(life: Life) -> Any:
 
 def _take_over(engine: Engine, directory: Path, life: Life) -> None:
     admit_group(directory, life.group)
-    engine.publish()
-    engine.announce_restart(1)
+    engine.publish(1)
     table = NameTable(names_table(attach_names(directory / "names", writable=True)))
     for _ in range(life.interned):
         table.intern(f"S{len(table)}")

@@ -5,6 +5,7 @@ count messages. Every message tells its run and its number, so that all that com
 checked: in order, once, the bytes that were sent; and what never came is said, no more, no less.
 """
 
+import itertools
 import random
 import struct
 from collections.abc import Iterator
@@ -53,11 +54,8 @@ def venue(seed: int, datagrams: int, framing: str = "iex_tp", fault: str = "loss
     for arrival in arrived:
         receiver.take(arrival)
     receiver.finish()
-    brought: dict[int, set[int]] = {}
-    for arrival in arrived:
-        for run, number in sender.content[arrival.datagram]:
-            brought.setdefault(run, set()).add(number)
-    return {"datagrams": len(arrived), **receiver.check(sender.first, brought)}
+    brought = [sender.content[arrival.datagram] for arrival in arrived]
+    return {"datagrams": len(arrived), **receiver.check(brought)}
 
 
 class _Sender:
@@ -109,6 +107,7 @@ class _Numbering:
     first: int
     unseen: int
     discarded_before: int
+    after: int  # so many datagrams
     run: int = -1
     numbers: list[int] = field(default_factory=list)
     gaps: set[int] = field(default_factory=set)
@@ -150,7 +149,10 @@ class _Receiver:
                 said = np.frombuffer(message.payload, SESSION, 1)[0]
                 self.numberings.append(
                     _Numbering(
-                        int(said["first_number"]), int(said["unseen"]), int(said["discarded"])
+                        int(said["first_number"]),
+                        int(said["unseen"]),
+                        int(said["discarded"]),
+                        self.datagrams,
                     )
                 )
             elif message.kind is Kind.GAP:
@@ -179,8 +181,11 @@ class _Receiver:
         if number != expected:
             raise Wrong(f"{number} came where {expected} was next")
 
-    def check(self, first: int, brought: dict[int, set[int]]) -> Found:
-        """Compare with what any line brought of each run."""
+    def check(self, came: list[list[tuple[int, int]]]) -> Found:
+        """Compare with what each datagram brought: runs, and their numbers."""
+        brought: dict[int, set[int]] = {}
+        for run, number in itertools.chain.from_iterable(came):
+            brought.setdefault(run, set()).add(number)
         lines = [one for name, one in self.pipeline.counters().items() if "." in name]
         verdicts = sum(one[info.name] for one in lines for info in VERDICTS)
         units = self.datagrams + sum(one["units_more"] for one in lines)
@@ -200,9 +205,16 @@ class _Receiver:
             behind = sum(number >= until for number in numbers)
             if behind > discarded:
                 raise Wrong(f"run {numbering.run}: {behind} behind {until}, {discarded} discarded")
-            if numbering.first - first != numbering.unseen and numbering.run:
+            # What no line had brought of its beginning by then is known to nobody.
+            known = min(
+                number
+                for run, number in itertools.chain.from_iterable(came[: numbering.after])
+                if run == numbering.run
+            )
+            if numbering.run and numbering.first - known != numbering.unseen:
                 raise Wrong(
-                    f"run {numbering.run} begins at {numbering.first}, {numbering.unseen} unseen"
+                    f"run {numbering.run} begins at {numbering.first}, {numbering.unseen} unseen "
+                    f"from {known} on"
                 )
         return {
             "messages": sum(len(one.numbers) for one in self.numberings),

@@ -62,7 +62,8 @@ cdef packed struct SegmentHeader:  # 192 bytes
     uint64_t epoch               # of the journal's writer
     uint8_t identity[16]         # of the journal
     uint8_t source[16]           # of the ring that its first record comes from; zeros: none is said
-    uint64_t source_index        # in that ring: whoever records on counts from here
+    uint64_t source_index        # in that ring: whoever records on counts from here. (Or, where a
+    # feed writes the segment itself, the session that it was in.)
     char name[64]                # of the instance, UTF-8, filled up with zeros
     uint32_t names_mark          # of that file of names: which one it must be; 0: not said
     uint32_t checksum            # CRC32C of all before it
@@ -234,6 +235,42 @@ cdef inline bint segment_append(
     w.position += size
     w.index += 1
     return True
+
+
+cdef inline bint segment_has_room(const SegmentWriter* w, uint64_t size) noexcept nogil:
+    # For a record of so many bytes, padding included, at segment_place.
+    return w.position + size <= w.limit
+
+
+cdef inline void segment_commit(
+        SegmentWriter* w, int kind, int line, int flags, uint32_t payload_size) noexcept nogil:
+    # Make the record visible that was filled in place: payload, and all of the header behind
+    # `index`. Until now its first word is 0. What lies behind it may be anything: its room was
+    # claimed larger.
+    cdef uint64_t* place = <uint64_t*>segment_place(w)
+    cdef uint64_t length = RECORD_SIZE + <uint64_t>payload_size
+    cdef uint64_t size = record_size(length)
+    cdef uint64_t commit = (length | <uint64_t>kind << 32 | <uint64_t>line << 40
+                            | <uint64_t>flags << 48)
+    cdef uint64_t word_7 = <uint32_t>place[7]
+    cdef uint64_t state
+    if length != size:           # the padding is zero: the same record is the same bytes everywhere
+        (place + size // 8 - 1)[0] &= ~<uint64_t>0 >> (8 * (size - length))
+    if w.position >= w.entry_due:
+        segment_enter(w)
+    place[1] = w.position
+    place[2] = w.index
+    state = header_state(
+        commit, w.position, w.index, place[3], place[4], place[5], place[6], word_7)
+    state = crc32c_words(state, <uint8_t*>(place + 8), size - RECORD_SIZE)
+    place[7] = word_7 | ~state << 32
+    (place + size // 8)[0] = 0   # the next record is not there yet; there is room for END
+    # Orders the whole record, and the 0 behind it, before its commit word; read by record_look.
+    store_release(place, commit)
+    w.first_ns = min(w.first_ns, <int64_t>place[4])
+    w.last_ns = max(w.last_ns, <int64_t>place[4])
+    w.position += size
+    w.index += 1
 
 
 cdef inline void segment_end(SegmentWriter* w) noexcept nogil:

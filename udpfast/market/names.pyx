@@ -61,6 +61,8 @@ cdef class NameTable:
         intern. Without it the table owns its memory.
     capacity : int, optional
         Make an empty table for so many names. 0 attaches to the table that `memory` holds.
+    key : bytes, optional
+        With `capacity`: of the table that this one is to be a copy of.
 
     Raises
     ------
@@ -70,7 +72,7 @@ cdef class NameTable:
         The memory is too small for `capacity`, or not aligned.
     """
 
-    def __cinit__(self, memory=None, *, capacity: int = 0):
+    def __cinit__(self, memory=None, *, capacity: int = 0, key: bytes = b""):
         if memory is None:
             capacity = capacity or 4096
             memory = bytearray(name_table_size(capacity))
@@ -86,6 +88,10 @@ cdef class NameTable:
                     &self.names, start, view.shape[0], capacity):
                 raise ValueError(f"{capacity} names take {size} writable bytes, "
                                  f"found {view.shape[0]}")
+            if key:
+                if len(key) != sizeof(Key):
+                    raise ValueError(f"key must have {sizeof(Key)} bytes, has {len(key)}")
+                memcpy(&self.names.header.key, <const char*> key, sizeof(Key))
         elif not names_attach(&self.names, start, view.shape[0]):
             raise FormatError(f"these {view.shape[0]} bytes hold no name table")
 
@@ -97,6 +103,11 @@ cdef class NameTable:
     def capacity(self) -> int:
         """The number of names that fit."""
         return self.names.capacity
+
+    @property
+    def key(self) -> bytes:
+        """What its hashes go by: 16 bytes."""
+        return (<const char*> &self.names.header.key)[:sizeof(Key)]
 
     @property
     def mark(self) -> int:

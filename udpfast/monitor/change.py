@@ -114,11 +114,11 @@ def look_at_host(names: Sequence[str] = ()) -> HostLook:
         feeds, unreadable = {}, {}
         for name in names:
             try:
-                feeds[name] = read_status(name)
+                feeds[name] = read_status(name, with_latency=False)
             except (OSError, UdpfastError) as error:
                 unreadable[name] = str(error)
     else:
-        host = read_host()
+        host = read_host(with_latency=False)
         feeds, unreadable = dict(host.instances), dict(host.unreadable)
     hops = {}
     for name, status in feeds.items():

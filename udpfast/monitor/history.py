@@ -56,6 +56,7 @@ class History:
 
     Attributes
     ----------
+    length : int
     look : HostLook
         The newest.
     feeds : dict of FeedChange
@@ -66,7 +67,7 @@ class History:
 
     def __init__(self, names: Sequence[str] = (), length: int = 300) -> None:
         self._names = tuple(names)
-        self._length = length
+        self.length = length
         self.look: HostLook = look_at_host(self._names)
         self.feeds = {feed.name: feed for feed in changes(self.look, self.look)}
         self.points: dict[str, deque[Point]] = {}
@@ -78,7 +79,7 @@ class History:
         self.feeds = {feed.name: feed for feed in changes(self.look, now)}
         self.look = now
         for name, feed in self.feeds.items():
-            points = self.points.setdefault(name, deque(maxlen=self._length))
+            points = self.points.setdefault(name, deque(maxlen=self.length))
             points.append(_point(feed, before.get(name, feed), now.unix_ns))
         for name in [*self.points.keys() - self.feeds.keys()]:
             self.points[name].popleft()

@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from udpfast.core.clock import realtime_ns
 from udpfast.core.counter import VERDICTS
-from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderInfo, list_readers
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.monitor.output import read_output
 from udpfast.monitor.silence import describe_silence
 from udpfast.net.drops import SocketDrops, host_drops, socket_drops
 from udpfast.shm.counters import CounterBlock
@@ -99,16 +98,15 @@ class Losses(Struct, frozen=True):
 def read_losses(directory: Path) -> Losses:
     """Return every loss of an instance, live or dead."""
     values, started_ns = read_counters(directory)
-    with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
-        records, pid = cursor.tail_index, cursor.region.writer_pid
-        live = cursor.region.writer_alive() and not cursor.closed_by_writer
-    readers = list_readers(directory)
+    output = read_output(directory)
+    live = output.alive and not output.closed
+    readers = list_readers(output.readers)
     return Losses(
         live=live,
         silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
         stages=tuple(_stages(values, readers)),
-        sums=(*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, records)),
-        host=_host(pid if live else None),
+        sums=(*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, output.records)),
+        host=_host(output.writer_pid if live else None),
     )
 
 

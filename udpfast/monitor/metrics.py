@@ -90,13 +90,13 @@ class FeedCollector:
     def _statuses(self) -> dict[str, InstanceStatus | None]:
         # By name; None: it cannot be read.
         if not self._names:
-            host = read_host()
+            host = read_host(with_latency=False)
             return {**host.instances, **dict.fromkeys(host.unreadable)}
         found: dict[str, InstanceStatus | None] = {}
         for name in self._names:
             label = name.rstrip("/").rpartition("/")[2]
             try:
-                found[label] = read_status(name)
+                found[label] = read_status(name, with_latency=False)
             except (OSError, UdpfastError):
                 found[label] = None
         return found

@@ -10,13 +10,12 @@ from msgspec import Struct
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError
-from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import list_readers
-from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.bypass import BypassStatus, read_bypass
 from udpfast.monitor.ledger import Ledger, ledger_of
 from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
+from udpfast.monitor.output import read_output
 from udpfast.monitor.silence import describe_silence
 from udpfast.shm.instance import instance_directory, instance_root
 from udpfast.shm.roster import read_roster
@@ -73,9 +72,9 @@ class InstanceStatus(Struct, frozen=True):
     alive : bool
         The writer's process is there.
     state : str
-        Of the ring: open or closed.
+        Of the ring or store: open or closed.
     epoch, records, position : int
-        Of the ring: which writer, and records and bytes so far.
+        Of the ring or store: which writer, and records and bytes so far.
     started_ns : int
         When the feed was started, UNIX ns.
     bypass : BypassStatus
@@ -89,7 +88,7 @@ class InstanceStatus(Struct, frozen=True):
         What the image says of itself; None: there is none of this ring.
     readers : tuple of ReaderStatus
     latency_ns : dict
-        By hop, as `udpfast.latency` returns it.
+        By hop, as `udpfast.latency` returns it; empty if it was not asked for.
     """
 
     directory: str
@@ -147,8 +146,13 @@ class HostStatus(Struct, frozen=True):
     unreadable: dict[str, str]
 
 
-def read_status(name: str | Path) -> InstanceStatus:
+def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatus:
     """Return everything about an instance, by its name or its directory.
+
+    Parameters
+    ----------
+    with_latency : bool
+        False: who looks often, and reads the histograms anyway, spares half of the time.
 
     Raises
     ------
@@ -159,20 +163,17 @@ def read_status(name: str | Path) -> InstanceStatus:
     """
     directory = instance_directory(name)
     values, started_ns = read_counters(directory)
-    with RingCursor.attach(directory, limit=1, payload_hash=PAYLOAD_HASH) as cursor:
-        pid, alive = cursor.region.writer_pid, cursor.region.writer_alive()
-        state = "closed" if cursor.closed_by_writer else "open"
-        epoch, records, position = cursor.epoch, cursor.tail_index, cursor.tail_position
+    output = read_output(directory)
     return InstanceStatus(
         directory=str(directory),
-        writer_pid=pid,
-        alive=alive,
-        state=state,
-        epoch=epoch,
-        records=records,
-        position=position,
+        writer_pid=output.writer_pid,
+        alive=output.alive,
+        state="closed" if output.closed else "open",
+        epoch=output.epoch,
+        records=output.records,
+        position=output.position,
         started_ns=started_ns,
-        bypass=read_bypass(values["feed"], pid if alive else None),
+        bypass=read_bypass(values["feed"], output.writer_pid if output.alive else None),
         agents=tuple(
             AgentStatus(**{**asdict(agent), "state": agent.state.name.lower()})
             for agent in read_roster(directory)
@@ -180,27 +181,27 @@ def read_status(name: str | Path) -> InstanceStatus:
         ledger=ledger_of(values),
         silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
         counters=values,
-        image=read_image(directory, epoch),
+        image=read_image(directory, output.epoch),
         readers=tuple(
             ReaderStatus(
                 **asdict(reader),
                 # A reader that is read later than the ring's end may be beyond it.
-                lag=max(records - reader.index, 0),
-                lag_bytes=max(position - reader.position, 0),
+                lag=max(output.records - reader.index, 0),
+                lag_bytes=max(output.position - reader.position, 0),
             )
-            for reader in list_readers(directory)
+            for reader in list_readers(output.readers)
         ),
-        latency_ns=latency(directory),
+        latency_ns=latency(directory) if with_latency else {},
     )
 
 
-def read_host() -> HostStatus:
-    """Return everything about every instance of this user on this host, live or dead."""
+def read_host(*, with_latency: bool = True) -> HostStatus:
+    """Return the status of every instance of this user on this host, live or dead."""
     instances, unreadable = {}, {}
     root = instance_root()
     for directory in sorted(root.iterdir()) if root.is_dir() else ():
         try:
-            instances[directory.name] = read_status(directory)
+            instances[directory.name] = read_status(directory, with_latency=with_latency)
         except (OSError, UdpfastError) as error:
             unreadable[directory.name] = str(error)
     return HostStatus(instances, unreadable)

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from udpfast.page.words import channel, duration, literal
-from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Lines, hop, line_name, share
+from udpfast.spark.bus_answers import bus_answers
+from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Inputs, Lines, hop, line_name, share
 
 __all__ = ["Answer", "answers", "clock_differs"]
 
@@ -29,7 +30,9 @@ REASONS = {
 }
 
 
-def answers(tables: dict[str, list[Row]], lines: Lines) -> Iterator[Answer]:
+def answers(
+    tables: dict[str, list[Row]], lines: Lines, inputs: Inputs | None = None
+) -> Iterator[Answer]:
     """Yield what the tables answer, feed by feed."""
     losses = _by(tables.get("losses", []), "feed")
     for feed, rows in losses.items():
@@ -49,6 +52,7 @@ def answers(tables: dict[str, list[Row]], lines: Lines) -> Iterator[Answer]:
             yield "", of + _late(row)
     for text in _first(tables.get("leadlag", [])):
         yield "", text
+    yield from bus_answers(tables.get("bus", []), inputs or {})
 
 
 def _lost(rows: list[Row]) -> Iterator[Answer]:

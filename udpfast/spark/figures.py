@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import cycle
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, date2num
+from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from pyarrow import compute as pc
 
@@ -22,15 +22,14 @@ from udpfast.page.drawing import (
     OWN,
     PEERS,
     Plot,
-    columns,
     label_ends,
     label_logarithmic,
     tick,
 )
 from udpfast.page.words import channel, literal
 from udpfast.spark.answers import clock_differs
+from udpfast.spark.axes import PERCENTS, draw_percentiles, over_time, panels, told_apart
 from udpfast.spark.gold import Gold
-from udpfast.spark.probabilities import PROBABILITIES
 from udpfast.spark.shown import SNAPSHOT, Lines, hop, line_name
 
 __all__ = ["find_figures"]
@@ -43,14 +42,11 @@ PAIRS_MAX = 5
 BARS_MAX = 1440
 LEVELS_MAX = 20_000
 
-#: Days are what matplotlib counts times in. Around a single point it puts four years.
-DAYS_MIN = 10 / 86_400
-DAYS_OF_ONE_POINT = 365
-
-PERCENTS = tuple(PROBABILITIES)
-LABELLED = {"p10": "10", "p50": "50", "p90": "90", "p99": "99", "p99_9": "99.9", "p99_99": "99.99"}
+#: Of one side of a book: a panel is 150 pixels high.
+STEPS_MAX = 150
 
 Curve = list[tuple[float, float]]
+Numbers = npt.NDArray[np.float64]
 
 
 def find_figures(gold: Gold, lines: Lines) -> Iterator[Plot]:
@@ -103,27 +99,44 @@ def loss_figures(losses: pa.Table) -> Iterator[Plot]:
 
 def draw_losses(canvas: Figure, rows: list[dict[str, Any]]) -> None:
     """Draw a line per channel."""
-    left, right = panels(canvas, 2)
-    keys = dict.fromkeys((row["feed"], row["stream"]) for row in rows)
-    for axis, name in ((left, "rate"), (right, "loss")):
-        ends, palette = [], {}
-        for (feed, stream), colour in zip(keys, cycle((*OWN, *PEERS)), strict=False):
-            own = [row for row in rows if (row["feed"], row["stream"]) == (feed, stream)]
-            if name == "loss" and stream == SNAPSHOT:
-                continue  # which part was lost nobody knows
-            times = [row["hour"] for row in own]
-            values = [
-                row["messages"] / 3600 if name == "rate" else (row["loss"] or 0) * 100
-                for row in own
-            ]
-            title = f"{literal(feed)} {channel(stream)}"
-            axis.plot(times, values, "o-", ms=2.5, lw=1.2, color=colour)
-            palette[title] = colour
-            end = float(date2num(times[-1]))  # type: ignore[no-untyped-call]
-            ends.append((end, values[-1], title))
-        over_time(axis, "messages per second" if name == "rate" else "lost, per cent")
-        axis.set_ylim(bottom=0)
-        label_ends(axis, ends, palette)
+    rates, losses = panels(canvas, 2)
+    channels: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        channels.setdefault((row["feed"], row["stream"]), []).append(row)
+    draw_hours(
+        rates,
+        "messages per second",
+        {key: [row["messages"] / 3600 for row in own] for key, own in channels.items()},
+        channels,
+    )
+    # Which part of the snapshots was lost nobody knows.
+    lost = {key: own for key, own in channels.items() if key[1] != SNAPSHOT}
+    draw_hours(
+        losses,
+        "lost, per cent",
+        {key: [(row["loss"] or 0) * 100 for row in own] for key, own in lost.items()},
+        channels,
+    )
+
+
+def draw_hours(
+    axis: Axes,
+    title: str,
+    values: dict[tuple[str, int], list[float]],
+    channels: dict[tuple[str, int], list[dict[str, Any]]],
+) -> None:
+    """Draw a line per channel, of one value per hour; in both panels a channel has its colour."""
+    palette = dict(zip(channels, cycle((*OWN, *PEERS)), strict=False))
+    ends, names = [], {}
+    for key, own in values.items():
+        times = [row["hour"] for row in channels[key]]
+        name = f"{literal(key[0])} {channel(key[1])}"
+        axis.plot(times, own, "o-", ms=2.5, lw=1.2, color=palette[key])
+        names[name] = palette[key]
+        ends.append((float(date2num(times[-1])), own[-1], name))  # type: ignore[no-untyped-call]
+    over_time(axis, title)
+    axis.set_ylim(bottom=0)
+    label_ends(axis, ends, names)
 
 
 def race_figures(races: pa.Table, lines: Lines) -> Iterator[Plot]:
@@ -168,26 +181,6 @@ def draw_races(canvas: Figure, rows: list[dict[str, Any]], lines: Lines) -> None
     draw_percentiles(right, curves, "lead, us")
 
 
-def draw_percentiles(axis: Axes, curves: dict[str, list[float]], title: str) -> None:
-    """Draw what lies below each value: the rare at the right as wide as the common."""
-    places = [-math.log10(1 - PROBABILITIES[name] / 100) for name in PERCENTS]
-    ends, palette = [], {}
-    for (name, values), colour in zip(curves.items(), cycle((*OWN, *PEERS)), strict=False):
-        axis.plot(places, values, "o-", ms=3, lw=1.4, color=colour)
-        palette[name] = colour
-        ends.append((places[-1], values[-1], name))
-    axis.set_xticks([places[PERCENTS.index(name)] for name in LABELLED], LABELLED.values())
-    axis.set(xlabel="per cent of them at or below", ylabel=title)
-    axis.grid(True, axis="y")
-    if ends:
-        if min(value for values in curves.values() for value in values) > 0:
-            axis.set_yscale("log")
-        else:
-            axis.set_yscale("symlog", linthresh=1.0)
-        label_logarithmic(axis)
-        label_ends(axis, ends, palette)
-
-
 def hop_figures(hops: pa.Table) -> Iterator[Plot]:
     """Yield the curves of each hop that took any time by clocks that agree.
 
@@ -222,39 +215,6 @@ def names_of(busy: Sequence[dict[str, str]]) -> list[str]:
     return told_apart(
         f"{each['feed']} " * feeds + f"{each['exchange']}:{each['symbol']}" for each in busy
     )
-
-
-def told_apart(names: Iterable[str]) -> list[str]:
-    """Return names as they are drawn; those that are the same get a number."""
-    seen: Counter[str] = Counter()
-    found = []
-    for each in map(literal, names):
-        seen[each] += 1
-        found.append(f"{each} ({seen[each]})" if seen[each] > 1 else each)
-    return found
-
-
-def panels(canvas: Figure, count: int) -> list[Axes]:
-    """Return axes, two in a row where there is room."""
-    own = columns(canvas, count)
-    axes = list(canvas.subplots(-(-count // own), own, squeeze=False).flat)
-    for axis in axes[count:]:
-        axis.remove()
-    return axes[:count]
-
-
-def over_time(axis: Axes, title: str) -> None:
-    """Put times at the x axis, short; at least ten seconds of them."""
-    low, high = axis.get_xlim()
-    if high - low < DAYS_MIN or high - low > DAYS_OF_ONE_POINT:
-        middle = (axis.dataLim.x0 + axis.dataLim.x1) / 2
-        axis.set_xlim(middle - DAYS_MIN / 2, middle + DAYS_MIN / 2)
-    locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
-    axis.xaxis.set_major_locator(locator)
-    axis.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
-    axis.yaxis.set_major_formatter(tick)
-    axis.grid(True, axis="y")
-    axis.set_title(title)
 
 
 def bar_figures(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Plot]:
@@ -348,7 +308,7 @@ def draw_books(canvas: Figure, tables: dict[str, pa.Table]) -> None:
     for axis, (title, table) in zip(panels(canvas, len(tables)), tables.items(), strict=True):
         for side, colour in (("Bid", OWN[0]), ("Ask", PEERS[0])):
             own = table.filter(pc.equal(table["side"], side))
-            prices, sums = own["price"].to_numpy(), own["cumulative"].to_numpy()
+            prices, sums = thinned(own["price"].to_numpy(), own["cumulative"].to_numpy())
             where: Any = "pre" if side == "Bid" else "post"
             axis.fill_between(prices, sums, step=where, color=colour, alpha=0.25, lw=0)
             axis.step(prices, sums, where=where, color=colour, lw=1.2)
@@ -358,6 +318,19 @@ def draw_books(canvas: Figure, tables: dict[str, pa.Table]) -> None:
         axis.set_ylim(bottom=0)
         axis.grid(True, axis="y")
         axis.set_title(title)
+
+
+def thinned(prices: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the steps that a panel can show: the first and the last of each pixel's height.
+
+    A book of thousands of levels, drawn in full, made the page ten times as large.
+    """
+    if len(sums) <= STEPS_MAX:
+        return prices, sums
+    pixel = np.floor((STEPS_MAX - 2) * (sums - sums.min()) / max(np.ptp(sums), 1e-300))
+    grown = np.diff(pixel) != 0
+    kept = np.r_[True, grown] | np.r_[grown, True]
+    return prices[kept], sums[kept]
 
 
 def leadlag_figures(table: pa.Table) -> Iterator[Plot]:

@@ -1,22 +1,24 @@
-"""What a feed's settings call its lines: an export has them, and a journal does."""
+"""What a feed's lines, and a composite's inputs, are called: an export says it, and a journal."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from pyarrow.fs import FileSelector
 
+from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import read_feed
 from udpfast.config import FeedConfig
-from udpfast.export.exporter import feed_name
+from udpfast.export.exporter import INPUTS, feed_name
 from udpfast.export.segments import journal_parts
 from udpfast.spark.bronze import JOURNAL
 from udpfast.spark.gold import open_file_system
-from udpfast.spark.shown import Lines
+from udpfast.spark.shown import Inputs, Lines
 
-__all__ = ["read_lines"]
+__all__ = ["read_inputs", "read_lines"]
 
 _KEPT = "/settings/feed.json"
 
@@ -33,15 +35,35 @@ def read_lines(roots: Iterable[str]) -> Lines:
                     feed_name(part, journal): _names(config) for part in journal_parts(journal)
                 }
             continue
-        files, path = open_file_system(root)
-        for info in files.get_file_info(
-            FileSelector(f"{path}/_manifest", allow_not_found=True, recursive=True)
-        ):
-            if info.path.endswith(_KEPT):
-                with files.open_input_stream(info.path) as file:
-                    config = msgspec.json.decode(file.read(), type=FeedConfig)
-                found[info.path.removesuffix(_KEPT).rpartition("/")[2]] = _names(config)
+        for feed, content in _kept(root, _KEPT):
+            found[feed] = _names(msgspec.json.decode(content, type=FeedConfig))
     return found
+
+
+def read_inputs(roots: Iterable[str]) -> Inputs:
+    """Return the names of each composite's inputs, as far as they are there."""
+    found: Inputs = {}
+    for root in roots:
+        if root.startswith(JOURNAL):
+            journal = Path(root.removeprefix(JOURNAL))
+            with suppress(FileNotFoundError):
+                names = [each.name for each in read_composite(journal)]
+                found |= {feed_name(part, journal): names for part in journal_parts(journal)}
+            continue
+        for feed, content in _kept(root, f"/settings/{INPUTS}"):
+            found[feed] = msgspec.json.decode(content, type=list[str])
+    return found
+
+
+def _kept(root: str, name: str) -> Iterator[tuple[str, bytes]]:
+    # The files of this name that an export has, by feed.
+    files, path = open_file_system(root)
+    for info in files.get_file_info(
+        FileSelector(f"{path}/_manifest", allow_not_found=True, recursive=True)
+    ):
+        if info.path.endswith(name):
+            with files.open_input_stream(info.path) as file:
+                yield info.path.removesuffix(name).rpartition("/")[2], file.read()
 
 
 def _names(config: FeedConfig) -> list[list[str]]:

@@ -16,7 +16,16 @@ from udpfast.page.document import document
 from udpfast.page.words import duration, literal
 from udpfast.spark.answers import answers
 from udpfast.spark.gold import Gold
-from udpfast.spark.shown import TITLES, Lines, Shown, line_name, shown_columns, when
+from udpfast.spark.shown import (
+    TITLES,
+    Inputs,
+    Lines,
+    Shown,
+    input_name,
+    line_name,
+    shown_columns,
+    when,
+)
 
 __all__ = ["page", "read_report", "text_tables"]
 
@@ -26,7 +35,7 @@ ROWS_OF_TERMINAL = 12
 #: A longer table of a page is folded.
 ROWS_OPEN = 12
 #: Tables that answers are made of, and so many rows of each at most.
-ANSWERED = ("losses", "races", "hops", "leadlag")
+ANSWERED = ("losses", "races", "hops", "leadlag", "bus")
 ROWS_OF_ANSWERS = 100_000
 #: Inches of a figure on a page of a screen, and of a phone.
 WIDTHS = {"broad": 11.4, "narrow": 4.4}
@@ -39,7 +48,7 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
     """
     run = gold.run()
     whole = {name: gold.table(name, ROWS_OF_ANSWERS).to_pylist() for name in ANSWERED}
-    losses = whole["losses"]
+    timed = [*whole["losses"], *whole["bus"]]
     tables = {}
     for name, ran in run["jobs"].items():
         table = gold.table(name, rows)
@@ -50,10 +59,10 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
         }
     return {
         **run,
-        "feeds": list(dict.fromkeys(row["feed"] for row in losses)),
-        "first_ns": min((row["first_ns"] for row in losses), default=None),
-        "last_ns": max((row["last_ns"] for row in losses), default=None),
-        "answers": list(answers(whole, run.get("lines", {}))),
+        "feeds": list(dict.fromkeys(row["feed"] for row in timed)),
+        "first_ns": min((row["first_ns"] for row in timed), default=None),
+        "last_ns": max((row["last_ns"] for row in timed), default=None),
+        "answers": list(answers(whole, run.get("lines", {}), run.get("inputs", {}))),
         "jobs": tables,
     }
 
@@ -96,6 +105,7 @@ def table_cells(
     """Return the columns of a table that are shown, and the cells of its first rows."""
     shown = shown_columns(name, len(report["feeds"]))
     lines: Lines = report.get("lines", {})
+    inputs: Inputs = report.get("inputs", {})
 
     def cell(row: dict[str, Any], column: Shown) -> str:
         value = row.get(column.name)
@@ -103,6 +113,8 @@ def table_cells(
             return ""
         if column.name == "line":
             return line_name(lines, row["feed"], row["stream"], value)
+        if column.name == "session":
+            return input_name(inputs, row["feed"], value)
         return column.form(value)
 
     return shown, [[cell(row, column) for column in shown] for row in records(report, name)[:rows]]
@@ -111,16 +123,19 @@ def table_cells(
 def page(gold: Gold) -> str:
     """Return the whole page."""
     from udpfast.page.drawing import Plot, to_svg
+    from udpfast.spark.bus_figures import bus_figures
     from udpfast.spark.figures import find_figures
 
     report = read_report(gold)
     lines: Lines = report.get("lines", {})
     figures: dict[str, list[Plot]] = {}
-    for plot in find_figures(gold, lines):
+    for plot in (*find_figures(gold, lines), *bus_figures(gold, report.get("inputs", {}))):
         figures.setdefault(plot.section, []).append(plot)
     title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'what was kept'}"
     parts = [*header(report, title), *answered(report), contents(report)]
     for name, job in report["jobs"].items():
+        if not job["table"]:
+            continue
         heading = f"{escape(TITLES[name])}"
         parts.append(f'<h2 id="{escape(name)}">{heading}</h2><p>{escape(job["question"])}</p>')
         for plot in figures.get(name, ()):
@@ -130,7 +145,7 @@ def page(gold: Gold) -> str:
             caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
             parts.append(f"<figure>{drawn}{caption}</figure>")
         parts.append(html_table(report, name))
-    parts.append(footer(report))
+    parts += [unanswered(report), footer(report)]
     return document(title, "\n".join(parts))
 
 
@@ -164,8 +179,20 @@ def answered(report: dict[str, Any]) -> Iterator[str]:
 
 def contents(report: dict[str, Any]) -> str:
     """Return links to the sections."""
-    links = (f'<a href="#{escape(name)}">{escape(TITLES[name])}</a>' for name in report["jobs"])
+    links = (
+        f'<a href="#{escape(name)}">{escape(TITLES[name])}</a>'
+        for name, job in report["jobs"].items()
+        if job["table"]
+    )
     return f"<nav>{' '.join(links)}</nav>"
+
+
+def unanswered(report: dict[str, Any]) -> str:
+    """Return the questions of which nothing was kept: a line, and no section each."""
+    titles = [escape(TITLES[name]) for name, job in report["jobs"].items() if not job["table"]]
+    if not titles:
+        return ""
+    return f'<p class="muted">Nothing was kept that would answer: {"; ".join(titles)}.</p>'
 
 
 def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -177,8 +204,6 @@ def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
 def html_table(report: dict[str, Any], name: str) -> str:
     """Return a table of a page; a long one is folded. On a narrow page each row is a card."""
     job = report["jobs"][name]
-    if not job["table"]:
-        return '<p class="muted">Nothing was kept that would answer this.</p>'
     shown, cells = table_cells(report, name)
     kinds = ["n" if each.number else "w" for each in shown]
     head = "".join(

@@ -11,10 +11,22 @@ from typing import Any
 
 from udpfast.page.words import channel, duration, literal
 
-__all__ = ["HOUR_NS", "TITLES", "Lines", "Shown", "line_name", "shown_columns"]
+__all__ = [
+    "HOUR_NS",
+    "TITLES",
+    "Inputs",
+    "Lines",
+    "Shown",
+    "input_name",
+    "line_name",
+    "shown_columns",
+]
 
 #: Of each feed: the names of its lines, and of those of its recovery channel.
 Lines = dict[str, list[list[str]]]
+
+#: Of each composite: the names of its inputs.
+Inputs = dict[str, list[str]]
 
 #: Roq's stream of snapshots.
 SNAPSHOT = 1
@@ -34,6 +46,8 @@ TITLES = {
     "depth": "What stood around the mid",
     "book": "The books",
     "leadlag": "Whose price moves first",
+    "bus": "What senders brought",
+    "seen": "How late a composite saw its inputs",
 }
 
 HOPS = {
@@ -59,6 +73,15 @@ def line_name(lines: Lines, feed: str, stream: int, line: int) -> str:
     """Return what the feed's settings call a line; its number, where nobody kept them."""
     names = lines.get(feed, [[], []])[stream == SNAPSHOT]
     return literal(names[line]) if line < len(names) else f"line {line}"
+
+
+def input_name(inputs: Inputs, feed: str, session: str) -> str:
+    """Return what a composite calls an input, or its number; of a store, what that is called."""
+    at = int(session[1:])
+    names = inputs.get(feed, [])
+    if not at:
+        return literal(feed)
+    return literal(names[at - 1]) if at <= len(names) else f"input {at}"
 
 
 def count(value: int) -> str:
@@ -100,15 +123,17 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("messages", "lost", "gaps", "longest", "stale", "datagrams"), count),
     **dict.fromkeys(("missing", "wins", "only_copy", "count", "trades", "quotes"), count),
     **dict.fromkeys(("bid_levels", "ask_levels", "level", "lag_ms", "pairs"), count),
+    **dict.fromkeys(("bytes", "twice", "taken_back", "incarnation"), count),
     **dict.fromkeys(("loss", "win_rate"), share),
     **dict.fromkeys(("spread_mean", "spread_bps_mean", "correlation"), short),
     **dict.fromkeys(("bid_quantity_mean", "ask_quantity_mean"), short),
-    **dict.fromkeys(("feed", "exchange", "symbol", "side", "a", "b"), literal),
+    **dict.fromkeys(("feed", "exchange", "symbol", "side", "a", "b", "name", "host"), literal),
     **dict.fromkeys(("hour", "time"), when),
     "stream": channel,
     "hop": hop,
 }
 _WORDS = {*("feed", "exchange", "symbol", "side", "a", "b", "hour", "time"), "stream", "hop"}
+_WORDS |= {"session", "name", "host"}
 
 _COLUMNS: dict[str, dict[str, str]] = {
     "losses": {
@@ -155,6 +180,16 @@ _COLUMNS: dict[str, dict[str, str]] = {
     "leadlag": {
         "a": "first", "b": "second", "lag_ms": "lag, ms", "correlation": "correlation",
         "pairs": "pairs",
+    },
+    "bus": {
+        "session": "input", "name": "sender", "host": "host", "incarnation": "outbox",
+        "messages": "messages", "bytes": "bytes", "missing": "missing", "twice": "twice",
+        "seen_p50_ns": "seen after, p50", "seen_p99_ns": "p99", "seen_p99_9_ns": "p99.9",
+        "seen_max_ns": "max",
+    },
+    "seen": {
+        "session": "input", "time": "time (UTC)", "count": "messages", "p50_ns": "p50",
+        "p90_ns": "p90", "p99_ns": "p99", "p99_9_ns": "p99.9", "max_ns": "max",
     },
 }  # fmt: skip
 

@@ -32,10 +32,14 @@ OBJECT = (*INSTRUMENT, "object")
 
 #: Roq's stream of snapshots, which repeats what others said. Streams of other venues follow.
 SNAPSHOT = 1
+#: Of records that are about no stream of a feed: a bus's are.
+NO_STREAM = 65_535
 #: Kinds of records behind which nothing is known of any book before them.
 BEGINNINGS = ("SESSION", "RESTART")
 #: Kinds of what a publisher sent.
 MESSAGES = tuple(kind.name for kind in Kind if kind == Kind.MESSAGE or Kind.BOOK <= kind < Kind.BUS)
+#: Session of a store's own records; in a composite's copy it is the input.
+STORE = "s0"
 NS_PER_S = 1_000_000_000
 
 
@@ -118,7 +122,8 @@ def deliveries(bronze: Bronze) -> DataFrame:
     """
     count = F.when(F.col("kind").isin(*MESSAGES), 1).otherwise(0).cast("bigint")
     zero = F.lit(0).cast("bigint")
-    messages = bronze.table("messages").where(F.col("kind") != "GAP")
+    messages = bronze.table("messages")
+    messages = messages.where((F.col("kind") != "GAP") & (F.col("stream") != NO_STREAM))
     gaps = bronze.table("gaps")
     keys = ("feed", "stream", "received_ns", period(3600).alias("hour"))
     return messages.select(
@@ -177,6 +182,32 @@ def hops(bronze: Bronze) -> DataFrame:
     )
 
 
+def sent(bronze: Bronze) -> DataFrame:
+    """Return a row per message of a bus, one per registration, and one per loss of an input.
+
+    `seen_ns` is how long after the sequencer's stamp the order of a composite took the message, by
+    the clock of the host that decides the order; NULL in a store, which does not say. Registrations
+    have the `name`, and no number; what an input lost has the sender 0, and `taken_back`.
+    """
+    none = {name: F.lit(None).cast(type_).alias(name) for name, type_ in (
+        ("number", "bigint"), ("size", "bigint"), ("seen_ns", "bigint"), ("name", "string"),
+        ("host", "string"), ("taken_back", "bigint"), ("incarnation", "int"),
+    )}  # fmt: skip
+    keys = ("feed", "session", "sender", "incarnation", "received_ns", "published_ns")
+    seen = F.when(F.col("session") != STORE, F.col("received_ns") - F.col("published_ns"))
+    messages = bronze.table("bus").select(
+        *keys, "number", F.col("size").cast("bigint").alias("size"), seen.alias("seen_ns"),
+        none["name"], none["host"], none["taken_back"])  # fmt: skip
+    senders = bronze.table("senders").select(
+        *keys, none["number"], none["size"], none["seen_ns"], "name", "host", none["taken_back"]
+    )
+    losses = bronze.table("merges").where("back").select(
+        "feed", "session", F.lit(0).alias("sender"), none["incarnation"], "received_ns",
+        "published_ns", none["number"], none["size"], none["seen_ns"], none["name"], none["host"],
+        F.col("count").alias("taken_back"))  # fmt: skip
+    return messages.unionByName(senders).unionByName(losses)
+
+
 #: By name, in the order in which they are written where that is asked for.
 SILVER: dict[str, Callable[[Bronze], DataFrame]] = {
     "trades": trades,
@@ -186,4 +217,5 @@ SILVER: dict[str, Callable[[Bronze], DataFrame]] = {
     "copies": copies,
     "races": races,
     "hops": hops,
+    "sent": sent,
 }

@@ -34,10 +34,10 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
+from udpfast.archive.bus_files import stored_journal
 from udpfast.errors import ConfigError
 from udpfast.export.scan import FIELDS, Condition, Scan
 from udpfast.export.segments import Part
-from udpfast.shm.instance import journal_directory
 from udpfast.spark.options import OPTIONS, flag_of, list_of, number_of, unix_ns
 
 if TYPE_CHECKING:
@@ -251,4 +251,4 @@ def _fields(scan: Scan) -> dict[str, StructField]:
 def _directory(path: str) -> str:
     if path.startswith("file:"):
         path = unquote(urlsplit(path).path)
-    return str(journal_directory(path).absolute())
+    return str(stored_journal(path).absolute())

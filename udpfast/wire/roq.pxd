@@ -9,10 +9,9 @@
 # `object`: type << 16 | id. `detail`: the last number of the object, above it (<< 32) the control.
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcpy
 
 from udpfast.core.check cimport unlikely
-from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, FRAME_SIZE, Frame
+from udpfast.core.layout cimport DATAGRAM_SIZE_MAX, FRAME_SIZE, Frame, Message
 from udpfast.wire.load cimport be16, be32, le16, le32
 from udpfast.wire.messages cimport DELIMITER_NONE
 from udpfast.wire.unit cimport (
@@ -54,17 +53,9 @@ cdef inline int roq_units(
     control = data[ROQ_CONTROL]
     units.fragment = <uint16_t>fragment
     units.fragments = <uint16_t>(last + 1)
-    if big_endian:
-        units.object = (<uint32_t>data[ROQ_OBJECT_TYPE] << 16) | be16(data + ROQ_OBJECT_ID)
-        units.session = be16(data + ROQ_SESSION)
-        units.number = be32(data + ROQ_NUMBER)
-        units.detail = be32(data + ROQ_LAST_NUMBER)
-    else:
-        units.object = (<uint32_t>data[ROQ_OBJECT_TYPE] << 16) | le16(data + ROQ_OBJECT_ID)
-        units.session = le16(data + ROQ_SESSION)
-        units.number = le32(data + ROQ_NUMBER)
-        units.detail = le32(data + ROQ_LAST_NUMBER)
-    units.detail |= <uint64_t>control << 32
+    roq_origin(data, big_endian, &units.object, &units.detail)
+    units.session = be16(data + ROQ_SESSION) if big_endian else le16(data + ROQ_SESSION)
+    units.number = be32(data + ROQ_NUMBER) if big_endian else le32(data + ROQ_NUMBER)
     if legacy:
         units.encoding = control
     else:
@@ -75,26 +66,31 @@ cdef inline int roq_units(
     return 1
 
 
-cdef inline void roq_header(Frame* frame, const uint8_t* data, bint big_endian) noexcept nogil:
-    # The 16 bytes of a sound datagram, in the host's order.
-    memcpy(frame, data, FRAME_SIZE)
-    if unlikely(big_endian):
-        frame.object_id = be16(data + ROQ_OBJECT_ID)
-        frame.session_id = be16(data + ROQ_SESSION)
-        frame.seqno = be32(data + ROQ_NUMBER)
-        frame.last_seqno = be32(data + ROQ_LAST_NUMBER)
-
-
-cdef inline void roq_frame(
-    Frame* frame, uint32_t object, uint64_t detail, uint8_t fragment_max, uint64_t session,
-    int64_t number,
+cdef inline void roq_origin(
+    const uint8_t* data, bint big_endian, uint32_t* object, uint64_t* detail,
 ) noexcept nogil:
-    # The same of what waited: that of its first fragment.
-    frame.control = <uint8_t>(detail >> 32)
+    # Of a sound datagram.
+    cdef uint32_t key = <uint32_t>data[ROQ_OBJECT_TYPE] << 16
+    cdef uint64_t control = <uint64_t>data[ROQ_CONTROL] << 32
+    if unlikely(big_endian):
+        object[0] = key | be16(data + ROQ_OBJECT_ID)
+        detail[0] = control | be32(data + ROQ_LAST_NUMBER)
+    else:
+        object[0] = key | le16(data + ROQ_OBJECT_ID)
+        detail[0] = control | le32(data + ROQ_LAST_NUMBER)
+
+
+cdef inline uint8_t roq_control(const Message* message) noexcept nogil:
+    return <uint8_t>(message.detail >> 32)
+
+
+cdef inline void roq_frame(Frame* frame, const Message* message) noexcept nogil:
+    # The header of its first fragment, in the host's order.
+    frame.control = roq_control(message)
     frame.fragment = 0
-    frame.fragment_max = fragment_max
-    frame.object_type = <uint8_t>(object >> 16)
-    frame.object_id = <uint16_t>object
-    frame.session_id = <uint16_t>session
-    frame.seqno = <uint32_t>number
-    frame.last_seqno = <uint32_t>detail
+    frame.fragment_max = <uint8_t>(message.fragments - 1)
+    frame.object_type = <uint8_t>(message.object >> 16)
+    frame.object_id = <uint16_t>message.object
+    frame.session_id = <uint16_t>message.session_id
+    frame.seqno = <uint32_t>message.number
+    frame.last_seqno = <uint32_t>message.detail

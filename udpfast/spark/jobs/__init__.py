@@ -2,6 +2,7 @@
 
 from udpfast.spark.jobs.bars import BARS, INSTRUMENTS, SPREADS
 from udpfast.spark.jobs.book import BOOK, DEPTH
+from udpfast.spark.jobs.bus import BUS, SEEN
 from udpfast.spark.jobs.job import Job, Parameters
 from udpfast.spark.jobs.leadlag import LEADLAG
 from udpfast.spark.jobs.losses import LINES, LOSSES
@@ -23,5 +24,7 @@ JOBS: dict[str, Job] = {
         DEPTH,
         BOOK,
         LEADLAG,
+        BUS,
+        SEEN,
     )
 }

@@ -1,0 +1,140 @@
+"""Measure what the page of `udpfast monitor` costs while nobody, and while a browser, looks at it.
+
+    python scripts/monitor_cost.py --feeds 1 4
+
+So many feeds run on loopback, each of two lines, with a simulated market and a strategy; then the
+page, which Chromium (Debian: `apt-get install chromium chromium-driver`) shows. Counted is the
+processor time of the page's process, by /proc: without a browser, with one, and with one that shows
+a book. The cost does not grow while a browser looks: it is sent what is new.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from make_pictures import browser, started
+
+FEED = """\
+name = "feed{number}"
+
+[[incremental.lines]]
+name = "microwave"
+address = "127.0.0.1:{port}1"
+
+[[incremental.lines]]
+name = "fibre"
+address = "127.0.0.1:{port}2"
+
+[[snapshot.lines]]
+name = "snapshots"
+address = "127.0.0.1:{port}3"
+
+[image]
+enabled = true
+
+[agent]
+idle = "sleep"
+"""
+STRATEGY = """\
+import sys, udpfast
+
+books = udpfast.Books()
+with udpfast.Reader(f"ring:{sys.argv[1]}", image=True, name="strategy", timeout=600) as reader:
+    while True:
+        books.apply_batch(reader.poll(4096, timeout=1.0))
+"""
+LISTEN = "127.0.0.1:29819"
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+
+def processor_s(pid: int) -> float:
+    """Return the seconds that a process has had a core for."""
+    # Behind the name, which may have blanks: state, then 10 fields, then user and system time.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+
+def part_of_core(pid: int, seconds: float) -> float:
+    """Return which part of a core a process takes, in percent, over so many seconds."""
+    before_s, began_s = processor_s(pid), time.monotonic()
+    time.sleep(seconds)
+    return 100 * (processor_s(pid) - before_s) / (time.monotonic() - began_s)
+
+
+def start_feed(stack: contextlib.ExitStack, number: int, folder: Path, seconds: float) -> None:
+    """Start one feed, what publishes to it, and a strategy."""
+    port = 2910 + number
+    path = folder / f"feed{number}.toml"
+    path.write_text(FEED.format(number=number, port=port))
+    udpfast = ("-m", "udpfast")
+    stack.enter_context(started(*udpfast, "run", str(path)))
+    send = f"send --simulate --seed {number} --seconds {seconds} --loss 0.01 --skew-us 200"
+    incremental = f"127.0.0.1:{port}1,127.0.0.1:{port}2"
+    where = ("--incremental", incremental, "--snapshot", f"127.0.0.1:{port}3")
+    stack.enter_context(started(*udpfast, *send.split(), *where))
+    time.sleep(1.0)
+    stack.enter_context(started("-c", STRATEGY, f"feed{number}"))
+
+
+def show_book(driver: Any) -> int:
+    """Choose the first book; return how many levels are shown."""
+    driver.find_element("css selector", ".charts .q-select").click()
+    time.sleep(2.0)
+    driver.find_element("css selector", ".q-menu .q-item").click()
+    time.sleep(3.0)
+    return len(driver.find_elements("css selector", ".charts tbody tr"))
+
+
+def measure(feeds: int, seconds: float) -> None:
+    """Print one line for so many feeds."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        os.environ["UDPFAST_SHM"] = str(folder / "shm")
+        for number in range(feeds):
+            start_feed(stack, number, folder, 4 * seconds + 60)
+        command = ["-m", "udpfast", "monitor", "--listen", LISTEN]
+        with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE) as page:
+            assert page.stdout is not None
+            page.stdout.readline()  # its address: it answers
+            time.sleep(2.0)
+            alone = part_of_core(page.pid, seconds)
+            driver = stack.enter_context(browser(folder / "chromium"))
+            driver.get(f"http://{LISTEN}")
+            time.sleep(5.0)
+            watched = part_of_core(page.pid, seconds)
+            levels = show_book(driver)
+            with_book = part_of_core(page.pid, seconds)
+            page.terminate()
+    print(
+        f"{feeds} feeds: of a core, {alone:.2f} % unwatched, {watched:.2f} % watched, "
+        f"{with_book:.2f} % with a book ({levels} levels shown)",
+        flush=True,
+    )
+
+
+def main() -> int:
+    """Measure each number of feeds."""
+    summary, _, more = (__doc__ or "").partition("\n\n")
+    parser = argparse.ArgumentParser(
+        description=summary, epilog=more, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--feeds", type=int, nargs="+", default=[1, 4], metavar="COUNT")
+    parser.add_argument("--seconds", type=float, default=60.0, help="timed, each")
+    options = parser.parse_args()
+    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
+        print("udpfast: expected Chromium and its driver: apt-get install chromium chromium-driver")
+        return 1
+    for feeds in options.feeds:
+        measure(feeds, options.seconds)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

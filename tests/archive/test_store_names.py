@@ -1,0 +1,96 @@
+"""Names that a feed writes beside its store's records, and how a copy gets them."""
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from udpfast.archive.names import names_path
+from udpfast.archive.store_names import StoreNames, last_names
+from udpfast.market.names import NameTable
+from udpfast.shm.names import names_table
+
+NAMES = [f"instrument-{number}".encode() for number in range(5000)]
+
+
+def written(folder: Path, names: list[bytes], capacity: int = 8192) -> int:
+    """Have a feed write names into a store; return the table's number."""
+    number, region = StoreNames(folder).begin(capacity)
+    table = NameTable(names_table(region))
+    for name in names:
+        table.intern(name)
+    region.close()
+    return number
+
+
+def copied(source: StoreNames, copy: StoreNames, number: int, known: int = 0) -> int:
+    while True:
+        said, told = source.since(number, known)
+        if not said:
+            return known
+        copy.take(said + bytes(-len(said) % 8))  # as frames are
+        known = told
+
+
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    for name in "ab":
+        (tmp_path / name).mkdir(mode=0o700, exist_ok=True)
+    return tmp_path / "a", tmp_path / "b"
+
+
+def test_copy_has_the_same_ids_and_mark_and_grows(tmp_path: Path) -> None:
+    own, other = folders(tmp_path)
+    assert written(own, NAMES[:4000]) == 1
+    source, copy = StoreNames(own), StoreNames(other)
+    assert copied(source, copy, 1) == 4000
+    assert written(own, NAMES) == 1  # it goes on
+    assert copied(source, copy, 1, 4000) == 5000
+    assert copied(source, copy, 1) == 5000  # a link that begins again says all of them
+    copy.sync()
+    copy.close()
+    assert StoreNames(other).mark(1) == source.mark(1)
+    table = StoreNames(other).table(1)
+    assert [table.bytes(number) for number in range(1, 5001)] == NAMES
+
+
+def test_table_of_another_size_begins_with_the_names_of_the_last(tmp_path: Path) -> None:
+    own, _ = folders(tmp_path)
+    written(own, NAMES[:100], 128)
+    with pytest.raises(ValueError, match="at least 100, which the store has already"):
+        StoreNames(own).begin(64)
+    assert written(own, [], 256) == 2
+    assert last_names(own) == 2
+    table = StoreNames(own).table(2)
+    assert [table.bytes(number) for number in range(1, 101)] == NAMES[:100]
+
+
+def test_damaged_table_is_followed_by_another(tmp_path: Path) -> None:
+    own, _ = folders(tmp_path)
+    written(own, NAMES[:3])
+    path = names_path(own, 1)
+    path.write_bytes(path.read_bytes()[:4096] + bytes(path.stat().st_size - 4096))
+    assert written(own, NAMES[:1]) == 2
+
+
+@pytest.mark.parametrize("wrong", ["name", "hole", "key", "short", "capacity"])
+def test_names_that_are_not_the_copys_are_refused(tmp_path: Path, wrong: str) -> None:
+    own, other = folders(tmp_path)
+    written(own, NAMES[:3])
+    source, copy = StoreNames(own), StoreNames(other)
+    copied(source, copy, 1)
+    said, _ = source.since(1, 0)
+    head = list(struct.unpack_from("<QQ16sQQ", said))
+    body = said[48:]
+    if wrong == "name":
+        body = body.replace(b"instrument-1", b"instrument-7")
+    elif wrong == "hole":
+        head[3] = 5
+    elif wrong == "key":
+        head[2] = bytes(16)
+    elif wrong == "capacity":
+        head[1] = 16
+    else:
+        body = body[:-1]
+    with pytest.raises(ValueError, match=r"NAMES|expected name 2|expected the source's"):
+        copy.take(struct.pack("<QQ16sQQ", *head) + body)
+    assert len(copy.table(1)) == 3

@@ -1,0 +1,318 @@
+"""A feed that writes a bus's store: real datagrams, processes and files; killed, full, copied."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.ports import free_port
+from tests.waiting import PATIENCE_S, wait_until
+from udpfast.archive.bus_files import read_description
+from udpfast.archive.store import StoreView
+from udpfast.client.app import App
+from udpfast.client.counters import counters
+from udpfast.client.reader import Reader
+from udpfast.core.layout import Kind, LappedReason
+from udpfast.errors import ConfigError
+from udpfast.log.verify import verify_segments
+from udpfast.monitor.losses import read_losses
+from udpfast.monitor.status import read_status
+
+pytestmark = pytest.mark.system
+
+SYMBOLS = ("AAPL", "MSFT", "ZIEXT")
+SEGMENT = 1 << 18
+QUOTES = {Kind.TOP_OF_BOOK}
+Start = Callable[..., subprocess.Popen[str]]
+
+
+class Market:
+    """Who publishes: IEX's datagrams, of one message each."""
+
+    def __init__(self, port: int) -> None:
+        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._sock.connect(("127.0.0.1", port))
+        self.number = self._offset = 0
+
+    def send(self, count: int) -> None:
+        """Send so many, at a pace that a loaded machine follows."""
+        for at in range(count):
+            symbol = SYMBOLS[self.number % len(SYMBOLS)].encode().ljust(8)
+            now_ns = time.time_ns()
+            price = self.number + 1
+            body = struct.pack("<cBq8sIqqI", b"Q", 0, now_ns, symbol, 100, price, price, 100)
+            body = struct.pack("<H", len(body)) + body
+            head = (1, 0, 0x8003, 1, 77, len(body), 1, self._offset, self.number + 1, now_ns)
+            self._sock.send(struct.pack("<BBHIIHHqqq", *head) + body)
+            self.number += 1
+            self._offset += len(body)
+            if at % 20 == 19:
+                time.sleep(0.001)
+
+
+def feed_tables(port: int, **more: str) -> str:
+    """Return a feed's file; `more`: lines behind the first ones, tables."""
+    return (
+        'name = "iex"\noutput = "store"\n' + "".join(f"{line}\n" for line in more.values())
+        + '[wire]\nframing = "iex_tp"\npayload = "iex_tops"\n'
+        f'[[streams.lines]]\nname = "A"\naddress = "127.0.0.1:{port}"\n'
+    )  # fmt: skip
+
+
+@pytest.fixture
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+    """Return a function that starts udpfast below `tmp_path`, and kill what it started."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+    processes = []
+
+    def begin(*arguments: object) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "udpfast", *map(str, arguments)]
+        processes.append(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        return processes[-1]
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def ready(process: subprocess.Popen[str]) -> subprocess.Popen[str]:
+    """Return a process that has said its first line."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line.startswith("udpfast"), process.communicate()
+    return process
+
+
+def taken(name: str = "iex") -> int:
+    """Return the messages that a feed has received."""
+    return counters(name)["incremental"]["messages"]
+
+
+def records(address: str, kinds: set[Kind] | None = None) -> list[Any]:
+    """Return all that a store has, or all of some kinds."""
+    found = []
+    with Reader(address, start="begin", timeout=PATIENCE_S) as reader:
+        while reader.wait(0.2):
+            record = next(reader)
+            if kinds is None or record.kind in kinds:
+                found.append(record)
+    return found
+
+
+def content(directory: Path) -> bytes:
+    """Return all records of a store as bytes."""
+    view = StoreView(directory)
+    return b"".join(view.records(view.first()[0], 1 << 62))
+
+
+def test_killed_feed_goes_on_in_its_store_and_nothing_is_lost(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    file.write_text(feed_tables(port, store=f"[store]\nsegment_bytes = {SEGMENT}"))
+    market, store = Market(port), tmp_path / "journals" / "iex"
+    process = ready(start("run", file))
+    market.send(1500)
+    wait_until(lambda: taken() > 200, "messages")
+    process.kill()
+    process.communicate()
+    counted = counters("iex")["feed"]["records"]
+    with Reader("store:iex", start="begin", name="strategy") as reader:
+        first = 0
+        while reader.wait(0.2):
+            first += next(reader).kind is not Kind.RESTART
+        # A record is committed first, then counted.
+        assert first - counted in (0, 1)
+        process = ready(start("run", file))
+        before = market.number
+        market.send(3000)
+        wait_until(lambda: taken() == market.number - before, "messages")
+        second, said = [], []
+        while reader.wait(0.5):
+            record = next(reader)
+            said.append(record.kind)
+            if record.kind in QUOTES:
+                second.append(record.symbol)
+        assert said[0] is Kind.RESTART
+        assert Counter(second) == Counter(SYMBOLS[n % 3] for n in range(before, market.number))
+        assert Kind.LAPPED not in said
+        status = read_status("iex")
+        assert (status.life, status.epoch) == ("running", 2)
+        assert {one.name: one.lag for one in status.readers} == {"strategy": 0}
+        assert read_losses(status.path).adds_up
+        described = read_description(store)
+        assert described["readers"][0]["name"] == "strategy"
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    restarts = records("store:iex", {Kind.RESTART})
+    epochs = [int.from_bytes(bytes(each.payload)[:8], "little") for each in restarts]
+    assert len(epochs) == 2
+    assert epochs[0] < epochs[1]
+    assert len({each.session for each in records("store:iex", QUOTES)}) == 2
+    checks = list(verify_segments(store))
+    assert len(checks) > 1
+    assert not [problem for check in checks for problem in check.problems]
+    stamps = [each.published_ns for each in records("store:iex")]
+    assert stamps == sorted(set(stamps))
+
+
+def bus_file(folder: Path, feed: Path) -> Path:
+    """Write bus.toml of a feed's store with a copy, and a composite of it; return it."""
+    file = folder / "bus.toml"
+    file.write_text(
+        '[hosts]\nS = "127.0.0.1"\none = "127.0.0.2"\n'
+        f'[stores.iex]\nsequencer = "S"\nreplicas = ["one"]\nport = {free_port()}\n'
+        f'feed = "{feed.name}"\nsegment_bytes = {SEGMENT}\nsync_ms = 5\n'
+        f'[composites.all]\ninputs = ["iex"]\nhost = "one"\nport = {free_port()}\n'
+    )
+    return file
+
+
+def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    feed = tmp_path / "feed.toml"
+    feed.write_text(feed_tables(port))
+    file = bus_file(tmp_path, feed)
+    market = Market(port)
+    own, copy = tmp_path / "S" / "iex", tmp_path / "one" / "iex"
+
+    def run(host: str) -> subprocess.Popen[str]:
+        return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
+
+    hosts = {host: run(host) for host in ("S", "one")}
+    market.send(1500)
+    wait_until(lambda: taken() > 200, "messages")
+    for host, process in hosts.items():
+        process.kill()
+        process.communicate()
+        hosts[host] = run(host)
+    before = market.number
+    market.send(1500)
+    wait_until(lambda: taken() == market.number - before, "messages")
+    wait_until(lambda: content(copy) == content(own), "the copy")
+    quotes = records(f"store:{copy}", QUOTES)
+    known = [quote.symbol for quote in quotes[-1500:]]
+    assert known == [SYMBOLS[n % 3] for n in range(before, market.number)]
+    assert [each.position for each in quotes] == [
+        each.position for each in records(f"store:{own}", QUOTES)
+    ]
+    wait_until(
+        lambda: len(records(f"composite:{tmp_path / 'one' / 'all'}", QUOTES)) == len(quotes),
+        "the composite",
+    )
+    composite = records(f"composite:{tmp_path / 'one' / 'all'}", QUOTES)
+    assert [each.symbol for each in composite] == [each.symbol for each in quotes]
+    shown = subprocess.run(
+        [sys.executable, "-m", "udpfast", "bus", "stat", file, "--directory", tmp_path / "S"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    for store in (own, copy):
+        with pytest.raises(ConfigError, match="must be of a store that apps write"):
+            App(f"store:{store}", "app")
+    assert "feed: running" in shown
+    assert "copy one: 0 records" in shown
+    refused = subprocess.run(
+        [sys.executable, "-m", "udpfast", "bus", "promote", file, "iex", "--host", "one",
+         "--directory", tmp_path / "one"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert refused.stderr == ("udpfast: not promoted: a feed's store has the feed for its writer\n")
+    for process in hosts.values():
+        process.terminate()
+        assert process.wait(PATIENCE_S) == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
+def test_full_disk_is_counted_said_and_over_when_there_is_room(
+    start: Start, tmp_path: Path
+) -> None:
+    disk = tmp_path / "journals"
+    disk.mkdir(mode=0o700)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=3m,mode=700", "none", disk],
+        capture_output=True, check=False,
+    )  # fmt: skip
+    if mounted.returncode:
+        pytest.skip("may not mount")
+    try:
+        _fill_and_free(start, tmp_path, disk)
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def _fill_and_free(start: Start, tmp_path: Path, disk: Path) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    # Its names take some kilobytes; the ballast goes when there shall be room.
+    file.write_text(
+        feed_tables(port, store=f"[store]\nsegment_bytes = {SEGMENT}\n[ring]\nnames = 16")
+    )
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(1 << 20))
+    ready(start("run", file))
+    market = Market(port)
+    journal = disk / "iex"
+    while not read_description(journal)["problem"]:
+        market.send(500)
+    market.send(5000)
+    wait_until(lambda: taken() == market.number, "messages")
+    assert "No space left" in read_description(journal)["problem"]
+    ballast.unlink()
+    wait_until(lambda: not read_description(journal)["problem"], "room")
+    market.send(10)
+    wait_until(lambda: taken() == market.number, "messages")
+    found = records("store:iex")
+    lapped = [each for each in found if each.kind is Kind.LAPPED]
+    assert len(lapped) == 1
+    missed, reason = struct.unpack_from("<QI", lapped[0].payload)
+    assert reason == LappedReason.DISK
+    kept = sum(each.kind in QUOTES for each in found)
+    assert kept + missed == market.number
+    assert missed >= 1000
+    assert read_description(journal)["dropped"] == missed
+
+
+def test_wrong_settings_are_one_line(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+
+    def refused(*arguments: object) -> tuple[int, str]:
+        process = start(*arguments)
+        _, said = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, said
+
+    for table, said in (
+        ("[image]\nenabled = true", "image.enabled: expected false with output = "),
+        ("[zmq]\nenabled = true", "zmq.enabled: expected false with output = "),
+        ("[record]\nenabled = true", "record.enabled: expected false with output = "),
+        ("[store]\nsegment_bytes = 300001", "expected a multiple of 4096"),
+    ):
+        file.write_text(feed_tables(port, table=table))
+        code, line = refused("run", file)
+        assert code == 2
+        assert said in line
+        assert line.count("\n") == 1
+    file.write_text(feed_tables(port))
+    ready(start("run", file))
+    code, line = refused("run", file)
+    assert code == 3
+    assert line.count("\n") == 1
+    assert str(tmp_path / "journals" / "iex") in line
+    other = tmp_path / "other.toml"
+    other.write_text(feed_tables(port).replace('output = "store"\n', ""))
+    bus = bus_file(tmp_path, other)
+    code, line = refused("bus", "run", bus, "--host", "S", "--directory", tmp_path / "S")
+    assert (code, line.count("\n")) == (2, 1)
+    assert "stores.iex.feed: expected a feed with output = \"store\", found 'ring'" in line

@@ -1,0 +1,76 @@
+"""A feed that writes a bus's store, in the process of its host's daemon."""
+
+from __future__ import annotations
+
+from udpfast.agents.feed_keeper import FeedKeeper
+from udpfast.agents.store_disk import StoreDisk
+from udpfast.agents.subscriber import Subscriber
+from udpfast.config import FeedConfig
+from udpfast.errors import ConfigError
+from udpfast.shm.roster import AgentState
+
+__all__ = ["BusFeed"]
+
+
+class BusFeed:
+    """Receives a feed into a store that the daemon keeps and hands on.
+
+    Parameters
+    ----------
+    config : FeedConfig
+    disk : StoreDisk
+
+    Raises
+    ------
+    ConfigError
+        The feed's file says something else than that it writes this store.
+    """
+
+    def __init__(self, config: FeedConfig, disk: StoreDisk) -> None:
+        where = f"stores.{disk.name}.feed"
+        if config.output != "store":
+            raise ConfigError(
+                f'{where}: expected a feed with output = "store", found {config.output!r}'
+            )
+        if config.name != disk.name:
+            raise ConfigError(
+                f"{where}: expected the feed {disk.name!r}, as the store is called, found "
+                f"{config.name!r}"
+            )
+        if config.store != type(config.store)():
+            raise ConfigError(f"{where}: expected no table [store] in it: bus.toml says how it is")
+        self._disk = disk
+        self._subscriber = Subscriber(config, disk)
+        self._keeper = FeedKeeper(self._subscriber, disk.store.said.append)
+        self._failure = ""
+
+    def start(self) -> None:
+        """Open its lines; see `Subscriber.start`."""
+        self._subscriber.start()
+        self._disk.store.said.extend(self._subscriber.notes)
+
+    def look(self, now_ns: int) -> None:
+        """Open lines again that failed; end the feed if the store is another host's now."""
+        if self._failure:
+            return
+        failure = self._keeper.look(now_ns)
+        self._disk.store.said.extend(self._subscriber.take_events())
+        if failure is not None:
+            self._end(str(failure) or type(failure).__name__)
+        elif not self._disk.store.writer:
+            self._end("another host writes the store")
+
+    def _end(self, why: str) -> None:
+        self._failure = why
+        self._disk.store.said.append(f"the feed has ended: {why}")
+        self._subscriber.stop()
+
+    def description(self) -> dict[str, object]:
+        """Return how the feed is."""
+        feed = self._subscriber.agents[0]
+        state = AgentState.FAILED if self._failure else feed.state
+        return {"state": state.name.lower(), "failure": self._failure or feed.failure}
+
+    def stop(self) -> None:
+        """End it; idempotent."""
+        self._subscriber.stop()

@@ -1,0 +1,213 @@
+"""One store's directory on this host: what is kept there, what is told of it to readers and tools.
+
+Its writer's thread appends: a sequencer's, a copy's, a feed's. Another thread keeps the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+from udpfast.archive.bus_files import Live, LiveState, describe_store, shared_directory
+from udpfast.archive.store import StoreLog
+from udpfast.bus.log import Store
+from udpfast.config.bus import StoreConfig
+from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.log.readers import ReaderInfo, list_readers
+from udpfast.shm.wake import WakeRegion
+
+__all__ = ["StoreDisk"]
+
+_KEEP_S = 0.01
+
+
+class StoreDisk:
+    """A store's directory, open for writing.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+        Made if it is not there.
+    name : str
+        Of the store.
+    host : str
+        Which of its hosts this one is.
+    settings : StoreConfig
+    create : bool
+        Make a new store if there is none.
+    fed : bool
+        A feed's loop appends, and says how far the records are.
+
+    Attributes
+    ----------
+    log : StoreLog
+    store : Store
+    live : Live
+    wake : WakeRegion
+        By which readers that sleep are woken.
+    problem : str
+        Of the disk; empty: none.
+    removed, removed_lacked : int
+        Segments that were removed; those of them that a replica lacked.
+
+    Raises
+    ------
+    OSError, RegionError, WriterExistsError
+        As `StoreLog` does.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        name: str,
+        host: str,
+        settings: StoreConfig,
+        *,
+        create: bool,
+        fed: bool = False,
+    ) -> None:
+        self.name, self.settings, self.fed = name, settings, fed
+        self._by_feed = fed or bool(settings.feed)
+        self.log = StoreLog(directory, name, segment_bytes=settings.segment_bytes, create=create)
+        self.directory = self.log.directory
+        self.store = Store(
+            self.log, host, gate=settings.gate, standbys=settings.standbys(host),
+            followers=settings.followers(host),
+        )  # fmt: skip
+        self.live = Live(self.directory, create=True)
+        self._shared = shared_directory(self.directory)
+        (self._shared / "readers").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.wake = WakeRegion.create(self._shared)
+        self.problem = ""
+        self.removed = self.removed_lacked = 0
+        self._cuts = self.live.cuts + 1
+        self._flushed = -1
+
+    def keep(self, stopping: threading.Event) -> None:
+        """Keep the disk until it is told to stop: space and pages ahead, syncs behind."""
+        synced = 0.0
+        while not stopping.wait(_KEEP_S):
+            due = time.monotonic() - synced >= self.settings.sync_ms / 1000
+            try:
+                self.log.keep(due)
+            except OSError as problem:
+                self.problem = str(problem)
+                stopping.wait(0.1)
+            else:
+                self.problem = ""
+            if due:
+                synced = time.monotonic()
+
+    @property
+    def wakes_itself(self) -> bool:
+        """Whether who appends wakes readers: a feed's loop does, where nobody is waited for."""
+        return self.fed and self.settings.gate == 0
+
+    def remove_old(self) -> None:
+        """Remove segments as the settings say.
+
+        Never what the disk has not. What a replica that counts lacks, only if there is too much.
+        """
+        settings, log = self.settings, self.log
+        while settings.keep_segments and log.count > settings.keep_segments:
+            lacked = log.second > self._kept_for()
+            if lacked and not (settings.keep_most and log.count > settings.keep_most):
+                return
+            if log.second > log.synced() or not log.remove_oldest():
+                return
+            self.removed += 1
+            self.removed_lacked += lacked
+
+    def _kept_for(self) -> int:
+        # Position before which the replicas that retention waits for have everything.
+        store = self.store
+        if not store.writer:
+            return store.kept if self.settings.keep_for is None else store.kept_below()
+        names = store.standbys if self.settings.keep_for is None else self.settings.keep_for
+        return min((store.acks.get(host, (0, 0))[1] for host in names if host != store.host),
+                   default=store.end)  # fmt: skip
+
+    def tell(self, following: bool) -> None:
+        """Say how far it is, to readers and tools."""
+        store, end, now_ns = self.store, self.store.end, monotonic_ns()
+        self.live.write(
+            LiveState(
+                now_ns, end, self.log.synced(), store.released, store.kept, store.epoch,
+                store.promised, self._cuts + store.cuts, following, self.settings.gate,
+            )
+        )  # fmt: skip
+        # Behind the news of a cut: who reads looks there first.
+        if end != self._flushed and not self.fed:
+            self.log.flush()
+            self._flushed = end
+        if not self.wakes_itself:
+            self.wake.turn(store.released, now_ns)
+
+    def description(self) -> dict[str, object]:
+        """Return what `bus stat` shows of it."""
+        store = self.store
+        return {
+            "store": self.name,
+            "host": store.host,
+            "pid": os.getpid(),
+            "by_feed": self._by_feed,
+            "writer": store.writer,
+            "writer_host": store.writer_host,
+            "epoch": f"{store.epoch:x}",
+            "promised": f"{store.promised:x}",
+            "end": store.end,
+            "records": self.log.end_index,
+            "synced": self.log.synced(),
+            "released": store.released,
+            "kept": store.kept,
+            "problem": self.problem,
+            "dropped": self.log.dropped,
+            "removed": self.removed,
+            "removed_lacked": self.removed_lacked,
+            "readers": [self._reader(reader) for reader in list_readers(self._shared)],
+            "consumers": {host: self._consumer(host) for host in self._consumers()},
+            "said": store.said[-20:],
+        }
+
+    def _reader(self, reader: ReaderInfo) -> dict[str, object]:
+        # One that reads on meanwhile may be further than what was seen of the end.
+        return {
+            "name": reader.name,
+            "pid": reader.pid,
+            "alive": reader.alive,
+            "index": reader.index,
+            "read": reader.read,
+            "missed": reader.lapped,
+            "lag_records": max(self.log.end_index - reader.index, 0),
+            "lag_bytes": max(self.store.end - reader.position, 0),
+        }
+
+    def _consumers(self) -> list[str]:
+        # Hosts that shall copy from this one, and those that do.
+        store = self.store
+        wanted = store.standbys if store.writer else store.followers
+        return [*wanted, *(host for host in store.links if host not in wanted)]
+
+    def _consumer(self, host: str) -> dict[str, object]:
+        # How far a copy is behind, as far as it said; one that is away, too.
+        store, log = self.store, self.log
+        source = store.links.get(host)
+        acked = source.acked if source is not None else store.acks.get(host, (None, None))[0]
+        said: dict[str, object] = {"connected": source is not None, "acked": acked}
+        if acked is None:
+            return said
+        said["lag_bytes"] = store.end - acked
+        place = log.stands_at(acked)
+        said["lag_records"] = log.end_index - place[0] if place else 0
+        said["lag_ms"] = max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
+        return said
+
+    def end(self, following: bool, description: dict[str, object]) -> None:
+        """Close it; whoever appended has ended. The description is the last that is said of it."""
+        self.fed = False
+        self.tell(following)
+        self.wake.close()
+        self.log.close()
+        describe_store(self.directory, {**description, "ended": True})

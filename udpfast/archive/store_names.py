@@ -1,0 +1,175 @@
+"""What name ids mean in a store: its files of names, written by a feed, or copied from its host."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+from pathlib import Path
+
+from udpfast.archive.names import journal_names, names_path
+from udpfast.errors import FormatError
+from udpfast.market.names import NameTable, name_table_size
+from udpfast.shm.names import create_names, names_table, reopen_names
+from udpfast.shm.region import Region
+
+__all__ = ["StoreNames", "last_names"]
+
+_FILE = re.compile(r"([0-9]{8,19})\.names")
+#: Number of the table, names that it has room for, its key, id of the first name that follows.
+_HEAD = struct.Struct("<QQ16sQQ")
+_SIZE = struct.Struct("<H")
+#: Of names that are said at once.
+_SAID_BYTES = 1 << 16
+
+
+def last_names(directory: Path) -> int:
+    """Return the number of the last file of names; 0: there is none."""
+    found = (_FILE.fullmatch(path.name) for path in directory.iterdir())
+    return max((int(each[1]) for each in found if each), default=0)
+
+
+class StoreNames:
+    """The tables of names of one host's copy of a store.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+        Of the store.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._tables: dict[int, NameTable] = {}
+        self._writing: tuple[int, Region] | None = None
+        self._synced: dict[int, int] = {}
+
+    def table(self, number: int) -> NameTable:
+        """Return a table, which grows as its file does.
+
+        Raises
+        ------
+        FileNotFoundError, FormatError
+            There is none of that number, or it is damaged.
+        """
+        found = self._tables.get(number)
+        if found is None:
+            found = self._tables[number] = journal_names(self._directory, number, 0)
+        return found
+
+    def since(self, number: int, known: int) -> tuple[bytes, int]:
+        """Return what is said of the names behind the first `known`, and how many are known then.
+
+        Nothing, if there are no more.
+        """
+        table = self.table(number)
+        if len(table) <= known:
+            return b"", known
+        first, parts, size = known + 1, [], 0
+        while known < len(table) and size < _SAID_BYTES:
+            known += 1
+            text = table.bytes(known) or b""
+            parts.append(_SIZE.pack(len(text)) + text)
+            size += len(parts[-1])
+        head = _HEAD.pack(number, table.capacity, table.key, first, len(parts))
+        return head + b"".join(parts), known
+
+    def take(self, said: bytes) -> None:
+        """Keep names of another host's copy, as `since` returned them there.
+
+        Raises
+        ------
+        ValueError
+            These bytes say nothing of names, or others than this copy has.
+        """
+        try:
+            number, capacity, key, first, count = _HEAD.unpack_from(said)
+            names, at = [], _HEAD.size
+            for _ in range(count):
+                (size,) = _SIZE.unpack_from(said, at)
+                names.append(said[at + 2 : at + 2 + size])
+                at += 2 + size
+        except struct.error:
+            raise ValueError("a NAMES that is cut short") from None
+        if at > len(said) or not 0 < number < 1 << 32:
+            raise ValueError("a NAMES that is cut short")
+        table = self._open(number, capacity, key)
+        for at, name in enumerate(names, first):
+            if at > len(table) + 1:
+                raise ValueError(f"NAMES from {at} of a table that ends at {len(table)}")
+            own = table.bytes(at) if at <= len(table) else name
+            if own != name or (at > len(table) and table.intern(name) != at):
+                raise ValueError(f"expected name {at} to be {own!r}, as it is here, found {name!r}")
+
+    def _open(self, number: int, capacity: int, key: bytes) -> NameTable:
+        # For writing: the table that a copy gets its names into.
+        path = names_path(self._directory, number)
+        if self._writing is None or self._writing[0] != number:
+            self.close()
+            try:
+                region = reopen_names(path)
+                table = NameTable(names_table(region))
+            except FileNotFoundError:
+                region = create_names(path, name_table_size(capacity))
+                table = NameTable(names_table(region), capacity=capacity, key=key)
+                region.mark_ready()
+            self._writing = number, region
+            self._tables[number] = table
+        table = self._tables[number]
+        if (table.capacity, table.key) != (capacity, key):
+            raise ValueError(f"{path}: expected the source's table of names, found another one")
+        return table
+
+    def sync(self) -> None:
+        """Have the disk take all names: before the records that carry their ids."""
+        for number, table in list(self._tables.items()):
+            count = len(table)
+            if self._synced.get(number) == count:
+                continue
+            fd = os.open(names_path(self._directory, number), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+            self._synced[number] = count
+
+    def begin(self, capacity: int) -> tuple[int, Region]:
+        """Return the table that a feed goes on with, and its number: the last one, or a new one.
+
+        A new one, where another size is wanted or the last is damaged, begins with the names of
+        the last. The region is the caller's, and its writer.
+
+        Raises
+        ------
+        ValueError
+            The store has more names already.
+        """
+        number = last_names(self._directory)
+        known: list[bytes] = []
+        if number:
+            try:
+                last = self.table(number)
+                known = [last.bytes(each) or b"" for each in range(1, len(last) + 1)]
+                if last.capacity == capacity:
+                    return number, reopen_names(names_path(self._directory, number))
+            except FormatError:
+                self._tables.pop(number, None)
+        if len(known) > capacity:
+            raise ValueError(f"at least {len(known)}, which the store has already")
+        path = names_path(self._directory, number + 1)
+        region = create_names(path, name_table_size(capacity))
+        table = NameTable(names_table(region), capacity=capacity)
+        for name in known:
+            table.intern(name)
+        region.mark_ready()
+        return number + 1, region
+
+    def mark(self, number: int) -> int:
+        """Return by what a table is told from others, as headers of segments have it."""
+        return self.table(number).mark
+
+    def close(self) -> None:
+        """Let go of the table that is written. Idempotent."""
+        if self._writing is not None:
+            self._writing[1].close()
+            self._writing = None

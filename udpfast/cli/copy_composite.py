@@ -1,0 +1,77 @@
+"""`udpfast record composite:NAME`: a composite's records as a journal of their own."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from udpfast.cli.stop import Stop
+from udpfast.client.order_copy import OrderCopy
+from udpfast.config import RecordConfig
+from udpfast.core.stop import stop_signals
+from udpfast.errors import ConfigError
+
+__all__ = ["copy_composite"]
+
+#: Options of `udpfast record` that say something here; the others are of rings.
+OPTIONS = ("segment_bytes", "sync_ms")
+PAUSE_S = 0.001
+
+
+def copy_composite(
+    name: str, directory: str | None, options: Mapping[str, Any], *, end: bool
+) -> Path:
+    """Copy until a signal comes; return the copy's directory.
+
+    Parameters
+    ----------
+    name : str
+        The composite's, or its order log's directory.
+    directory : str or None
+        Of the copy: a journal's name, or a path.
+    options : mapping
+        Of `udpfast record`, those that were given.
+    end : bool
+        End with what is there now.
+    """
+    for option in options:
+        if option not in OPTIONS:
+            raise ConfigError(
+                f"--{option.replace('_', '-')} says nothing of a composite: expected of "
+                f"{', '.join('--' + each.replace('_', '-') for each in OPTIONS)}"
+            )
+    chosen = dict.fromkeys(OPTIONS) | dict(options)
+    segment_bytes = chosen["segment_bytes"] or RecordConfig().segment_bytes
+    sync_s = (chosen["sync_ms"] or RecordConfig().sync_ms) / 1e3
+    stopping = Stop()
+    for number in stop_signals():
+        signal.signal(number, lambda *_: stopping.set())
+    with OrderCopy(name, directory, segment_bytes=segment_bytes) as copy:
+        found = copy.journal.recovery
+        click.echo(
+            f"udpfast: {copy.journal.directory}: from record {found.index:,}, "
+            f"cut {found.cut_bytes:,} bytes",
+            err=True,
+        )
+        until = copy.end() if end else None
+        synced = time.monotonic()
+        while not stopping.is_set():
+            if copy.turn() == 0:
+                if until is not None and copy.reached(until):
+                    break
+                stopping.wait(PAUSE_S)
+            if time.monotonic() - synced >= sync_s:
+                copy.sync()
+                synced = time.monotonic()
+        if copy.lapped:
+            click.echo(
+                f"udpfast: {copy.lapped:,} records are not in the inputs any more: LAPPED says "
+                "where they are missing",
+                err=True,
+            )
+        return copy.journal.directory

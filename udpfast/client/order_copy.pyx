@@ -1,0 +1,334 @@
+"""A composite's records as a log of their own: a journal, which all that reads journals reads.
+
+Before the records that an entry of the order log takes stands that entry (ORDER, its `number` the
+position in the order log), so that the copy says of each record where it is from, and goes on
+exactly where it ended, whatever ended it. `session` of a record is the input that it is of, from 1
+on, `received_ns` when its entry was decided, `published_ns` still its sequencer's stamp.
+"""
+
+cimport cython
+from libc.errno cimport EBADMSG
+from libc.stdint cimport int64_t, uint16_t, uint64_t
+from libc.string cimport memcpy, memset
+
+from udpfast.client.order_source cimport OrderSource
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.layout cimport (
+    FLIGHT_UNKNOWN, KIND_LAPPED, KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, RECORD_SIZE,
+    STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
+from udpfast.log.journal cimport Journal, journal_flush
+from udpfast.log.segment cimport segment_append
+
+import numpy as np
+
+from udpfast.archive.bus_files import copy_directory, describe_composite, read_composite
+from udpfast.client.order_source import OrderSource as OrderSourceFace
+from udpfast.client.store_source import StoreSource
+from udpfast.core.layout import Kind
+from udpfast.errors import ConfigError, FormatError, NotReadyError
+from udpfast.log.journal import Journal as JournalFace
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_state import journal_identity
+from udpfast.log.segment import Segment, list_segments, segment_path
+from udpfast.market.updates import LAYOUTS
+from udpfast.shm.instance import journal_directory
+
+__all__ = ["OrderCopy"]
+
+cdef enum:
+    BATCH = 4096
+    INPUTS_MAX = 16              # as bus.toml may list
+
+
+@cython.final
+cdef class OrderCopy:
+    """A composite, copied into a journal from where that ends; one thread.
+
+    Parameters
+    ----------
+    target : str
+        The composite's name, or the directory of its order log.
+    directory : str or path, optional
+        Of the journal, a name or a path; made if it is not there. By default `composite`, below the
+        order log.
+    segment_bytes : int
+        Of its segments.
+    durable : bool
+        Whether `sync` will be called.
+
+    Attributes
+    ----------
+    journal : Journal
+    lapped : int
+        Records that inputs do not have any more, or not as they were written; each is said by
+        LAPPED in the copy.
+
+    Raises
+    ------
+    FileNotFoundError, NotReadyError
+        There is no such composite, or no daemon has run here.
+    ConfigError
+        It is a store.
+    FormatError
+        The directory has something else, or the order log is not what it was.
+    WriterExistsError
+        Somebody copies into it right now.
+    """
+
+    cdef readonly Journal journal
+    cdef readonly uint64_t lapped
+    cdef OrderSource _source
+    cdef object _directory           # of the order log
+    cdef int64_t _input              # of the entry at hand
+    cdef uint64_t[INPUTS_MAX] _next_index  # by input: of its record that comes next
+    cdef uint64_t _until_index       # behind the last one of the entry that can still come
+    cdef int64_t _count, _at         # of the batch in the source's arrays
+    cdef uint64_t _skip_index        # of the entry at hand, the records before are here already
+    cdef int64_t _taken_ns           # when the entry at hand was decided
+    cdef bint _resuming              # the first entry is here already
+    cdef object _last                # (position in the order log, bytes of the entry)
+
+    def __init__(self, target, directory=None, *, segment_bytes=1 << 26, durable=True):
+        self._directory = journal_directory(target)
+        try:
+            inputs = read_composite(self._directory)
+        except FileNotFoundError:
+            if (self._directory / "bus.json").exists():
+                raise ConfigError(
+                    f"{self._directory}: expected a composite, found a store: it is a journal "
+                    "itself") from None
+            raise FileNotFoundError(
+                f"{self._directory}: expected composite.json, which the bus's daemon writes beside "
+                "the log of a composite's order, found none") from None
+        self.journal = JournalFace.open(
+            copy_directory(self._directory) if directory is None else directory, LAYOUTS,
+            name=self._directory.name, segment_bytes=segment_bytes, durable=durable)
+        try:
+            self._check_source(journal_identity(self._directory))
+            describe_composite(self.journal.directory, inputs)
+            start = self._find_end()
+            order = StoreSource(self._directory, start=start, batch=BATCH, buffer_bytes=None)
+            self._source = OrderSourceFace(
+                order, inputs, batch=BATCH, buffer_bytes=None, marks=True)
+        except BaseException:
+            self.journal.close()
+            raise
+
+    def _check_source(self, identity):
+        # A journal has the records of one composite, and nothing else.
+        if self.journal.index and self.journal.resume(identity) is None:
+            raise FormatError(
+                f"{self.journal.directory}: expected what was copied of {self._directory}, found "
+                "records of something else: choose another directory")
+        self.journal.note_source(identity)
+
+    def _find_end(self):
+        # The last entry, and how many of its records are here: where the copy goes on.
+        for number in reversed(list_segments(self.journal.directory)):
+            segment = Segment.open(segment_path(self.journal.directory, number))
+            position = segment.info().position
+            segment.close()
+            if self._find_entry(position):
+                return "position", self._last[0]
+        if self.journal.index:
+            raise FormatError(f"{self.journal.directory}: expected ORDER before all other records, "
+                              "found none: it is no copy of a composite")
+        return "begin"
+
+    def _find_entry(self, position):
+        cdef OrderEntry entry
+        cdef Lapped lapped
+        cdef Rollback rollback
+        cdef bytes payload
+        with JournalCursor.attach(
+                self.journal.directory, ("position", position), follow=False,
+                layouts=LAYOUTS) as cursor:
+            while count := cursor.poll():
+                kinds = cursor.headers["kind"][:count]
+                known = np.flatnonzero(kinds == Kind.ORDER)
+                if len(known):
+                    at = int(known.max())
+                    payload = bytes(cursor.payload(at))
+                    memcpy(&entry, <const char*>payload, sizeof(entry))
+                    self._last = int(cursor.headers["number"][at]), payload
+                    self._input, self._skip_index = entry.input, entry.first_index
+                    kinds = kinds[at + 1:]
+                elif self._last is None:
+                    continue  # of an entry that another segment has
+                else:
+                    at = -1
+                for i in range(len(kinds)):
+                    payload = bytes(cursor.payload(at + 1 + i))
+                    if kinds[i] == Kind.LAPPED:
+                        memcpy(&lapped, <const char*>payload, sizeof(lapped))
+                        self._skip_index += lapped.missed
+                    elif kinds[i] == Kind.ROLLBACK:
+                        memcpy(&rollback, <const char*>payload, sizeof(rollback))
+                        self._skip_index -= rollback.records
+                    else:
+                        self._skip_index += 1
+        self._resuming = self._last is not None
+        return self._resuming
+
+    # --- copying --------------------------------------------------------------------------------
+
+    def turn(self) -> int:
+        """Copy what is there, a batch at most; return how many records were written or passed.
+
+        Raises
+        ------
+        FormatError
+            The order log, or an input, is not what it was; or a record belongs to a feed.
+        OSError
+            The disk is full, or not well. Nothing is lost: the next turn, or the next copy, goes
+            on where this one was.
+        """
+        cdef int64_t done = 0
+        if self._at == self._count:
+            self._at = 0
+            self._count = self._source.look(BATCH)
+            if self._count == -EBADMSG:
+                self._count = 0
+                raise self._source.failure
+            self._count = max(self._count, <int64_t>0)
+        while self._at < self._count:
+            if self._source.headers[self._at].kind == KIND_ORDER:
+                if not self._take_entry(self._source.headers, self._source.payloads):
+                    break
+            elif not self._take(self._source.headers + self._at,
+                                self._source.payloads + self._source.offsets[self._at]):
+                break
+            self._at += 1
+            done += 1
+        journal_flush(self.journal, clock_realtime_ns())
+        if self._at < self._count:
+            self.journal.prepare()
+            self.journal.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
+            done += 1
+        return done
+
+    cdef bint _take_entry(self, Record* header, const unsigned char* payload) except -1:
+        # The next entry of the order log. False: there is no room for it.
+        cdef OrderEntry entry
+        memcpy(&entry, payload, sizeof(entry))
+        if self._resuming:
+            if (header.number, (<const char*>payload)[:sizeof(entry)]) != self._last:
+                raise FormatError(
+                    f"{self._directory}: expected the entry at {self._last[0]} that was copied, "
+                    "found another one: the order was taken back; copy it to another directory")
+        else:
+            # What of the entry before did not come is not there any more. (After a cut, others have
+            # its place: then the indices of what comes say so.)
+            if (self._until_index and self._source.steady(self._input)
+                    and not self._say_missing(self._until_index, header.published_ns)):
+                return False
+            header.session = entry.input + 1
+            if not segment_append(&self.journal.writer, header, payload):
+                return False
+            self._skip_index = 0
+        self._resuming = False
+        self._input = entry.input
+        self._taken_ns = header.published_ns
+        self._until_index = self._source.end_of(header.number, &entry)
+        if self._until_index > entry.first_index:
+            self._next_index[self._input] = max(
+                self._next_index[self._input], entry.first_index)
+        return True
+
+    cdef bint _take(self, Record* header, const unsigned char* payload) except -1:
+        # A record of an input. False: there is no room for it.
+        if header.stream != STREAM_NONE:
+            raise FormatError(
+                f"{self._source.origin}: expected messages of a bus, found a record of a feed at "
+                f"{header.position}: its names are those of its store, which a copy has not")
+        if header.kind == KIND_ROLLBACK:
+            return self._take_back(header)
+        if header.index < self._skip_index:
+            self._next_index[self._input] = header.index + 1
+            return True
+        if not self._say_missing(header.index, header.published_ns):
+            return False
+        header.session = <uint16_t>(self._input + 1)
+        header.received_ns = self._taken_ns
+        if not segment_append(&self.journal.writer, header, payload):
+            return False
+        self._next_index[self._input] = header.index + 1
+        return True
+
+    cdef bint _take_back(self, Record* header) except -1:
+        # The input lost records, of which the copy may have more than were read just now.
+        cdef Rollback rollback
+        cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
+        rollback.records = known - header.index
+        rollback.position = header.position
+        header.session = <uint16_t>(self._input + 1)
+        if known > header.index and not segment_append(
+                &self.journal.writer, header, <const unsigned char*>&rollback):
+            return False
+        self._next_index[self._input] = header.index
+        self._skip_index = self._until_index = 0  # the order log says what else is gone
+        return True
+
+    cdef bint _say_missing(self, uint64_t index, int64_t at_ns) except -1:
+        # Records of the input at hand that did not come before this one.
+        cdef Record header
+        cdef Lapped lapped
+        cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
+        if index <= known:
+            return True
+        memset(&header, 0, sizeof(header))
+        memset(&lapped, 0, sizeof(lapped))
+        header.length = RECORD_SIZE + sizeof(lapped)
+        header.kind = KIND_LAPPED
+        header.received_ns = header.published_ns = at_ns
+        header.stream = STREAM_NONE
+        header.session = <uint16_t>(self._input + 1)
+        header.flight_ns = FLIGHT_UNKNOWN
+        lapped.missed = index - known
+        lapped.reason = LAPPED_DAMAGE
+        if not segment_append(&self.journal.writer, &header, <const unsigned char*>&lapped):
+            return False
+        self.lapped += lapped.missed
+        self._next_index[self._input] = index
+        return True
+
+    # --- what is left ---------------------------------------------------------------------------
+
+    def end(self) -> int:
+        """Return how far the order log may be read now: a position for `reached`."""
+        state = self._source.order.live.read()
+        return min(state.end, state.released) if state.gate else state.end
+
+    def reached(self, uint64_t end) -> bool:
+        """Return whether all is copied that the order log has before a position.
+
+        Raises
+        ------
+        NotReadyError
+            This host's copy of an input is behind, and no daemon runs that would bring the rest.
+        """
+        if self._at < self._count:
+            return False
+        if self._source.through(end):
+            return True
+        if not self._source.writer_alive():
+            raise NotReadyError(
+                f"{self._directory}: expected all records that its order takes, found copies that "
+                "lack some, and no daemon of a bus that would bring them")
+        return False
+
+    def sync(self) -> None:
+        """Have the disk take what was copied."""
+        self.journal.sync(clock_realtime_ns())
+
+    def close(self) -> None:
+        """End the copy: what is there is on the disk then. Idempotent."""
+        if self._source is not None:
+            self._source.detach()
+        self.journal.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, value, trace):
+        self.close()

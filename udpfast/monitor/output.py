@@ -1,0 +1,66 @@
+"""What a feed writes, a ring or a store: who does, how far it is, who reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from udpfast.archive.bus_files import noted_store, shared_directory
+from udpfast.log.cursor import RingCursor
+from udpfast.log.journal_state import journal_state
+from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.shm.counters import CounterBlock
+
+__all__ = ["OutputFacts", "read_output"]
+
+
+class OutputFacts(Struct, frozen=True):
+    """A feed's ring or store at one moment.
+
+    Attributes
+    ----------
+    writer_pid : int
+    alive : bool
+        The writer's process is there, whether it has closed it or not.
+    closed : bool
+        The writer said that nothing more comes.
+    epoch, records, position : int
+        Which writer, and records and bytes so far.
+    readers : Path
+        The directory whose `readers/` says who reads it.
+    """
+
+    writer_pid: int
+    alive: bool
+    closed: bool
+    epoch: int
+    records: int
+    position: int
+    readers: Path
+
+
+def read_output(instance: Path) -> OutputFacts:
+    """Return what a feed's instance writes, live or dead.
+
+    Raises
+    ------
+    FileNotFoundError, RegionError
+        There is none, or it is of another version.
+    """
+    store = noted_store(instance)
+    if store is None:
+        with RingCursor.attach(
+            instance, limit=1, payload_hash=PAYLOAD_HASH, populate=False
+        ) as cursor:
+            return OutputFacts(
+                cursor.region.writer_pid, cursor.region.writer_alive(), cursor.closed_by_writer,
+                cursor.epoch, cursor.tail_index, cursor.tail_position, instance,
+            )  # fmt: skip
+    state = journal_state(store)
+    with CounterBlock.attach(instance) as block:
+        pid, alive = block.region.writer_pid, block.region.writer_alive()
+    return OutputFacts(
+        pid, alive, state.closed, state.epoch, state.index, state.position,
+        shared_directory(store),
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""What a report says of a bus: whether all is there, once; how late it was seen; what nobody knows.
+
+As `answers`: each a sentence that stands alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from udpfast.page.words import duration, literal
+from udpfast.spark.shown import HOUR_NS, Inputs, input_name
+
+__all__ = ["bus_answers", "sender_name", "stamps_differ"]
+
+#: So many senders are named, those with the most messages.
+SENDERS_MAX = 6
+
+UNKNOWN = (
+    "Not known from this: when apps called send, which messages were sent again or refused as "
+    "duplicates, and how far other copies were behind. No record says it; udpfast bus stat does, "
+    "while the bus runs."
+)
+UNSEEN = (
+    "Not known from this: how long messages took to their readers. A store has its sequencer's "
+    "stamps alone; a composite says when its order took each (udpfast record composite:NAME)."
+)
+
+Row = dict[str, Any]
+
+
+def bus_answers(rows: list[Row], inputs: Inputs) -> Iterator[tuple[str, str]]:
+    """Yield what the table `bus` answers, feed by feed; nothing, if it has no rows."""
+    feeds: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        feeds[row["feed"]].append(row)
+    for feed, own in feeds.items():
+        yield from _complete(feed, own, inputs)
+        busiest = sorted(own, key=lambda row: -row["messages"])
+        seen = [row for row in busiest if row["seen_p50_ns"] is not None]
+        for row in seen[:SENDERS_MAX]:
+            yield "", f"{literal(feed)}: {_late(row, inputs)}"
+        if len(seen) > SENDERS_MAX:
+            yield "", f"{literal(feed)}: {len(seen) - SENDERS_MAX:,} senders more are in the table."
+        if not seen:
+            yield "", UNSEEN
+    if feeds:
+        yield "", UNKNOWN
+
+
+def sender_name(row: Row) -> str:
+    """Return a sender's name; its number, where its registration is not among what was read."""
+    name = f"sender {row['sender']}" if row["name"] is None else literal(row["name"])
+    return name if row["incarnation"] == 1 else f"{name} (outbox {row['incarnation']})"
+
+
+def stamps_differ(half_ns: int) -> bool:
+    """Whether a median is of clocks that do not agree, and so says nothing of latency."""
+    return half_ns < 0 or half_ns >= HOUR_NS
+
+
+def _complete(feed: str, rows: list[Row], inputs: Inputs) -> Iterator[tuple[str, str]]:
+    total = sum(row["messages"] for row in rows)
+    back = sum({row["session"]: row["taken_back"] for row in rows}.values())
+    wrong = [row for row in rows if not row["whole"]]
+    if back:
+        yield (
+            "bad",
+            f"{literal(feed)}: inputs lost {_many(back, 'record')} that had been taken: a host was "
+            "promoted that did not have them. Senders that live sent theirs again under the same "
+            "numbers, so that a copy which had them has them twice.",
+        )
+    if not wrong:
+        yield (
+            "good",
+            f"{literal(feed)}: {_many(total, 'message')} of {_many(len(rows), 'sender')} are there,"
+            " each once, and no number is missing between a sender's first and last.",
+        )
+    for row in wrong:
+        # A copy that had records before they were taken back has them twice, and says so.
+        kind = "" if row["taken_back"] >= row["twice"] and not row["missing"] else "bad"
+        yield (
+            kind,
+            f"{literal(feed)}: of {sender_name(row)} in "
+            f"{input_name(inputs, feed, row['session'])}, numbers {row['first_number']:,} to "
+            f"{row['last_number']:,}, {_fault(row)}.",
+        )
+
+
+def _fault(row: Row) -> str:
+    if row["missing"]:
+        return f"{_many(row['missing'], 'message')} {_are(row['missing'])} missing"
+    if row["twice"]:
+        return f"{_many(row['twice'], 'message')} {_are(row['twice'])} there twice"
+    return "some messages are missing, and as many are there twice"
+
+
+def _late(row: Row, inputs: Inputs) -> str:
+    what = f"{sender_name(row)} in {input_name(inputs, row['feed'], row['session'])}"
+    half = row["seen_p50_ns"]
+    if stamps_differ(half):
+        ahead = "ahead of" if half < 0 else "behind"
+        size = duration(abs(half)) if half < HOUR_NS else "an hour or more"
+        return (
+            f"{what}: the sequencer's stamps are {size} {ahead} the clock of the composite's host "
+            "in the median: the clocks do not agree, or the composite was made later. Not drawn."
+        )
+    p50, p99, most = (duration(row[f"seen_{name}_ns"]) for name in ("p50", "p99", "max"))
+    return (
+        f"{what}: the composite's host had taken a message {p50} after its stamp in the median, "
+        f"{p99} at 99 %, {most} at most."
+    )
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
