@@ -15,7 +15,9 @@ def main(address: str) -> None:
     with udpfast.Reader(address, start="oldest") as reader:
         while reader.wait():
             quotes = pyarrow.table(reader.poll(timeout=0).table(udpfast.Kind.TOP_OF_BOOK))
-            means = quotes.group_by("symbol").aggregate(
+            # A batch is too small to be worth threads; and Arrow's may abort a process that ends
+            # just when they do.
+            means = quotes.group_by("symbol", use_threads=False).aggregate(
                 [("bid_price", "mean"), ("ask_price", "mean")]
             )
             for row in means.to_pylist():

@@ -135,7 +135,7 @@ cdef class ArrowTable:
         """Return a pandas DataFrame; needs pandas and pyarrow."""
         import pyarrow
 
-        return pyarrow.table(self).to_pandas()
+        return pyarrow.table(self).to_pandas(use_threads=False)
 
     def to_polars(self):
         """Return a polars DataFrame; needs polars."""
