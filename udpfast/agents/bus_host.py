@@ -21,7 +21,12 @@ from pathlib import Path
 
 from udpfast.agents.bus_feed import BusFeed
 from udpfast.agents.store_disk import StoreDisk
-from udpfast.archive.bus_files import describe_composite, describe_store, shared_directory
+from udpfast.archive.bus_files import (
+    describe_composite,
+    describe_store,
+    replace_file,
+    shared_directory,
+)
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
@@ -33,6 +38,7 @@ from udpfast.config.bus import BusConfig, bus_keys
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import ConfigError
 from udpfast.shm.instance import journal_directory
+from udpfast.shm.trust import find_group
 
 __all__ = ["BusHost"]
 
@@ -78,6 +84,7 @@ class _Part:
         self.disk = StoreDisk(
             path, name, host, settings,
             create=first and not (path / "bus.state").exists(), fed=first and bool(settings.feed),
+            group=config.access.group,
         )  # fmt: skip
         self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
         self.feed: BusFeed | None = None
@@ -90,6 +97,7 @@ class _Part:
         self.unauthentic = 0
         self.links: dict[int, _Link] = {}
         self.outboxes: dict[str, tuple[Courier, int]] = {}
+        self._refused: set[str] = set()
         self.poll = select.epoll()
         self._address = config.hosts[host]
         self._by_fd: dict[int, _Link] = {}
@@ -137,7 +145,7 @@ class _Part:
             self.store.said.append(
                 "the host was started since: other copies may have more; `bus promote` decides"
             )
-        boot.write_text(self._boot)
+        replace_file(boot, self._boot.encode())
 
     # --- Carrier --------------------------------------------------------------------------------
 
@@ -372,7 +380,13 @@ class _Part:
         describe_store(self.directory, self.description())
 
     def _take(self, path: Path, now_ns: int) -> None:
-        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError as problem:  # root's, say: this user brings nothing of it anywhere
+            if path.name not in self._refused:
+                self._refused.add(path.name)
+                self.store.said.append(f"an outbox that cannot be opened: {problem}")
+            return
         try:
             memory = mmap.mmap(fd, os.fstat(fd).st_size)
             courier = Courier(
@@ -466,6 +480,8 @@ class BusHost:
         twice: float = 0.0,
         quarantine: bool = False,
     ) -> None:
+        if config.access.group:
+            find_group(config.access.group)
         bad = BadPath(lose, twice)
         self.parts = [
             _Part(host, name, config, directory, bad, quarantine)

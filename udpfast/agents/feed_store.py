@@ -53,7 +53,9 @@ class FeedStore:
             keep_segments=wanted.keep_segments,
         )
         path = journal_directory(wanted.directory or config.name, create=True)
-        self.disk = StoreDisk(path, config.name, host, settings, create=True, fed=True)
+        self.disk = StoreDisk(
+            path, config.name, host, settings, create=True, fed=True, group=config.access.group
+        )
         self._stopping = threading.Event()
         self._threads = [
             threading.Thread(target=work, daemon=True, name="udpfast keep")

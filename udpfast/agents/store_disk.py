@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 
-from udpfast.archive.bus_files import Live, LiveState, describe_store, shared_directory
+from udpfast.archive.bus_files import Live, LiveState, describe_store, make_shared
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.config.bus import StoreConfig
@@ -39,6 +39,8 @@ class StoreDisk:
         Make a new store if there is none.
     fed : bool
         A feed's loop appends, and says how far the records are.
+    group : str
+        Whose members may read, by name or number; empty: the owner alone.
 
     Attributes
     ----------
@@ -54,7 +56,7 @@ class StoreDisk:
 
     Raises
     ------
-    OSError, RegionError, WriterExistsError
+    ConfigError, OSError, RegionError, WriterExistsError
         As `StoreLog` does.
     """
 
@@ -67,18 +69,20 @@ class StoreDisk:
         *,
         create: bool,
         fed: bool = False,
+        group: str = "",
     ) -> None:
         self.name, self.settings, self.fed = name, settings, fed
         self._by_feed = fed or bool(settings.feed)
-        self.log = StoreLog(directory, name, segment_bytes=settings.segment_bytes, create=create)
+        self.log = StoreLog(
+            directory, name, segment_bytes=settings.segment_bytes, create=create, group=group
+        )  # fmt: skip
         self.directory = self.log.directory
         self.store = Store(
             self.log, host, gate=settings.gate, standbys=settings.standbys(host),
             followers=settings.followers(host),
         )  # fmt: skip
         self.live = Live(self.directory, create=True)
-        self._shared = shared_directory(self.directory)
-        (self._shared / "readers").mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._shared = make_shared(self.directory, group)
         self.wake = WakeRegion.create(self._shared)
         self.problem = ""
         self.removed = self.removed_lacked = 0

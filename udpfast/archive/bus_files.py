@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from udpfast.shm.instance import instance_root, journal_directory
+from udpfast.shm.instance import instance_directory, instance_root, journal_directory
+from udpfast.shm.lock import mode_below
 
 __all__ = [
     "Live",
@@ -20,10 +21,12 @@ __all__ = [
     "copy_directory",
     "describe_composite",
     "describe_store",
+    "make_shared",
     "note_store",
     "noted_store",
     "read_composite",
     "read_description",
+    "replace_file",
     "shared_directory",
     "stored_journal",
 ]
@@ -79,9 +82,7 @@ class Live:
         path = directory / "bus.live"
         if create and not path.exists():
             # Whole when it is seen. Later daemons go on in it: apps have it mapped.
-            made = directory / "bus.live.next"
-            made.write_bytes(bytes(_SIZE))
-            made.rename(path)
+            replace_file(path, bytes(_SIZE))
         fd = os.open(path, (os.O_RDWR if create else os.O_RDONLY) | os.O_CLOEXEC)
         try:
             access = mmap.ACCESS_WRITE if create else mmap.ACCESS_READ
@@ -127,11 +128,51 @@ def shared_directory(store: Path) -> Path:
     return instance_root() / ".bus" / mark
 
 
+def make_shared(store: Path, group: str | None = None) -> Path:
+    """Make the directory that `shared_directory` names, and return it.
+
+    Parameters
+    ----------
+    store : pathlib.Path
+    group : str or None
+        As `instance_directory` has it.
+
+    Raises
+    ------
+    ConfigError, PermissionError, RegionError
+        As `instance_directory` does.
+    """
+    shared = shared_directory(store)
+    for above in (instance_root(), shared.parent):
+        above.mkdir(mode=0o700, exist_ok=True)
+        instance_directory(above)
+    return instance_directory(shared, create=True, group=group)
+
+
+def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:
+    """Write a small file, whole when it is seen; who its directory lets in may read it.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+    content : bytes
+    durable : bool
+        Wait until the disk has it.
+    """
+    made = path.with_name(f"{path.name}.next")
+    fd = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        os.fchmod(fd, mode_below(path.parent))
+        file.write(content)
+        if durable:
+            file.flush()
+            os.fsync(fd)
+    made.replace(path)
+
+
 def describe_store(directory: Path, description: dict[str, Any]) -> None:
     """Write `bus.json` into a store's directory: what its daemon is, and says."""
-    made = directory / "bus.json.next"
-    made.write_text(json.dumps(description, indent=1) + "\n")
-    made.replace(directory / "bus.json")
+    replace_file(directory / "bus.json", (json.dumps(description, indent=1) + "\n").encode())
 
 
 def read_description(directory: Path) -> dict[str, Any]:
@@ -142,9 +183,8 @@ def read_description(directory: Path) -> dict[str, Any]:
 
 def describe_composite(directory: Path, inputs: list[Path]) -> None:
     """Write `composite.json` beside an order log: where the stores lie that it orders."""
-    made = directory / "composite.json.next"
-    made.write_text(json.dumps([os.path.relpath(each, directory) for each in inputs]) + "\n")
-    made.replace(directory / "composite.json")
+    paths = [os.path.relpath(each, directory) for each in inputs]
+    replace_file(directory / "composite.json", (json.dumps(paths) + "\n").encode())
 
 
 def read_composite(directory: Path) -> list[Path]:
@@ -193,9 +233,7 @@ def note_store(instance: Path, store: Path | None) -> None:
     if store is None:
         path.unlink(missing_ok=True)
         return
-    made = instance / "store.next"
-    made.write_text(os.fspath(store))
-    made.replace(path)
+    replace_file(path, os.fspath(store).encode())
 
 
 def noted_store(instance: Path) -> Path | None:

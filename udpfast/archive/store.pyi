@@ -10,7 +10,13 @@ STORE_LAYOUT: int
 
 class StoreLog(Log):
     def __init__(
-        self, directory: str | Path, name: str, *, segment_bytes: int = ..., create: bool = False
+        self,
+        directory: str | Path,
+        name: str,
+        *,
+        segment_bytes: int = ...,
+        create: bool = False,
+        group: str | None = None,
     ) -> None: ...
     @property
     def directory(self) -> Path: ...

@@ -20,13 +20,14 @@ from udpfast.log.journal cimport journal_flush, journal_keep
 from udpfast.log.segment cimport (
     IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
 
+from udpfast.archive.bus_files import replace_file
 from udpfast.archive.store_names import StoreNames
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.segment import Segment as SegmentFace
 from udpfast.log.segment import aside_path, list_segments, segment_path, set_aside
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.instance import journal_directory
+from udpfast.shm.instance import admit_group_to_journal, journal_directory
 
 __all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
 
@@ -58,16 +59,20 @@ cdef class StoreLog(Log):
         Of the segments that this host begins; a copy has those of its source.
     create : bool
         Make a new store if there is none. Otherwise it becomes a copy, when `adopt` says of which.
+    group : str or None
+        That may read, by name or number; empty: the owner alone; None: who may now.
 
     Raises
     ------
+    ConfigError, PermissionError
+        There is no such group; this user is not in it.
     WriterExistsError
         A living process writes it.
     RegionError, OSError
         As `Journal.open` does.
     """
 
-    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False):
+    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False, group=None):
         self._lock_fd = -1
         self.directory = journal_directory(directory, create=True)
         self.capacity = segment_bytes
@@ -87,8 +92,14 @@ cdef class StoreLog(Log):
             os.close(self._lock_fd)
             self._lock_fd = -1
             raise WriterExistsError(f"{self.directory}: another process writes it") from None
-        if create or (self.directory / "journal").exists():
-            self._open(None)
+        try:
+            if group is not None:
+                admit_group_to_journal(self.directory, group)
+            if create or (self.directory / "journal").exists():
+                self._open(None)
+        except BaseException:
+            self.close()
+            raise
 
     cdef _open(self, bytes identity):
         cdef Segment segment
@@ -380,13 +391,7 @@ cdef class StoreLog(Log):
 
     def save(self, bytes state) -> None:
         """See `Log`."""
-        path = self.directory / "bus.state"
-        made = self.directory / "bus.state.next"
-        with open(made, "wb") as file:
-            file.write(state)
-            file.flush()
-            os.fsync(file.fileno())
-        made.replace(path)
+        replace_file(self.directory / "bus.state", state, durable=True)
         fd = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -9,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from udpfast.archive.bus_files import read_description, shared_directory
+from udpfast.archive.bus_files import make_shared, read_description
 from udpfast.bus.outbox import Outbox, OutboxFullError
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
@@ -50,6 +51,8 @@ class App:
         The address is none of a store, or a feed writes that.
     NotReadyError
         The host's daemon has not run.
+    PermissionError
+        The daemon runs as another user.
     WriterExistsError
         A living process of this host sends under this name.
     """
@@ -86,8 +89,16 @@ class App:
         self._outbox = self._open(slots, capacity_bytes)
 
     def _open(self, slots: int, capacity: int) -> Outbox:
-        folder = shared_directory(self._directory)
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        owner = self._directory.stat().st_uid
+        if owner != os.geteuid():
+            # It is memory that the daemon maps, too: who can write it could end the daemon.
+            raise PermissionError(
+                errno.EPERM,
+                f"expected the daemon's user, {owner}, found {os.geteuid()}: who may read a store "
+                "(access.group) cannot send into it",
+                str(self._directory),
+            )
+        folder = make_shared(self._directory)
         path = folder / f"{self.name}.outbox"
         if not path.exists():
             self._make(path, slots, capacity)

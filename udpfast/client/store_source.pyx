@@ -6,7 +6,7 @@ did not have them was promoted: a ROLLBACK says how many of those that were hand
 """
 
 cimport cython
-from libc.errno cimport EPIPE
+from libc.errno cimport EACCES, EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -72,6 +72,10 @@ cdef class StoreSource(PolledSource):
             self.live = Live(directory)
         except FileNotFoundError:
             raise NotReadyError(f"{directory}: no daemon of a bus has run here") from None
+        except PermissionError:
+            raise PermissionError(
+                EACCES, "expected its owner, or a member of the group that access.group of its "
+                "settings lets in", str(directory)) from None
         memory = self.live.memory
         self.words = <const uint64_t*>&memory[0]
         self.end = UINT64_MAX if end is None else end

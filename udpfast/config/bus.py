@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from udpfast.config.loop import AccessConfig
 from udpfast.config.settings import Struct, convert, read_tables
 from udpfast.config.types import Name
 from udpfast.errors import ConfigError
@@ -117,6 +118,7 @@ class BusConfig(Struct, frozen=True):
     composites: Annotated[dict[Name, CompositeConfig], Meta(max_length=64)] = msgspec.field(
         default_factory=dict
     )
+    access: AccessConfig = AccessConfig()
     key_file: Annotated[
         str, Meta(max_length=4096, description="one or two keys that all hosts have; empty: none")
     ] = ""

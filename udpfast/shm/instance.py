@@ -22,7 +22,13 @@ from pathlib import Path
 from udpfast.errors import ConfigError, RegionError
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
-__all__ = ["admit_group", "instance_directory", "instance_root", "journal_directory"]
+__all__ = [
+    "admit_group",
+    "admit_group_to_journal",
+    "instance_directory",
+    "instance_root",
+    "journal_directory",
+]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
@@ -88,18 +94,53 @@ def admit_group(directory: Path, group: str) -> None:
     Only for whoever holds the lock of its ring: a start that is refused changes nothing.
     """
     readers = directory / "readers"
-    root = directory.parent
     if group:
-        if root.resolve() == instance_root().resolve() and root.stat().st_uid == os.geteuid():
-            root.chmod(stat.S_IMODE(root.stat().st_mode) | 0o011)  # to pass through, not to list
+        _let_through(directory, instance_root())
         # The files of a set-group-id directory belong to its group. In `readers`, the sticky bit
         # lets members remove only their own.
         for path, mode in ((readers, 0o3770), (directory, 0o2750)):
-            os.chown(path, -1, find_group(group))
-            path.chmod(mode)
+            _give(path, group, mode)
     elif directory.stat().st_mode & stat.S_ISGID:  # as an earlier run had let a group in
         directory.chmod(0o700)
         readers.chmod(0o700)
+
+
+def admit_group_to_journal(directory: Path, group: str) -> None:
+    """Set who may read a journal, with all that lies in it already, as `admit_group` does.
+
+    Only for whoever holds its lock, and before it opens the journal.
+
+    Raises
+    ------
+    ConfigError, PermissionError
+        There is no such group; this user is not in it.
+    """
+    if group:
+        _let_through(directory, _journal_root())
+        for path in directory.iterdir():
+            # A lock that others can open, they can hold.
+            if path.is_file() and not path.is_symlink() and not path.name.endswith(".lock"):
+                _give(path, group, 0o640)
+        _give(directory, group, 0o2750)
+    elif directory.stat().st_mode & stat.S_ISGID:
+        directory.chmod(0o700)
+
+
+def _let_through(directory: Path, root: Path) -> None:
+    # Into what lies in the root of all; what is not in it lies where somebody else decides.
+    for way in directory.resolve().parents:
+        if way.is_relative_to(root.resolve()) and way.stat().st_uid == os.geteuid():
+            way.chmod(stat.S_IMODE(way.stat().st_mode) | 0o011)  # to pass through, not to list
+
+
+def _give(path: Path, group: str, mode: int) -> None:
+    try:
+        os.chown(path, -1, find_group(group))
+    except PermissionError:
+        raise PermissionError(
+            errno.EPERM, f"access.group: expected a group that this user is in, found {group!r}"
+        ) from None
+    path.chmod(mode)
 
 
 def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False) -> Path:
@@ -132,9 +173,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
             raise ConfigError(
                 f"a journal's name has letters, digits, '.', '_' and '-' only, was {text!r}"
             )
-        setting = os.environ.get("UDPFAST_JOURNALS")
-        own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
-        directory = (Path(setting) if setting else own / "udpfast") / text
+        directory = _journal_root() / text
     if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
         directory = Path(os.path.realpath(directory))
     if create and not directory.is_dir():
@@ -142,6 +181,12 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
         directory.mkdir(mode=0o700, exist_ok=True)
     _check_directory(directory, "journal; " + _journal_hint(text))
     return directory
+
+
+def _journal_root() -> Path:
+    setting = os.environ.get("UDPFAST_JOURNALS")
+    own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
+    return Path(setting) if setting else own / "udpfast"
 
 
 def _journal_hint(text: str) -> str:
