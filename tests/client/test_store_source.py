@@ -145,6 +145,27 @@ def test_reader_goes_on_when_the_daemon_is_started_again(tmp_path: Path) -> None
         assert said(reader) == [("a", 2)]
 
 
+def test_reader_is_told_what_was_removed_and_not_that_it_was_taken_back(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    send(seq, 1)
+    kept.tell()
+    with Reader(f"store:{kept.folder}") as reader:
+        assert said(reader) == [("a", 1)]
+        read = kept.store.log.end_index
+        for number in range(2, 12001):
+            send(seq, number)
+            kept.store.log.keep()
+        while kept.store.log.count > 2:
+            assert kept.store.log.remove_oldest()
+        kept.tell(cuts=2)  # as after a restart of the daemon
+        found = said(reader)
+        assert "ROLLBACK" not in {what for what, _ in found}
+        assert found[-1] == ("a", 12000)
+        assert reader.lapped == kept.store.log.first()[1] - read > 0
+
+
 def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match="no daemon of a bus has run here"):
         Reader(f"store:{tmp_path}")

@@ -83,6 +83,7 @@ class StoreDisk:
         )  # fmt: skip
         self.live = Live(self.directory, create=True)
         self._shared = make_shared(self.directory, group)
+        self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
         self.problem = ""
         self.removed = self.removed_lacked = 0

@@ -31,9 +31,11 @@ __all__ = [
     "stored_journal",
 ]
 
+#: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
+_ONCE = struct.Struct("<Q32x32s3936s")
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
-_SIZE = 4096
+_SIZE = _FIELDS.size + _ONCE.size
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,11 @@ class Live:
             self.memory = mmap.mmap(fd, _SIZE, access=access)
         finally:
             os.close(fd)
+
+    def introduce(self, host: str, shared: Path, *, by_feed: bool) -> None:
+        """Say which host this is, where its apps' outboxes lie, and whether apps can send."""
+        said = _ONCE.pack(by_feed, host.encode(), os.fsencode(shared))
+        self.memory[_FIELDS.size :] = said
 
     def write(self, state: LiveState) -> None:
         """Say how far it is."""

@@ -11,7 +11,11 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from libc.string cimport memcpy, memset
+
 from udpfast.bus.log cimport Place, Store
+from udpfast.bus.wire cimport SENT_SIZE_MAX
+from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.layout cimport Record
 
 cdef enum:
@@ -26,6 +30,12 @@ cdef enum:  # OutboxState
     OUTBOX_NAME_IN_USE = 2       # a living process of another host has this name
     OUTBOX_SUPERSEDED = 3        # another outbox of this name was registered since: this is over
     OUTBOX_LOST = 4              # messages that all standbys had are not in the stream any more
+
+cdef enum:  # Unsent: what `send` returns in place of a number
+    UNSENT_FULL = -1             # so many messages, or bytes, were not yet let go
+    UNSENT_TOO_LARGE = -2        # it does not fit one datagram: SENT_SIZE_MAX bytes
+    UNSENT_SUPERSEDED = -3       # OUTBOX_SUPERSEDED: nothing of this outbox is delivered any more
+    UNSENT_LOST = -4             # OUTBOX_LOST: as above
 
 cdef struct OutboxHeader:  # 336 bytes
     char name[32]
@@ -66,6 +76,38 @@ cdef class Outbox:
     cdef uint8_t* payloads
     cdef inline OutboxEntry* entry(self, uint64_t number) noexcept nogil:
         return self.entries + (number & (self.header.slots - 1))
+
+
+cdef inline int64_t outbox_send(
+        Outbox outbox, const uint8_t* payload, uint64_t size, uint16_t type) noexcept nogil:
+    # Accept a message; return its number, from 1, or UNSENT_*. One thread at a time.
+    cdef OutboxHeader* header = outbox.header
+    cdef uint64_t number = header.accepted + 1
+    cdef uint64_t offset = header.filled
+    cdef OutboxEntry* entry
+    if size > SENT_SIZE_MAX:
+        return UNSENT_TOO_LARGE
+    if header.state >= OUTBOX_SUPERSEDED:
+        return UNSENT_LOST if header.state == OUTBOX_LOST else UNSENT_SUPERSEDED
+    # A payload lies in one piece.
+    if offset % header.capacity + size > header.capacity:
+        offset += header.capacity - offset % header.capacity
+    # Acquire: what was let go is not read any more; stored by Courier.let_go.
+    if (number - load_acquire(&header.freed) > header.slots
+            or offset + size - load_acquire(&header.emptied) > header.capacity):
+        return UNSENT_FULL
+    if size:
+        memcpy(outbox.payloads + offset % header.capacity, payload, size)
+    entry = outbox.entry(number)
+    memset(entry, 0, sizeof(OutboxEntry))
+    entry.offset = offset
+    entry.size = <uint32_t>size
+    entry.type = type
+    entry.emptied = header.filled = offset + size
+    # Orders payload and entry before the number; read by the courier.
+    store_release(&header.accepted, number)
+    return <int64_t>number
+
 
 cdef class Courier:
     cdef readonly Outbox outbox

@@ -122,44 +122,25 @@ cdef class Outbox:
         cdef OutboxHeader* header = self.header
         cdef const uint8_t[::1] content = memoryview(payload).cast("B")
         cdef uint64_t size = content.shape[0]
-        cdef uint64_t number = header.accepted + 1
-        cdef uint64_t offset = header.filled
-        cdef uint64_t until
-        cdef OutboxEntry* entry
-        if size > SENT_SIZE_MAX:
-            raise ValueError(f"a message has at most {SENT_SIZE_MAX} bytes, not {size}")
+        cdef int64_t number
         if not 0 <= type <= 0xFFFF:
             raise ValueError(f"type must be from 0 to 65535, was {type}")
-        if header.state == OUTBOX_SUPERSEDED:
+        number = outbox_send(self, &content[0] if size else NULL, size, <uint16_t>type)
+        if number > 0:
+            return number
+        if number == UNSENT_TOO_LARGE:
+            raise ValueError(f"a message has at most {SENT_SIZE_MAX} bytes, not {size}")
+        if number == UNSENT_SUPERSEDED:
             raise SupersededError(
                 f"another process sends as {name_text(header.name[:NAME_SIZE])} since; "
                 f"{header.accepted - header.seen} accepted messages are not in the stream")
-        if header.state == OUTBOX_LOST:
+        if number == UNSENT_LOST:
             raise OutboxLostError(
                 f"{header.freed} messages of {name_text(header.name[:NAME_SIZE])} were in the "
                 f"stream and let go, {header.seen} are: the hosts that had the others lost them")
-        # A payload lies in one piece.
-        if offset % header.capacity + size > header.capacity:
-            offset += header.capacity - offset % header.capacity
-        until = offset + size
-        # Acquire: what was let go is not read any more; stored by Courier.let_go.
-        if (number - load_acquire(&header.freed) > header.slots
-                or until - load_acquire(&header.emptied) > header.capacity):
-            raise OutboxFullError(
-                f"{header.accepted - header.freed} messages, {header.filled - header.emptied} "
-                f"bytes, are on their way: at most {header.slots} and {header.capacity}")
-        if size:
-            memcpy(self.payloads + offset % header.capacity, &content[0], size)
-        entry = self.entry(number)
-        memset(entry, 0, sizeof(OutboxEntry))
-        entry.offset = offset
-        entry.size = <uint32_t>size
-        entry.type = type
-        entry.emptied = until
-        header.filled = until
-        # Orders payload and entry before the number; read by the courier.
-        store_release(&header.accepted, number)
-        return number
+        raise OutboxFullError(
+            f"{header.accepted - header.freed} messages, {header.filled - header.emptied} "
+            f"bytes, are on their way: at most {header.slots} and {header.capacity}")
 
     @property
     def name(self) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import mmap
 import os
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +25,8 @@ __all__ = ["App"]
 
 #: Records that one `poll` returns at most.
 _RECORDS = 4096
+#: A millisecond apart.
+_LOCK_TRIES = 50
 
 
 class App:
@@ -48,7 +52,7 @@ class App:
     Raises
     ------
     ConfigError
-        The address is none of a store, or a feed writes that.
+        The address is none of a store, or a feed writes that; or the name has a '/'.
     NotReadyError
         The host's daemon has not run.
     PermissionError
@@ -80,6 +84,8 @@ class App:
             raise ConfigError(
                 f"address must be of a store that apps write, was {address!r}, which a feed writes"
             )
+        if "/" in name:
+            raise ConfigError(f"name must have no '/', was {name!r}")
         self._host = described["host"]
         self._reader = Reader(
             address, idle=idle, start="begin" if start is None else ("position", start)
@@ -103,29 +109,40 @@ class App:
         if not path.exists():
             self._make(path, slots, capacity)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        # The daemon holds it for a moment whenever it looks whether an app does.
+        if not any(_locked(self._fd) for _ in range(_LOCK_TRIES)):
             os.close(self._fd)
             self._fd = -1
-            raise WriterExistsError(f"{path}: another process sends as {self.name!r}") from None
+            raise WriterExistsError(f"{path}: another process sends as {self.name!r}")
         self._memory = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
         return Outbox(self._memory)
 
     def _make(self, path: Path, slots: int, capacity: int) -> None:
-        made = path.with_name(f"{path.name}.{os.getpid()}")
-        fd = os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        fd, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
         try:
             os.posix_fallocate(fd, 0, Outbox.size_bytes(slots, capacity))
             memory = mmap.mmap(fd, 0)
             nonce = int.from_bytes(os.urandom(8), "little") | 1
             Outbox.create(memory, self.name, self._host, nonce, slots, capacity)
-            made.rename(path)
-        except BaseException:
-            made.unlink(missing_ok=True)
-            raise
+            # Not renamed: another process may have made one meanwhile, and hold its lock.
+            with contextlib.suppress(FileExistsError):
+                os.link(made, path)
         finally:
+            Path(made).unlink()
             os.close(fd)
+
+    @property
+    def outbox(self) -> Outbox:
+        """What `send` writes into: for Cython, whose `outbox_send` needs no GIL."""
+        return self._outbox
+
+    @property
+    def reader(self) -> Reader:
+        """What the stream is read by: for Cython, and whoever wants batches.
+
+        `position` does not know of what is read here.
+        """
+        return self._reader
 
     def send(self, payload: bytes, type: int = 0, *, timeout: float = 0.0) -> int:
         """Accept a message for the stream; return its number, from 1.
@@ -194,6 +211,7 @@ class App:
         """Let go of the outbox; what is in it is still brought into the stream."""
         self._reader.close()
         if self._fd >= 0:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # the mapping keeps a descriptor of its own
             os.close(self._fd)
             self._fd = -1
 
@@ -202,3 +220,12 @@ class App:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _locked(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        time.sleep(0.001)
+        return False
+    return True

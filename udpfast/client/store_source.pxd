@@ -3,14 +3,15 @@
 
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
+from udpfast.archive.live cimport BusLive
 from udpfast.client.source cimport PolledSource
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.readers cimport ReaderRegistration
 
 cdef class StoreSource(PolledSource):
     cdef JournalCursor cursor
-    cdef object live                 # Live: owns what `words` points into
-    cdef const uint64_t* words       # of bus.live
+    cdef object live                 # Live: owns what `said` points into
+    cdef const BusLive* said
     cdef uint64_t cuts               # as of the last look: who reads looks again when it grows
     cdef uint64_t end                # position before which the reading ends
     cdef uint64_t[::1] back_positions  # of the records that were handed out last, in a circle

@@ -10,6 +10,7 @@ from libc.errno cimport EACCES, EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from udpfast.archive.live cimport BusLive
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
@@ -41,13 +42,10 @@ __all__ = ["StoreSource", "open_source"]
 
 cdef enum:
     BACK = 1 << 16               # records over which a reader finds its way back
-    # Words of bus.live (archive/bus_files.LiveState), behind its magic number.
-    LIVE_ALIVE = 1
-    LIVE_END = 2
-    LIVE_RELEASED = 4
-    LIVE_CUTS = 8
-    LIVE_GATE = 10
     ALIVE_NS = 1_000_000_000
+
+if sizeof(BusLive) != 4096:
+    raise ImportError(f"BusLive has {sizeof(BusLive)} bytes")
 
 
 @cython.final
@@ -77,9 +75,9 @@ cdef class StoreSource(PolledSource):
                 EACCES, "expected its owner, or a member of the group that access.group of its "
                 "settings lets in", str(directory)) from None
         memory = self.live.memory
-        self.words = <const uint64_t*>&memory[0]
+        self.said = <const BusLive*>&memory[0]
         self.end = UINT64_MAX if end is None else end
-        self.cuts = load_acquire(self.words + LIVE_CUTS)
+        self.cuts = load_acquire(&self.said.cuts)
         self.names = NameCache()
         self.names_number = -1
         self.back_positions = np.zeros(BACK, np.uint64)
@@ -102,9 +100,9 @@ cdef class StoreSource(PolledSource):
 
     cdef uint64_t bound(self) noexcept nogil:
         # Position before which records are shown. Acquire: what was told of copies before it holds.
-        if load_acquire(self.words + LIVE_GATE) == 0:
+        if load_acquire(&self.said.gate) == 0:
             return self.end
-        return min(self.end, load_acquire(self.words + LIVE_RELEASED))
+        return min(self.end, load_acquire(&self.said.released))
 
     cdef bint ready(self) noexcept nogil:
         return self.cursor.ready() and self.cursor.position < self.bound()
@@ -112,7 +110,7 @@ cdef class StoreSource(PolledSource):
     cdef int64_t poll(self, int64_t limit) except -1:
         cdef uint64_t bound
         cdef int64_t count
-        if load_acquire(self.words + LIVE_CUTS) != self.cuts:
+        if load_acquire(&self.said.cuts) != self.cuts:
             count = self._find_back()
             if count:
                 return count
@@ -176,11 +174,16 @@ cdef class StoreSource(PolledSource):
         # Records may have been set aside: go on behind the last one that is there still.
         cdef uint64_t gone = 0, at = 0, known = min(self.noted, <uint64_t>BACK)
         cdef uint64_t position = self.cursor.position, index = self.cursor.index
-        cdef uint64_t cuts = load_acquire(self.words + LIVE_CUTS)
+        cdef uint64_t cuts = load_acquire(&self.said.cuts)
         cdef Rollback rollback
+        cdef uint64_t first
         view = StoreView(self.directory)
+        first = view.first()[0]
         while gone < known:
             at = (self.noted - gone - 1) % BACK
+            # What was removed with its segment is too old to be set aside.
+            if self.back_positions[at] < first:
+                break
             if view.checksum_at(self.back_positions[at]) == self.back_checksums[at]:
                 break
             position = self.back_positions[at]
@@ -191,6 +194,9 @@ cdef class StoreSource(PolledSource):
         self.cuts = cuts
         self._stand(("position", position))
         if gone == 0:
+            if self.cursor.index > index:  # segments were removed meanwhile
+                self.cursor.missed = self.cursor.index - index
+                self.cursor.missed_total += self.cursor.missed
             return 0
         self.names = NameCache()  # a sender may have another number now
         self.names_number = -1
@@ -253,7 +259,7 @@ cdef class StoreSource(PolledSource):
         return self.live.read().epoch
 
     cdef bint writer_alive(self):
-        return clock_monotonic_ns() - <int64_t>load_acquire(self.words + LIVE_ALIVE) < ALIVE_NS
+        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still

@@ -1,0 +1,82 @@
+/* What tests drive udpfast_bus.h by.
+ *
+ * send ADDRESS NAME SLOTS CAPACITY: each line of the input is how many bytes to send; the answer is
+ *     the number, or the code and the problem.
+ * read ADDRESS START: each line of the input asks for all that is new.
+ */
+
+#include "udpfast_bus.h"
+
+static struct udpfast_outbox outbox;
+static struct udpfast_store stream;
+static char line[64];
+
+static int refused(int code, const char *problem)
+{
+    printf("%d %s\n", code, problem);
+    return 0;
+}
+
+static int send_lines(char **words)
+{
+    static uint8_t payload[4096];
+    int result = udpfast_outbox_open(&outbox, words[2], words[3], strtoull(words[4], NULL, 10),
+                                     strtoull(words[5], NULL, 10));
+    if (result < 0)
+        return refused(result, outbox.problem);
+    puts("open");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        size_t size = strtoull(line, NULL, 10);
+        int64_t number;
+        memset(payload, (int) (outbox.header->accepted + 1) & 0xFF, sizeof payload);
+        number = udpfast_outbox_send(&outbox, payload, size, 7);
+        printf("%" PRId64 "%s%s\n", number, number < 0 ? " " : "",
+               number < 0 ? outbox.problem : "");
+        fflush(stdout);
+    }
+    udpfast_outbox_close(&outbox);
+    return 0;
+}
+
+static int read_lines(char **words)
+{
+    const struct udpfast_record *record;
+    int result = udpfast_store_open(&stream, words[2],
+                                    strcmp(words[3], "oldest") == 0 ? UDPFAST_STORE_OLDEST
+                                    : strcmp(words[3], "tail") == 0 ? UDPFAST_STORE_TAIL
+                                                                    : strtoull(words[3], NULL, 10));
+    if (result < 0)
+        return refused(result, stream.problem);
+    puts("open");
+    fflush(stdout);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        while ((result = udpfast_store_next(&stream, &record)) > 0) {
+            if (result == UDPFAST_STORE_ROLLBACK)
+                printf("ROLLBACK %" PRIu64 "\n", stream.count);
+            else if (result == UDPFAST_STORE_MISSED)
+                printf("MISSED %" PRIu64 "\n", stream.count);
+            else if (record->kind == UDPFAST_KIND_BUS)
+                printf("%s %" PRIu64 " %u %.*s\n",
+                       udpfast_store_sender(&stream, udpfast_message_sender(record)),
+                       record->number, udpfast_message_type(record),
+                       (int) udpfast_record_payload_size(record),
+                       (const char *) udpfast_record_payload(record));
+        }
+        if (result < 0)
+            refused(result, stream.problem);
+        puts(".");
+        fflush(stdout);
+    }
+    udpfast_store_close(&stream);
+    return 0;
+}
+
+int main(int count, char **words)
+{
+    if (count == 6 && strcmp(words[1], "send") == 0)
+        return send_lines(words);
+    if (count == 4 && strcmp(words[1], "read") == 0)
+        return read_lines(words);
+    return 2;
+}

@@ -1,0 +1,213 @@
+"""Daemons of a bus as processes of this host, each with an address of the loopback of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from udpfast.archive.bus_files import Live, LiveState, read_description
+from udpfast.archive.store import StoreView
+from udpfast.client.app import App
+from udpfast.core.layout import Kind
+from udpfast.errors import NotReadyError, UdpfastError
+
+__all__ = ["BusCopy", "BusHosts"]
+
+#: The one store that they have.
+STORE = "orders"
+#: Seconds after which what did not happen never will.
+PATIENCE_S = 120.0
+
+
+@dataclass
+class BusCopy:
+    """What one host's copy of the store has.
+
+    Attributes
+    ----------
+    sha256 : str
+        Of all records.
+    records : int
+    numbers : dict
+        (number of a sender, incarnation) -> numbers of its messages, in the order of the stream.
+    """
+
+    sha256: str = ""
+    records: int = 0
+    numbers: dict[tuple[int, int], list[int]] = field(default_factory=dict)
+
+    @property
+    def messages(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.numbers.values()))
+
+    @property
+    def twice(self) -> int:
+        """How many of them were there before."""
+        return self.messages - sum(len(set(each)) for each in self.numbers.values())
+
+    @property
+    def in_order(self) -> bool:
+        """Whether of each sender there are 1 to n, each once, in order."""
+        return all(each == list(range(1, len(each) + 1)) for each in self.numbers.values())
+
+
+class BusHosts:
+    """Hosts of a bus that has one store, and their daemons.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Files of settings, stores and logs go here.
+    hosts : mapping
+        Name -> address.
+    settings : str
+        Lines of the store's table, but for its port.
+    port : int
+    options : sequence of str
+        Of each daemon.
+    sees : mapping, optional
+        Host -> addresses by which it goes where they are others than the real ones.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        hosts: Mapping[str, str],
+        settings: str,
+        port: int,
+        *,
+        options: Sequence[str] = (),
+        sees: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> None:
+        self.folder = folder
+        self.hosts = dict(hosts)
+        self.port = port
+        self.daemons: dict[str, subprocess.Popen[bytes]] = {}
+        self._options = tuple(options)
+        for host in hosts:
+            known = {**hosts, **((sees or {}).get(host) or {})}
+            lines = "\n".join(f'{name} = "{address}"' for name, address in known.items())
+            self.file(host).write_text(
+                f"[hosts]\n{lines}\n\n[stores.{STORE}]\nport = {port}\n{settings}\n"
+            )
+
+    def file(self, host: str) -> Path:
+        """Return the settings of a host."""
+        return self.folder / f"{host}.toml"
+
+    def path(self, host: str) -> Path:
+        """Return the directory of its copy."""
+        return self.folder / host / STORE
+
+    def start(self, host: str, *options: str) -> None:
+        """Start its daemon."""
+        with (self.folder / f"{host}.log").open("ab") as log:
+            self.daemons[host] = subprocess.Popen(
+                [sys.executable, "-m", "udpfast", "bus", "run", str(self.file(host)), "--host",
+                 host, "--directory", str(self.folder / host), *self._options, *options],
+                stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def kill(self, host: str, how: int = signal.SIGKILL) -> None:
+        """End its daemon."""
+        self.daemons[host].send_signal(how)
+        self.daemons[host].wait()
+
+    def promote(self, host: str) -> None:
+        """Make it the writer."""
+        subprocess.run(
+            [sys.executable, "-m", "udpfast", "bus", "promote", str(self.file(host)), STORE,
+             "--host", host, "--directory", str(self.folder / host), "--wait", str(PATIENCE_S)],
+            check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+
+    def close(self) -> None:
+        """End what runs."""
+        for daemon in self.daemons.values():
+            if daemon.poll() is None:
+                daemon.kill()
+                daemon.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def until(
+        self,
+        holds: Callable[[], object],
+        what: str,
+        meanwhile: Callable[[], object] = lambda: None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """Wait until something holds.
+
+        Raises
+        ------
+        UdpfastError
+            It never did; the message has `what`, and the end of each daemon's log.
+        """
+        deadline = time.monotonic() + patience_s
+        while not holds():
+            if time.monotonic() > deadline:
+                logs = "".join(f"\n{path.name}: {path.read_text(errors='replace')[-800:]}"
+                               for path in self.folder.glob("*.log"))  # fmt: skip
+                raise UdpfastError(f"waited in vain for {what}; see {self.folder}{logs}")
+            meanwhile()
+            time.sleep(0.001)
+
+    def app(self, host: str, name: str, **options: Any) -> App:
+        """Return an app of a host, as soon as its daemon has run."""
+        found: list[App] = []
+
+        def ready() -> bool:
+            try:
+                found.append(App(f"store:{self.path(host)}", name, **options))
+            except (NotReadyError, FileNotFoundError):
+                return False
+            return True
+
+        self.until(ready, f"the daemon of {host}")
+        return found[0]
+
+    def state(self, host: str) -> dict[str, Any]:
+        """Return what its daemon said last, for tools."""
+        return read_description(self.path(host))
+
+    def lives(self, host: str) -> LiveState:
+        """Return what its daemon said last, to apps."""
+        return Live(self.path(host)).read()
+
+    def is_writer(self, host: str) -> bool | None:
+        """Say whether a host's daemon says so; None: the one that runs said nothing so far."""
+        state = self.state(host)
+        return bool(state["writer"]) if state["pid"] == self.daemons[host].pid else None
+
+    def are_equal(self) -> bool:
+        """Whether all copies end at the same position, in the same epoch."""
+        states = [self.lives(host) for host in self.hosts]
+        return len({(state.end, state.epoch) for state in states}) == 1
+
+    def copy(self, host: str, first: int = 0) -> BusCopy:
+        """Read the copy of a host, from a position on if it has more."""
+        found = BusCopy()
+        digest = hashlib.sha256()
+        view = StoreView(self.path(host))
+        for record in view.records(max(view.first()[0], first), self.lives(host).end):
+            digest.update(record)
+            found.records += 1
+            if record[4] == Kind.BUS:
+                sender = (int.from_bytes(record[48:50], "little"),
+                          int.from_bytes(record[52:56], "little"))  # fmt: skip
+                number = int.from_bytes(record[40:48], "little")
+                found.numbers.setdefault(sender, []).append(number)
+        found.sha256 = digest.hexdigest()
+        return found

@@ -1,0 +1,807 @@
+/* udpfast_bus.h: an app of a bus in C or C++: send messages into a store, read its stream.
+ *
+ * It does what `udpfast.App` does (docs/bus.md), with the same files: the host's daemon, `udpfast
+ * bus run`, cannot tell them apart. docs/examples/bus_app.c uses all of it.
+ *
+ * Functions return what they say, or a number below 0: UDPFAST_UNSENT_* of a send, else
+ * UDPFAST_BUS_*. Then `problem` of what they were given says what was expected, and what was found.
+ * A struct is for one thread at a time. Nothing waits.
+ *
+ * With -std=c11, define _GNU_SOURCE before the first include.
+ */
+
+#ifndef UDPFAST_BUS_H
+#define UDPFAST_BUS_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "udpfast.h"
+
+#if !defined(O_NOFOLLOW)
+#error "define _GNU_SOURCE before the first include"
+#endif
+
+enum {
+    UDPFAST_BUS_SYSTEM = -16,      /* a call to the system failed: `errno` */
+    UDPFAST_BUS_ADDRESS = -17,     /* no address of a store, or a name that no sender can have */
+    UDPFAST_BUS_NOT_READY = -18,   /* no daemon of a bus has run there; it may be tried again */
+    UDPFAST_BUS_BY_FEED = -19,     /* a feed writes that store: no app can */
+    UDPFAST_BUS_NAME_IN_USE = -20, /* a living process of this host sends under this name */
+    UDPFAST_BUS_FORMAT = -21,      /* a file of another version, or a damaged one */
+    UDPFAST_BUS_PLACE = -22,       /* the stream has no record that begins there: removed, or later */
+};
+
+enum { UDPFAST_PROBLEM_SIZE = 512 };
+
+/* --- what both need ---------------------------------------------------------------------------- */
+
+#define UDPFAST_LOAD_ACQUIRE(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
+
+/* Write down what is wrong; return `code`. */
+__attribute__((format(printf, 3, 4))) static inline int
+udpfast_bus_say(char *problem, int code, const char *format, ...)
+{
+    int error = errno;
+    va_list words;
+    va_start(words, format);
+    vsnprintf(problem, UDPFAST_PROBLEM_SIZE, format, words);
+    va_end(words);
+    errno = error;
+    return code;
+}
+
+/* Write down that the system refused to do something with a file; return UDPFAST_BUS_SYSTEM. */
+static inline int udpfast_bus_failed(char *problem, const char *what, const char *path)
+{
+    return udpfast_bus_say(problem, UDPFAST_BUS_SYSTEM, "%s %.400s: %s", what, path,
+                           strerror(errno));
+}
+
+/* Find the directory of "store:NAME" (below $UDPFAST_JOURNALS) or "store:/path". Returns 0. */
+static inline int udpfast_bus_directory(const char *address, char directory[PATH_MAX],
+                                        char *problem)
+{
+    const char *name = address + 6, *root = getenv("UDPFAST_JOURNALS"), *home = "/var/lib";
+    const char *below = "/udpfast/";
+    int size;
+    if (strncmp(address, "store:", 6) != 0 || *name == 0 || strcmp(name, ".") == 0
+        || strcmp(name, "..") == 0)
+        return udpfast_bus_say(problem, UDPFAST_BUS_ADDRESS,
+                               "address must be 'store:NAME' or 'store:/path', was '%.200s'",
+                               address);
+    if (strchr(name, '/') != NULL) {
+        home = below = "";
+    } else if (root != NULL && *root != 0) {
+        home = root;
+        below = "/";
+    } else if (geteuid() != 0) {
+        home = getenv("HOME") != NULL ? getenv("HOME") : "";
+        below = "/.local/share/udpfast/";
+    }
+    size = snprintf(directory, PATH_MAX, "%s%s%s", home, below, name);
+    if (size >= PATH_MAX)
+        return udpfast_bus_say(problem, UDPFAST_BUS_ADDRESS,
+                               "a path has at most %d bytes, this one %d", PATH_MAX - 1, size);
+    return 0;
+}
+
+/* Map what the daemon says of a store. Returns 0. */
+static inline int udpfast_bus_map_live(const char *directory, const struct udpfast_bus_live **live,
+                                       char *problem)
+{
+    char path[PATH_MAX + 16];
+    struct stat status;
+    void *memory;
+    int file;
+    snprintf(path, sizeof path, "%s/bus.live", directory);
+    file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0 && errno == ENOENT)
+        return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
+                               "%.400s: no daemon of a bus has run here", directory);
+    if (file < 0)
+        return udpfast_bus_failed(problem, "open", path);
+    if (fstat(file, &status) != 0 || status.st_size < (off_t) sizeof(struct udpfast_bus_live)) {
+        close(file);
+        return udpfast_bus_say(problem, UDPFAST_BUS_FORMAT, "%.400s: expected %zu bytes, found %jd",
+                               path, sizeof(struct udpfast_bus_live), (intmax_t) status.st_size);
+    }
+    memory = mmap(NULL, sizeof(struct udpfast_bus_live), PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED)
+        return udpfast_bus_failed(problem, "map", path);
+    *live = (const struct udpfast_bus_live *) memory;
+    if ((*live)->magic == UDPFAST_LIVE_MAGIC)
+        return 0;
+    munmap(memory, sizeof(struct udpfast_bus_live));
+    return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
+                           "%.400s: its daemon has not said anything yet", path);
+}
+
+/* Whether the store's daemon said something within the last second. */
+static inline int udpfast_bus_alive(const struct udpfast_bus_live *live)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec
+               - __atomic_load_n(&live->alive_ns, __ATOMIC_RELAXED)
+           < INT64_C(1000000000);
+}
+
+/* --- sending ----------------------------------------------------------------------------------- */
+
+/* An app's messages on their way. They survive kill -9 of the app, and of the daemon. */
+struct udpfast_outbox {
+    struct udpfast_outbox_header *header; /* `accepted`, `seen` and `freed` count messages */
+    struct udpfast_outbox_entry *entries;
+    uint8_t *payloads;
+    uint64_t slots, capacity; /* as they were checked: nothing is written elsewhere */
+    size_t mapped;
+    int file; /* its lock says that the app lives */
+    char problem[UDPFAST_PROBLEM_SIZE];
+};
+
+/* Make the outbox's file; one that is there already is left as it is. Returns 0. */
+static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char *path,
+                                      const char *name, const char *host, uint64_t slots,
+                                      uint64_t capacity)
+{
+    char made[PATH_MAX + 64];
+    struct udpfast_outbox_header header;
+    int file, error;
+    snprintf(made, sizeof made, "%s.XXXXXX", path);
+    memset(&header, 0, sizeof header);
+    memcpy(header.name, name, strlen(name));
+    memcpy(header.host, host, strnlen(host, sizeof header.host - 1));
+    header.slots = slots;
+    header.capacity = capacity;
+    if (getrandom(&header.nonce, sizeof header.nonce, 0) != (ssize_t) sizeof header.nonce)
+        return udpfast_bus_failed(outbox->problem, "draw a number for", path);
+    header.nonce |= 1; /* 0 is none */
+    file = mkstemp(made);
+    if (file < 0)
+        return udpfast_bus_failed(outbox->problem, "make", made);
+    error = posix_fallocate(
+        file, 0,
+        (off_t) (UDPFAST_OUTBOX_PAGE + sizeof(struct udpfast_outbox_entry) * slots + capacity));
+    if (error == 0 && pwrite(file, &header, sizeof header, 0) != (ssize_t) sizeof header)
+        error = errno;
+    /* Not renamed: another process may have made one meanwhile, and hold its lock. */
+    if (error == 0 && link(made, path) != 0 && errno != EEXIST)
+        error = errno;
+    unlink(made);
+    close(file);
+    errno = error;
+    return error == 0 ? 0 : udpfast_bus_failed(outbox->problem, "make", path);
+}
+
+/* Take the lock that says that this app lives. Returns 0. */
+static inline int udpfast_outbox_lock(struct udpfast_outbox *outbox, const char *path)
+{
+    struct timespec pause = {0, 1000000};
+    int tries;
+    for (tries = 0; flock(outbox->file, LOCK_EX | LOCK_NB) != 0; tries++) {
+        if (errno != EWOULDBLOCK)
+            return udpfast_bus_failed(outbox->problem, "lock", path);
+        /* The daemon holds it for a moment whenever it looks whether an app does. */
+        if (tries == 50)
+            return udpfast_bus_say(outbox->problem, UDPFAST_BUS_NAME_IN_USE,
+                                   "%.400s: another process sends under this name", path);
+        nanosleep(&pause, NULL);
+    }
+    return 0;
+}
+
+static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *path)
+{
+    struct stat status;
+    struct udpfast_outbox_header *header;
+    uint64_t slots, capacity;
+    void *memory;
+    if (fstat(outbox->file, &status) != 0)
+        return udpfast_bus_failed(outbox->problem, "look at", path);
+    if (status.st_size < UDPFAST_OUTBOX_PAGE)
+        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
+                               path, (intmax_t) status.st_size);
+    memory = mmap(NULL, (size_t) status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, outbox->file, 0);
+    if (memory == MAP_FAILED)
+        return udpfast_bus_failed(outbox->problem, "map", path);
+    header = (struct udpfast_outbox_header *) memory;
+    slots = header->slots;
+    capacity = header->capacity;
+    if (slots < 2 || (slots & (slots - 1)) != 0 || slots > UINT32_MAX
+        || (uint64_t) status.st_size - UDPFAST_OUTBOX_PAGE
+               != sizeof(struct udpfast_outbox_entry) * slots + capacity) {
+        munmap(memory, (size_t) status.st_size);
+        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
+                               path, (intmax_t) status.st_size);
+    }
+    outbox->header = header;
+    outbox->entries =
+        (struct udpfast_outbox_entry *) ((uint8_t *) memory + UDPFAST_OUTBOX_PAGE);
+    outbox->payloads = (uint8_t *) (outbox->entries + slots);
+    outbox->slots = slots;
+    outbox->capacity = capacity;
+    outbox->mapped = (size_t) status.st_size;
+    return 0;
+}
+
+/* Make a directory, and those above it. */
+static inline void udpfast_bus_make_directory(const char *directory)
+{
+    char path[sizeof(((struct udpfast_bus_live *) 0)->shared) + 1];
+    char *at;
+    snprintf(path, sizeof path, "%s", directory);
+    for (at = path + 1; *at != 0; at++) {
+        if (*at != '/')
+            continue;
+        *at = 0;
+        mkdir(path, 0700);
+        *at = '/';
+    }
+    mkdir(path, 0700);
+}
+
+/* Let go of the outbox; what is in it is still brought into the stream. Idempotent. */
+static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
+{
+    if (outbox->header != NULL)
+        munmap(outbox->header, outbox->mapped);
+    if (outbox->file >= 0)
+        close(outbox->file);
+    outbox->header = NULL;
+    outbox->file = -1;
+}
+
+/* Open an app's outbox, or make it. Returns 0.
+ *
+ * address: "store:NAME" or "store:/path": this host's copy. Its daemon must have run once; while it
+ * does not, messages are accepted and wait.
+ * name: of the sender, 1 to 31 bytes; one app at a time has it.
+ * slots, capacity: how many messages, a power of two, and bytes of them may be on their way, of a
+ * new outbox; 0: 65,536 and 64 MiB. One that is there goes on: `header->accepted` messages were
+ * accepted before.
+ */
+static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char *address,
+                                      const char *name, uint64_t slots, uint64_t capacity)
+{
+    char directory[PATH_MAX], path[PATH_MAX + 48];
+    const struct udpfast_bus_live *live;
+    struct stat status;
+    size_t size = strlen(name);
+    int result;
+    memset(outbox, 0, sizeof *outbox);
+    outbox->file = -1;
+    slots = slots != 0 ? slots : 65536;
+    capacity = capacity != 0 ? capacity : 64 << 20;
+    if (size == 0 || size > 31 || strchr(name, '/') != NULL)
+        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
+                               "a name has 1 to 31 bytes and no '/', was '%.100s'", name);
+    if (slots < 2 || (slots & (slots - 1)) != 0 || slots > UINT32_MAX
+        || capacity < 2 * UDPFAST_SENT_SIZE_MAX)
+        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
+                               "slots must be a power of two, capacity at least %d, were %" PRIu64
+                               " and %" PRIu64,
+                               2 * UDPFAST_SENT_SIZE_MAX, slots, capacity);
+    result = udpfast_bus_directory(address, directory, outbox->problem);
+    if (result == 0)
+        result = udpfast_bus_map_live(directory, &live, outbox->problem);
+    if (result != 0)
+        return result;
+    errno = stat(directory, &status) != 0 ? errno : status.st_uid != geteuid() ? EPERM : 0;
+    if (errno != 0) /* it is memory that the daemon maps, too: who writes it could end the daemon */
+        result = udpfast_bus_failed(outbox->problem, "send as another user than the daemon's into",
+                                    directory);
+    else if (live->host[0] == 0)
+        result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_NOT_READY,
+                                 "%.400s: its daemon is of an earlier version", directory);
+    else if (live->by_feed)
+        result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_BY_FEED,
+                                 "%.400s: a feed writes it, no app can", directory);
+    snprintf(path, sizeof path, "%.*s/%s.outbox", (int) sizeof live->shared - 1, live->shared, name);
+    if (result == 0 && access(path, F_OK) != 0) {
+        udpfast_bus_make_directory(live->shared);
+        result = udpfast_outbox_make(outbox, path, name, live->host, slots, capacity);
+    }
+    munmap((void *) live, sizeof *live);
+    if (result != 0)
+        return result;
+    outbox->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (outbox->file < 0)
+        return udpfast_bus_failed(outbox->problem, "open", path);
+    result = udpfast_outbox_lock(outbox, path);
+    if (result == 0)
+        result = udpfast_outbox_map(outbox, path);
+    if (result != 0)
+        udpfast_outbox_close(outbox);
+    return result;
+}
+
+/* Write down why a message was not accepted; return `code`. */
+static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code, size_t size)
+{
+    const struct udpfast_outbox_header *header = outbox->header;
+    uint64_t accepted = header->accepted;
+    if (code == UDPFAST_UNSENT_TOO_LARGE)
+        return udpfast_bus_say(outbox->problem, code, "a message has at most %d bytes, not %zu",
+                               UDPFAST_SENT_SIZE_MAX, size);
+    if (code == UDPFAST_UNSENT_SUPERSEDED)
+        return udpfast_bus_say(outbox->problem, code,
+                               "another process sends as %.31s since; %" PRIu64
+                               " accepted messages are not in the stream",
+                               header->name, accepted - header->seen);
+    if (code == UDPFAST_UNSENT_LOST)
+        return udpfast_bus_say(outbox->problem, code,
+                               "%" PRIu64 " messages of %.31s were in the stream and let go: the "
+                               "hosts that had them lost them",
+                               header->freed, header->name);
+    return udpfast_bus_say(outbox->problem, code,
+                           "%" PRIu64 " messages, %" PRIu64 " bytes, are on their way: at most %"
+                           PRIu64 " and %" PRIu64,
+                           accepted - header->freed, header->filled - header->emptied,
+                           outbox->slots, outbox->capacity);
+}
+
+/* Accept a message for the stream. Returns its number, from 1, or UDPFAST_UNSENT_*.
+ *
+ * It comes back in the stream as (name, number). When the outbox is full nothing is dropped: send
+ * it again later.
+ */
+static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const void *payload,
+                                          size_t size, uint16_t type)
+{
+    struct udpfast_outbox_header *header = outbox->header;
+    uint64_t number = header->accepted + 1, offset = header->filled;
+    uint32_t state = __atomic_load_n(&header->state, __ATOMIC_RELAXED);
+    struct udpfast_outbox_entry entry;
+    if (size > UDPFAST_SENT_SIZE_MAX)
+        return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_TOO_LARGE, size);
+    if (state >= UDPFAST_OUTBOX_SUPERSEDED)
+        return udpfast_outbox_refuse(
+            outbox,
+            state == UDPFAST_OUTBOX_LOST ? UDPFAST_UNSENT_LOST : UDPFAST_UNSENT_SUPERSEDED, size);
+    if (offset % outbox->capacity + size > outbox->capacity) /* a payload lies in one piece */
+        offset += outbox->capacity - offset % outbox->capacity;
+    /* Acquire: what was let go is not read any more; stored by the daemon (Courier). */
+    if (number - UDPFAST_LOAD_ACQUIRE(&header->freed) > outbox->slots
+        || offset + size - UDPFAST_LOAD_ACQUIRE(&header->emptied) > outbox->capacity)
+        return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_FULL, size);
+    if (size != 0)
+        memcpy(outbox->payloads + offset % outbox->capacity, payload, size);
+    memset(&entry, 0, sizeof entry);
+    entry.offset = offset;
+    entry.size = (uint32_t) size;
+    entry.type = type;
+    entry.emptied = offset + size;
+    outbox->entries[number & (outbox->slots - 1)] = entry;
+    header->filled = offset + size;
+    /* Orders payload and entry before the number; read by the daemon. */
+    __atomic_store_n(&header->accepted, number, __ATOMIC_RELEASE);
+    return (int64_t) number;
+}
+
+/* --- reading ----------------------------------------------------------------------------------- */
+
+#define UDPFAST_STORE_OLDEST UINT64_MAX       /* start with the oldest record that is kept */
+#define UDPFAST_STORE_TAIL (UINT64_MAX - 1)   /* start with the next one that comes */
+
+enum { /* StoreFound: what udpfast_store_next returns */
+    UDPFAST_STORE_NOTHING = 0,  /* not yet */
+    UDPFAST_STORE_RECORD = 1,
+    UDPFAST_STORE_ROLLBACK = 2, /* `count` records that were read last are not in the stream any more */
+    UDPFAST_STORE_MISSED = 3,   /* `count` records were removed before they were read */
+};
+
+/* Records over which a reader finds out how many were taken back. */
+enum { UDPFAST_STORE_BACK = 1 << 16 };
+
+/* What a reader remembers of the stream. */
+struct udpfast_store_memory {
+    char senders[UDPFAST_SENDERS_MAX + 1][32];    /* names, by number */
+    uint64_t positions[UDPFAST_STORE_BACK];       /* of the records that were read last, in a circle */
+    uint32_t checksums[UDPFAST_STORE_BACK];
+};
+
+/* One segment's file, mapped. */
+struct udpfast_store_segment {
+    const struct udpfast_segment_header *header; /* NULL: none */
+    const uint8_t *records;
+    uint64_t limit; /* bytes of records that there is room for */
+    size_t mapped;
+};
+
+/* A cursor in this host's copy of a store. */
+struct udpfast_store {
+    const struct udpfast_bus_live *live; /* how far the copy is, as its daemon says */
+    uint64_t position;                   /* of the next record: what an app's state ends at */
+    uint64_t index;
+    uint64_t count; /* records: see StoreFound */
+    uint64_t noted; /* records ever read */
+    uint64_t cuts;
+    struct udpfast_store_segment segment;
+    struct udpfast_store_memory *memory;
+    char directory[PATH_MAX];
+    char problem[UDPFAST_PROBLEM_SIZE];
+};
+
+/* A message's sender, the number of it in the store, and type. Of records of kind BUS. */
+static inline uint16_t udpfast_message_sender(const struct udpfast_record *record)
+{
+    return (uint16_t) record->object;
+}
+
+static inline uint16_t udpfast_message_type(const struct udpfast_record *record)
+{
+    return (uint16_t) (record->object >> 16);
+}
+
+static inline const void *udpfast_record_payload(const struct udpfast_record *record)
+{
+    return record + 1;
+}
+
+static inline uint32_t udpfast_record_payload_size(const struct udpfast_record *record)
+{
+    return (uint32_t) record->length - UDPFAST_RECORD_SIZE;
+}
+
+/* The name of a sender whose registration was read; empty: it was not. */
+static inline const char *udpfast_store_sender(const struct udpfast_store *store, uint16_t number)
+{
+    return store->memory->senders[number <= UDPFAST_SENDERS_MAX ? number : 0];
+}
+
+static inline void udpfast_segment_unmap(struct udpfast_store_segment *segment)
+{
+    if (segment->header != NULL)
+        munmap((void *) segment->header, segment->mapped);
+    segment->header = NULL;
+}
+
+/* Map a segment. Returns 1; 0: it is not there. */
+static inline int udpfast_segment_map(struct udpfast_store *store, uint64_t number,
+                                      struct udpfast_store_segment *segment)
+{
+    char path[PATH_MAX + 32];
+    struct stat status;
+    const struct udpfast_segment_header *header;
+    void *memory;
+    int file;
+    snprintf(path, sizeof path, "%s/%08" PRIu64 ".segment", store->directory, number);
+    file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return errno == ENOENT ? 0 : udpfast_bus_failed(store->problem, "open", path);
+    if (fstat(file, &status) != 0 || status.st_size < UDPFAST_SEGMENT_PAGE) {
+        close(file);
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT, "%.400s: cut short", path);
+    }
+    memory = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, file, 0);
+    close(file);
+    if (memory == MAP_FAILED)
+        return udpfast_bus_failed(store->problem, "map", path);
+    header = (const struct udpfast_segment_header *) memory;
+    if (memcmp(header->magic, "UDPFSEG", 8) != 0 || header->version != UDPFAST_SEGMENT_VERSION
+        || header->layout_hash != UDPFAST_SEGMENT_LAYOUT || header->number != number
+        || (uint64_t) status.st_size < header->first_byte) {
+        munmap(memory, (size_t) status.st_size);
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
+                               "%.400s: not what its name says, or of another version of udpfast",
+                               path);
+    }
+    segment->header = header;
+    segment->records = (const uint8_t *) memory + header->first_byte;
+    segment->limit = (uint64_t) status.st_size - header->first_byte;
+    segment->limit = segment->limit < header->capacity ? segment->limit : header->capacity;
+    segment->mapped = (size_t) status.st_size;
+    return 1;
+}
+
+/* The number in the name of a segment's file; 0: it is none. */
+static inline uint64_t udpfast_segment_number(const char *name)
+{
+    char *end;
+    uint64_t number = strtoull(name, &end, 10);
+    return end - name >= 8 && strcmp(end, ".segment") == 0 ? number : 0;
+}
+
+/* The lowest number of a segment from `least` on; 0: there is none. */
+static inline uint64_t udpfast_segment_next(const char *directory, uint64_t least)
+{
+    DIR *folder = opendir(directory);
+    struct dirent *entry;
+    uint64_t found = 0;
+    if (folder == NULL)
+        return 0;
+    while ((entry = readdir(folder)) != NULL) {
+        uint64_t number = udpfast_segment_number(entry->d_name);
+        if (number >= least && number != 0 && (found == 0 || number < found))
+            found = number;
+    }
+    closedir(folder);
+    return found;
+}
+
+/* The record at a position of a segment; NULL: there is none so far, or the segment ends there. */
+static inline const struct udpfast_record *
+udpfast_segment_record(const struct udpfast_store_segment *segment, uint64_t position, int *ended)
+{
+    uint64_t offset = position - segment->header->position, word = 0;
+    *ended = offset + UDPFAST_SEGMENT_END_SIZE > segment->limit;
+    if (!*ended) /* acquire: the record's bytes are read after its commit word */
+        word = UDPFAST_LOAD_ACQUIRE((const uint64_t *) (const void *) (segment->records + offset));
+    if (word == (UDPFAST_SEGMENT_END_SIZE | (uint64_t) UDPFAST_KIND_PAD << 32))
+        *ended = 1;
+    if (*ended || word == 0 || (uint32_t) word < UDPFAST_RECORD_SIZE
+        || (uint32_t) word > segment->limit - offset)
+        return NULL;
+    return (const struct udpfast_record *) (segment->records + offset);
+}
+
+/* Map the last segment that begins at a position or before it. Returns 1; 0: there is none. */
+static inline int udpfast_segment_find(struct udpfast_store *store, uint64_t position,
+                                       struct udpfast_store_segment *segment)
+{
+    DIR *folder = opendir(store->directory);
+    struct dirent *entry;
+    int result = 0;
+    segment->header = NULL;
+    if (folder == NULL)
+        return udpfast_bus_failed(store->problem, "list", store->directory);
+    while (result >= 0 && (entry = readdir(folder)) != NULL) {
+        struct udpfast_store_segment other;
+        uint64_t number = udpfast_segment_number(entry->d_name);
+        result = number != 0 ? udpfast_segment_map(store, number, &other) : 0;
+        if (result <= 0)
+            continue; /* another file, or one that was removed just now */
+        if (other.header->position > position
+            || (segment->header != NULL && other.header->number < segment->header->number)) {
+            udpfast_segment_unmap(&other);
+            continue;
+        }
+        udpfast_segment_unmap(segment);
+        *segment = other;
+    }
+    closedir(folder);
+    if (result >= 0)
+        return segment->header != NULL;
+    udpfast_segment_unmap(segment);
+    return result;
+}
+
+/* Take from a record what a reader remembers. */
+static inline void udpfast_store_note(struct udpfast_store *store,
+                                      const struct udpfast_record *record)
+{
+    const struct udpfast_sender_entry *entries =
+        (const struct udpfast_sender_entry *) udpfast_record_payload(record);
+    uint32_t i, count = udpfast_record_payload_size(record) / (uint32_t) sizeof *entries;
+    if (record->kind != UDPFAST_KIND_SENDER && record->kind != UDPFAST_KIND_SENDERS)
+        return;
+    for (i = 0; i < count; i++) {
+        if (entries[i].sender <= UDPFAST_SENDERS_MAX)
+            memcpy(store->memory->senders[entries[i].sender], entries[i].name, 31);
+    }
+}
+
+/* Stand at a position. What its segment says before it is learnt on the way. Returns 0. */
+static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t position)
+{
+    const struct udpfast_record *record;
+    uint64_t oldest = udpfast_segment_next(store->directory, 1);
+    int ended, result;
+    udpfast_segment_unmap(&store->segment);
+    store->position = position;
+    store->index = 0;
+    if (position == UDPFAST_STORE_TAIL)
+        position = UDPFAST_LOAD_ACQUIRE(&store->live->end);
+    if (oldest == 0 && (position == 0 || store->position >= UDPFAST_STORE_TAIL)) {
+        /* The copy has no record so far. */
+        store->position = store->position == 0 ? 0 : UDPFAST_STORE_OLDEST;
+        return 0;
+    }
+    if (position == UDPFAST_STORE_OLDEST) {
+        result = udpfast_segment_map(store, oldest, &store->segment);
+        position = result > 0 ? store->segment.header->position : 0;
+    } else
+        result = udpfast_segment_find(store, position, &store->segment);
+    if (result < 0)
+        return result;
+    if (result == 0)
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
+                               "position %" PRIu64 " is not kept any more", position);
+    store->index = store->segment.header->index;
+    store->position = store->segment.header->position;
+    while (store->position < position) {
+        record = udpfast_segment_record(&store->segment, store->position, &ended);
+        if (record == NULL)
+            break;
+        udpfast_store_note(store, record);
+        store->position += ((uint64_t) record->length + 7) & ~(uint64_t) 7;
+        store->index++;
+    }
+    if (store->position == position)
+        return 0;
+    return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
+                           "no record begins at %" PRIu64 ": the next one is at %" PRIu64, position,
+                           store->position);
+}
+
+/* Let go of the store. Idempotent. */
+static inline void udpfast_store_close(struct udpfast_store *store)
+{
+    udpfast_segment_unmap(&store->segment);
+    if (store->live != NULL)
+        munmap((void *) store->live, sizeof *store->live);
+    free(store->memory);
+    store->live = NULL;
+    store->memory = NULL;
+}
+
+/* Open this host's copy of a store. Returns 0.
+ *
+ * start: `position` of a store that was read before, UDPFAST_STORE_OLDEST or UDPFAST_STORE_TAIL.
+ */
+static inline int udpfast_store_open(struct udpfast_store *store, const char *address,
+                                     uint64_t start)
+{
+    int result;
+    memset(store, 0, sizeof *store);
+    result = udpfast_bus_directory(address, store->directory, store->problem);
+    if (result == 0)
+        result = udpfast_bus_map_live(store->directory, &store->live, store->problem);
+    if (result != 0)
+        return result;
+    store->cuts = UDPFAST_LOAD_ACQUIRE(&store->live->cuts);
+    store->memory = (struct udpfast_store_memory *) calloc(1, sizeof *store->memory);
+    if (store->memory == NULL)
+        result = udpfast_bus_failed(store->problem, "remember", store->directory);
+    if (result == 0)
+        result = udpfast_store_stand(store, start);
+    if (result != 0)
+        udpfast_store_close(store);
+    return result;
+}
+
+/* Records may have been set aside: go on behind the last one that is there still. */
+static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t cuts)
+{
+    struct udpfast_store_memory *memory = store->memory;
+    struct udpfast_store_segment segment = {NULL, NULL, 0, 0};
+    uint64_t most = UDPFAST_STORE_BACK, known = store->noted < most ? store->noted : most;
+    uint64_t gone, position = store->position, at;
+    int ended, result;
+    for (gone = 0; gone < known; gone++) {
+        const struct udpfast_record *record;
+        at = (store->noted - gone - 1) % UDPFAST_STORE_BACK;
+        if (segment.header == NULL || segment.header->position > memory->positions[at]) {
+            udpfast_segment_unmap(&segment);
+            result = udpfast_segment_find(store, memory->positions[at], &segment);
+            if (result < 0)
+                return result;
+            if (result == 0)
+                break; /* it was removed with its segment: what is set aside is not so old */
+        }
+        record = udpfast_segment_record(&segment, memory->positions[at], &ended);
+        if (record != NULL && record->position == memory->positions[at]
+            && record->checksum == memory->checksums[at])
+            break;
+        position = memory->positions[at];
+    }
+    udpfast_segment_unmap(&segment);
+    if (gone == known && store->noted > known)
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
+                               "more than %d records that were read are not there any more",
+                               UDPFAST_STORE_BACK);
+    store->cuts = cuts;
+    store->noted -= gone;
+    store->count = gone;
+    if (gone != 0) /* a sender may have another number now */
+        memset(memory->senders, 0, sizeof memory->senders);
+    at = store->index - gone;
+    result = udpfast_store_stand(store, position);
+    if (result == UDPFAST_BUS_PLACE && gone == 0) { /* its segment was removed meanwhile */
+        udpfast_segment_unmap(&store->segment);
+        store->position = position;
+        store->index = at;
+        result = 0;
+    }
+    return result != 0 ? result : gone != 0 ? UDPFAST_STORE_ROLLBACK : UDPFAST_STORE_NOTHING;
+}
+
+/* Go on in the next segment. Returns 1, or UDPFAST_STORE_MISSED; 0: there is none so far. */
+static inline int udpfast_store_enter(struct udpfast_store *store)
+{
+    struct udpfast_store_segment next;
+    uint64_t number = store->segment.header != NULL ? store->segment.header->number + 1 : 1;
+    int result = udpfast_segment_map(store, number, &next);
+    while (result == 0) {
+        number = udpfast_segment_next(store->directory, number);
+        if (number == 0)
+            return 0;
+        result = udpfast_segment_map(store, number, &next);
+        if (result > 0 && next.header->position + next.limit <= store->position) {
+            udpfast_segment_unmap(&next); /* all of it was read before */
+            number++;
+            result = 0;
+        }
+    }
+    if (result < 0)
+        return result;
+    if (store->position == UDPFAST_STORE_OLDEST)
+        store->index = next.header->index;
+    if (next.header->index < store->index) {
+        udpfast_segment_unmap(&next);
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
+                               "%.200s: segment %" PRIu64 " begins with record %" PRIu64
+                               ", expected %" PRIu64,
+                               store->directory, number, (uint64_t) next.header->index,
+                               store->index);
+    }
+    udpfast_segment_unmap(&store->segment);
+    store->segment = next;
+    store->count = next.header->index - store->index;
+    store->position = next.header->position;
+    store->index = next.header->index;
+    return store->count != 0 ? UDPFAST_STORE_MISSED : 1;
+}
+
+/* Find the next record. Returns StoreFound.
+ *
+ * record: valid until the next call; it lies where the daemon has written it.
+ */
+static inline int udpfast_store_next(struct udpfast_store *store,
+                                     const struct udpfast_record **record)
+{
+    uint64_t cuts = UDPFAST_LOAD_ACQUIRE(&store->live->cuts);
+    int ended, result;
+    *record = NULL;
+    if (cuts != store->cuts) {
+        result = udpfast_store_find_back(store, cuts);
+        if (result != 0)
+            return result;
+    }
+    for (;;) {
+        ended = store->segment.header == NULL;
+        if (!ended)
+            *record = udpfast_segment_record(&store->segment, store->position, &ended);
+        if (!ended)
+            break;
+        result = udpfast_store_enter(store);
+        if (result != 1)
+            return result;
+    }
+    if (*record == NULL)
+        return UDPFAST_STORE_NOTHING;
+    /* What too few copies have is not shown yet. Acquire: what was told of copies before holds. */
+    if (UDPFAST_LOAD_ACQUIRE(&store->live->gate) != 0
+        && store->position >= UDPFAST_LOAD_ACQUIRE(&store->live->released))
+        return UDPFAST_STORE_NOTHING;
+    if ((*record)->position != store->position || (*record)->index != store->index)
+        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
+                               "%.200s: expected record %" PRIu64 " at %" PRIu64
+                               ", found other bytes",
+                               store->directory, store->index, store->position);
+    udpfast_store_note(store, *record);
+    store->memory->positions[store->noted % UDPFAST_STORE_BACK] = store->position;
+    store->memory->checksums[store->noted % UDPFAST_STORE_BACK] = (*record)->checksum;
+    store->noted++;
+    store->position += ((uint64_t) (*record)->length + 7) & ~(uint64_t) 7;
+    store->index++;
+    return UDPFAST_STORE_RECORD;
+}
+
+#endif
