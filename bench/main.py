@@ -211,8 +211,7 @@ def draw(
 ) -> list[Path]:
     """Write the page of results, and figures into a folder; return what was written."""
     try:
-        from udpfast.page.drawing import save_png
-
+        from .drawing import save_png
         from .report import write_report
     except ModuleNotFoundError as error:
         missing = f"{error.name} is not installed: pip install 'udpfast[bench]'"

@@ -16,20 +16,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from udpfast.page.drawing import (
-    INK,
-    MUTED,
-    OWN,
-    PEERS,
-    Plot,
-    label_ends,
-    label_logarithmic,
-    name_of,
-    tick,
-)
+from udpfast.page.colours import OWN, PEERS
 from udpfast.page.words import figure
 from udpfast.shm.histogram import LatencyHistogram
 
+from .drawing import INK, MUTED, Plot, label_ends, label_logarithmic, name_of, tick
 from .result import Row, text
 
 __all__ = ["find_plots"]

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.page.document import cells_of, document
-from udpfast.page.drawing import Plot, to_svg
 from udpfast.page.words import figure
 
+from .drawing import Plot, to_svg
 from .plots import find_plots
 from .result import Result, Row, text
 

@@ -31,7 +31,7 @@ LONG = (
 
 #: Files that share a session of Spark, which takes long to begin: two groups of about equal time.
 SPARK = "tests/spark/"
-SPARK_JOBS = ("test_figures.py", "test_jobs.py", "test_pipeline.py", "test_session.py")
+SPARK_JOBS = ("test_charts.py", "test_jobs.py", "test_pipeline.py", "test_session.py")
 SPARK_ALONE = "test_demo_report.py"
 
 

@@ -16,9 +16,8 @@ from udpfast.shm.histogram import LatencyHistogram
 
 pytest.importorskip("matplotlib", reason="figures need the extra [bench]")
 
-from bench import plots
+from bench import drawing, plots
 from bench.report import write_report
-from udpfast.page import drawing
 
 
 def latencies(*values: int) -> LatencyHistogram:

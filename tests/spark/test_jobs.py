@@ -13,6 +13,7 @@ from udpfast.cli.main import cli
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.spark.bronze import Bronze
 from udpfast.spark.jobs import JOBS, Parameters
+from udpfast.spark.jobs.losses import PERIODS_MAX, step_of
 from udpfast.spark.quantiles import slot_value
 
 NS_PER_S = 1_000_000_000
@@ -73,6 +74,38 @@ def test_losses_add_up_per_channel_and_hour(bronze: Bronze, export: SmallExport)
         whole = sums["messages"] + sums["lost"]
         # Of snapshots those alone become records that an object waited for.
         assert row["loss"] == (None if channel == 1 else sums["lost"] / whole)
+
+
+def test_rates_add_up_per_channel_and_period(bronze: Bronze, export: SmallExport) -> None:
+    rows = table(bronze, "rates")
+    (step_s,) = {row["seconds"] for row in rows}
+    times = [row["received_ns"] for name in ("messages", "gaps") for row in export.rows[name]]
+    span_s = (max(times) - min(times)) // NS_PER_S
+    assert span_s / PERIODS_MAX <= step_s < max(2, 5 * span_s / PERIODS_MAX)
+    expected = defaultdict(Counter)
+    for row in export.rows["messages"]:
+        if row["kind"] != "GAP":
+            expected[row["stream"], row["received_ns"] // NS_PER_S // step_s]["messages"] += 1
+    for row in export.rows["gaps"]:
+        expected[row["stream"], row["received_ns"] // NS_PER_S // step_s]["lost"] += row["lost"]
+    found = by(rows, "stream", "time")
+    assert len(found) == len(expected) > 4
+    for (channel, time), row in found.items():
+        sums = expected[channel, epoch_s(time) // step_s]
+        assert epoch_s(time) % step_s == 0
+        assert (row["messages"], row["lost"]) == (sums["messages"], sums["lost"])
+
+
+@pytest.mark.parametrize(
+    ("span_s", "step_s"),
+    [(1, 1), (400, 1), (401, 2), (3600, 10), (86_400, 300), (30 * 86_400, 7200)],
+)
+def test_period_of_a_chart_suits_its_span(span_s: int, step_s: int) -> None:
+    assert step_of(span_s) == step_s
+
+
+def test_period_of_years_is_whole_days() -> None:
+    assert step_of(3000 * 86_400) == 8 * 86_400
 
 
 def test_lines_say_what_each_line_missed(bronze: Bronze, export: SmallExport) -> None:

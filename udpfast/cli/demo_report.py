@@ -18,7 +18,7 @@ __all__ = ["make_report", "what_a_report_lacks"]
 
 def what_a_report_lacks() -> str | None:
     """Return in one line what a report needs and is not here; None if there is nothing."""
-    for module in ("pyspark", "pyarrow", "matplotlib"):
+    for module in ("pyspark", "pyarrow", "bokeh"):
         if importlib.util.find_spec(module) is None:
             return f"{module} is not installed: pip install 'udpfast[spark]'"
     try:

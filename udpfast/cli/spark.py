@@ -80,7 +80,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     feed are given in the order in which they follow each other. OUT then has what was asked for,
     whatever ran there before.
     """
-    _need("pyarrow", "matplotlib", "pandas", "pyspark")
+    _need("pyarrow", "bokeh", "pandas", "pyspark")
     from udpfast.spark.gold import Gold
     from udpfast.spark.report import read_report, text_tables
 
@@ -107,7 +107,7 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
 @click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
 def report(out: str, html: Path | None, rows: int, as_json: bool) -> None:
     """Show what a run has left in OUT, and draw its page anew; needs no Java."""
-    _need("pyarrow", "matplotlib")
+    _need("pyarrow", "bokeh")
     from udpfast.spark.gold import Gold
     from udpfast.spark.report import read_report, text_tables
 
@@ -166,6 +166,8 @@ def run_pipeline(
     roots = tuple(root for root, _ in found)
     bronze = Bronze(session, roots, start_ns=start_ns, end_ns=end_ns)
     bronze.check()
+    if not jobs and not stream:  # what a stream waits for may come yet
+        chosen = [job for job in chosen if not job.needs or bronze.may_have(job.needs)]
     about["lines"], about["inputs"] = read_lines(roots), read_inputs(roots)
     pipeline.begin_run(out, about, stream=stream)
     done = []

@@ -6,12 +6,16 @@ this feed, no raw capture) is one without rows, so that every job runs on every 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyarrow.fs import FileSelector, FileType
+
 from udpfast.errors import FormatError
 from udpfast.export.schema import TABLES, spark_schema, table_of
+from udpfast.spark.gold import open_file_system
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -76,6 +80,18 @@ class Bronze:
                     break
             else:
                 raise FormatError(f"{root}: expected an export, found none of its tables")
+
+    def may_have(self, names: Iterable[str]) -> bool:
+        """Return whether any of these tables may have rows: only reading a journal would tell."""
+        for root in self.roots:
+            if root.startswith(JOURNAL):
+                return True
+            files, path = open_file_system(root)
+            for name in names:
+                selector = FileSelector(f"{path}/{name}", allow_not_found=True, recursive=True)
+                if any(info.type == FileType.File for info in files.get_file_info(selector)):
+                    return True
+        return False
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name in `export/schema.py`."""

@@ -51,7 +51,7 @@ class Ran:
 
 
 def chosen_jobs(names: Sequence[str]) -> list[Job]:
-    """Return the jobs of these names, all if there are none.
+    """Return the jobs of these names; all, if there are none.
 
     Raises
     ------

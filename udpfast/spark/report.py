@@ -1,4 +1,4 @@
-"""The report of a run: every gold table in words, as JSON, and as one HTML page with figures.
+"""The report of a run: every gold table in words, as JSON, and as one HTML page with charts.
 
 It reads what the run has left, so it needs no Spark and no Java. Of a table that grows it shows the
 first rows and says how many there are.
@@ -37,8 +37,7 @@ ROWS_OPEN = 12
 #: Tables that answers are made of, and so many rows of each at most.
 ANSWERED = ("losses", "races", "hops", "leadlag", "bus")
 ROWS_OF_ANSWERS = 100_000
-#: Inches of a figure on a page of a screen, and of a phone.
-WIDTHS = {"broad": 11.4, "narrow": 4.4}
+WITHOUT_SCRIPTS = "<noscript>The charts need a script, which is in this page.</noscript>"
 
 
 def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
@@ -122,15 +121,15 @@ def table_cells(
 
 def page(gold: Gold) -> str:
     """Return the whole page."""
-    from udpfast.page.drawing import Plot, to_svg
-    from udpfast.spark.bus_figures import bus_figures
-    from udpfast.spark.figures import find_figures
+    from udpfast.page.charts import Chart, chart_html, script_html
+    from udpfast.spark.bus_charts import bus_charts
+    from udpfast.spark.charts import find_charts
 
     report = read_report(gold)
     lines: Lines = report.get("lines", {})
-    figures: dict[str, list[Plot]] = {}
-    for plot in (*find_figures(gold, lines), *bus_figures(gold, report.get("inputs", {}))):
-        figures.setdefault(plot.section, []).append(plot)
+    charts: dict[str, list[Chart]] = {}
+    for chart in (*find_charts(gold, lines), *bus_charts(gold, report.get("inputs", {}))):
+        charts.setdefault(chart.section, []).append(chart)
     title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'what was kept'}"
     parts = [*header(report, title), *answered(report), contents(report)]
     for name, job in report["jobs"].items():
@@ -138,14 +137,12 @@ def page(gold: Gold) -> str:
             continue
         heading = f"{escape(TITLES[name])}"
         parts.append(f'<h2 id="{escape(name)}">{heading}</h2><p>{escape(job["question"])}</p>')
-        for plot in figures.get(name, ()):
-            drawn = "".join(
-                f'<div class="{kind}">{to_svg(plot, width)}</div>' for kind, width in WIDTHS.items()
-            )
-            caption = f"<figcaption>{escape(plot.caption)}</figcaption>"
-            parts.append(f"<figure>{drawn}{caption}</figure>")
+        for place, chart in enumerate(charts.get(name, ())):
+            parts.append(chart_html(chart, f"chart-{name}-{place}"))
         parts.append(html_table(report, name))
     parts += [unanswered(report), footer(report)]
+    if charts:
+        parts += [WITHOUT_SCRIPTS, script_html()]
     return document(title, "\n".join(parts))
 
 

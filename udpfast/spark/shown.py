@@ -37,6 +37,7 @@ HOUR_NS = 3_600_000_000_000 * 0.999
 #: What the section of a job is called.
 TITLES = {
     "losses": "What was lost",
+    "rates": "How much came, and when it was lost",
     "lines": "What each line missed",
     "races": "Which line is ahead",
     "hops": "How long each hop takes",
@@ -140,6 +141,10 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "stream": "channel", "hour": "hour (UTC)", "messages": "messages", "lost": "lost",
         "loss": "share", "gaps": "gaps", "longest": "longest gap", "waited_ns_max": "longest wait",
         "stale": "objects stale",
+    },
+    "rates": {
+        "stream": "channel", "time": "time (UTC)", "messages": "messages", "lost": "lost",
+        "loss": "share", "gaps": "gaps", "stale": "objects stale",
     },
     "lines": {
         "stream": "channel", "line": "line", "hour": "hour (UTC)", "datagrams": "datagrams",

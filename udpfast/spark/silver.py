@@ -118,14 +118,14 @@ def deliveries(bronze: Bronze) -> DataFrame:
     """Return what became of the feed's messages: a row per delivered one, and one per gap.
 
     What the feed says of itself carries no message: control records count nothing, but stand for
-    the hour in which they came.
+    the second in which they came.
     """
     count = F.when(F.col("kind").isin(*MESSAGES), 1).otherwise(0).cast("bigint")
     zero = F.lit(0).cast("bigint")
     messages = bronze.table("messages")
     messages = messages.where((F.col("kind") != "GAP") & (F.col("stream") != NO_STREAM))
     gaps = bronze.table("gaps")
-    keys = ("feed", "stream", "received_ns", period(3600).alias("hour"))
+    keys = ("feed", "stream", "received_ns", period(1).alias("second"))
     return messages.select(
         *keys,
         count.alias("messages"),

@@ -5,7 +5,7 @@ from udpfast.spark.jobs.book import BOOK, DEPTH
 from udpfast.spark.jobs.bus import BUS, SEEN
 from udpfast.spark.jobs.job import Job, Parameters
 from udpfast.spark.jobs.leadlag import LEADLAG
-from udpfast.spark.jobs.losses import LINES, LOSSES
+from udpfast.spark.jobs.losses import LINES, LOSSES, RATES
 from udpfast.spark.jobs.race import HOPS, RACES
 
 __all__ = ["JOBS", "Job", "Parameters"]
@@ -15,6 +15,7 @@ JOBS: dict[str, Job] = {
     job.name: job
     for job in (
         LOSSES,
+        RATES,
         LINES,
         RACES,
         HOPS,

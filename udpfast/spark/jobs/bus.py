@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BUS", "SEEN"]
 
+#: What only a bus leaves.
+BRONZE = ("bus", "senders", "merges")
+
 KEYS = ("feed", "session", "sender", "incarnation")
 TIMES = ("feed", "session", "time")
 
@@ -115,10 +118,12 @@ BUS = Job(
     "What did each sender bring into the one order, is all of it there once, and how late was it?",
     reduce_bus,
     finish_bus,
+    BRONZE,
 )
 SEEN = Job(
     "seen",
     "How far behind the sequencers was the host that decides a composite's order, per period?",
     reduce_seen,
     finish_seen,
+    BRONZE,
 )

@@ -48,9 +48,12 @@ class Job:
         and merges the results: the only step that sees every row. Works on a stream.
     finish : callable
         From the whole aggregation to the table: ranks, ratios, joins. Never on a stream.
+    needs : tuple of str
+        Tables of bronze, without any of which it is left out unless it is asked for by its name.
     """
 
     name: str
     question: str
     reduce: Callable[[Bronze, Parameters], DataFrame]
     finish: Callable[[DataFrame, Parameters], DataFrame]
+    needs: tuple[str, ...] = ()

@@ -11,27 +11,35 @@ from udpfast.spark import silver
 from udpfast.spark.jobs.job import Job, Parameters
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from udpfast.spark.bronze import Bronze
 
-__all__ = ["LINES", "LOSSES"]
+__all__ = ["LINES", "LOSSES", "RATES"]
+
+#: Why the loop gives up waiting for a message.
+REASONS = ("COUNT", "TIME", "WINDOW_FULL", "FINISH")
 
 #: Of all venues but Roq.
 STREAM_FIRST = 2
 
+#: Seconds of a period, and how many of them a chart has room for.
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200)
+DAY_S = 86_400
+PERIODS_MAX = 400
+
 
 def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
-    """Add up messages, gaps and doubts per feed, channel and hour."""
+    """Add up messages, gaps and doubts per feed, channel and second."""
     by_reason = (
         F.sum(F.when(F.col("reason") == reason, F.col("lost")).otherwise(0)).alias(
             f"lost_by_{reason.lower()}"
         )
-        for reason in ("COUNT", "TIME", "WINDOW_FULL", "FINISH")
+        for reason in REASONS
     )
     return (
         silver.deliveries(bronze)
-        .groupBy("feed", "stream", "hour")
+        .groupBy("feed", "stream", "second")
         .agg(
             F.sum("messages").alias("messages"),
             F.sum("gaps").alias("gaps"),
@@ -48,20 +56,66 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
 
 
 def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
-    """Put the share of what was lost beside it.
+    """Make a row per hour, with the share of what was lost."""
+    added = ("messages", "gaps", "lost", *(f"lost_by_{reason.lower()}" for reason in REASONS))
+    return (
+        with_loss(
+            own_streams(sums)
+            .groupBy("feed", "stream", beginning(3600).alias("hour"))
+            .agg(
+                *(F.sum(name).alias(name) for name in added),
+                *(F.max(name).alias(name) for name in ("longest", "waited_ns_max")),
+                *(F.sum(name).alias(name) for name in ("stale", "recovered")),
+                F.min("first_ns").alias("first_ns"),
+                F.max("last_ns").alias("last_ns"),
+            )
+        )
+    ).orderBy("feed", "stream", "hour")
 
-    What the loop says of itself is of stream 0, which only Roq's feeds have. Of their snapshots
-    only those become records that an object waited for: lost ones are no part of them.
-    """
-    whole = F.when(F.col("stream") != silver.SNAPSHOT, F.col("messages") + F.col("lost"))
+
+def finish_rates(sums: DataFrame, _: Parameters) -> DataFrame:
+    """Make a row per period; what was kept decides how long one is (`seconds`)."""
+    own = own_streams(sums)
+    second = F.unix_seconds("second")
+    ends = own.agg(F.min(second), F.max(second)).first()
+    first_s, last_s = ends if ends is not None and ends[0] is not None else (0, 0)
+    step_s = step_of(last_s - first_s + 1)
+    added = (F.sum(name).alias(name) for name in ("messages", "gaps", "lost", "stale"))
+    rates = own.groupBy("feed", "stream", beginning(step_s).alias("time")).agg(*added)
+    return with_loss(rates.withColumn("seconds", F.lit(step_s))).orderBy("feed", "stream", "time")
+
+
+def step_of(span_s: int) -> int:
+    """Return how long a period is in a chart of so many seconds."""
+    for step_s in STEPS_S:
+        if span_s <= step_s * PERIODS_MAX:
+            return step_s
+    return -(-span_s // (PERIODS_MAX * DAY_S)) * DAY_S
+
+
+def beginning(step_s: int) -> Column:
+    """Return when the period began in which a second lies."""
+    return F.timestamp_seconds(F.expr(f"unix_seconds(second) div {step_s} * {step_s}"))
+
+
+def own_streams(sums: DataFrame) -> DataFrame:
+    """Leave out stream 0 where it is no channel: what the loop of another venue says of itself."""
     streams = F.max("stream").over(Window.partitionBy("feed"))
     return (
         sums.withColumn("streams", streams)
         .where((F.col("streams") < STREAM_FIRST) | (F.col("stream") >= STREAM_FIRST))
         .drop("streams")
-        .withColumn("loss", F.try_divide("lost", whole))
-        .orderBy("feed", "stream", "hour")
     )
+
+
+def with_loss(sums: DataFrame) -> DataFrame:
+    """Put beside what was lost its share of the messages.
+
+    Of Roq's snapshots only those become records that an object waited for: the lost ones are no
+    share of them.
+    """
+    whole = F.when(F.col("stream") != silver.SNAPSHOT, F.col("messages") + F.col("lost"))
+    return sums.withColumn("loss", F.try_divide("lost", whole))
 
 
 def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
@@ -93,6 +147,12 @@ LOSSES = Job(
     "How many messages arrived, and how many no line brought, per channel and hour?",
     reduce_losses,
     finish_losses,
+)
+RATES = Job(
+    "rates",
+    "How many messages arrived per second, and how many were lost, over time?",
+    reduce_losses,
+    finish_rates,
 )
 LINES = Job(
     "lines",

@@ -1,4 +1,4 @@
-"""Figures for a page: how all of ours look, and an `svg` element in the page's own colours.
+"""Figures of a report: how all of ours look, and an `svg` element in the page's own colours.
 
 Drawn by matplotlib, light or dark as the reader's page is. A figure says what its axes are, and
 labels its lines where they end.
@@ -20,11 +20,8 @@ from matplotlib.ticker import LogLocator
 __all__ = [
     "INK",
     "MUTED",
-    "OWN",
-    "PEERS",
     "Plot",
     "apart",
-    "columns",
     "label_ends",
     "label_logarithmic",
     "name_of",
@@ -33,11 +30,9 @@ __all__ = [
     "to_svg",
 ]
 
-# In the page these three become its own; the lines' colours are legible on white and on black.
+# In the page these three become its own.
 INK, MUTED, GRID = "#1f2328", "#6e7781", "#d8dee4"
 IN_PAGE = {INK: "var(--ink)", MUTED: "var(--muted)", GRID: "var(--grid)"}
-OWN = ("#2f7de1", "#12a594", "#8e63d6", "#d6409f", "#3e9b4f", "#0894b3", "#b8860b", "#5b6ee1")
-PEERS = ("#e5793b", "#c9518f", "#a58a2c", "#cf4f4f", "#7a8b99", "#59a14f", "#9c755f", "#b07aa1")
 
 STYLE: dict[Any, Any] = {
     "font.size": 9,
@@ -61,17 +56,15 @@ STYLE: dict[Any, Any] = {
 }
 
 
-#: Inches: of a figure, and below which panels stand one below the other.
+#: Inches of a figure.
 WIDTH = 7.2
-NARROW_MAX = 6.0
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
     """One figure: a name for its file, a caption, and what draws it.
 
-    `height` is in inches, of a row of panels where there are several: two panels stand side by
-    side, but on a narrow page.
+    `height` is in inches.
     """
 
     name: str
@@ -79,7 +72,6 @@ class Plot:
     caption: str
     draw: Callable[[Figure], None]
     height: float = 3.0
-    panels: int = 1
 
 
 def tick(value: float, _: object = None) -> str:
@@ -87,24 +79,18 @@ def tick(value: float, _: object = None) -> str:
     return f"{value / 1e6:,g} M" if abs(value) >= 1e6 else f"{value:,g}"
 
 
-def columns(canvas: Figure, count: int) -> int:
-    """Return how many panels stand side by side."""
-    return min(count, 1 if canvas.get_figwidth() < NARROW_MAX else 2)
-
-
-def render(plot: Plot, width: float = WIDTH) -> Figure:
-    """Draw a figure so many inches wide."""
-    canvas = Figure(figsize=(width, plot.height), dpi=100, layout="constrained")
-    canvas.set_figheight(plot.height * -(-plot.panels // columns(canvas, plot.panels)))
+def render(plot: Plot) -> Figure:
+    """Draw a figure."""
+    canvas = Figure(figsize=(WIDTH, plot.height), dpi=100, layout="constrained")
     plot.draw(canvas)
     return canvas
 
 
-def to_svg(plot: Plot, width: float = WIDTH) -> str:
+def to_svg(plot: Plot) -> str:
     """Return an `svg` element whose ink is the page's."""
     file = io.StringIO()
-    with mpl.rc_context(STYLE | {"svg.hashsalt": f"{plot.name} {width}"}):
-        render(plot, width).savefig(file, format="svg", transparent=True, metadata={"Date": None})
+    with mpl.rc_context(STYLE | {"svg.hashsalt": plot.name}):
+        render(plot).savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue()
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg[svg.index("<svg") :], flags=re.S)
     svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)

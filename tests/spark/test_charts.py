@@ -1,0 +1,250 @@
+"""Charts of a report: whatever instruments are called, that is what they say."""
+
+import datetime
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.waiting import wait_until
+from udpfast.page.charts import Chart, chart_html, percentile_panel, script_html
+from udpfast.page.document import document
+from udpfast.spark.charts import (
+    STEPS_MAX,
+    bar_panel,
+    book_panel,
+    by_object,
+    every_period,
+    hop_charts,
+    leadlag_charts,
+    leadlag_panel,
+    race_charts,
+    rate_charts,
+    share_panel,
+    spread_panel,
+    thinned,
+    told_apart,
+)
+from udpfast.spark.probabilities import PROBABILITIES
+from udpfast.spark.shown import shown_columns
+
+NAMES = [
+    "x:$TRUMP_USDT_PERP",
+    "$^$",
+    "_HIDDEN",
+    "<script>alert(1)</script>",
+    "x:&amp;",
+    "a\\frac{1}{0}$b",
+    "$$\\frac{1}{0}$$",
+    "Zürich 円",
+]
+TIME = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+
+
+def drawn(chart: Chart) -> str:
+    """Return what the browser gets of a chart, as JSON; nothing in it ends its script."""
+    html = chart_html(chart, "chart")
+    items = re.findall(r'<script type="application/json" class="chart">(.*?)</script>', html, re.S)
+    assert html.count("<script") == html.count("</script>") == len(items) == len(chart.panels)
+    return json.dumps([json.loads(item) for item in items], ensure_ascii=False)
+
+
+def said(name: str) -> str:
+    """Return a name as it is in JSON."""
+    return json.dumps(name, ensure_ascii=False)[1:-1]
+
+
+def tables() -> dict[str, pa.Table]:
+    """Return a row of each table that is drawn with an instrument's name."""
+    bars = {"time": [TIME], "open": [1.0], "low": [1.0], "high": [2.0], "close": [1.5]}
+    bars |= {"vwap": [1.4], "volume": [3.0], "trades": [2]}
+    book = {"object": [1, 1], "side": ["Bid", "Ask"], "price": [1.0, 2.0], "cumulative": [3.0, 4.0]}
+    spreads = {"time": [TIME, TIME + datetime.timedelta(0, 60)], "spread_bps_mean": [1.5, 4.0]}
+    spreads |= {"bid_quantity_mean": [1.0, 2.0], "ask_quantity_mean": [1.0, 2.0]}
+    return {"bars": pa.table(bars), "book": pa.table(book), "spreads": pa.table(spreads)}
+
+
+def charts_of(name: str) -> list[Chart]:
+    """Return a chart of each kind, of things that are called so."""
+    table = tables()
+    curve = [(-1.0, 0.1), (0.0, 0.2), (1.0, 0.3)]
+    race = {"win_rate": 0.5, "wins": 3, "only_copy": 1}
+    percents = list(PROBABILITIES.values())
+    panels = (
+        *((name, bar_panel(table["bars"])), (name, book_panel(table["book"]))),
+        *(("", spread_panel({name: table["spreads"]})), ("", leadlag_panel({name: curve}))),
+        ("", share_panel([name], [race])),
+        ("", percentile_panel({name: [10.0**place for place in range(9)]}, percents)),
+    )
+    return [Chart("section", name, [panel]) for panel in panels]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_drawn_as_they_are(name: str) -> None:
+    for place, chart in enumerate(charts_of(name)):
+        text = drawn(chart)
+        assert place < 2 or said(name) in text
+        assert "<script>alert" not in chart_html(chart, "chart")
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    """Return Chromium, without a screen."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    for argument in ("headless=new", "no-sandbox", f"user-data-dir={tmp_path / 'chromium'}"):
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as found:
+        yield found
+
+
+@pytest.mark.system
+def test_browser_draws_every_chart_and_fetches_nothing(tmp_path: Path, browser: Any) -> None:
+    charts = [chart for name in NAMES for chart in charts_of(name)]
+    parts = [chart_html(chart, f"chart-{place}") for place, chart in enumerate(charts)]
+    page = tmp_path / "page.html"
+    page.write_text(document("names", "\n".join([*parts, script_html()])))
+    browser.get(page.as_uri())
+    # Written so that it looks into Bokeh's shadow roots.
+    count = """
+    const found = (root) => [...root.querySelectorAll("*")].reduce(
+      (sum, each) => sum + (each.tagName == "CANVAS" && each.width > 300)
+        + (each.shadowRoot ? found(each.shadowRoot) : 0), 0)
+    return found(document)
+    """
+    wait_until(lambda: browser.execute_script(count) >= len(charts), "a canvas per chart")
+    width = "return document.documentElement.scrollWidth - innerWidth"
+    assert browser.execute_script(width) <= 0
+    fetched = [
+        json.loads(entry["message"])["message"]["params"]["request"]["url"]
+        for entry in browser.get_log("performance")
+        if '"Network.requestWillBeSent"' in entry["message"]
+    ]
+    assert [url for url in fetched if url.startswith(("http", "ws"))] == []
+    said = [each["message"] for each in browser.get_log("browser") if each["level"] != "INFO"]
+    assert said == []  # nor has its policy kept it from fetching anything
+
+
+def test_periods_without_a_message_are_zero() -> None:
+    second = datetime.timedelta(seconds=1)
+    row = {"feed": "x", "stream": 0, "seconds": 2, "messages": 6, "lost": 1, "loss": 1 / 7}
+    rows = [row | {"time": TIME}, row | {"time": TIME + 6 * second}]
+    whole = [(each["time"], each["messages"], each["lost"]) for each in every_period(rows)]
+    empty = [(TIME + place * second, 0, 0) for place in (2, 4)]
+    assert whole == [(TIME, 6, 1), *empty, (TIME + 6 * second, 6, 1)]
+    (chart,) = rate_charts(pa.Table.from_pylist(rows))
+    assert "Per period of 2 s." in chart.caption
+    assert "x incremental" in drawn(chart)
+    assert list(rate_charts(pa.Table.from_pylist(rows[:1]))) == []
+
+
+def test_pairs_of_two_feeds_are_two_curves() -> None:
+    rows = [
+        {"feed": feed, "a": "x:A\n", "b": "x:B", "lag_ms": lag, "correlation": lag / 10}
+        for feed in ("east", "west")
+        for lag in (-1, 0, 1)
+    ]
+    (chart,) = leadlag_charts(pa.Table.from_pylist(rows))
+    text = drawn(chart)
+    for feed in ("east", "west"):
+        assert said(f"{feed} x:A\\n and x:B") in text
+
+
+def test_names_that_are_the_same_are_told_apart() -> None:
+    assert told_apart(["A", "A", "B", "A"]) == ["A", "A (2)", "B", "A (3)"]
+
+
+def test_words_from_the_network_stay_in_their_cell() -> None:
+    forms = {
+        each.name: each.form for each in (*shown_columns("bars", 1), *shown_columns("hops", 2))
+    }
+    assert forms["symbol"]("A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
+    assert forms["time"]("2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
+    assert forms["feed"]("a\n") == forms["hop"]("a\n") == "a\\n"
+
+
+def test_races_of_any_stream_are_drawn_with_the_names_of_their_lines() -> None:
+    leads = {f"lead_{name}_ns": lead for lead, name in enumerate(PROBABILITIES, -4000)}
+    race = {"feed": "x", "line": 0, "wins": 3, "win_rate": 0.5, "only_copy": 1, **leads}
+    rows = [race | {"stream": stream} for stream in (0, 1, 2, 30)]
+    lines = {"x": [["microwave"], ["slow"]]}
+    races = pa.Table.from_pylist(rows + rows)
+    (chart,) = race_charts(races, lines)
+    words = drawn(chart)
+    for name in (
+        *("incremental microwave", "snapshot slow"),
+        *("stream 2 microwave", "stream 30 microwave"),
+    ):
+        assert f"x {name}" in words
+    (chart,) = race_charts(races, {})
+    assert "x snapshot line 0" in drawn(chart)
+
+
+def test_line_that_runs_alone_has_no_race() -> None:
+    leads = {f"lead_{name}_ns": None for name in PROBABILITIES}
+    race = {"feed": "x", "stream": 1, "line": 0, "wins": 3, "win_rate": 1.0, "only_copy": 3}
+    assert list(race_charts(pa.Table.from_pylist([race | leads]), {})) == []
+
+
+def test_two_objects_of_one_name_are_two_panels() -> None:
+    one = tables()["book"]
+    other = one.set_column(0, "object", [pa.array([2, 2])])
+    assert [title for title, _ in by_object("X", one)] == ["X"]
+    both = by_object("X", pa.concat_tables([one, other]))
+    assert [(title, table.num_rows) for title, table in both] == [
+        ("X, object 1", 2),
+        ("X, object 2", 2),
+    ]
+
+
+def test_hop_that_took_no_time_is_not_drawn() -> None:
+    row = {"feed": "x", "hop": "kernel_to_published", "count": 5, "max_ns": 0}
+    row |= {f"{name}_ns": 0 for name in PROBABILITIES}
+    assert list(hop_charts(pa.Table.from_pylist([row]))) == []
+
+
+@pytest.mark.parametrize("value_ns", [-5_000, 3_600_000_000_000])
+def test_hop_of_clocks_that_differ_is_not_drawn(value_ns: int) -> None:
+    row = {"feed": "x", "hop": "origin_to_kernel", "count": 5, "max_ns": 3_600_000_000_000}
+    row |= {f"{name}_ns": value_ns for name in PROBABILITIES}
+    assert list(hop_charts(pa.Table.from_pylist([row]))) == []
+    own = row | {"hop": "kernel_to_published"} | {f"{name}_ns": 900 for name in PROBABILITIES}
+    (chart,) = hop_charts(pa.Table.from_pylist([row, own]))
+    words = drawn(chart)
+    assert "kernel to ring" in words and "publisher" not in words
+
+
+@pytest.mark.parametrize("where", ["pre", "post"])
+def test_thinned_book_differs_by_less_than_a_pixel(where: str) -> None:
+    """Between its levels, too; one level of a third of all is in its place."""
+    random = np.random.default_rng(1)
+    prices = np.arange(9000.0)
+    quantities = random.exponential(size=prices.size)
+    quantities[4000] = quantities.sum() / 2
+    sums = np.cumsum(quantities)
+    if where == "pre":  # of bids: the best is the last
+        sums = sums[::-1]
+    kept, drawn = thinned(prices, sums)
+    assert len(kept) <= 2 * STEPS_MAX
+    assert (kept[0], kept[-1]) == (prices[0], prices[-1])
+    side = "left" if where == "pre" else "right"
+    places = np.searchsorted(kept, prices, side=side) - (where == "post")
+    assert np.abs(drawn[places] - sums).max() < 1.1 * np.ptp(sums) / STEPS_MAX
+
+
+def test_book_of_thousands_of_levels_is_a_small_chart() -> None:
+    prices = np.arange(18_000.0)
+    side = np.where(prices < 9000, "Bid", "Ask")
+    table = pa.table({"side": side, "price": prices, "cumulative": np.abs(prices - 8999.5)})
+    assert len(drawn(Chart("book", "", [("x", book_panel(table))]))) < 100_000
