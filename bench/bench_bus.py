@@ -20,10 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from udpfast.agents.link_thread import link_thread
 from udpfast.bus.log import Store
 from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
+from udpfast.core.agent import AgentRunner
+from udpfast.core.clock import monotonic_ns
 from udpfast.lab.bus_memory import MemoryLog
 
 from .result import Row
@@ -34,6 +37,8 @@ __all__ = ["BENCHMARK"]
 TCP = "TCP alone"
 SIZE = 256
 CHUNK = 1 << 18
+#: Of a call of the floor: 64 records.
+FLOOR_BYTES = 64 * (64 + SIZE)
 LAYOUT = 1
 T0 = 1_700_000_000_000_000_000
 #: Messages of a datagram: as many of 32 bytes as fit.
@@ -76,9 +81,10 @@ def filled(records: int) -> Store:
     return seq.store
 
 
-def _to_child(child: Callable[[socket.socket], None], parent: Callable[[socket.socket], None]
-              ) -> float:  # fmt: skip
-    # How long, ns, until the child says that it has everything.
+def _to_child(
+    child: Callable[[socket.socket], None], parent: Callable[[socket.socket], float]
+) -> float:
+    # What the parent returns, where both have an end of a connection.
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
@@ -89,18 +95,13 @@ def _to_child(child: Callable[[socket.socket], None], parent: Callable[[socket.s
                 with socket.create_connection(server.getsockname()) as sock:
                     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                     child(sock)
-                    sock.sendall(b"!")
                     status = 0
             finally:
                 os._exit(status)
         sock, _ = server.accept()
         with sock:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            begun = time.perf_counter_ns()
-            parent(sock)
-            while sock.recv(CHUNK)[-1:] not in (b"!", b""):
-                pass
-            took = time.perf_counter_ns() - begun
+            took = parent(sock)
         _, status = os.waitpid(pid, 0)
         assert status == 0, "the other process failed"
         return took
@@ -109,7 +110,7 @@ def _to_child(child: Callable[[socket.socket], None], parent: Callable[[socket.s
 def raw(records: int) -> float:
     """Return ns per record of the kernel's part alone."""
     total = records * (64 + SIZE)
-    content = bytes(CHUNK)
+    content = bytes(FLOOR_BYTES)
 
     def take(sock: socket.socket) -> None:
         into, left = bytearray(CHUNK), total
@@ -117,39 +118,73 @@ def raw(records: int) -> float:
             taken = sock.recv_into(into, min(CHUNK, left))
             assert taken, "the source is gone"
             left -= taken
+        sock.sendall(b"!")
 
-    def give(sock: socket.socket) -> None:
-        for at in range(0, total, CHUNK):
-            sock.sendall(content[: min(CHUNK, total - at)])
+    def give(sock: socket.socket) -> float:
+        begun = time.perf_counter_ns()
+        for at in range(0, total, FLOOR_BYTES):
+            sock.sendall(content[: min(FLOOR_BYTES, total - at)])
+        assert sock.recv(1) == b"!"
+        return time.perf_counter_ns() - begun
 
     return _to_child(take, give) / records
 
 
-def copy(store: Store) -> float:
-    """Return ns per record of a copy."""
-    records = store.log.end_index
+def _carry(end: Source | Consumer, sock: socket.socket, idle: str, done: Callable[[], bool]
+           ) -> float:  # fmt: skip
+    # As a daemon does: a thread for the bytes, and a loop for what it cannot do. How long it took.
+    sock.setblocking(False)
+    thread = link_thread(end, sock.fileno(), idle)
+    begun = time.perf_counter_ns()
+    with AgentRunner(thread, idle=thread.idle):
+        while not (done() or thread.broken):
+            assert not end.closed, end.closed
+            end.work(monotonic_ns(), 0)
+            end.attend()
+            time.sleep(0.0002)
+        took = time.perf_counter_ns() - begun
+    sock.setblocking(True)
+    return took
+
+
+def follow(sock: socket.socket, log: MemoryLog) -> Consumer:
+    """Return a copy that follows the store at the other end of a connection."""
+    consumer = Consumer(Store(log, "one"), 2, monotonic_ns())
+    sock.sendall(consumer.output())
+    while not consumer.following:
+        said = sock.recv(consumer.room)
+        assert said, "the source is gone"
+        consumer.feed(said, monotonic_ns())
+        assert not consumer.closed, consumer.closed
+    return consumer
+
+
+def serve(sock: socket.socket, store: Store) -> Source:
+    """Return the store's end of a connection on which a copy follows."""
+    source = Source(store, 1, monotonic_ns())
+    while not source.following:
+        said = sock.recv(CHUNK)
+        assert said, "the copy is gone"
+        source.feed(said, monotonic_ns())
+        assert not source.closed, source.closed
+    sock.sendall(source.output(1))
+    return source
+
+
+def copy(store: Store, records: int) -> float:
+    """Return ns per record of a copy, until the source has heard of the last."""
 
     def take(sock: socket.socket) -> None:
-        consumer = Consumer(Store(MemoryLog(1 << 16, LAYOUT), "one"), 2, 0)
-        while consumer.store.log.end_index < records:
-            said = consumer.output()
-            if said:
-                sock.sendall(said)
-            data = sock.recv(consumer.room)
-            assert data, "the source is gone"
-            consumer.feed(data, 0)
-            assert not consumer.closed, consumer.closed
-        assert consumer.store.log.last == store.log.last
+        log = MemoryLog(1 << 16, LAYOUT)
+        log.prepare(capacity(records, SIZE))
+        _carry(follow(sock, log), sock, "backoff", lambda: False)
+        assert log.last == store.log.last
 
-    def give(sock: socket.socket) -> None:
-        source = Source(store, 1, 0)
-        while source.sent < store.end:
-            data = source.output(CHUNK)
-            if data:
-                sock.sendall(data)
-            else:
-                source.feed(sock.recv(CHUNK), 0)
-            assert not source.closed, source.closed
+    def give(sock: socket.socket) -> float:
+        source = serve(sock, store)
+        took = _carry(source, sock, "backoff", lambda: source.acked == store.end)
+        source.close("done")
+        return took
 
     return _to_child(take, give) / records
 
@@ -168,10 +203,12 @@ def order(count: int, batch: int) -> float:
 
 def run(settings: Settings) -> Iterator[Row]:
     """Let copies and the floor take turns, then the sequencer."""
-    records = 20_000 if settings.quick else 400_000
+    records = 100_000 if settings.quick else 400_000
     store = filled(records)
     trials = interleave(
-        {"copy": partial(copy, store), TCP: partial(raw, records)}, settings, label=f"{SIZE} B"
+        {"copy": partial(copy, store, records), TCP: partial(raw, records)},
+        settings,
+        label=f"{SIZE} B",
     )
     yield from trials.rows(
         "bus",

@@ -52,6 +52,27 @@ def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
         parse_bus({"hosts": HOSTS, "stores": stores})
 
 
+@pytest.mark.parametrize(
+    ("links", "message"),
+    [
+        ({"idle": "never"}, r"links.idle: .*'never'"),
+        ({"cores": {"x": [1]}}, r"links.cores: expected some of S, one, two, found 'x'"),
+        ({"cores": {"S": [-1]}}, r"links.cores"),
+        ({"cores": {"S": 2}}, r"links.cores"),
+    ],
+)
+def test_threads_of_links_wrong_are_refused(links, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        parse_bus(
+            {
+                "hosts": HOSTS,
+                "links": links,
+                "stores": {"a": {"sequencer": "S", "port": 1}},
+            },
+            "bus.toml",
+        )
+
+
 def written(tmp_path: Path, keys: str, mode: int = 0o600) -> BusConfig:
     path = tmp_path / "bus.key"
     path.write_text(keys)

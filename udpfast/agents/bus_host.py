@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from udpfast.agents.bus_feed import BusFeed
+from udpfast.agents.link_thread import ConsumerThread, SourceThread, link_thread
 from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import (
     describe_composite,
@@ -30,11 +31,13 @@ from udpfast.archive.bus_files import (
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
+from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.bus.wire import SendFlag
 from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys
+from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import ConfigError
 from udpfast.shm.instance import journal_directory
@@ -60,6 +63,28 @@ class _Link:
     seal: LinkSeal | None = None
     proven: bytearray = field(default_factory=bytearray)  # received, and not yet the node's
     events: int = 0
+    thread: SourceThread | ConsumerThread | None = None  # that carries its bytes ...
+    runner: AgentRunner | None = None  # ... and runs here
+    core: int | None = None
+
+
+class _Cores:
+    """The cores that this host has for the threads of its links."""
+
+    def __init__(self, cores: tuple[int, ...]) -> None:
+        self._taken = dict.fromkeys(cores, 0)
+
+    def take(self) -> int | None:
+        """Return one that has the fewest threads; None: they are not pinned."""
+        core = min(self._taken, key=lambda each: self._taken[each], default=None)
+        if core is not None:
+            self._taken[core] += 1
+        return core
+
+    def give(self, core: int | None) -> None:
+        """Take one back."""
+        if core is not None:
+            self._taken[core] -= 1
 
 
 class _Part:
@@ -73,6 +98,7 @@ class _Part:
         directory: Path | None,
         bad: BadPath,
         quarantine: bool,
+        cores: _Cores,
     ) -> None:
         self.name = name
         self.config = config
@@ -92,6 +118,7 @@ class _Part:
             self.store, [other for other in settings.hosts if other != host], self, _draw,
             source=settings.source(host), quarantine=quarantine or settings.quarantine,
         )  # fmt: skip
+        self._cores = cores
         self._keys = bus_keys(config)
         self._seal = DatagramSeal(self._keys, realtime_ns()) if self._keys else None
         self.unauthentic = 0
@@ -226,7 +253,28 @@ class _Part:
         self.links.pop(link.key, None)
         if self._by_fd.pop(link.socket.fileno(), None) is not None:
             self.poll.unregister(link.socket.fileno())
+        if link.runner is not None:
+            link.runner.stop()
+            link.runner.join()
+            self._cores.give(link.core)
         link.socket.close()
+
+    def carry(self, link: int, end: Source | Consumer) -> bool:
+        """See `Carrier`. Bytes with tags stay with the loop."""
+        found = self.links.get(link)
+        if found is None or found.seal is not None or found.unsent or found.closing:
+            return False
+        fd = found.socket.fileno()
+        found.thread = thread = link_thread(end, fd, self.config.links.idle)
+        del self._by_fd[fd]
+        self.poll.unregister(fd)
+        found.core = self._cores.take()
+        found.runner = AgentRunner(thread, core=found.core, idle=thread.idle)
+        found.runner.start()
+        for grant in found.runner.grants:
+            if not grant.granted:
+                self.store.said.append(f"a link's thread: {grant.asked}: {grant.reason}")
+        return True
 
     def datagram(self, host: str, data: bytes) -> None:
         """See `Carrier`. What the socket does not take is lost, and sent again."""
@@ -266,6 +314,9 @@ class _Part:
                 self.node.broken(key, now_ns)
         self._failed.clear()
         for link in list(self.links.values()):
+            if link.thread is not None:
+                self._attend(link, link.thread, now_ns)
+                continue
             if link.proven:
                 self._hand_on(link, now_ns)
             if link.unsent:
@@ -273,6 +324,14 @@ class _Part:
             elif not link.connecting:
                 self._watch(link)
         self.disk.tell(self.node.following)
+
+    def _attend(self, link: _Link, thread: SourceThread | ConsumerThread, now_ns: int) -> None:
+        if thread.broken:
+            self._failed.append(link.key)
+        elif isinstance(thread, SourceThread):
+            odd = thread.odd()
+            if odd:
+                self.node.received(link.key, odd, now_ns)
 
     def _accept(self, now_ns: int) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -483,8 +542,9 @@ class BusHost:
         if config.access.group:
             find_group(config.access.group)
         bad = BadPath(lose, twice)
+        cores = _Cores(config.links.cores.get(host, ()))
         self.parts = [
-            _Part(host, name, config, directory, bad, quarantine)
+            _Part(host, name, config, directory, bad, quarantine, cores)
             for name, store in config.logs.items() if host in store.hosts
         ]  # fmt: skip
         by_name = {part.name: part for part in self.parts}

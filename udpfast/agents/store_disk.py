@@ -145,7 +145,7 @@ class StoreDisk:
         )  # fmt: skip
         # Behind the news of a cut: who reads looks there first.
         if end != self._flushed and not self.fed:
-            self.log.flush()
+            self.store.flush()
             self._flushed = end
         if not self.wakes_itself:
             self.wake.turn(store.released, now_ns)

@@ -19,6 +19,7 @@ from udpfast.core.oserr cimport check
 from udpfast.log.journal cimport journal_flush, journal_keep
 from udpfast.log.segment cimport (
     IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
+from udpfast.market.names cimport NameTable
 
 from udpfast.archive.bus_files import replace_file
 from udpfast.archive.store_names import StoreNames
@@ -255,12 +256,21 @@ cdef class StoreLog(Log):
         """See `Log`."""
         return self._names.since(number, known)
 
+    cdef object names_count(self, uint64_t number, const uint64_t** count):
+        cdef NameTable table
+        count[0] = NULL
+        if number == 0:
+            return None
+        table = self._names.table(number)
+        count[0] = &table.names.header.count
+        return table
+
     def take_names(self, bytes said) -> None:
         """See `Log`."""
         self._names.take(said)
 
     def flush(self) -> None:
-        """Say how far it is, to the keeper and to readers."""
+        """See `Log`."""
         if self.journal is not None:
             self.journal.writer = self.writer
             journal_flush(self.journal, clock_realtime_ns())

@@ -6,6 +6,7 @@ from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.hold cimport Hold
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.log.segment cimport (
     LOOK_END, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_size,
@@ -28,6 +29,20 @@ cdef class Log:
     # Stand before the record at `position`, or where it will be: in the next segment if there is
     # one. What is returned keeps the memory that `place` points into.
     cdef object place_at(self, uint64_t position, Place* place)
+    # Where the number of names in a table stands, NULL: it has none; what is returned keeps it.
+    cdef object names_count(self, uint64_t number, const uint64_t** count)
+
+
+cdef class LinkEnd:              # Source or Consumer (bus/replication)
+    cdef Hold hold               # of the thread that carries its bytes, if there is one ...
+    cdef public bint carried     # ... since this was set
+    cdef bint over               # closed
+    cdef bint wants              # the thread cannot go on before `attend`
+    cdef list _output            # frames to be said, when it is not carried
+    cdef bytes _said             # ... for the thread, and what is left of them:
+    cdef const uint8_t* said
+    cdef uint64_t said_size
+    cdef _hand_over(self)
 
 
 cdef class Store:
@@ -44,6 +59,8 @@ cdef class Store:
     cdef public tuple followers  # ... if it is not
     cdef public dict links       # of living sources, by the host that they copy to
     cdef public dict acks        # host -> (received, kept)
+    cdef public LinkEnd intake   # whose thread appends now; None: there is none
+    cdef uint64_t changes        # of lineage and cuts: counted before the records that follow
     cdef readonly str writer_host    # whose sequencer appends to the store; empty: not known ...
     cdef readonly uint64_t writer_epoch  # ... as of this epoch
     cdef public list said        # what an operator should know, the newest last
@@ -81,6 +98,12 @@ cdef inline uint64_t place_run(
         at.position += size
         count[0] += 1
     return at.position - p.position
+
+
+cdef inline void store_learn(Store store, uint64_t released, uint64_t kept) noexcept nogil:
+    # What the source says of readers and standbys.
+    store._released = max(store._released, released)
+    store._kept = max(store._kept, kept)
 
 
 cdef inline void log_note(Log log, const Record* record) noexcept nogil:

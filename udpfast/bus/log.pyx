@@ -1,10 +1,33 @@
 """What the bus's machines need of a store. The hot half is in `log.pxd`."""
 
+import contextlib
 import struct
+
+from udpfast.core.hold cimport hold_give, hold_take
 
 from udpfast.bus.lineage import Lineage
 
-__all__ = ["Log", "Store"]
+__all__ = ["LinkEnd", "Log", "Store"]
+
+
+cdef class LinkEnd:
+    """One end of a link, which the thread of whoever has the socket may carry.
+
+    Such a thread takes and gives bytes without the interpreter, under `hold`; what needs it waits
+    for `attend`.
+
+    Attributes
+    ----------
+    carried : bool
+    """
+
+    cdef _hand_over(self):
+        # What is to be said, for the thread that says it; it does nothing now.
+        cdef bytes rest = (<const char*>self.said)[:self.said_size]
+        self._said = rest + b"".join(self._output)
+        self._output.clear()
+        self.said = <const uint8_t*><const char*>self._said
+        self.said_size = len(self._said)
 
 
 cdef class Log:
@@ -19,6 +42,9 @@ cdef class Log:
 
     cdef object place_at(self, uint64_t position, Place* place):
         raise NotImplementedError
+
+    cdef object names_count(self, uint64_t number, const uint64_t** count):
+        count[0] = NULL
 
     @property
     def end(self) -> int:
@@ -41,6 +67,9 @@ cdef class Log:
     def last_stamp_ns(self) -> int:
         """The last record's `published_ns`; 0: there is none."""
         return max(self.last_ns, 0)
+
+    def flush(self) -> None:
+        """Say how far it is, to whoever keeps the disk and to readers."""
 
     def first(self) -> tuple[int, int]:
         """Return position and index of the oldest record that was not removed."""
@@ -207,6 +236,7 @@ cdef class Store:
         self.acks = {}
         self.said = []
         self.cut_at = []
+        self.intake = None
         self.writer_host = ""
         state = log.load()
         self.promised = self._released = 0
@@ -272,8 +302,7 @@ cdef class Store:
 
     def learn(self, uint64_t released, uint64_t kept) -> None:
         """Take what the source says of readers and standbys."""
-        self._released = max(self._released, released)
-        self._kept = max(self._kept, kept)
+        store_learn(self, released, kept)
 
     def learn_writer(self, str host, uint64_t epoch) -> None:
         """Take who writes an epoch; of earlier epochs than the one known already, nothing."""
@@ -289,6 +318,17 @@ cdef class Store:
         """Keep its epochs, and what it promised."""
         self.log.save(_STATE.pack(self.promised, self._released, self.led) + self.lineage.pack())
 
+    def flush(self) -> None:
+        """Have the log say how far it is, between two records."""
+        cdef LinkEnd intake = self.intake
+        if intake is not None:
+            hold_take(&intake.hold)
+        try:
+            self.log.flush()
+        finally:
+            if intake is not None:
+                hold_give(&intake.hold)
+
     def fence(self, uint64_t epoch) -> bool:
         """Promise to take nothing of lower epochs; return whether that is so.
 
@@ -296,10 +336,15 @@ cdef class Store:
         """
         if epoch > self.promised:
             self.promised = epoch
+            if self.intake is not None:
+                # From here on its thread takes nothing of lower epochs: what `end` says then stays.
+                hold_take(&self.intake.hold)
+                hold_give(&self.intake.hold)
             if self.lineage.epoch < epoch:
                 if self.writer:
                     # An epoch of which it could write nothing: others may have what is later.
                     self.lineage.cut(self.log.writer.position)
+                    self.changes += 1
                 self.writer = self.led = False
             self.save()
         return epoch >= self.promised
@@ -336,6 +381,7 @@ cdef class Store:
     def _begin_epoch(self, epoch):
         # Whoever had more before lost it since: what is written here now is of nobody else.
         self.lineage.begin(epoch, self.log.writer.position)
+        self.changes += 1
         self._kept = min(self._kept, self.log.writer.position)
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index, pairs) -> None:
@@ -347,6 +393,7 @@ cdef class Store:
 
     def _note_cut(self, uint64_t position):
         self.cuts += 1
+        self.changes += 1
         self.cut_at.append(position)
 
     def cut_since(self, uint64_t cuts) -> int:
@@ -355,14 +402,29 @@ cdef class Store:
 
     def unroll(self) -> None:
         """Take a last segment that is empty back."""
-        if self.log.unroll():
-            self._note_cut(self.log.writer.position)
+        with self._unread():
+            if self.log.unroll():
+                self._note_cut(self.log.writer.position)
+
+    @contextlib.contextmanager
+    def _unread(self):
+        # While no thread of a link reads records: memory that they lie in may go.
+        cdef LinkEnd end
+        held = list(self.links.values())
+        for end in held:
+            hold_take(&end.hold)
+        try:
+            yield
+        finally:
+            for end in held:
+                hold_give(&end.hold)
 
     def cut(self, uint64_t position) -> int:
         """Set aside all records from a position on; return how many."""
-        removed = self.log.cut(position)
-        self.lineage.cut(position)
-        self._note_cut(position)
+        with self._unread():
+            removed = self.log.cut(position)
+            self.lineage.cut(position)
+            self._note_cut(position)
         self._released = min(self._released, position)
         self._kept = min(self._kept, position)
         # What other copies had behind it are other records.

@@ -46,6 +46,9 @@ class Carrier(Protocol):
     def datagram(self, host: str, data: bytes) -> None:
         """Send a datagram to the sequencer's port of a host."""
 
+    def carry(self, link: int, end: Source | Consumer) -> bool:
+        """Take over the bytes of a link's end, which follows; False: not this one, or not yet."""
+
 
 class Node:
     """One host's part in one store.
@@ -339,7 +342,7 @@ class Node:
         if self.consumer is not None and self._link is not None:
             if self.promotion is None:
                 self.consumer.work(now_ns, unix_ns)
-            self.carrier.send(self._link, self.consumer.output())
+            self._carry(self._link, self.consumer)
             self._look_at_consumer(now_ns)
         if self.sequencer is not None:
             if self.sequencer.full:
@@ -356,14 +359,30 @@ class Node:
             for datagram in courier.work(now_ns, self.following):
                 self._bring(datagram, now_ns, unix_ns, courier)
 
+    def _carry(self, link: int, consumer: Consumer) -> None:
+        # What it has to say goes to the link, or to the thread that has its bytes.
+        if not consumer.carried:
+            self.carrier.send(link, consumer.output())
+            if consumer.following and not consumer.closed and self.carrier.carry(link, consumer):
+                self.store.intake = consumer
+        else:
+            consumer.attend()
+
     def _serve(self, link: int, source: Source, now_ns: int, unix_ns: int) -> None:
         source.work(now_ns, unix_ns)
+        if source.carried:
+            source.attend()
+            if source.closed:
+                self._close(link)
+            return
         room = self.carrier.room(link)
         data = source.output(room) if room > 0 else b""
         if data:
             self.carrier.send(link, data)
         if source.closed:
             self._close(link)
+        elif source.following:
+            self.carrier.carry(link, source)
 
     def _bring(self, datagram: bytes, now_ns: int, unix_ns: int, courier: Courier) -> None:
         if self.sequencer is not None:  # this host's own outboxes: no network

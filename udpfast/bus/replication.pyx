@@ -4,14 +4,18 @@ Neither end has a socket or a clock. `feed` takes what arrived, `output` gives w
 `work` lets time pass. An end that is `closed` stays so: whoever holds it opens another link.
 """
 
+from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
-from udpfast.bus.log cimport header_position, log_copy, place_look, place_run
+from udpfast.bus.log cimport (
+    header_position, log_copy, place_look, place_run, store_learn)
 from udpfast.bus.wire cimport (
     LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_FENCE, LINK_FENCED, LINK_HEADER_SIZE,
     LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME, Progress,
     link_header, link_look)
+from udpfast.core.atomics cimport load_acquire
+from udpfast.core.hold cimport hold_give, hold_take
 from udpfast.core.layout cimport Record
 from udpfast.log.segment cimport LOOK_END, record_look
 
@@ -25,7 +29,8 @@ __all__ = ["Consumer", "Source"]
 cdef uint64_t UNTIL_NONE = 0xFFFFFFFFFFFFFFFF
 
 cdef enum:
-    STAGING = LINK_HEADER_SIZE + LINK_BODY_MAX  # one frame, whole
+    FRAME_MAX = LINK_HEADER_SIZE + LINK_BODY_MAX
+    STAGING = 2 * FRAME_MAX      # one frame, whole, wherever it begins
     # What is wrong with DATA:
     DATA_PLACE = -1              # it does not continue the copy
     DATA_RECORD = -2             # a record is not what was written
@@ -34,7 +39,7 @@ cdef enum:
 cdef bytes NO_IDENTITY = bytes(16)
 
 
-cdef class Source:
+cdef class Source(LinkEnd):
     """The end of a link at which the records are.
 
     Parameters
@@ -84,17 +89,38 @@ cdef class Source:
         cdef bytes body = frame.body
         if frame.type == LINK_ACK and self.following and len(body) >= <int>sizeof(Progress):
             memcpy(&progress, <const char*>body, sizeof(progress))
-            if progress.end > self.store.end or progress.synced > progress.end:
-                raise ValueError(f"an ACK of {progress.end}, {progress.synced} synced, of a store "
-                                 f"that ends at {self.store.end}")
-            self.acked, self.acked_synced = progress.end, progress.synced
-            self.store.acks[self.consumer] = (progress.end, progress.kept)
+            if not self._note(&progress):
+                raise ValueError(f"an ACK of {progress.end}, {progress.synced} synced, where "
+                                 f"records up to {self._place.position} were sent")
+            self._tell_acked()
         elif frame.type == LINK_HELLO and not self.following:
             self._welcome(Hello.unpack(body), frame.epoch, now_ns)
         elif frame.type == LINK_FENCE and not self.following:
             self._fence(frame.epoch)
         else:
             raise ValueError(f"a frame of type {frame.type} here")
+
+    cdef bint _note(self, const Progress* progress) noexcept nogil:
+        # What the copy says of itself; False: that cannot be.
+        if progress.end > self._place.position or progress.synced > progress.end:
+            return False
+        self.acked, self.acked_synced = progress.end, progress.synced
+        self.acked_kept = progress.kept
+        self._acks += 1
+        return True
+
+    cdef bint take_ack(self, const LinkHeader* header, int64_t now_ns) noexcept nogil:
+        # Take a whole frame, in its thread; False: it is no ACK that could be.
+        if header.type != LINK_ACK or header.length < sizeof(Progress):
+            return False
+        self.heard_ns = now_ns
+        return self._note(<const Progress*>(<const uint8_t*>header + LINK_HEADER_SIZE))
+
+    def _tell_acked(self):
+        # Each time: what was known of other epochs may have been dropped since.
+        if self._acks != self._acks_known:
+            self._acks_known = self._acks
+            self.store.acks[self.consumer] = (self.acked, self.acked_kept)
 
     def _fence(self, uint64_t epoch):
         cdef Store store = self.store
@@ -182,25 +208,38 @@ cdef class Source:
         number = self.store.log.names_at(position)
         if number != self._names:
             self._names, self._names_told = number, 0
+            self._names_memory = self.store.log.names_count(number, &self._names_count)
         self._look_epoch()
 
     def _look_epoch(self):
         epoch, until = self.store.lineage.at(self._place.position)
         self._epoch, self._until = epoch, UNTIL_NONE if until is None else until
 
-    cdef uint64_t next_run(self, LinkHeader* header, const uint8_t** at):
-        # The next run of records and the header for it; 0: there is none now.
-        cdef uint64_t size, count
+    def attend(self) -> None:
+        """Do what `run` cannot: go to the next segment, the next epoch; tell names.
+
+        For a thread that waits for it, and has what is to be said from here then.
+        """
+        if not (self.wants or self._output):
+            return
+        hold_take(&self.hold)
+        try:
+            if self.wants:
+                self._attend()
+                self.wants = False
+            self._hand_over()
+        finally:
+            hold_give(&self.hold)
+
+    cdef _attend(self):
         cdef Store store = self.store
-        if not self.following or self.closed:
-            return 0
+        if not self.following or self.over:
+            return
         if store.cuts != self._cuts:
             self.close("records were set aside")
-            return 0
-        if self._until == UNTIL_NONE:
-            self._look_epoch()
-        if self._place.position >= self._until:
-            self._look_epoch()
+            return
+        self._changes = store.changes
+        self._look_epoch()
         if place_look(&self._place) == LOOK_END:
             self._stand(self._place.position)
         if not self._announced:
@@ -208,20 +247,36 @@ cdef class Source:
                 LINK_SEGMENT, self._place.position, self._epoch,
                 store.log.segment_header(self._place.position)))
             self._announced = True
+        if self._names:
+            self._tell_names()
+
+    cdef int64_t run(self, LinkHeader* header, const uint8_t** at) noexcept nogil:
+        # The next run of records and the header for it: its bytes; RUN_NONE, RUN_ATTEND.
+        cdef uint64_t size, count
+        if not self.following or self.over:
+            return RUN_NONE
+        if not self._announced or self._place.position >= self._until or (
+                place_look(&self._place) == LOOK_END):
+            return RUN_ATTEND
         # The writer's own tail is not looked at: a record is there when its commit word is.
-        size = place_run(&self._place, self._until, LINK_BODY_MAX, &count)
-        if size:
-            at[0] = <const uint8_t*><size_t>(self._place.base + self._place.position)
-            link_header(header, LINK_DATA, <unsigned int>size, self._place.position, self._epoch,
-                        NULL)
-            self._place.position += size
-            self._place.index += count
-            if self._names:
-                self._tell_names()
-        return size
+        size = place_run(&self._place, self._until, RUN_BYTES, &count)
+        if size == 0:
+            size = place_run(&self._place, self._until, LINK_BODY_MAX, &count)
+        # After a look at the records: what concerns them was there before them.
+        if self._changes != load_acquire(&self.store.changes):
+            return RUN_ATTEND
+        if size == 0:
+            return RUN_NONE
+        if self._names and self._names_told != load_acquire(self._names_count):
+            return RUN_ATTEND
+        at[0] = <const uint8_t*><size_t>(self._place.base + self._place.position)
+        link_header(header, LINK_DATA, <unsigned int>size, self._place.position, self._epoch, NULL)
+        self._place.position += size
+        self._place.index += count
+        return <int64_t>size
 
     cdef _tell_names(self):
-        # After a look at the records: each name was there before the first that carries its id.
+        # Each name was there before the first record that carries its id.
         while True:
             said, told = self.store.log.names_since(self._names, self._names_told)
             if not said:
@@ -233,27 +288,25 @@ cdef class Source:
         """Return what is to be sent next: whole frames, as long as they begin below `room`."""
         cdef LinkHeader header
         cdef const uint8_t* at = NULL
-        cdef uint64_t size
+        cdef int64_t size
         cdef uint64_t total = 0
         parts = []
         while total < room:
-            size = self.next_run(&header, &at)
-            control = self.take_control()
+            size = self.run(&header, &at)
+            if size == RUN_ATTEND:
+                self._attend()
+                size = self.run(&header, &at)
+            control = b"".join(self._output)
+            self._output.clear()
             if control:
                 parts.append(control)
                 total += len(control)
-            if size == 0:
+            if size <= 0:
                 break
             parts.append((<const char*>&header)[:LINK_HEADER_SIZE])
             parts.append((<const char*>at)[:size])
             total += LINK_HEADER_SIZE + size
         return b"".join(parts)
-
-    def take_control(self) -> bytes:
-        """Return the frames that are no records, which go before the records of `next_run`."""
-        control = b"".join(self._output)
-        self._output.clear()
-        return control
 
     def work(self, int64_t now_ns, int64_t unix_ns) -> None:
         """Let time pass: tell how far the store is; end if nothing was heard for a second."""
@@ -266,6 +319,7 @@ cdef class Source:
             return
         if not self.following:
             return
+        self._tell_acked()
         if not (store.writer or self._relayed):
             # It looks for the writer now, to which alone its progress counts.
             self.close("another host writes the store")
@@ -300,12 +354,15 @@ cdef class Source:
         """End it. Idempotent."""
         if not self.closed:
             self.closed = reason
-            self._memory = None
+            hold_take(&self.hold)
+            self.over = True
+            hold_give(&self.hold)
+            self._memory = self._names_memory = None
             if self.store.links.get(self.consumer) is self:
                 del self.store.links[self.consumer]
 
 
-cdef class Consumer:
+cdef class Consumer(LinkEnd):
     """The end of a link at which the copy is.
 
     Parameters
@@ -359,43 +416,114 @@ cdef class Consumer:
     @property
     def room(self) -> int:
         """How many bytes `feed` takes now."""
-        return 0 if self.stalled else STAGING - self._size
+        cdef uint64_t room = 0
+        if not self.stalled:
+            self.space(&room)
+        return room
+
+    cdef uint8_t* space(self, uint64_t* room) noexcept nogil:
+        # Where bytes that arrive go, and how many.
+        if self._at == self._size:
+            self._at = self._size = 0
+        elif self._at and STAGING - self._size < FRAME_MAX:
+            memmove(self._staging, self._staging + self._at, self._size - self._at)
+            self._size -= self._at
+            self._at = 0
+        room[0] = STAGING - self._size
+        return self._staging + self._size
 
     def feed(self, data, int64_t now_ns) -> int:
         """Take bytes that arrived, at most `room`; return how many were taken."""
         cdef bytes content = bytes(data)
-        cdef uint64_t count = min(<uint64_t>len(content), <uint64_t>self.room)
-        self.heard_ns = now_ns
-        memcpy(self._staging + self._size, <const char*>content, count)
-        self._size += count
-        self._process()
+        cdef uint64_t room = 0
+        cdef uint64_t count
+        cdef uint8_t* place = self.space(&room)
+        count = 0 if self.stalled else min(<uint64_t>len(content), room)
+        memcpy(place, <const char*>content, count)
+        if not self.arrived(count, now_ns):
+            self._process()
         return count
 
+    cdef bint arrived(self, uint64_t count, int64_t now_ns) noexcept nogil:
+        # Take bytes at `space`. False: not all that came could be done without the interpreter.
+        cdef int64_t size
+        cdef const LinkHeader* header
+        cdef const Progress* progress
+        self.heard_ns = now_ns
+        self._size += count
+        while True:
+            size = link_look(self._staging + self._at, self._size - self._at)
+            if size == 0:
+                return True
+            header = <const LinkHeader*>(self._staging + self._at)
+            if size < 0 or not self.following or self.over or self._is_over(header.epoch):
+                return False
+            if header.type == LINK_DATA and header.epoch == self._epoch:
+                self._failure = self._data(
+                    self._log, header, self._staging + self._at + LINK_HEADER_SIZE)
+                if self._failure:
+                    return False
+            elif header.type == LINK_HEARTBEAT and header.length >= sizeof(Progress):
+                progress = <const Progress*>(self._staging + self._at + LINK_HEADER_SIZE)
+                self.source_end = progress.end
+                store_learn(self.store, progress.released, progress.kept)
+            else:
+                return False
+            self._at += size
+
+    def attend(self) -> None:
+        """Do what the thread of this end cannot, and hand it what is to be said."""
+        if not (self.wants or self._output):
+            return
+        hold_take(&self.hold)
+        try:
+            if self.wants and not self.stalled:
+                self._process()
+                self.wants = self.stalled
+            self._hand_over()
+        finally:
+            hold_give(&self.hold)
+
+    cdef uint32_t ack(self, uint8_t* frame, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        # An ACK, in its thread, if there is news: its size, or 0.
+        cdef LinkHeader* header = <LinkHeader*>frame
+        cdef Progress* progress = <Progress*>(frame + LINK_HEADER_SIZE)
+        cdef uint64_t end = self._log.writer.position
+        if end == self._acked or not self.following or self.over:
+            return 0
+        progress.end = end
+        progress.synced = min(self._synced, end)
+        progress.released = self.store._released
+        progress.kept = min(self._kept_most, end)
+        progress.unix_ns = unix_ns
+        link_header(header, LINK_ACK, sizeof(Progress), 0, self.store.promised,
+                    <const uint8_t*>progress)
+        self._acked, self._acked_ns = end, now_ns
+        return LINK_HEADER_SIZE + sizeof(Progress)
+
     cdef _process(self):
-        cdef uint64_t at = 0
         cdef int64_t size
         cdef const LinkHeader* header
         try:
+            if self._failure:
+                self._fail()
             while not self.closed:
-                size = link_look(self._staging + at, self._size - at)
+                size = link_look(self._staging + self._at, self._size - self._at)
                 if size < 0:
                     self.damaged = True
                     self.close("bytes that are no frame")
                 if size <= 0:
                     break
-                header = <const LinkHeader*>(self._staging + at)
+                header = <const LinkHeader*>(self._staging + self._at)
                 if header.type == LINK_DATA:
-                    self._copy(header, self._staging + at + LINK_HEADER_SIZE)
-                elif not self._control(header, self._staging + at + LINK_HEADER_SIZE):
+                    self._copy(header, self._staging + self._at + LINK_HEADER_SIZE)
+                elif not self._control(header, self._staging + self._at + LINK_HEADER_SIZE):
                     break
-                at += size
+                self._at += size
         except ValueError as problem:
             self.close(f"not understood: {problem}")
-        memmove(self._staging, self._staging + at, self._size - at)
-        self._size -= at
 
     cdef _copy(self, const LinkHeader* header, const uint8_t* body):
-        cdef int rc
         cdef Log log = self._log
         if not self.following or header.epoch < self._epoch or self._is_over(header.epoch):
             self.close("records of an epoch that is over")
@@ -407,12 +535,16 @@ cdef class Consumer:
             self.store.begin_copied(header.epoch)
             self._epoch = header.epoch
         with nogil:
-            rc = self._data(log, header, body)
-        if rc == DATA_RECORD:
+            self._failure = self._data(log, header, body)
+        if self._failure:
+            self._fail()
+
+    cdef _fail(self):
+        if self._failure == DATA_RECORD:
             self.damaged = True
             self.close("a record that is not what was written")
-        elif rc < 0:
-            self.close("records that do not continue the copy" if rc == DATA_PLACE
+        else:
+            self.close("records that do not continue the copy" if self._failure == DATA_PLACE
                        else "records beyond the end of their segment")
 
     cdef int _data(self, Log log, const LinkHeader* header, const uint8_t* body) noexcept nogil:
@@ -458,7 +590,7 @@ cdef class Consumer:
             raise ValueError(f"a frame of type {header.type} here")
         return True
 
-    cdef bint _is_over(self, uint64_t epoch):
+    cdef bint _is_over(self, uint64_t epoch) noexcept nogil:
         # Whether a later epoch was promised than the source knows. Its records may be older.
         self._known = max(self._known, epoch)
         return self._known < self.store.promised and not self._drain
@@ -492,8 +624,11 @@ cdef class Consumer:
         if self.closed:
             return
         if self.stalled:
+            hold_take(&self.hold)
             self.stalled = False
             self._process()
+            self.wants = self.stalled
+            hold_give(&self.hold)
             self.heard_ns = now_ns  # what it says lies where it is not read
         if now_ns - self.heard_ns >= SILENT_NS:
             self.close("silent")
@@ -503,6 +638,9 @@ cdef class Consumer:
         end = store.end
         kept = store.kept_below()
         told = (end, self._log.synced(), kept)
+        self._synced = told[1]
+        # Where nobody follows this one, what it gets is kept at once.
+        self._kept_most = kept if store.followers else UNTIL_NONE
         since = now_ns - self._acked_ns
         if since >= BEAT_NS or end - self._acked >= ACK_BYTES or (
                 told != self._told and since >= BUSY_ACK_NS):
@@ -525,6 +663,11 @@ cdef class Consumer:
         """End it. Idempotent."""
         if not self.closed:
             self.closed = reason
+            hold_take(&self.hold)
+            self.over = True
+            hold_give(&self.hold)
+            if self.store.intake is self:
+                self.store.intake = None
 
     @property
     def diverged_at(self):

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from udpfast.config.loop import AccessConfig
 from udpfast.config.settings import Struct, convert, read_tables
-from udpfast.config.types import Name
+from udpfast.config.types import Core, Idle, Name
 from udpfast.errors import ConfigError
 
 __all__ = ["BusConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
@@ -108,6 +108,19 @@ class CompositeConfig(Struct, frozen=True):
         return StoreConfig(sequencer=self.host, port=self.port, replicas=self.replicas)
 
 
+class LinksConfig(Struct, frozen=True):
+    """The threads that carry copies' bytes: one for each link, at both its ends."""
+
+    idle: Annotated[
+        Idle,
+        Meta(description="what they do when nothing came; spin is fastest and takes a core each"),
+    ] = "backoff"
+    cores: Annotated[
+        dict[Name, tuple[Core, ...]],
+        Meta(max_length=64, description="host -> cores to pin its threads to, in turn"),
+    ] = msgspec.field(default_factory=dict)
+
+
 class BusConfig(Struct, frozen=True):
     """All of bus.toml."""
 
@@ -119,6 +132,7 @@ class BusConfig(Struct, frozen=True):
         default_factory=dict
     )
     access: AccessConfig = AccessConfig()
+    links: LinksConfig = LinksConfig()
     key_file: Annotated[
         str, Meta(max_length=4096, description="one or two keys that all hosts have; empty: none")
     ] = ""
@@ -199,6 +213,11 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
             raise ConfigError(
                 f"{where}: hosts.{host}: expected an IP address, found {address!r}"
             ) from None
+    for host in config.links.cores:
+        if host not in config.hosts:
+            raise ConfigError(
+                f"{where}: links.cores: expected some of {', '.join(config.hosts)}, found {host!r}"
+            )
     ports: dict[int, str] = {}
     for name, composite in config.composites.items():
         _check_composite(f"{where}: composites.{name}", config, name, composite)

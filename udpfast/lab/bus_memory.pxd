@@ -17,6 +17,7 @@ cdef class MemoryLog(Log):
     cdef public list aside           # of what was set aside: (position, bytes) of each record
     cdef uint64_t _synced
     cdef bytes _state
+    cdef MemorySegment _spare    # touched ahead
     cdef uint64_t _first, _first_index
     cdef MemorySegment _latest(self)
     cdef _open(self, MemorySegment segment)

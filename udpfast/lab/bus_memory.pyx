@@ -1,7 +1,7 @@
 """A store in memory, for the bus's machines: a disk that can be full, and lose its power."""
 
 from libc.stdint cimport INT64_MAX, INT64_MIN
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from udpfast.bus.log cimport Place, log_note, place_look, place_record
@@ -79,6 +79,16 @@ cdef class MemoryLog(Log):
             if self.segments:
                 self._open(self._latest())
 
+    def prepare(self, uint64_t capacity) -> None:
+        """Have the next segment's memory ready, every page of it, if it gets this capacity."""
+        cdef MemorySegment segment = MemorySegment()
+        segment.memory = <uint8_t*>malloc(capacity)
+        segment.capacity = capacity
+        if segment.memory == NULL:
+            raise MemoryError
+        memset(segment.memory, 0, capacity)
+        self._spare = segment
+
     def roll(self, header=None):
         """See `Log`."""
         cdef SegmentHeader made
@@ -97,8 +107,10 @@ cdef class MemoryLog(Log):
             made.capacity = self.capacity
             made.layout_hash = self.layout_hash
             made.checksum = checksum_of(&made, sizeof(made))
-        segment = MemorySegment()
-        segment.memory = <uint8_t*>calloc(made.capacity, 1)
+        segment, self._spare = self._spare, None
+        if segment is None or segment.capacity != made.capacity:
+            segment = MemorySegment()
+            segment.memory = <uint8_t*>calloc(made.capacity, 1)
         segment.number, segment.capacity = made.number, made.capacity
         segment.position, segment.index = made.position, made.index
         segment.header = (<char*>&made)[:sizeof(made)]

@@ -24,6 +24,7 @@ from udpfast.bus.outbox import (
     SupersededError,
 )
 from udpfast.bus.promotion import Promotion, PromotionState
+from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Oracle, Wrong
@@ -105,6 +106,10 @@ class Host:
         side = self.sides.pop(link, None)
         if side is not None:
             self.world.end(side)
+
+    def carry(self, link: int, end: Source | Consumer) -> bool:
+        """See `Carrier`. There are no threads in one process of one seed."""
+        return False
 
     def datagram(self, host: str, data: bytes) -> None:
         """See `Carrier`."""
