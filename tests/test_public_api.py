@@ -159,6 +159,10 @@ def test_dir_of_the_package_has_its_public_names_alone() -> None:
             r"OrderBook\(\) has no keyword 'levels'; did you mean 'levels_max'",
         ),
         (lambda: udpfast.Books(zzz=3), r"Books\(\) has no keyword 'zzz'; it has reader"),
+        (
+            lambda: udpfast.Subscriber("feed.toml", conf=1),
+            r"Subscriber\(\) has no keyword 'conf'; did you mean 'config'",
+        ),
     ],
 )
 def test_misspelt_name_or_keyword_is_told_what_it_may_be(

@@ -71,7 +71,7 @@ def damage(journal, how):
     how(path, next((journal.parents[1] / "b" / "journal").glob("*.names")))
 
 
-@pytest.mark.filterwarnings("ignore:.*nobody knows the instruments")
+@pytest.mark.filterwarnings("ignore:.*the instruments are unknown")
 @pytest.mark.parametrize(("how", "known"), DAMAGES)
 def test_reader_of_damaged_names_has_none_that_is_wrong(journal, how, known):
     damage(journal, how)
@@ -85,7 +85,7 @@ def test_reader_of_damaged_names_has_none_that_is_wrong(journal, how, known):
 def test_reader_without_its_names_says_so(journal, how):
     damage(journal, how)
     with (
-        pytest.warns(UserWarning, match="nobody knows the instruments in segment 1"),
+        pytest.warns(UserWarning, match="the instruments are unknown in segment 1"),
         Reader(f"journal:{journal}") as reader,
     ):
         list(reader)
@@ -98,7 +98,7 @@ def test_export_and_scan_of_damaged_names_say_so(journal, tmp_path, how):
     found = CliRunner().invoke(cli, command)
     assert json.loads(found.stdout)["nameless"] == 3
     scan = Scan(str(journal), "tops")
-    with pytest.raises(FormatError, match="nobody knows their instruments"):
+    with pytest.raises(FormatError, match="their instruments are unknown"):
         list(scan.batches(scan.pieces()[0]))
 
 

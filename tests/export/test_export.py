@@ -480,7 +480,7 @@ def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:
     assert json.loads(found.stdout)["nameless"] == json.loads(found.stdout)["records"] == RECORDS
     assert "its file of names is gone or torn" in found.stderr
     scan = Scan(str(copy), "trades")
-    with pytest.raises(FormatError, match="nobody knows their instruments"):
+    with pytest.raises(FormatError, match="their instruments are unknown"):
         list(scan.batches(scan.pieces()[0]))
 
 

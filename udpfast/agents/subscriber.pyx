@@ -1,5 +1,6 @@
 """The subscriber: one feed, one thread, one core, one ring."""
 
+import inspect
 import os
 import signal
 import threading
@@ -51,7 +52,7 @@ from udpfast.archive.bus_files import note_store
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
 from udpfast.core.stop import stop_signals
-from udpfast.errors import ConfigError, UdpfastError
+from udpfast.errors import ConfigError, UdpfastError, unexpected_keyword
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.net.xdp_host import group_lines
 from udpfast.shm.counters import CounterBlock
@@ -343,7 +344,9 @@ class Subscriber:
     that the file asks for run beside it, and are started again when they fail (`agents`).
     """
 
-    def __init__(self, config, disk=None):
+    def __init__(self, config, disk=None, **unknown):
+        if unknown:
+            raise unexpected_keyword(Subscriber, unknown)
         if isinstance(config, (str, Path)):
             config = load_feed(config)
         elif isinstance(config, Mapping):
@@ -625,3 +628,10 @@ class Subscriber:
 
     def __exit__(self, *_):
         self.stop()
+
+
+# Keywords that are refused are no part of what `help` shows.
+_whole = inspect.signature(Subscriber.__init__)
+Subscriber.__init__.__signature__ = _whole.replace(
+    parameters=[each for each in _whole.parameters.values() if each.kind != each.VAR_KEYWORD]
+)

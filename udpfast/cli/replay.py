@@ -1,4 +1,4 @@
-"""`udpfast replay`: what was kept, once more: through the engine, to a ring, UDP or a file."""
+"""`udpfast replay`: replay a journal or a capture: to the engine, a ring, UDP or a file."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ Examples:
     default="",
     metavar="TARGET",
     help="ring:NAME: a ring that readers attach to; journal:NAME: a new journal of all that comes "
-    "out; udp: the addresses of the lines; or a file, .pcap or .pcapng, with .gz or without. By "
-    "default only the result is kept; with engine that of the messages among a journal's records, "
-    "received once more.",
+    "out; udp: the addresses of the lines; engine: a second feed, which reads the messages in a "
+    "journal's records; or a .pcap or .pcapng file, also with .gz. By default only the result is "
+    "reported.",
 )
 @click.option(
     "--speed",

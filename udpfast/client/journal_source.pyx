@@ -127,7 +127,7 @@ def segment_names(directory, number, mark, segment) -> NameCache:
         return NameCache(journal_names(directory, number, mark))
     except (FileNotFoundError, FormatError) as problem:
         # Removed, torn by a power cut, or another journal's: the records are what they are.
-        warnings.warn(f"{directory}: nobody knows the instruments in segment {segment}: {problem}",
+        warnings.warn(f"{directory}: the instruments are unknown in segment {segment}: {problem}",
                       stacklevel=3)
         return NameCache()
 

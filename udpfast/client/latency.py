@@ -56,14 +56,17 @@ class Hop:
     @property
     def count(self) -> int:
         """Values recorded."""
-        return int(self.counts.sum() + self.opposite.sum())
+        below = 0 if self.opposite is _nothing() else int(self.opposite.sum())
+        return int(self.counts.sum()) + below
 
     def percentiles(self, percents: Mapping[str, float]) -> dict[str, int]:
         """Return, for each name, the value in ns that so many percent do not exceed; 0 if none."""
         lowest, highest = _slots()
         # Few of the 33,792 slots hold anything; `nonzero` of booleans takes a tenth of the time.
-        below = np.flatnonzero(self.opposite != 0)[::-1]
         above = np.flatnonzero(self.counts != 0)
+        below = above[:0]
+        if self.opposite is not _nothing():
+            below = np.flatnonzero(self.opposite != 0)[::-1]
         values = np.concatenate((-lowest[below], highest[above]))
         if not len(values):
             return dict.fromkeys(percents, 0)
@@ -188,7 +191,8 @@ def hops_since(hops: Mapping[str, Hop], earlier: Mapping[str, Hop]) -> dict[str,
     for name, hop in hops.items():
         known = earlier.get(name)
         fewer = known is not None and (
-            bool((hop.counts < known.counts).any()) or bool((hop.opposite < known.opposite).any())
+            bool((hop.counts < known.counts).any())
+            or (hop.opposite is not _nothing() and bool((hop.opposite < known.opposite).any()))
         )
         since[name] = hop if known is None or fewer else hop - known
     return since

@@ -7,6 +7,7 @@ from typing import Self, final
 from udpfast.client.aio import Records
 from udpfast.client.batch import Batch
 from udpfast.client.record import NameCache, ReadRecord
+from udpfast.client.source import Source
 from udpfast.core.idle import IdleStrategy
 from udpfast.core.layout import Kind
 
@@ -22,7 +23,7 @@ class Reader:
     def directory(self) -> Path | None: ...
     def __init__(
         self,
-        address: str | list[str] | tuple[str, ...],
+        address: str | list[str] | tuple[str, ...] | Source,
         *,
         idle: str | IdleStrategy = "backoff",
         start: str | datetime | int | tuple[str, int] | None = None,

@@ -111,10 +111,14 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
             self._filter = Filter(kinds=kinds, exchanges=exchanges, symbols=symbols)
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
         reader_deadline(timeout)  # refused here if it means nothing
-        self._source = open_source(
-            address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
-            name=name, image=image, end=end)
-        self.address = address if isinstance(address, str) else " + ".join(address)
+        if isinstance(address, Source):  # by who opens it otherwise than a strategy would
+            self._source = address
+            self.address = name
+        else:
+            self._source = open_source(
+                address, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
+                name=name, image=image, end=end)
+            self.address = address if isinstance(address, str) else " + ".join(address)
         self._batch = batch
         self._renew_memory()
         if exchanges is not None or symbols is not None:

@@ -25,4 +25,5 @@ def open_source(
     timeout: float | None,
     name: str,
     image: bool = False,
+    populate: bool = True,
 ) -> Source: ...

@@ -270,7 +270,8 @@ cdef class RingSource(Source):
 
 
 def open_source(
-        target, *, start, batch, buffer_bytes, timeout, name, image=False) -> Source:
+        target, *, start, batch, buffer_bytes, timeout, name, image=False,
+        populate=True) -> Source:
     """Attach to the ring of an instance, which may take a while to appear.
 
     Parameters
@@ -279,6 +280,8 @@ def open_source(
         The instance's name, or its directory.
     start, batch, buffer_bytes, timeout, name, image
         As `Reader` has them.
+    populate : bool
+        False: do not touch all of the ring first, 6 ms for 64 MiB, but what is read.
     """
     cdef RingCursor cursor
     start_ns = None
@@ -290,7 +293,8 @@ def open_source(
     while True:
         try:
             directory = instance_directory(target)
-            cursor = RingCursor.attach(directory, start, batch, buffer_bytes, PAYLOAD_HASH)
+            cursor = RingCursor.attach(
+                directory, start, batch, buffer_bytes, PAYLOAD_HASH, populate)
             break
         except FileNotFoundError as error:
             if time.monotonic() >= deadline_s:

@@ -117,7 +117,7 @@ class BypassConfig(Struct, frozen=True):
 
     stack: Annotated[
         BypassStack,
-        Meta(description="the stack that lines shall be received with; none: the kernel's"),
+        Meta(description="the network stack that receives the lines; none: the kernel's"),
     ] = "none"
     library: Annotated[
         FilePath, Meta(description="path of the stack's library; empty: looked for as ld.so does")

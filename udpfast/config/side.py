@@ -140,8 +140,8 @@ class RecordConfig(SideConfig, frozen=True):
         Literal["records", "raw", "both"],
         Meta(
             description="records: what strategies read; raw: every datagram of every line with its "
-            "receive stamps, before arbitration (with raw and both the feed's loop copies each "
-            "datagram once more, into the ring `capture`)"
+            "receive stamps, before arbitration (raw and both: the feed's loop also copies each "
+            "datagram into the ring `capture`)"
         ),
     ] = "records"
     directory: Annotated[

@@ -341,7 +341,7 @@ class Exporter:
         """Return for which journals nobody can say whether what there is was all."""
         return [
             f"{directory}: its file `journal` cannot be read, and its last segment does not say "
-            "that it is the last: nobody can say whether that was all"
+            "that it is the last: more records may have been lost"
             for _, directory, _, _ in self._sources()
             if not is_end_known(state_of(directory), journal_parts(directory))
         ]

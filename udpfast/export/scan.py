@@ -191,7 +191,7 @@ class Scan:
         if end is None and not self.skip_damage and not is_end_known(state, parts):
             raise FormatError(
                 f"{self.directory}: expected the file `journal`, found none that can be read: "
-                "nobody can say whether the last segment has all"
+                "records behind the last segment may have been lost"
             )
         if raw:
             parts = raced_parts(self.directory, parts, closed)
@@ -307,7 +307,7 @@ class Scan:
         if blocks.nameless and not self.skip_damage:
             raise FormatError(
                 f"{segment_path(self.directory, piece.number)}: expected the file of names that "
-                "its records go by, found none that can be read: nobody knows their instruments"
+                "its records refer to, found none that can be read: their instruments are unknown"
             )
 
     def _sbe_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:

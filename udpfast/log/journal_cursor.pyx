@@ -500,8 +500,8 @@ cdef class JournalCursor:
         self.ended = True
         if self._doubt and (segment is None or not segment.sealed()
                             or not segment.seal.flags & SEAL_LAST or self._later()):
-            raise RegionError(f"{self._doubt}; read up to record {self.index}, and nobody can say "
-                              "whether that was all")
+            raise RegionError(f"{self._doubt}; read up to record {self.index}, but more records "
+                              "may have been lost")
 
     cdef bint _enter_next(self) except *:
         # Stand at the first record of the next segment that can be read. False: there is none.

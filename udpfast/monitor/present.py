@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
+from udpfast.client.ring_source import open_source
 
 __all__ = ["present_books"]
+
+#: Records that one poll takes.
+BATCH = 1024
 
 
 def present_books(name: str, exchange: str | None = None, symbol: str | None = None) -> Books:
@@ -21,9 +25,12 @@ def present_books(name: str, exchange: str | None = None, symbol: str | None = N
         There is no such instance, or it is not ours to read.
     """
     books = Books()
-    with Reader(
-        f"ring:{name}", image=True, name="monitor", exchanges=exchange, symbols=symbol
-    ) as reader:
+    # Of the ring nothing is read: touching all of it would take most of the time.
+    source = open_source(
+        name, start="tail", batch=BATCH, buffer_bytes=None, timeout=0.0, name="monitor",
+        image=True, populate=False,
+    )  # fmt: skip
+    with Reader(source, batch=BATCH, exchanges=exchange, symbols=symbol) as reader:
         while reader.joining:
             books.apply_batch(reader.poll())
     return books
