@@ -25,6 +25,7 @@ PROGRAMS = {
     "zmq-stall": "a ZeroMQ subscriber that stands still",
     "bus": "a whole bus in one process: hosts, links, disks, clocks, and all that goes wrong",
     "bus-composite": "two stores and the log of their order, as one stream on every host",
+    "bus-faults": "a bus of real daemons: links cut, daemons killed and stopped, disks full",
     "journalcheck": "journals under kill -9, damage and wrong clocks",
     "exportcheck": "every record of a journal in its export once, or said to be missing",
     "export-runs": "exports that are run again and killed",

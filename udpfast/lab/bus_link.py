@@ -1,0 +1,161 @@
+"""A link between two daemons that cuts, delays and splits: a port that stands in for a host's."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import socket
+import struct
+import threading
+import time
+
+__all__ = ["BadLink"]
+
+#: Of the links that are cut, those of which nobody is told: bytes just come no more.
+SILENT = 0.02
+#: Of the links, those whose bytes are read and sent one at a time.
+SLOW = 0.2
+#: Seconds that nobody can connect after a cut: mostly none, seldom up to this.
+OUTAGE_S = 5.0
+
+
+class BadLink:
+    """Stands in for a host towards one other: TCP for copies, UDP for messages.
+
+    Parameters
+    ----------
+    address : str
+        That it stands at.
+    target : str
+        The real host's.
+    client : str
+        Address of the one that connects: the target knows it by that.
+    port : int
+    seed : int
+
+    Attributes
+    ----------
+    bad : bool
+        Cut links; set to False to let all through.
+    cuts : int
+        Links that it has cut.
+    """
+
+    def __init__(self, address: str, target: str, client: str, port: int, seed: int) -> None:
+        self.bad = True
+        self.cuts = 0
+        self._target, self._client = (target, port), (client, 0)
+        self._rng = random.Random(seed)
+        self._closed = threading.Event()
+        self._open_s = 0.0
+        self._server = socket.create_server((address, port), reuse_port=False)
+        self._udp = socket.socket(type=socket.SOCK_DGRAM)
+        self._udp.bind((address, port))
+        for each in (self._accept, self._forward):
+            threading.Thread(target=each, daemon=True).start()
+
+    def close(self) -> None:
+        """Let nothing through any more."""
+        self._closed.set()
+        for each in (self._server, self._udp):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+    def _forward(self) -> None:
+        with socket.socket(type=socket.SOCK_DGRAM) as out:
+            out.bind(self._client)
+            while not self._closed.is_set():
+                try:
+                    data = self._udp.recv(4096)
+                except OSError:
+                    return
+                with contextlib.suppress(OSError):
+                    out.sendto(data, self._target)
+
+    def _accept(self) -> None:
+        while not self._closed.is_set():
+            try:
+                near, _ = self._server.accept()
+            except OSError:
+                return
+            if self.bad and time.monotonic() < self._open_s:
+                near.close()
+                continue
+            try:
+                far = socket.create_connection(self._target, 1.0, self._client)
+            except OSError:
+                near.close()
+                continue
+            _Carried(self, near, far, self._rng.getrandbits(64))
+
+    def was_cut(self, outage_s: float) -> None:
+        """Count a link that was cut; nobody connects for so long."""
+        self.cuts += 1
+        self._open_s = time.monotonic() + outage_s
+
+
+class _Carried:
+    """One link: a thread for each way."""
+
+    def __init__(self, link: BadLink, near: socket.socket, far: socket.socket, seed: int) -> None:
+        rng = random.Random(seed)
+        self._link = link
+        self._ends = near, far
+        self._slow = rng.random() < SLOW
+        # Within the handshake, within a frame's header, within runs of records.
+        self._left = int(2 ** rng.uniform(0, 13 if self._slow else 19))
+        self._silent = rng.random() < SILENT
+        self._reset = rng.random() < 0.5
+        self._outage_s = OUTAGE_S * rng.random() if rng.random() < 0.01 else 0.05 * rng.random()
+        self._delay_s = rng.choice((0, 0, 0.0001, 0.002))
+        self._lock = threading.Lock()
+        self._over = False
+        for end in self._ends:
+            end.settimeout(None)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for source, target in ((near, far), (far, near)):
+            threading.Thread(target=self._carry, args=(source, target), daemon=True).start()
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while True:
+                slow = self._slow and self._link.bad
+                data = source.recv(1 if slow else 65536)
+                if not data:
+                    break
+                if self._delay_s and self._link.bad:
+                    time.sleep(self._delay_s)
+                with self._lock:
+                    room, self._left = self._left, max(self._left - len(data), 0)
+                if self._link.bad and room < len(data):
+                    target.sendall(data[:room])
+                    self._cut()
+                    return
+                target.sendall(data)
+        except OSError:
+            pass
+        self._end()
+
+    def _cut(self) -> None:
+        with self._lock:
+            if self._over:
+                return
+            self._over = True
+        self._link.was_cut(self._outage_s)
+        if not self._silent:  # otherwise both find out for themselves, and close
+            self._shut(reset=self._reset)
+
+    def _end(self) -> None:
+        with self._lock:
+            self._over = True
+        self._shut(reset=False)
+
+    def _shut(self, *, reset: bool) -> None:
+        # By RST: what was sent and not read yet is lost. A thread that reads is woken either way.
+        for end in self._ends:
+            with contextlib.suppress(OSError):
+                if reset:
+                    end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                end.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)
+            end.close()

@@ -1,0 +1,205 @@
+"""A bus of real daemons under faults: apps that send all the while, and what must hold."""
+
+from __future__ import annotations
+
+import functools
+import random
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from udpfast.archive.store import StoreView
+from udpfast.bus.outbox import OutboxFullError
+from udpfast.cli.bus_hosts import BusHosts
+from udpfast.client.app import App
+from udpfast.core.layout import Kind
+from udpfast.net.ports import free_ports
+
+__all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]
+
+HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
+#: Small segments: whatever is cut or killed, is so in the middle of a roll now and then.
+SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes = 262144\n'
+#: Of an app: what it sends while a copy is away waits there for that.
+OUTBOX = {"slots": 1 << 14, "capacity_bytes": 1 << 24}
+#: Messages that an app sends at once, and the pause behind them: a few hundred in a second.
+BURST, PAUSE_S = 40, 0.1
+
+
+def expect(truth: object, what: str) -> None:
+    """Raise unless it is so."""
+    if not truth:
+        raise AssertionError(f"expected: {what}")
+
+
+class _Talker:
+    """An app in a thread: it sends until it is told not to, and reads everything all the while."""
+
+    def __init__(self, app: App, seed: int, pause_s: float) -> None:
+        self.app = app
+        self.problem = ""
+        self.read: dict[str | None, int] = {}  # sender -> last number
+        self._rng = random.Random(seed)
+        self._pause_s = pause_s
+        self._quiet = threading.Event()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            while not self._ended.wait(self._rng.random() * self._pause_s):
+                for _ in range(0 if self._quiet.is_set() else self._rng.randint(1, BURST)):
+                    size = self._rng.choice((0, 8, 100, 100, 300, 1388))
+                    try:
+                        self.app.send(self._rng.randbytes(size), 7)
+                    except OutboxFullError:
+                        break
+                self._take()
+        except Exception as problem:
+            self.problem = repr(problem)
+
+    def _take(self) -> None:
+        for record in self.app.poll():
+            if record.kind is Kind.BUS:
+                expected = self.read.get(record.sender, 0) + 1
+                if record.number != expected and not self.problem:
+                    self.problem = (f"{self.app.name} read message {record.number} of "
+                                    f"{record.sender}, not {expected}")  # fmt: skip
+                self.read[record.sender] = record.number
+            elif record.kind in (Kind.ROLLBACK, Kind.LAPPED):
+                self.problem = self.problem or f"{self.app.name} read {record}"
+
+    def be_quiet(self) -> None:
+        """Send no more; read on."""
+        self._quiet.set()
+
+    def close(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.app.close()
+
+
+class BusTrial(BusHosts):
+    """Hosts whose apps send all the while.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+    seed : int
+    settings, hosts, sees
+        As `BusHosts` has them.
+    port : int, optional
+        A free one.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        seed: int,
+        settings: str = SETTINGS,
+        hosts: Mapping[str, str] = HOSTS,
+        *,
+        sees: Mapping[str, Mapping[str, str]] | None = None,
+        port: int = 0,
+    ) -> None:
+        super().__init__(folder, hosts, settings, port or free_ports(1)[0], sees=sees)
+        self.rng = random.Random(seed)
+        self.talkers: dict[str, _Talker] = {}
+        self.checked = dict.fromkeys(hosts, 0)  # position before which a copy was compared
+
+    def start_all(self) -> None:
+        """Start all daemons, and wait until the stream comes to them."""
+        for host in self.hosts:
+            self.start(host)
+        for host in self.hosts:
+            self.wait_for_stream(host)
+
+    def begin(self, *talkers: str, pause_s: float = PAUSE_S) -> None:
+        """Start all daemons, and an app on each of these hosts; on all, if none is named."""
+        self.start_all()
+        for host in talkers or self.hosts:
+            self.talkers[host] = _Talker(
+                self.app(host, f"app-{host}", **OUTBOX), self.rng.getrandbits(64), pause_s
+            )
+
+    def wait_for_stream(self, host: str) -> None:
+        """Wait until the stream comes to a host's daemon."""
+        self.until(functools.partial(self.follows, host), f"the stream on {host}", self.look)
+
+    def follows(self, host: str) -> bool:
+        """Whether the stream comes to the daemon that runs now."""
+        try:
+            state = self.state(host)
+        except FileNotFoundError:
+            return False
+        return bool(state["pid"] == self.daemons[host].pid and state["following"])
+
+    def go_on(self, *hosts: str, records: int = 20) -> None:
+        """Wait until so many more records are in the copies of some hosts, or of all."""
+        before = {host: self.state(host)["records"] for host in hosts or self.hosts}
+        self.until(
+            lambda: all(self.state(host)["records"] >= known + records
+                        for host, known in before.items()),
+            f"more records on {', '.join(before)}", self.look,
+        )  # fmt: skip
+
+    def first(self, host: str) -> int:
+        """Return the position of the first record that a copy has still."""
+        return int(StoreView(self.path(host)).first()[0])
+
+    def look(self) -> None:
+        """Check that no app has read what it must not, and that the daemons live."""
+        for talker in self.talkers.values():
+            expect(not talker.problem, f"no problem of an app, found {talker.problem}")
+
+    def compare(self, host: str, source: str = "S") -> None:
+        """Check that what is new in a copy is what its source has there."""
+        first, until = self.checked[host], self.lives(host).end
+        views = [StoreView(self.path(each)) for each in (host, source)]
+        first = max(first, *(view.first()[0] for view in views))
+        own, other = (list(view.records(first, until)) for view in views)
+        expect(own == other, f"on {host} from {first} to {until} what {source} has")
+        self.checked[host] = until
+
+    def finish(self) -> dict[str, int]:
+        """Have apps send no more, wait for everything to be everywhere, and check it.
+
+        Returns
+        -------
+        dict
+            Counts of messages, and of what the daemons say of themselves.
+        """
+        for talker in self.talkers.values():
+            talker.be_quiet()
+        self.until(self._is_settled, "all messages in all copies", self.look)
+        accepted = {talker.app.name: talker.app.counts()["accepted"]
+                    for talker in self.talkers.values()}  # fmt: skip
+        self.until(
+            lambda: all(talker.read == accepted for talker in self.talkers.values()),
+            "all apps to have read all messages", self.look,
+        )  # fmt: skip
+        resent = sum(talker.app.counts()["resent"] for talker in self.talkers.values())
+        for talker in self.talkers.values():
+            talker.close()
+        first = max(self.first(host) for host in self.hosts)
+        copies = {host: self.copy(host, first) for host in self.hosts}
+        expect(len({copy.sha256 for copy in copies.values()}) == 1, "the same SHA-256 on all hosts")
+        one = next(iter(copies.values()))
+        # Of a store whose beginning was removed, what apps have read says so.
+        expect(first or (one.in_order and one.messages == sum(accepted.values())),
+               f"{sum(accepted.values())} messages, each once, in order; found {one.messages}, "
+               f"{one.twice} twice")  # fmt: skip
+        states = [self.state(host) for host in self.hosts]
+        expect(not any(state["damaged"] or state["unauthentic"] for state in states),
+               "that nothing was damaged on its way")  # fmt: skip
+        return {"messages": one.messages, "records": one.records, "resent": resent,
+                "bytes": self.lives(next(iter(self.hosts))).end}  # fmt: skip
+
+    def _is_settled(self) -> bool:
+        return self.are_equal() and self.is_quiet()
+
+    def is_quiet(self) -> bool:
+        """Whether all that apps have sent is in the stream."""
+        counts = [talker.app.counts() for talker in self.talkers.values()]
+        return all(each["accepted"] == each["seen"] for each in counts)
