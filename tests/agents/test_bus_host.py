@@ -103,7 +103,9 @@ def test_host_with_another_key_gets_nothing(tmp_path: Path) -> None:
 def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) -> None:
     port = free_port()
     config = settings(tmp_path, port, key=KEY)
-    with running(config, "S", tmp_path) as writer, socket.socket(type=socket.SOCK_DGRAM) as sock:
+    alone = running(config, "S", tmp_path, begin=["orders"])
+    with alone as writer, socket.socket(type=socket.SOCK_DGRAM) as sock:
+        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
         sock.sendto(b"USND" + bytes(100), (HOSTS["S"], port))
         until(lambda: writer.parts[0].unauthentic, "the datagram")
         sequencer = writer.parts[0].node.sequencer
@@ -113,7 +115,8 @@ def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) ->
 
 def test_host_that_died_is_said_with_how_far_it_is(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port())
-    with running(config, "S", tmp_path) as writer:
+    with running(config, "S", tmp_path, begin=["orders"]) as writer:
+        until(lambda: writer.parts[0].store.end, "the store")
         assert writer.parts[0].description()["consumers"]["one"] == {
             "connected": False,
             "acked": None,

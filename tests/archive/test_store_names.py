@@ -94,3 +94,26 @@ def test_names_that_are_not_the_copys_are_refused(tmp_path: Path, wrong: str) ->
     with pytest.raises(ValueError, match=r"NAMES|expected name 2|expected the source's"):
         copy.take(struct.pack("<QQ16sQQ", *head) + body)
     assert len(copy.table(1)) == 3
+
+
+def test_feed_goes_on_in_the_names_that_a_copy_got(tmp_path: Path) -> None:
+    own, other = folders(tmp_path)
+    written(own, NAMES[:100])
+    copy = StoreNames(other)
+    copied(StoreNames(own), copy, 1)
+    number, region = copy.begin(8192, used=1)
+    assert (number, len(NameTable(names_table(region)))) == (1, 100)
+    region.close()
+
+
+def test_copy_without_a_file_of_names_says_nothing_and_gives_no_number_twice(
+    tmp_path: Path,
+) -> None:
+    own, other = folders(tmp_path)
+    assert written(own, []) == 1
+    assert copied(StoreNames(own), StoreNames(other), 1) == 0
+    assert last_names(other) == 0
+    assert StoreNames(other).since(1, 0) == (b"", 0)
+    number, region = StoreNames(other).begin(64, used=1)
+    region.close()
+    assert number == 2, "the segments that are there say 1, and mean another table"

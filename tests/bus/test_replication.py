@@ -204,7 +204,7 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
     kept, one = filled(5).store, store("one")
     promotion = Promotion(one, ("S",), 7, 0)
     kept.fence(promotion.epoch)
-    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S")
+    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
     promotion.answered("S", answer, 0)
     assert (promotion.state, promotion.source) == (PromotionState.COPYING, "S")
     kept.log.sync()
@@ -330,7 +330,7 @@ def test_epoch_that_could_write_nothing_counts_for_nothing() -> None:
     assert empty.epoch > writer.epoch
     promotion = Promotion(empty, ("S",), 1, 0)
     assert empty.epoch == 0
-    answer = Fenced(promotion.epoch, writer.epoch, writer.end, 0, 0, True, "S")
+    answer = Fenced(promotion.epoch, writer.epoch, writer.end, 0, 0, True, "S", IDENTITY)
     promotion.answered("S", answer, 0)
     assert promotion.state is PromotionState.COPYING
     assert promotion.source == "S"

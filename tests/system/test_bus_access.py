@@ -103,8 +103,9 @@ class Bus:
                 os._exit(0)
             self.daemons[host] = pid
         for host in hosts:
-            pid, store = self.daemons[host], self.store(host)
-            wait_until(lambda pid=pid, store=store: is_of(store, pid), f"the daemon of {host}")
+            for store in (self.store(host), self.store(host).parent / "algo"):
+                pid = self.daemons[host]
+                wait_until(lambda pid=pid, store=store: is_of(store, pid), f"{store}")
 
     def _run(self, host: str) -> None:
         try:
@@ -125,11 +126,12 @@ class Bus:
 
 
 def is_of(store: Path, pid: int) -> bool:
-    """Whether the daemon of this process said how a store is."""
+    """Whether the daemon of this process said that it has a store."""
     try:
-        return bool(read_description(store)["pid"] == pid)
+        said = read_description(store)
     except FileNotFoundError:
         return False
+    return bool(said["pid"] == pid and said["end"])
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A feed that writes a bus's store: real datagrams, processes and files; killed, full, copied."""
 
 import os
+import shutil
 import socket
 import struct
 import subprocess
@@ -111,6 +112,14 @@ def records(address: str, kinds: set[Kind] | None = None) -> list[Any]:
     return found
 
 
+def described(store: Path) -> dict[str, Any]:
+    """Return what a daemon says of a store; of one that said nothing so far, nothing."""
+    try:
+        return read_description(store)
+    except FileNotFoundError:
+        return {"feed": {"state": ""}, "waits": "", "end": 0}
+
+
 def content(directory: Path) -> bytes:
     """Return all records of a store as bytes."""
     view = StoreView(directory)
@@ -179,6 +188,45 @@ def bus_file(folder: Path, feed: Path) -> Path:
     return file
 
 
+def test_feed_whose_host_lost_its_disk_goes_on_in_what_a_copy_has(
+    start: Start, tmp_path: Path
+) -> None:
+    port = free_port()
+    feed = tmp_path / "feed.toml"
+    feed.write_text(feed_tables(port))
+    file = bus_file(tmp_path, feed)
+    market = Market(port)
+    own, copy = tmp_path / "S" / "iex", tmp_path / "one" / "iex"
+
+    def run(host: str) -> subprocess.Popen[str]:
+        return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
+
+    hosts = {host: run(host) for host in ("S", "one")}
+    wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
+    market.send(300)
+    wait_until(lambda: taken() == market.number, "messages")
+    wait_until(lambda: read_description(copy)["end"] == read_description(own)["end"], "the copy")
+    hosts["S"].kill()
+    hosts["S"].communicate()
+    before = content(copy)
+    shutil.rmtree(own)
+    hosts["S"] = run("S")
+    wait_until(lambda: "one has the store" in described(own)["waits"], "the word")
+    assert described(own)["feed"]["state"] == "starting"
+    assert described(own)["end"] == 0
+    done = start("bus", "promote", file, "iex", "--host", "S", "--directory", tmp_path / "S")
+    assert done.wait(PATIENCE_S) == 0, done.communicate()
+    wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
+    market.send(300)
+    wait_until(lambda: taken() == 300, "messages")
+    wait_until(lambda: read_description(copy)["end"] == read_description(own)["end"], "the copy")
+    assert content(own).startswith(before)
+    assert content(own) == content(copy)
+    assert len(records(f"store:{copy}", QUOTES)) == 600
+    hosts["S"].terminate()
+    assert hosts["S"].wait(PATIENCE_S) == 0
+
+
 def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_path: Path) -> None:
     port = free_port()
     feed = tmp_path / "feed.toml"
@@ -191,6 +239,7 @@ def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_
         return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
 
     hosts = {host: run(host) for host in ("S", "one")}
+    wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
     market.send(1500)
     wait_until(lambda: taken() > 200, "messages")
     for host, process in hosts.items():
@@ -275,9 +324,9 @@ def _fill_and_free(start: Start, tmp_path: Path, disk: Path) -> None:
     wait_until(lambda: taken() == market.number, "messages")
     found = records("store:iex")
     lapped = [each for each in found if each.kind is Kind.LAPPED]
-    assert len(lapped) == 1
-    missed, reason = struct.unpack_from("<QI", lapped[0].payload)
-    assert reason == LappedReason.DISK
+    said = [struct.unpack_from("<QI", each.payload) for each in lapped]
+    assert {reason for _, reason in said} == {LappedReason.DISK}
+    missed = sum(records for records, _ in said)
     kept = sum(each.kind in QUOTES for each in found)
     assert kept + missed == market.number
     assert missed >= 1000

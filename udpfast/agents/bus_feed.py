@@ -20,6 +20,10 @@ class BusFeed:
     config : FeedConfig
     disk : StoreDisk
 
+    Attributes
+    ----------
+    started : bool
+
     Raises
     ------
     ConfigError
@@ -43,15 +47,17 @@ class BusFeed:
         self._subscriber = Subscriber(config, disk)
         self._keeper = FeedKeeper(self._subscriber, disk.store.said.append)
         self._failure = ""
+        self.started = False
 
     def start(self) -> None:
-        """Open its lines; see `Subscriber.start`."""
+        """Open its lines, once this host has the store; see `Subscriber.start`."""
+        self.started = True
         self._subscriber.start()
         self._disk.store.said.extend(self._subscriber.notes)
 
     def look(self, now_ns: int) -> None:
         """Open lines again that failed; end the feed if the store is another host's now."""
-        if self._failure:
+        if self._failure or not self.started:
             return
         failure = self._keeper.look(now_ns)
         self._disk.store.said.extend(self._subscriber.take_events())

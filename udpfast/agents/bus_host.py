@@ -15,7 +15,7 @@ import random
 import select
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,8 @@ READ_BYTES = 1 << 18
 #: Datagrams that are read before other things get their turn.
 DATAGRAMS = 512
 LOOK_S = 0.1
+#: Lines of what was said.
+SAID_KEPT = 100
 
 
 @dataclass
@@ -99,6 +101,7 @@ class _Part:
         bad: BadPath,
         quarantine: bool,
         cores: _Cores,
+        insist: bool,
     ) -> None:
         self.name = name
         self.config = config
@@ -106,12 +109,7 @@ class _Part:
         self.merger: Merger | None = None  # of a composite's order log
         self.bad = bad
         path = journal_directory(directory / name if directory is not None else name, create=True)
-        first = settings.sequencer == host
-        self.disk = StoreDisk(
-            path, name, host, settings,
-            create=first and not (path / "bus.state").exists(), fed=first and bool(settings.feed),
-            group=config.access.group,
-        )  # fmt: skip
+        self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
         self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
         self.feed: BusFeed | None = None
         self.node = Node(
@@ -125,6 +123,7 @@ class _Part:
         self.links: dict[int, _Link] = {}
         self.outboxes: dict[str, tuple[Courier, int]] = {}
         self._refused: set[str] = set()
+        self._said = 0
         self.poll = select.epoll()
         self._address = config.hosts[host]
         self._by_fd: dict[int, _Link] = {}
@@ -133,11 +132,9 @@ class _Part:
         self._look_ns = 0
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._listen()
-        if self.disk.fed:
+        if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
-            self.node.fed = True
-        else:
-            self._begin()
+        self._begin(insist)
 
     def _listen(self) -> None:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
@@ -158,21 +155,21 @@ class _Part:
         for each in (self.server, self.udp):
             self.poll.register(each.fileno(), select.EPOLLIN)
 
-    def _begin(self) -> None:
-        # Whoever wrote the store goes on, if nothing that it wrote can be lost: memory outlives a
-        # process, not the power of the host. Otherwise other copies may have more: `bus promote`.
-        now_ns, unix_ns = monotonic_ns(), realtime_ns()
+    def _begin(self, insist: bool) -> None:
         boot = self.directory / "bus.boot"
-        same = boot.exists() and boot.read_text() == self._boot
-        first = self.settings.sequencer == self.store.host and not self.log.load()
-        alone = not self.node.peers
-        if first or (self.store.led and (same or alone)):
-            self.node.resume(now_ns, unix_ns)
-        elif self.store.led:
-            self.store.said.append(
-                "the host was started since: other copies may have more; `bus promote` decides"
-            )
+        self.node.start(
+            monotonic_ns(), realtime_ns(),
+            named=self.settings.sequencer == self.store.host,
+            intact=boot.exists() and boot.read_text() == self._boot,
+            feeds=self.feed is not None, insist=insist,
+        )  # fmt: skip
         replace_file(boot, self._boot.encode())
+
+    def start_feed(self) -> None:
+        """Have the feed receive that writes this store, if there is one and it may by now."""
+        if self.feed is not None and self.node.fed and not self.feed.started:
+            self.disk.fed = True
+            self.feed.start()
 
     # --- Carrier --------------------------------------------------------------------------------
 
@@ -429,14 +426,24 @@ class _Part:
         wish = self.directory / "bus.promote"
         if wish.exists():
             wish.unlink()
-            if self.settings.feed:
+            if self.settings.feed and (self.feed is None or self.node.fed):
                 self.store.said.append("not promoted: a feed's store has the feed for its writer")
-            elif self.store.identity != bytes(16):
+            else:
                 self.node.promote(now_ns)
+        self.start_feed()
         if self.feed is not None:
             self.feed.look(now_ns)
         self.disk.remove_old()
         describe_store(self.directory, self.description())
+
+    def take_said(self) -> list[str]:
+        """Return what was said since the last call; of all that was, the last lines are kept."""
+        said = self.store.said
+        found = said[self._said :]
+        if found:
+            del said[:-SAID_KEPT]
+            self._said = len(said)
+        return found
 
     def _take(self, path: Path, now_ns: int) -> None:
         try:
@@ -464,6 +471,7 @@ class _Part:
         return {
             **self.disk.description(),
             "following": node.following,
+            "waits": node.waits,
             "stopped": node.stopped,
             "reconnects": node.reconnects,
             "damaged": node.damaged,
@@ -522,6 +530,10 @@ class BusHost:
 
     quarantine : bool
         Set records aside that the writer does not have, whatever the file says.
+    begin : collection of str
+        Stores that this host begins, if it has nothing, without those hosts that cannot be reached.
+    say : callable, optional
+        Is told what happens to stores, a line at a time.
 
     Raises
     ------
@@ -538,13 +550,23 @@ class BusHost:
         lose: float = 0.0,
         twice: float = 0.0,
         quarantine: bool = False,
+        begin: Collection[str] = (),
+        say: Callable[[str], object] | None = None,
     ) -> None:
+        for name in begin:
+            if name not in config.logs or config.logs[name].sequencer != host:
+                named = [each for each, store in config.logs.items() if store.sequencer == host]
+                raise ConfigError(
+                    f"begin: expected a store that {host} shall begin "
+                    f"({', '.join(named) or 'there is none'}), found {name!r}"
+                )
+        self._say = say
         if config.access.group:
             find_group(config.access.group)
         bad = BadPath(lose, twice)
         cores = _Cores(config.links.cores.get(host, ()))
         self.parts = [
-            _Part(host, name, config, directory, bad, quarantine, cores)
+            _Part(host, name, config, directory, bad, quarantine, cores, name in begin)
             for name, store in config.logs.items() if host in store.hosts
         ]  # fmt: skip
         by_name = {part.name: part for part in self.parts}
@@ -575,7 +597,7 @@ class BusHost:
         spin : bool
             Never sleep.
         ready : callable, optional
-            Called when feeds receive, and the work begins.
+            Called when the work begins; feeds receive that have their store.
         alive : callable, optional
             Called every `alive_ns`, as long as the work goes on.
         alive_ns : int
@@ -586,8 +608,7 @@ class BusHost:
             keeper.start()
         try:
             for part in self.parts:
-                if part.feed is not None:
-                    part.feed.start()
+                part.start_feed()
             if ready is not None:
                 ready()
             self._work(0.0 if spin else 0.0005 / len(self.parts), alive, alive_ns)
@@ -606,6 +627,9 @@ class BusHost:
         while not self._stopping.is_set():
             for part in self.parts:
                 part.turn(wait_s)
+                for line in part.take_said():
+                    if self._say is not None:
+                        self._say(f"{part.name}: {line}")
             if alive is not None and monotonic_ns() >= due_ns:
                 due_ns = monotonic_ns() + alive_ns
                 alive()

@@ -178,6 +178,12 @@ cdef class StoreLog(Log):
             return 0
         return min(self.journal.kept.synced_position, self.writer.position)
 
+    def create(self) -> None:
+        """See `Log`."""
+        with self._keeping:
+            if self.journal is None:
+                self._open(None)
+
     def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
         """See `Log`."""
         with self._keeping:  # the other thread prepares the next segment, too
@@ -224,7 +230,7 @@ cdef class StoreLog(Log):
         Another one than before begins a segment of its own.
         """
         cdef Journal journal = self.journal
-        number, region = self._names.begin(capacity)
+        number, region = self._names.begin(capacity, self.names_at(self.writer.position))
         self._names_number = number
         self._names_mark = self._names.mark(number)
         if journal._active is not None and journal._active.header.names != self._names_number:

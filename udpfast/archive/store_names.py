@@ -60,9 +60,12 @@ class StoreNames:
     def since(self, number: int, known: int) -> tuple[bytes, int]:
         """Return what is said of the names behind the first `known`, and how many are known then.
 
-        Nothing, if there are no more.
+        Nothing, if there are no more: of a table without names a copy has no file.
         """
-        table = self.table(number)
+        try:
+            table = self.table(number)
+        except FileNotFoundError:
+            return b"", known
         if len(table) <= known:
             return b"", known
         first, parts, size = known + 1, [], 0
@@ -133,20 +136,29 @@ class StoreNames:
                 os.close(fd)
             self._synced[number] = count
 
-    def begin(self, capacity: int) -> tuple[int, Region]:
+    def begin(self, capacity: int, used: int = 0) -> tuple[int, Region]:
         """Return the table that a feed goes on with, and its number: the last one, or a new one.
 
         A new one, where another size is wanted or the last is damaged, begins with the names of
         the last. The region is the caller's, and its writer.
+
+        Parameters
+        ----------
+        capacity : int
+            Names that it has room for.
+        used : int
+            Number of the table of the last segment, of which a copy may have no file: another one
+            must not have its number.
 
         Raises
         ------
         ValueError
             The store has more names already.
         """
-        number = last_names(self._directory)
+        self.close()  # a copy wrote it, from now on the feed does
+        number = max(last_names(self._directory), used)
         known: list[bytes] = []
-        if number:
+        if names_path(self._directory, number).exists():
             try:
                 last = self.table(number)
                 known = [last.bytes(each) or b"" for each in range(1, len(last) + 1)]

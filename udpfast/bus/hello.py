@@ -18,7 +18,7 @@ LINEAGE_SENT = 16
 _HELLO = struct.Struct("<16sQQQQIIQ32sII")
 _WELCOME = struct.Struct("<16sQQQQQQIIQ32s32s")
 _REFUSE = struct.Struct("<IIQIIQ")
-_FENCED = struct.Struct("<QQQQQII32s")
+_FENCED = struct.Struct("<QQQQQII32s16s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +193,9 @@ class Fenced:
     end, end_index, released : int
     was_writer : bool
     host : str
+    identity : bytes
+        Of its store; zeros: it has none. Of another store than the one that asked, it promised
+        nothing.
     """
 
     promised: int
@@ -202,19 +205,20 @@ class Fenced:
     released: int
     was_writer: bool
     host: str
+    identity: bytes
 
     def pack(self) -> bytes:
         """Return the body of a FENCED."""
         return _FENCED.pack(
             self.promised, self.epoch, self.end, self.end_index, self.released, self.was_writer, 0,
-            name_bytes(self.host),
+            name_bytes(self.host), self.identity,
         )  # fmt: skip
 
     @staticmethod
     def unpack(body: bytes) -> Fenced:
         """Return what a FENCED says."""
-        promised, epoch, end, index, released, was, _, host = _unpack(_FENCED, body)
-        return Fenced(promised, epoch, end, index, released, bool(was), name_text(host))
+        promised, epoch, end, index, released, was, _, host, identity = _unpack(_FENCED, body)
+        return Fenced(promised, epoch, end, index, released, bool(was), name_text(host), identity)
 
 
 def _unpack(what: struct.Struct, body: bytes) -> tuple[Any, ...]:

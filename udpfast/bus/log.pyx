@@ -79,6 +79,10 @@ cdef class Log:
         """Return the position up to which the disk has everything."""
         raise NotImplementedError
 
+    def create(self) -> None:
+        """Become a new store, with an identity of its own; one that is there stays."""
+        raise NotImplementedError
+
     def adopt(self, bytes identity, uint64_t position, uint64_t index) -> None:
         """Become a copy of a store, which begins there."""
         raise NotImplementedError

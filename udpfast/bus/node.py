@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
+from udpfast.bus.beginning import Beginning, Decision
 from udpfast.bus.hello import Fenced, Refuse, RefuseReason
 from udpfast.bus.log import Store
 from udpfast.bus.outbox import Courier, Watch
@@ -26,6 +27,7 @@ RETRY_NS, RETRY_MAX_NS = 10 * _MS, 1000 * _MS
 LOOK_NS = 1000 * _MS
 #: Bytes that a link is given ahead of what its socket took.
 AHEAD_BYTES = 1 << 18
+NO_IDENTITY = bytes(16)
 
 
 class Carrier(Protocol):
@@ -73,6 +75,9 @@ class Node:
     sources : list of Source
     watch : Watch
     promotion : Promotion or None
+    beginning : Beginning or None
+    waits : str
+        Why this host does not begin the store that it shall write; empty: it has it, or shall not.
     fed : bool
         A feed on this host writes the store: this one follows nobody, and takes no messages.
     stopped : str
@@ -96,14 +101,18 @@ class Node:
         self.consumer: Consumer | None = None
         self.watch = Watch(store)
         self.promotion: Promotion | None = None
+        self.beginning: Beginning | None = None
+        self.waits = ""
         self.fed = False
         self.stopped = ""
         self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
         self._source = source
+        self._feeds = False  # a feed on this host writes the store, once it has it
         self._quarantine = quarantine
         self._sources: dict[int, Source] = {}
-        self._asked: dict[int, tuple[str, bytearray]] = {}  # of a promotion: link -> host, answer
+        self._asked: dict[int, tuple[str, bytearray]] = {}  # link -> host, answer
+        self._strangers: set[str] = set()  # hosts with another store of this name
         self._link: int | None = None  # of the consumer
         self._leader = ""  # whom it tried last
         self._retry_ns = 0
@@ -123,6 +132,97 @@ class Node:
         return self.consumer is not None and self.consumer.following and not self.consumer.closed
 
     # --- the sequencer's host -------------------------------------------------------------------
+
+    def start(
+        self,
+        now_ns: int,
+        unix_ns: int,
+        *,
+        named: bool,
+        intact: bool,
+        feeds: bool = False,
+        insist: bool = False,
+    ) -> None:
+        """Do this host's part, by what it has.
+
+        Parameters
+        ----------
+        now_ns, unix_ns : int
+        named : bool
+            It shall begin the store, if nobody has it.
+        intact : bool
+            Of what this host wrote nothing can be lost: memory outlives a process, not the power.
+        feeds : bool
+            A feed on this host writes the store.
+        insist : bool
+            Begin without those hosts that cannot be reached.
+        """
+        store, self._feeds = self.store, feeds
+        if store.identity == NO_IDENTITY or not (store.end or store.led):
+            if named:
+                self.beginning = Beginning(self.peers, now_ns, insist=insist)
+                self._go_on_beginning(now_ns, unix_ns)
+        elif feeds:
+            self.fed = True
+        elif store.led and (intact or not self.peers):
+            self.resume(now_ns, unix_ns)
+        elif store.led:
+            # Other copies may have more than what is left here.
+            self._say("the host was started since: other copies may have more; "
+                      "`bus promote` decides")  # fmt: skip
+
+    def _go_on_beginning(self, now_ns: int, unix_ns: int) -> None:
+        beginning = self.beginning
+        assert beginning is not None
+        if self.consumer is not None and self.consumer.following:
+            self._end_beginning()
+            return
+        decision = beginning.decide(now_ns)
+        if decision is Decision.WAIT:
+            self._ask_who_has(beginning, now_ns)
+        elif decision is Decision.BEGIN:
+            self._end_beginning()
+            self._drop_consumer()
+            self.store.log.create()
+            self._write(0, now_ns, unix_ns)
+            self._say("begins a new store")
+        else:
+            self._end_beginning()
+            self.waits = (f"{beginning.owner} has the store, and this host has nothing: it copies "
+                          "it; if nobody writes it, `bus promote` decides who does")  # fmt: skip
+            self._say(self.waits)
+
+    def _ask_who_has(self, beginning: Beginning, now_ns: int) -> None:
+        for host in beginning.due(now_ns):
+            for link in [link for link, (asked, _) in self._asked.items() if asked == host]:
+                self._close(link)
+            self._ask([host])
+        unheard = beginning.unheard(now_ns)
+        waits = (f"this host has nothing, and begins the store when all others said that they have "
+                 f"none: {', '.join(unheard)} said nothing yet (`bus run --begin` does not wait)"
+                 if unheard else "")  # fmt: skip
+        if waits != self.waits:
+            self.waits = waits
+            if waits:
+                self._say(waits)
+
+    def _end_beginning(self) -> None:
+        self.beginning = None
+        self.waits = ""
+        for link in list(self._asked):
+            self._close(link)
+
+    def _write(self, epoch: int, now_ns: int, unix_ns: int) -> None:
+        # Write the store from now on; what a feed writes has the epoch that its loop begins.
+        self.beginning = None
+        self.waits = ""
+        if self._feeds:
+            self._drop_consumer()
+            self.fed = True
+        elif epoch:
+            self.lead(epoch, now_ns, unix_ns)
+        else:
+            self.resume(now_ns, unix_ns)
 
     def resume(self, now_ns: int, unix_ns: int) -> Sequencer:
         """Write the store on: this host did before, and nobody said that another one does."""
@@ -162,8 +262,10 @@ class Node:
             for link in list(self._asked):
                 self._close(link)
             self.promotion = None
-            if promotion.state is PromotionState.READY:
-                self.lead(promotion.epoch, now_ns, unix_ns)
+            if self.store.identity == NO_IDENTITY:
+                self._say("not promoted: nobody that was reached has the store")
+            elif promotion.state is PromotionState.READY:
+                self._write(promotion.epoch, now_ns, unix_ns)
                 self._say(
                     f"writes epoch {promotion.epoch:x}",
                     *(f"{host} could not be reached" for host in promotion.unreachable),
@@ -179,7 +281,9 @@ class Node:
     def opened(self, link: int, now_ns: int) -> None:
         """Take a link that `connect` began."""
         if link in self._asked:
-            self.carrier.send(link, link_frame(LinkType.FENCE, 0, self.store.promised))
+            self.carrier.send(
+                link, link_frame(LinkType.FENCE, 0, self.store.promised, self.store.identity)
+            )
         elif link == self._link:
             if self.promotion is not None:
                 self.consumer = self.promotion.copy(self._draw(), now_ns)
@@ -223,10 +327,24 @@ class Node:
             return
         self._close(link)
         if found[0].type == LinkType.FENCED:
-            answer = Fenced.unpack(found[0].body)
-            if self.promotion is not None:
-                self.promotion.answered(host, answer, now_ns)
-            self.store.fence(answer.promised)
+            self._take_answer(host, Fenced.unpack(found[0].body), now_ns)
+
+    def _take_answer(self, host: str, answer: Fenced, now_ns: int) -> None:
+        if self.beginning is not None:
+            has = answer.identity != NO_IDENTITY
+            self.beginning.answered(host, has=has, now_ns=now_ns)
+        if NO_IDENTITY not in (answer.identity, own := self.store.identity) and (
+            answer.identity != own
+        ):
+            if host not in self._strangers:
+                self._strangers.add(host)
+                self._say(f"{host} has another store of this name: {answer.identity.hex()}, not "
+                          f"{own.hex()}")  # fmt: skip
+            return
+        self._strangers.discard(host)
+        if self.promotion is not None:
+            self.promotion.answered(host, answer, now_ns)
+        self.store.fence(answer.promised)
 
     def _ask(self, hosts: Iterable[str]) -> None:
         # Have other hosts promise to take nothing of epochs before this one's.
@@ -274,6 +392,7 @@ class Node:
             return
         if consumer.following:
             self._delay_ns = RETRY_NS
+            self.waits = ""
         if not consumer.closed:
             return
         self.consumer = None
@@ -337,7 +456,9 @@ class Node:
             self.sequencer = None
         if self.promotion is not None:
             self._go_on_promoting(now_ns, unix_ns)
-        elif self.sequencer is None and not self.fed:
+        elif self.beginning is not None:
+            self._go_on_beginning(now_ns, unix_ns)
+        if self.promotion is None and self.sequencer is None and not self.fed:
             self._follow(now_ns)
         if self.consumer is not None and self._link is not None:
             if self.promotion is None:

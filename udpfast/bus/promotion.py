@@ -100,7 +100,9 @@ class Promotion:
             return
         self._correct()
         furthest = max(self.answers, key=self._how_far, default="")
-        if not furthest or self._how_far(furthest) <= (self.store.epoch, self.store.end):
+        store = self.store
+        own = any(store.identity), store.epoch, store.end
+        if not furthest or self._how_far(furthest) <= own:
             self.state = PromotionState.READY
             self.consumer = None
         elif self.source != furthest:
@@ -123,14 +125,15 @@ class Promotion:
         welcome = None if self.consumer is None else self.consumer.welcome
         if welcome is None:
             return
-        has = max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end
+        has = True, max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end
         if has < self._how_far(self.source):
             answer = self.answers[self.source]
-            self.answers[self.source] = replace(answer, epoch=has[0], end=has[1])
+            self.answers[self.source] = replace(answer, epoch=has[1], end=has[2])
 
-    def _how_far(self, host: str) -> tuple[int, int]:
+    def _how_far(self, host: str) -> tuple[bool, int, int]:
+        # A store without a record is further than none.
         answer = self.answers[host]
-        return answer.epoch, answer.end
+        return any(answer.identity), answer.epoch, answer.end
 
     def _refuse(self, reason: str) -> None:
         self.state = PromotionState.REFUSED

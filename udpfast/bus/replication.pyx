@@ -96,7 +96,7 @@ cdef class Source(LinkEnd):
         elif frame.type == LINK_HELLO and not self.following:
             self._welcome(Hello.unpack(body), frame.epoch, now_ns)
         elif frame.type == LINK_FENCE and not self.following:
-            self._fence(frame.epoch)
+            self._fence(frame.epoch, body)
         else:
             raise ValueError(f"a frame of type {frame.type} here")
 
@@ -122,13 +122,14 @@ cdef class Source(LinkEnd):
             self._acks_known = self._acks
             self.store.acks[self.consumer] = (self.acked, self.acked_kept)
 
-    def _fence(self, uint64_t epoch):
+    def _fence(self, uint64_t epoch, bytes identity):
         cdef Store store = self.store
         was_writer = store.writer
-        store.fence(epoch)
+        if NO_IDENTITY in (identity, store.identity) or identity == store.identity:
+            store.fence(epoch)
         self._output.append(link_frame(LINK_FENCED, 0, store.epoch, Fenced(
             store.promised, store.epoch, store.end, store.log.end_index, store.released,
-            was_writer, store.host).pack()))
+            was_writer, store.host, store.identity).pack()))
 
     def _welcome(self, hello, uint64_t promised, now_ns):
         cdef Store store = self.store

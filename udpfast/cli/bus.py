@@ -72,6 +72,12 @@ def check(file: Path) -> None:
 @_DIRECTORY
 @click.option("--spin", is_flag=True, help="Never sleep: for a core of its own.")
 @click.option("--quarantine", is_flag=True, help="Set records aside that the writer has not.")
+@click.option(
+    "--begin",
+    metavar="STORE",
+    multiple=True,
+    help="Begin this store, if no host that can be reached has it; do not wait for the others.",
+)
 @click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 def run(
@@ -80,6 +86,7 @@ def run(
     directory: Path | None,
     spin: bool,
     quarantine: bool,
+    begin: tuple[str, ...],
     lose: float,
     twice: float,
 ) -> None:
@@ -88,7 +95,10 @@ def run(
 
     config = load_bus(file)
     _check_host(config, file, host)
-    daemon = BusHost(config, host, directory, lose=lose, twice=twice, quarantine=quarantine)
+    daemon = BusHost(
+        config, host, directory, lose=lose, twice=twice, quarantine=quarantine, begin=begin,
+        say=lambda line: click.echo(f"udpfast bus: {line}", err=True),
+    )  # fmt: skip
     for each in stop_signals():
         signal.signal(each, lambda *_: daemon.stop())
     service = Service(os.environ)
@@ -226,7 +236,7 @@ def _print(name: str, state: dict[str, Any]) -> None:
         )
     for sender, counts in state["outboxes"].items():
         click.echo(f"  sender {sender}: " + ", ".join(f"{what} {n}" for what, n in counts.items()))
-    for key in ("stopped", "problem"):
+    for key in ("waits", "stopped", "problem"):
         if state[key]:
             click.echo(f"  {key}: {state[key]}")
     for line in state["said"][-5:]:

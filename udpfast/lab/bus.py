@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Wrong
-from udpfast.lab.bus_world import LAYOUT, MS, Host, S, World
+from udpfast.lab.bus_world import MS, Host, S, World
 from udpfast.lab.program import by_seeds
 
-__all__ = ["FAULTS", "check_seed", "main", "remove", "run", "settle"]
+__all__ = ["FAULTS", "check_seed", "main", "remove", "run", "settle", "wipe"]
 
 
 def _kill(world: World, host: Host) -> None:
@@ -33,6 +32,13 @@ def _kill_within(_: World, host: Host) -> None:
 def _power(world: World, host: Host) -> None:
     host.lose_power()
     world.after(world.rng.choice([500, 3000]) * MS, host.start_again)
+
+
+def wipe(world: World, host: Host) -> None:
+    """Lose a disk; of stores that another host has."""
+    if any(any(other.log.identity) for other in world.hosts.values() if other is not host):
+        host.wipe()
+        world.after(world.rng.choice([1, 500, 3000]) * MS, host.start_again)
 
 
 def _stop(world: World, host: Host) -> None:
@@ -96,7 +102,7 @@ def remove(_: World, host: Host) -> None:
 def _promote(world: World, host: Host) -> None:
     if host.node is None or host.frozen or len(world.hosts) == 1:
         return
-    if host.daemon.store.identity == bytes(16) or host.daemon.promotion is not None:
+    if host.daemon.promotion is not None:
         return
     if host.daemon.sequencer is not None and world.rng.random() < 0.9:
         return
@@ -124,6 +130,7 @@ def _app(world: World, host: Host) -> None:
 FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
     (6, _kill), (1, _power), (3, _stop), (4, _part), (2, _isolate), (6, _cut), (2, _fill),
     (2, _clock), (8, _sync), (4, remove), (2, _promote), (3, _failover), (2, _kill_within),
+    (1, wipe),
 ]  # fmt: skip
 
 
@@ -190,9 +197,7 @@ def settle(*worlds: World) -> None:
 def _start_again(world: World, host: Host) -> None:
     # As an operator does who looked at why it stopped.
     if host.node is not None and host.daemon.stopped in ("gone", "wrong_store"):
-        host.kill()
-        world.oracle.forget_all(host.name)
-        host.log = MemoryLog(host.log.capacity, LAYOUT)
+        host.wipe()
     else:
         host.kill()
     host.start()

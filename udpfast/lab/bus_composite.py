@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from udpfast.bus.merger import Merger
-from udpfast.lab.bus import FAULTS, remove, settle
+from udpfast.lab.bus import FAULTS, remove, settle, wipe
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Wrong
 from udpfast.lab.bus_world import MS, Host, S, Time, World
@@ -271,7 +271,8 @@ def run(seed: int, seconds: float = 6.0) -> CompositeWorld:
     world = CompositeWorld(seed)
     rng = world.rng
     # Nothing is removed: a replay begins at the beginning.
-    faults = [(0 if do is remove or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
+    never = (remove, wipe)
+    faults = [(0 if do in never or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
     weights = [weight for weight, _ in faults]
     calm, pace = rng.choice([50, 300, 1000]), rng.choice([10, 50, 100])
     end_ns = int(seconds * S)

@@ -16,7 +16,7 @@ cdef class MemoryLog(Log):
     cdef public object on_death      # called then
     cdef public list aside           # of what was set aside: (position, bytes) of each record
     cdef uint64_t _synced
-    cdef bytes _state
+    cdef bytes _state, _fresh
     cdef MemorySegment _spare    # touched ahead
     cdef uint64_t _first, _first_index
     cdef MemorySegment _latest(self)

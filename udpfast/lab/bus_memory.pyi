@@ -22,7 +22,13 @@ class MemoryLog(Log):
     kill_in: int
     aside: list[tuple[int, bytes]]
     on_death: Callable[[], None] | None
-    def __init__(self, capacity: int, layout_hash: int, identity: bytes | None = None) -> None: ...
+    def __init__(
+        self,
+        capacity: int,
+        layout_hash: int,
+        identity: bytes | None = None,
+        fresh: bytes = ...,
+    ) -> None: ...
     @property
     def segments(self) -> list[MemorySegment]: ...
     @property

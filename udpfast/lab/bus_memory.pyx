@@ -24,10 +24,13 @@ cdef class MemoryLog(Log):
         Bytes of the segments that it begins itself.
     layout_hash : int
     identity : bytes, optional
-        None: it is a copy that has nothing yet.
+        None: it has nothing yet.
+    fresh : bytes, optional
+        The identity that it has when it becomes a new store.
     """
 
-    def __init__(self, capacity, layout_hash, identity=None):
+    def __init__(self, capacity, layout_hash, identity=None, fresh=b""):
+        self._fresh = fresh
         self.capacity = capacity
         self.layout_hash = layout_hash
         self.identity = bytes(16) if identity is None else identity
@@ -49,6 +52,11 @@ cdef class MemoryLog(Log):
     def sync(self) -> None:
         """The disk takes everything."""
         self._synced = self.writer.position
+
+    def create(self):
+        """See `Log`."""
+        if not self._dies() and self.identity == bytes(16):
+            self.identity = self._fresh
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index):
         """See `Log`."""

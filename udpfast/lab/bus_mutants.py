@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from udpfast.bus import log, merger, node, promotion, replication, sequencer
+from udpfast.bus import beginning, log, merger, node, promotion, replication, sequencer
 from udpfast.bus.hello import Hello
 from udpfast.lab import bus_composite, bus_world
 from udpfast.lab.bus_oracle import checksum
@@ -91,8 +91,16 @@ class ShowsTooEarly(log.Store):
 class CopiesNothing(promotion.Promotion):
     """Begins its epoch at its own end, whatever others have."""
 
-    def _how_far(self, host: str) -> tuple[int, int]:
-        return (0, 0)
+    def _how_far(self, host: str) -> tuple[bool, int, int]:
+        return (False, 0, 0)
+
+
+class BeginsAtOnce(beginning.Beginning):
+    """Begins a store without asking who has it."""
+
+    def decide(self, now_ns: int) -> beginning.Decision:
+        """Begin."""
+        return beginning.Decision.BEGIN
 
 
 class ForgetsWhatItTook(merger.Merger):
@@ -130,6 +138,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],
+    "begins-at-once": [(node, "Beginning", BeginsAtOnce)],
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
     "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
     "believes-what-was-taken": [(merger, "_first_moved", believes_what_was_taken)],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -132,8 +133,15 @@ class Oracle:
         self.views[host] = view
 
     def forget_all(self, host: str) -> None:
-        """Take note that a host's copy was wiped."""
+        """Take note that a host's copy was wiped, and with it what it promised."""
         self.views.pop(host, None)
+        self.promised.pop(host, None)
+
+    def one_store(self, identities: Iterable[bytes]) -> None:
+        """Check that all hosts that have a store have the same one."""
+        found = {identity for identity in identities if any(identity)}
+        if len(found) > 1:
+            raise Wrong(f"a second store was begun: {sorted(each.hex() for each in found)}")
 
     def look(self, host: str, store: Any, sequencer: Any, now_ns: int, unix_ns: int) -> None:
         """Check a host's copy: what is new in it, and what it says of itself."""

@@ -151,11 +151,10 @@ class Host:
         )  # fmt: skip
         for memory in self.outboxes.values():
             self._add(memory)
-        first = self.name == "S" and not world.begun
-        world.begun = True
-        if first or (store.led and not self.powerless):
-            self.node.resume(world.now_ns, self.unix_ns)
-            world.look(self)
+        self.node.start(
+            world.now_ns, self.unix_ns, named=self.name == "S", intact=not self.powerless
+        )
+        world.look(self)
         self.wake()
 
     def note_epoch(self) -> int:
@@ -201,6 +200,16 @@ class Host:
             self.powerless = True
             self.log.lose_power(position)
             self.world.oracle.forget(self.name, position)
+
+    def wipe(self) -> None:
+        """End the daemon, and put an empty disk into the machine."""
+        self.kill()
+        self.world.oracle.forget_all(self.name)
+        self.world.lost_power.add(self.name)  # as far as what it had is concerned
+        self.powerless = False
+        self.epoch = 0
+        self.log = self.world.empty_log(self.name, self.log.capacity)
+        self.log.on_death = self._note_outboxes
 
     def outbox(self, name: str) -> Outbox:
         """Return an app's outbox; make it if it is not there."""
@@ -319,7 +328,6 @@ class World:
         self.time = time or Time()
         self.oracle = Oracle()
         self.nonces: dict[int, tuple[str, str]] = {}
-        self.begun = False  # the store: a host that lost all it had does not begin another one
         self.apart: set[frozenset[str]] = set()
         self.lost_power: set[str] = set()
         self.blind = False  # all that had what readers were shown may have been out of reach
@@ -345,11 +353,14 @@ class World:
         capacity = rng.choice([4096, 16384, 1 << 18])
         self.hosts: dict[str, Host] = {}
         for name in names:
-            identity = rng.randbytes(16) if name == "S" else None
-            self.hosts[name] = make_host(self, name, MemoryLog(capacity, LAYOUT, identity))
+            self.hosts[name] = make_host(self, name, self.empty_log(name, capacity))
         for host in self.hosts.values():
             host.start()
             self._tick(host)
+
+    def empty_log(self, name: str, capacity: int) -> MemoryLog:
+        """Return the log of a host that has nothing."""
+        return MemoryLog(capacity, LAYOUT, fresh=self.rng.randbytes(16) if name == "S" else b"")
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -393,6 +404,7 @@ class World:
         if unreached > self.gate and any("writes epoch" in line for line in said):
             self.blind = True
         self.oracle.look(host.name, node.store, node.sequencer, self.now_ns, host.unix_ns)
+        self.oracle.one_store(each.log.identity for each in self.hosts.values())
         promotion = host.promotion
         if promotion is not None and promotion.state is PromotionState.READY:
             reached = [name for name in self.hosts

@@ -1,0 +1,223 @@
+"""How a store begins: once, whatever a host that shall begin it has lost."""
+
+import itertools
+
+import pytest
+
+from tests.bus.drive import IDENTITY, LAYOUT, MS, T0, S, lead
+from udpfast.bus.beginning import Beginning, Decision
+from udpfast.bus.hello import Fenced
+from udpfast.bus.log import Store
+from udpfast.bus.node import Node
+from udpfast.bus.replication import Source
+from udpfast.bus.wire import LinkType, link_frame, link_parse
+from udpfast.lab.bus_memory import MemoryLog
+
+OTHER = bytes(range(16, 32))
+NOTHING = bytes(16)
+
+
+class Host:
+    """One host, and what others would answer it. It is its node's `Carrier`."""
+
+    def __init__(self, peers=("one", "two"), *, identity=None, **options):
+        self.log = MemoryLog(1 << 18, LAYOUT, identity, fresh=IDENTITY)
+        self.links = {}
+        self.sent = {}
+        self.now_ns = 0
+        self._peers = peers
+        self._options = options
+        self.has = dict.fromkeys(peers)  # identity of what they have; None: they do not answer
+        self.epoch = 0  # of what they have
+        self.start()
+
+    def start(self):
+        """Run its daemon, after another one that is gone."""
+        self.links.clear()
+        self.node = Node(Store(self.log, "S"), self._peers, self, itertools.count(1).__next__)
+        self.node.start(self.now_ns, T0, **{"named": True, "intact": True, **self._options})
+
+    def connect(self, host):
+        key = len(self.sent) + 1
+        self.links[key], self.sent[key] = host, []
+        return key
+
+    def send(self, link, data):
+        self.sent[link].append(data)
+
+    def room(self, _):
+        return 1 << 18
+
+    def close(self, link):
+        self.links.pop(link, None)
+
+    def datagram(self, host, data):
+        raise AssertionError("nobody sends")
+
+    def work(self, by_ns=0):
+        """Let time pass; hosts that are there answer what they are asked."""
+        self.now_ns += by_ns
+        self.node.work(self.now_ns, T0 + self.now_ns)
+        for link, host in list(self.links.items()):
+            if self.has[host] is None:
+                self.links.pop(link, None)
+                self.node.broken(link, self.now_ns)
+                continue
+            if not self.sent[link]:
+                self.node.opened(link, self.now_ns)
+            if self.sent[link] and link_parse(self.sent[link][0])[0].type == LinkType.FENCE:
+                answer = Fenced(self.epoch, self.epoch, 0, 0, 0, False, host, self.has[host])
+                self.node.received(link, link_frame(LinkType.FENCED, 0, 0, answer.pack()),
+                                   self.now_ns)  # fmt: skip
+        self.node.work(self.now_ns, T0 + self.now_ns)
+        return self
+
+    @property
+    def writes(self):
+        return self.node.store.writer or self.node.fed
+
+
+def test_host_without_others_begins_at_once():
+    assert Host(()).writes
+
+
+def test_host_begins_when_all_others_say_that_they_have_nothing():
+    host = Host()
+    assert not host.writes
+    host.has.update(one=NOTHING, two=NOTHING)
+    assert host.work(MS).writes
+    assert host.node.store.identity == IDENTITY
+    assert (host.node.waits, host.node.store.said) == ("", ["begins a new store"])
+
+
+@pytest.mark.parametrize("two", [None, NOTHING, OTHER])
+def test_host_that_lost_its_disk_follows_whoever_has_the_store(two):
+    host = Host()
+    host.has.update(one=OTHER, two=two)
+    for _ in range(100):
+        host.work(100 * MS)
+    assert not host.writes
+    assert host.node.store.identity == NOTHING
+    assert "has the store, and this host has nothing" in host.node.waits
+    assert "bus promote" in host.node.waits
+
+
+def test_host_waits_for_one_that_is_down_and_says_for_whom():
+    host = Host()
+    host.has.update(one=NOTHING)
+    for _ in range(4000):
+        host.work(S)
+    assert not host.writes
+    assert "two said nothing yet" in host.node.waits
+    assert host.node.store.said == [host.node.waits], "it is said once"
+    host.has.update(two=NOTHING)
+    for _ in range(3):
+        host.work(S)
+    assert host.writes
+    assert host.node.waits == ""
+
+
+def test_host_does_not_wait_where_it_is_told_so():
+    host = Host(insist=True)
+    host.has.update(one=NOTHING)
+    assert not host.work(MS).writes
+    for _ in range(3):
+        host.work(S)
+    assert host.writes
+
+
+def test_host_that_is_told_not_to_wait_begins_no_second_store():
+    host = Host(insist=True)
+    host.has.update(one=OTHER)
+    for _ in range(10):
+        host.work(S)
+    assert not host.writes
+    assert host.node.store.identity == NOTHING
+
+
+def test_what_a_host_said_long_ago_does_not_count():
+    beginning = Beginning(["one", "two"], 0)
+    assert beginning.due(0) == ["one", "two"]
+    beginning.answered("one", has=False, now_ns=0)
+    beginning.answered("two", has=False, now_ns=3 * S)
+    assert beginning.decide(3 * S) is Decision.WAIT
+    assert beginning.due(3 * S) == ["one"]
+    beginning.answered("one", has=True, now_ns=3 * S)
+    assert beginning.decide(3 * S) is Decision.FOLLOW
+
+
+def test_host_that_is_down_is_asked_less_and_less_often():
+    beginning = Beginning(["one"], 0)
+    asked = [now_ns for now_ns in range(0, 10 * S, 10 * MS) if beginning.due(now_ns)]
+    assert asked[:4] == [0, 50 * MS, 150 * MS, 350 * MS]
+    assert asked[-1] - asked[-2] == S
+
+
+def test_daemon_killed_before_the_first_record_asks_again():
+    host = Host()
+    host.log.create()  # and no more
+    host.start()
+    assert not host.writes
+    host.has.update(one=NOTHING, two=NOTHING)
+    assert host.work(MS).writes
+    assert host.node.store.identity == IDENTITY
+
+
+def test_store_that_has_records_goes_on_without_asking():
+    host = Host()
+    host.log.create()
+    lead(host.node.store)
+    host.start()
+    assert host.writes
+    assert not host.links
+
+
+def test_feed_begins_no_second_store():
+    host = Host(feeds=True)
+    host.has.update(one=OTHER, two=NOTHING)
+    for _ in range(10):
+        host.work(S)
+    assert not host.writes
+    begins = Host(feeds=True)
+    begins.has.update(one=NOTHING, two=NOTHING)
+    assert begins.work(MS).node.fed
+    assert begins.node.sequencer is None
+
+
+def test_nothing_is_promoted_where_nobody_has_the_store():
+    host = Host()
+    host.has.update(one=NOTHING)
+    host.node.promote(0)
+    for _ in range(5):
+        host.work(S)
+    assert not host.writes
+    assert "not promoted: nobody that was reached has the store" in host.node.store.said
+    host.has.update(two=NOTHING)
+    for _ in range(3):
+        host.work(S)
+    assert host.writes, "it still begins it when all others have nothing"
+
+
+def test_host_with_another_store_of_the_name_is_said_and_ends_nobody():
+    host = Host(("one",))
+    host.has.update(one=NOTHING)
+    assert host.work(MS).writes
+    host.has.update(one=OTHER)
+    host.epoch = host.node.store.epoch << 8
+    for _ in range(5):
+        host.work(2 * S)
+    assert host.writes
+    said = [line for line in host.node.store.said if "another store of this name" in line]
+    assert len(said) == 1
+    assert OTHER.hex() in said[0]
+
+
+def test_fence_of_another_store_is_no_promise():
+    kept = Store(MemoryLog(1 << 18, LAYOUT, IDENTITY), "S")
+    writer = lead(kept)
+    for identity, ends in ((OTHER, False), (IDENTITY, True)):
+        source = Source(kept, 1, 0)
+        source.feed(link_frame(LinkType.FENCE, 0, 1 << 62, identity), 0)
+        answer = Fenced.unpack(link_parse(source.output())[0].body)
+        assert answer.identity == IDENTITY
+        assert (writer.store.writer, answer.promised == 1 << 62) == (not ends, ends)
