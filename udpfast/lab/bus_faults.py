@@ -55,7 +55,9 @@ def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
     port = free_ports(1)[0]
     link = BadLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     try:
-        with BusTrial(folder, seed, sees={"one": {"S": STAND_IN}}, port=port) as trial:
+        # S asks who has the store from its own address, which `one` has to know, too.
+        sees = {"one": {"S": STAND_IN, "S-itself": HOSTS["S"]}}
+        with BusTrial(folder, seed, sees=sees, port=port) as trial:
             trial.begin()
             seen = 0
             while link.cuts < times:
