@@ -12,6 +12,8 @@ import pytest
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 from udpfast.agents.bus_host import BusHost
+from udpfast.archive.bus_files import shared_directory
+from udpfast.bus.outbox import OutboxLostError, OutboxState, SupersededError
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, load_bus
 from udpfast.core.layout import Kind
@@ -131,6 +133,28 @@ def test_host_that_died_is_said_with_how_far_it_is(tmp_path: Path) -> None:
         assert not behind["connected"]
         assert behind["lag_records"] == 2  # SENDER and the message
         assert behind["lag_bytes"] > 0
+
+
+@pytest.mark.parametrize("state", [OutboxState.SUPERSEDED, OutboxState.LOST])
+def test_app_begins_anew_where_its_outbox_is_over(tmp_path: Path, state: OutboxState) -> None:
+    address = f"store:{tmp_path / 'S' / 'orders'}"
+    with running(settings(tmp_path, free_port()), "S", tmp_path) as writer:
+        until((writer.parts[0].directory / "bus.json").exists, "what it says of itself")
+        with App(address, "app") as app:
+            app.send(b"1")
+            assert stream(app, 1) == [("app", 1)]
+        (path,) = shared_directory(writer.parts[0].directory).glob("*.outbox")
+        with path.open("r+b") as file:
+            file.seek(304)  # OutboxHeader.state
+            file.write(state.to_bytes(4, "little"))
+        with App(address, "app") as app, pytest.raises((SupersededError, OutboxLostError)):
+            app.send(b"2")
+        with App(address, "app", anew=True) as app:
+            assert app.send(b"1") == 1
+            assert stream(app, 2) == [("app", 1), ("app", 1)]
+        with App(address, "app", anew=True) as app:
+            assert app.send(b"2") == 2  # it is in order, and goes on
+        assert len(list(path.parent.glob("app.outbox.aside-*"))) == 1
 
 
 def test_port_in_use_is_said(tmp_path: Path) -> None:

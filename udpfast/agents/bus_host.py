@@ -419,6 +419,11 @@ class _Part:
         # For what comes and goes seldom: outboxes, an operator's wish, old segments.
         folder = shared_directory(self.directory)
         for path in folder.glob("*.outbox"):
+            courier, fd = self.outboxes.get(path.name, (None, -1))
+            if courier is not None and not _is_of(fd, path):  # one that was over made way
+                self.node.watch.remove(courier)
+                del self.outboxes[path.name]
+                os.close(fd)
             if path.name not in self.outboxes:
                 self._take(path, now_ns)
         for courier, fd in self.outboxes.values():
@@ -637,6 +642,16 @@ class BusHost:
 
 def _draw() -> int:
     return int.from_bytes(os.urandom(8), "little") >> 1
+
+
+def _is_of(fd: int, path: Path) -> bool:
+    # Whether this is the file that has the name now.
+    own = os.fstat(fd)
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return True
+    return (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino)
 
 
 def _lockable(fd: int) -> bool:

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from udpfast.archive.bus_files import make_shared, read_description
-from udpfast.bus.outbox import Outbox, OutboxFullError
+from udpfast.bus.outbox import Outbox, OutboxFullError, OutboxState
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.idle import IdleStrategy
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, NotReadyError, WriterExistsError
+from udpfast.log.segment import set_aside
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["App"]
@@ -48,6 +49,9 @@ class App:
         How an iteration waits, as a `Reader` does.
     slots, capacity_bytes : int
         Messages, a power of two, and bytes of them that may be on their way. Of a new outbox.
+    anew : bool
+        Where `send` raises SupersededError or OutboxLostError: set that outbox aside, and begin
+        another one with number 1.
 
     Raises
     ------
@@ -70,6 +74,7 @@ class App:
         idle: str | IdleStrategy = "backoff",
         slots: int = 1 << 16,
         capacity_bytes: int = 64 << 20,
+        anew: bool = False,
     ) -> None:
         prefix, _, target = address.partition(":")
         if prefix != "store" or not target:
@@ -93,6 +98,10 @@ class App:
         self._position = start
         self._fd = -1
         self._outbox = self._open(slots, capacity_bytes)
+        if anew and self._outbox.state in (OutboxState.SUPERSEDED, OutboxState.LOST):
+            set_aside(self._path)
+            self._let_go()
+            self._outbox = self._open(slots, capacity_bytes)
 
     def _open(self, slots: int, capacity: int) -> Outbox:
         owner = self._directory.stat().st_uid
@@ -105,7 +114,7 @@ class App:
                 str(self._directory),
             )
         folder = make_shared(self._directory)
-        path = folder / f"{self.name}.outbox"
+        path = self._path = folder / f"{self.name}.outbox"
         if not path.exists():
             self._make(path, slots, capacity)
         self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -210,6 +219,9 @@ class App:
     def close(self) -> None:
         """Let go of the outbox; what is in it is still brought into the stream."""
         self._reader.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
         if self._fd >= 0:
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # the mapping keeps a descriptor of its own
             os.close(self._fd)

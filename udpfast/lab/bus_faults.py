@@ -415,7 +415,12 @@ def _lose(loss: float) -> None:
     # Once more, in a network of its own whose loopback loses some.
     if os.environ.get("UDPFAST_LAB_LOSS"):
         return
-    script = f'ip link set lo up && tc qdisc add dev lo root netem loss {loss:g}% && exec "$@"'
-    words = ["unshare", "-n", "sh", "-c", script, "sh", sys.executable, "-m", "udpfast", "lab",
+    setup = f"ip link set lo up && tc qdisc add dev lo root netem loss {loss:g}%"
+    own = ("unshare", "-n", "sh", "-c")
+    try:
+        _command(*own, setup)
+    except (OSError, UnavailableError) as reason:
+        raise click.ClickException(f"--loss: {reason}") from None
+    words = [*own, f'{setup} && exec "$@"', "sh", sys.executable, "-m", "udpfast", "lab",
              "bus-faults", *sys.argv[sys.argv.index("bus-faults") + 1 :]]  # fmt: skip
     os.execvpe(words[0], words, {**os.environ, "UDPFAST_LAB_LOSS": f"{loss:g}"})
