@@ -138,8 +138,9 @@ def test_host_that_died_is_said_with_how_far_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("state", [OutboxState.SUPERSEDED, OutboxState.LOST])
 def test_app_begins_anew_where_its_outbox_is_over(tmp_path: Path, state: OutboxState) -> None:
     address = f"store:{tmp_path / 'S' / 'orders'}"
-    with running(settings(tmp_path, free_port()), "S", tmp_path) as writer:
-        until((writer.parts[0].directory / "bus.json").exists, "what it says of itself")
+    config = settings(tmp_path, free_port())
+    with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path) as copy:
+        until(lambda: copy.parts[0].store.end, "the copy")
         with App(address, "app") as app:
             app.send(b"1")
             assert stream(app, 1) == [("app", 1)]
