@@ -10,7 +10,7 @@ from pathlib import Path
 
 from udpfast.archive.store import StoreView
 from udpfast.bus.outbox import OutboxFullError
-from udpfast.cli.bus_hosts import BusHosts
+from udpfast.cli.bus_hosts import BusCopy, BusHosts
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
 from udpfast.net.ports import free_ports
@@ -182,8 +182,7 @@ class BusTrial(BusHosts):
         resent = sum(talker.app.counts()["resent"] for talker in self.talkers.values())
         for talker in self.talkers.values():
             talker.close()
-        first = max(self.first(host) for host in self.hosts)
-        copies = {host: self.copy(host, first) for host in self.hosts}
+        first, copies = self._read()
         expect(len({copy.sha256 for copy in copies.values()}) == 1, "the same SHA-256 on all hosts")
         one = next(iter(copies.values()))
         # Of a store whose beginning was removed, what apps have read says so.
@@ -195,6 +194,14 @@ class BusTrial(BusHosts):
                "that nothing was damaged on its way")  # fmt: skip
         return {"messages": one.messages, "records": one.records, "resent": resent,
                 "bytes": self.lives(next(iter(self.hosts))).end}  # fmt: skip
+
+    def _read(self) -> tuple[int, dict[str, BusCopy]]:
+        # From the first record that all copies have: segments may be removed meanwhile.
+        while True:
+            first = max(self.first(host) for host in self.hosts)
+            copies = {host: self.copy(host, first) for host in self.hosts}
+            if first == max(self.first(host) for host in self.hosts):
+                return first, copies
 
     def _is_settled(self) -> bool:
         return self.are_equal() and self.is_quiet()
