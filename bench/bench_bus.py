@@ -1,36 +1,45 @@
-"""What does a bus cost: a copy of a store over TCP, a message's place in the order?
+"""What does a bus cost: a copy of a store over TCP, a message's place in the order, a restart?
 
-    store --> Source --TCP on loopback, another process--> Consumer --> copy
-    bytes -----------TCP on loopback, another process-------------------> nowhere     (the floor)
+    store --> SourceThread --TCP on loopback, another process--> ConsumerThread --> copy
+    bytes -----------------TCP on loopback, another process------------------> nowhere  (the floor)
 
     datagrams of many messages --> sequencer --> store        one core
-    records, one at a time ------> store                      one core, beside it
+    a store with 0, 1, 4, 8 copies: what an append costs
+    a store whose writer was killed: until it writes again
 
 A copy has every record checked, placed and committed; the floor moves the same bytes, and looks at
-none of them.
+none of them. Latencies: from when a record was due to be appended until its writer has the copy's
+acknowledgement, both ends spinning.
 
 Run it with `udpfast bench run bus`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 
 from udpfast.agents.link_thread import link_thread
+from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
-from udpfast.core.agent import AgentRunner
+from udpfast.core.agent import Agent, AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.lab.bus_memory import MemoryLog
+from udpfast.shm.histogram import LatencyHistogram
 
+from .loops.store_hop import StorePace, TcpEcho, TcpPace
 from .result import Row
-from .trials import Benchmark, Settings, interleave
+from .trials import Benchmark, Outcome, Settings, interleave
 
 __all__ = ["BENCHMARK"]
 
@@ -44,23 +53,34 @@ T0 = 1_700_000_000_000_000_000
 #: Messages of a datagram: as many of 32 bytes as fit.
 BATCH = 38
 COPY_GOALS = {"copy": "P26: <= 1.25"}
+ACK_GOALS = {"copy": "P26: <= 1.25"}
 ORDER_GOALS = {"sequencer": "P27: <= 500 ns"}
+ALONE = "0 copies"
+APPEND_GOALS = {f"{copies} copies": "P26: <= 1.05" for copies in (1, 4, 8)}
+#: Records per second; 0: the next when the one before is acknowledged.
+RATES = (0, 167_000, 1_670_000)
 
 
 def capacity(records: int, size: int) -> int:
     """Return bytes of one segment for so many records."""
-    return records * (64 + size) + (1 << 20)
+    return (records * (64 + size) + (1 << 20)) // 4096 * 4096
 
 
-def sequencer(records: int, size: int) -> Sequencer:
+def registered(store: Store) -> Sequencer:
     """Return the writer of an empty store, with one sender registered."""
-    log = MemoryLog(capacity(records, size), LAYOUT, bytes(range(16)))
-    made = Sequencer(Store(log, "S"), epoch_after(0, 1, promoted=True), 0, T0)
+    made = Sequencer(store, epoch_after(0, 1, promoted=True), 0, T0)
     body = (1).to_bytes(8, "little") + name_bytes("app") + name_bytes("host")
     made.receive(
         send_datagram(made.store.key, made.store.epoch, 0, 0, 0, 0, flags=SendFlag.REGISTER,
                       body=body), 0, T0)  # fmt: skip
     return made
+
+
+def sequencer(records: int, size: int) -> Sequencer:
+    """Return the writer of an empty store in memory that is touched already."""
+    log = MemoryLog(capacity(records, size), LAYOUT, bytes(range(16)))
+    log.prepare(log.capacity)
+    return registered(Store(log, "S"))
 
 
 def datagrams(seq: Sequencer, count: int, size: int, batch: int) -> list[bytes]:
@@ -130,13 +150,19 @@ def raw(records: int) -> float:
     return _to_child(take, give) / records
 
 
-def _carry(end: Source | Consumer, sock: socket.socket, idle: str, done: Callable[[], bool]
-           ) -> float:  # fmt: skip
+def _carry(
+    end: Source | Consumer,
+    sock: socket.socket,
+    idle: str,
+    done: Callable[[], bool],
+    core: int | None = None,
+    *beside: Agent,
+) -> float:
     # As a daemon does: a thread for the bytes, and a loop for what it cannot do. How long it took.
     sock.setblocking(False)
     thread = link_thread(end, sock.fileno(), idle)
     begun = time.perf_counter_ns()
-    with AgentRunner(thread, idle=thread.idle):
+    with AgentRunner((*beside, thread), idle=thread.idle, core=core):
         while not (done() or thread.broken):
             assert not end.closed, end.closed
             end.work(monotonic_ns(), 0)
@@ -147,9 +173,9 @@ def _carry(end: Source | Consumer, sock: socket.socket, idle: str, done: Callabl
     return took
 
 
-def follow(sock: socket.socket, log: MemoryLog) -> Consumer:
+def follow(sock: socket.socket, log: MemoryLog, host: str = "one") -> Consumer:
     """Return a copy that follows the store at the other end of a connection."""
-    consumer = Consumer(Store(log, "one"), 2, monotonic_ns())
+    consumer = Consumer(Store(log, host), 2, monotonic_ns())
     sock.sendall(consumer.output())
     while not consumer.following:
         said = sock.recv(consumer.room)
@@ -189,6 +215,145 @@ def copy(store: Store, records: int) -> float:
     return _to_child(take, give) / records
 
 
+def _ends(take: Callable[[socket.socket], None], pace: Callable[[socket.socket], Outcome]
+          ) -> Outcome:  # fmt: skip
+    outcomes: list[Outcome] = []
+
+    def give(sock: socket.socket) -> float:
+        outcomes.append(pace(sock))
+        return outcomes[0].value
+
+    _to_child(take, give)
+    return outcomes[0]
+
+
+def _timed(pace: StorePace | TcpPace) -> Outcome:
+    histogram = LatencyHistogram()
+    values = pace.latencies
+    for value in values[len(values) // 10 :].tolist():
+        histogram.record(value)
+    return Outcome(float(histogram.percentile(50.0)), histogram, "every record was acknowledged")
+
+
+def acknowledged(cores: tuple[int, int], count: int, gap_ns: int) -> Outcome:
+    """Time records from when they are due until a copy's acknowledgement is there."""
+
+    def take(sock: socket.socket) -> None:
+        log = MemoryLog(1 << 16, LAYOUT)
+        log.prepare(capacity(count + 1, SIZE))
+        _carry(follow(sock, log), sock, "spin", lambda: False, cores[1])
+
+    def give(sock: socket.socket) -> Outcome:
+        source = serve(sock, sequencer(count + 1, SIZE).store)
+        pace = StorePace(source, count, SIZE, gap_ns)
+        _carry(source, sock, "spin", lambda: pace.done, cores[0], pace)
+        return _timed(pace)
+
+    return _ends(take, give)
+
+
+def echoed(cores: tuple[int, int], count: int, gap_ns: int) -> Outcome:
+    """Time the same bytes until the other end says that it has read them."""
+
+    def take(sock: socket.socket) -> None:
+        sock.setblocking(False)
+        with AgentRunner(TcpEcho(sock.fileno()), idle="spin", core=cores[1]) as runner:
+            runner.join()
+
+    def give(sock: socket.socket) -> Outcome:
+        sock.setblocking(False)
+        pace = TcpPace(sock.fileno(), count, SIZE, gap_ns)
+        with AgentRunner(pace, idle="spin", core=cores[0]):
+            while not pace.done:
+                time.sleep(0.001)
+        return _timed(pace)
+
+    return _ends(take, give)
+
+
+def append(copies: int, count: int) -> float:
+    """Return the median ns of a record's append, with so many copies following."""
+    seq = sequencer(count, SIZE)
+    pairs = [socket.socketpair() for _ in range(copies)]
+    pid = os.fork() if copies else -1
+    if pid == 0:
+        status = 1
+        try:
+            with contextlib.ExitStack() as stack:
+                ends = []
+                for number, (theirs, sock) in enumerate(pairs):
+                    theirs.close()
+                    log = MemoryLog(1 << 16, LAYOUT)
+                    log.prepare(capacity(count, SIZE))
+                    consumer = follow(sock, log, f"copy-{number}")
+                    sock.setblocking(False)
+                    thread = link_thread(consumer, sock.fileno(), "backoff")
+                    stack.enter_context(AgentRunner(thread, idle=thread.idle))
+                    ends.append((consumer, thread))
+                while not all(thread.broken for _, thread in ends):
+                    for consumer, _ in ends:
+                        consumer.work(monotonic_ns(), 0)
+                        consumer.attend()
+                    time.sleep(0.001)
+                status = 0
+        finally:
+            os._exit(status)
+    took = []
+    with contextlib.ExitStack() as stack:
+        sources = []
+        for sock, theirs in pairs:
+            theirs.close()
+            stack.callback(sock.close)
+            sources.append(serve(sock, seq.store))
+            sock.setblocking(False)
+            thread = link_thread(sources[-1], sock.fileno(), "backoff")
+            stack.enter_context(AgentRunner(thread, idle=thread.idle))
+        for datagram in datagrams(seq, count, SIZE, 4):
+            begun = time.perf_counter_ns()
+            seq.receive(datagram, 0, T0)
+            took.append(time.perf_counter_ns() - begun)
+            # Slower than the copies: what they cost the writer is asked, not who gets the cores.
+            time.sleep(0.0002)
+            for source in sources:
+                source.work(monotonic_ns(), 0)
+                source.attend()
+        assert all(not source.closed for source in sources)
+        for source in sources:
+            source.close("done")
+    if copies:
+        assert os.waitpid(pid, 0)[1] == 0, "the other process failed"
+    return statistics.median(took) / 4
+
+
+def _write(directory: Path, records: int) -> None:
+    # A store whose writer is killed.
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            log = StoreLog(directory, "bench", segment_bytes=capacity(records, SIZE), create=True)
+            seq = registered(Store(log, "S"))
+            for datagram in datagrams(seq, records, SIZE, 4):
+                seq.receive(datagram, 0, T0)
+            assert seq.verdicts[SequencerVerdict.ACCEPTED] == records + 1
+            status = 0
+        finally:
+            os._exit(status)
+    assert os.waitpid(pid, 0)[1] == 0, "the other process failed"
+
+
+def restart(directory: Path, records: int) -> float:
+    """Return ms per GiB of a segment until its writer, which was killed, writes again."""
+    begun = time.perf_counter_ns()
+    log = StoreLog(directory, "bench", segment_bytes=capacity(records, SIZE))
+    store = Store(log, "S")
+    made = Sequencer(store, epoch_after(store.epoch, 1, promoted=False), 0, T0)
+    took = time.perf_counter_ns() - begun
+    assert (made.count, log.end_index >= records) == (1, True)
+    log.close()
+    return took / 1e6 / (log.end / (1 << 30))
+
+
 def order(count: int, batch: int) -> float:
     """Return ns per message that gets its place."""
     seq = sequencer(count, 32)
@@ -217,6 +382,50 @@ def run(settings: Settings) -> Iterator[Row]:
         base=TCP,
         goals=COPY_GOALS,
         verified="the copy's last record is the source's",
+    )
+    for rate in RATES:
+        count = (2_000 if settings.quick else 20_000) if rate == 0 else rate // (
+            20 if settings.quick else 4)  # fmt: skip
+        gap_ns = 0 if rate == 0 else 1_000_000_000 // rate
+        trials = interleave(
+            {
+                "copy": partial(acknowledged, settings.cores, count, gap_ns),
+                TCP: partial(echoed, settings.cores, count, gap_ns),
+            },
+            settings,
+            label=f"{rate:,}/s",
+        )
+        yield from trials.rows(
+            "bus",
+            "ns",
+            {"size": SIZE, "records/s": rate or "one at a time", "records": count},
+            base=TCP,
+            goals=ACK_GOALS if rate == 0 else None,
+        )
+    count = 2_000 if settings.quick else 20_000
+    trials = interleave(
+        {f"{copies} copies": partial(append, copies, count) for copies in (0, 1, 4, 8)},
+        settings,
+        label="append",
+    )
+    yield from trials.rows(
+        "bus",
+        "ns/record",
+        {"size": SIZE, "records": count},
+        base=ALONE,
+        goals=APPEND_GOALS,
+        verified="every copy's link was there at the end",
+    )
+    with tempfile.TemporaryDirectory() as place:
+        _write(Path(place), records)
+        trials = interleave({"restart": partial(restart, Path(place), records)}, settings,
+                            label="restart", two_cores=False)  # fmt: skip
+    yield from trials.rows(
+        "bus",
+        "ms/GiB",
+        {"size": SIZE, "records": records},
+        goals={"restart": "P26: <= 1000 ms"},
+        verified="all records were there",
     )
     trials = interleave(
         {
