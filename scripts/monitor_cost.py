@@ -1,11 +1,14 @@
 """Measure what the page of `udpfast monitor` costs while nobody, and while a browser, looks at it.
 
     python scripts/monitor_cost.py --feeds 1 4
+    python scripts/monitor_cost.py --loop
 
 So many feeds run on loopback, each of two lines, with a simulated market and a strategy; then the
 page, which Chromium (Debian: `apt-get install chromium chromium-driver`) shows. Counted is the
 processor time of the page's process, by /proc: without a browser, with one, and with one that shows
-a book. The cost does not grow while a browser looks: it is sent what is new.
+a book. The cost does not grow while a browser looks: it is sent what is new. `--loop` shows instead
+that the loop of a feed does nothing for the page: the system calls of its thread (strace) and its
+context switches, without the page and with one that shows a book.
 """
 
 import argparse
@@ -16,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +96,67 @@ def show_book(driver: Any) -> int:
     return len(driver.find_elements("css selector", ".charts tbody tr"))
 
 
+def loop_thread() -> int:
+    """Return the id of the thread that is the loop of the first feed, as soon as it runs."""
+    while True:
+        for path in Path("/proc").glob("[0-9]*/task/[0-9]*/comm"):
+            with contextlib.suppress(OSError):
+                if path.read_text().strip() == "udpfast feed0":
+                    return int(path.parent.name)
+        time.sleep(0.1)
+
+
+def say_loop(thread: int, what: str, seconds: float) -> None:
+    """Print what a thread asks of the kernel in so many seconds."""
+
+    def switched() -> int:
+        lines = Path(f"/proc/{thread}/status").read_text().splitlines()
+        return sum(int(line.split()[1]) for line in lines if "ctxt_switches" in line)
+
+    before = switched()
+    time.sleep(seconds)
+    switches = switched() - before
+    with tempfile.NamedTemporaryFile("r") as table:
+        command = ["strace", "-c", "-U", "name,calls", "-o", table.name, "-p", str(thread)]
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as tracing:
+            time.sleep(seconds)
+            tracing.terminate()
+        rows = [line.split() for line in table.read().splitlines()]
+    left_out = ("total", "restart_syscall")  # the sum, and strace's own interruption
+    own = [row for row in rows if len(row) == 2 and row[1].isdigit() and row[0] not in left_out]
+    calls = sorted(f"{name} {int(count):,}" for name, count in own)
+    print(f"{what}: {switches:,} context switches; calls: {', '.join(calls)}", flush=True)
+
+
+def measure_loop(seconds: float) -> None:
+    """Print what the loop of a feed asks of the kernel, without the page and with it."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        os.environ["UDPFAST_SHM"] = str(folder / "shm")
+        start_feed(stack, 0, folder, 8 * seconds + 60)
+        thread = loop_thread()
+        say_loop(thread, "without the page", seconds)
+        with started_page():
+            driver = stack.enter_context(browser(folder / "chromium"))
+            driver.get(f"http://{LISTEN}")
+            time.sleep(5.0)
+            show_book(driver)
+            say_loop(thread, "with a book shown", seconds)
+        say_loop(thread, "without the page", seconds)
+
+
+@contextlib.contextmanager
+def started_page() -> Iterator[subprocess.Popen[bytes]]:
+    """Start the page, and end it."""
+    command = [sys.executable, "-m", "udpfast", "monitor", "--listen", LISTEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as page:
+        assert page.stdout is not None
+        page.stdout.readline()  # its address: it answers
+        time.sleep(2.0)
+        yield page
+        page.terminate()
+
+
 def measure(feeds: int, seconds: float) -> None:
     """Print one line for so many feeds."""
     with contextlib.ExitStack() as stack:
@@ -99,11 +164,7 @@ def measure(feeds: int, seconds: float) -> None:
         os.environ["UDPFAST_SHM"] = str(folder / "shm")
         for number in range(feeds):
             start_feed(stack, number, folder, 4 * seconds + 60)
-        command = ["-m", "udpfast", "monitor", "--listen", LISTEN]
-        with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE) as page:
-            assert page.stdout is not None
-            page.stdout.readline()  # its address: it answers
-            time.sleep(2.0)
+        with started_page() as page:
             alone = part_of_core(page.pid, seconds)
             driver = stack.enter_context(browser(folder / "chromium"))
             driver.get(f"http://{LISTEN}")
@@ -111,7 +172,6 @@ def measure(feeds: int, seconds: float) -> None:
             watched = part_of_core(page.pid, seconds)
             levels = show_book(driver)
             with_book = part_of_core(page.pid, seconds)
-            page.terminate()
     print(
         f"{feeds} feeds: of a core, {alone:.2f} % unwatched, {watched:.2f} % watched, "
         f"{with_book:.2f} % with a book ({levels} levels shown)",
@@ -127,7 +187,11 @@ def main() -> int:
     )
     parser.add_argument("--feeds", type=int, nargs="+", default=[1, 4], metavar="COUNT")
     parser.add_argument("--seconds", type=float, default=60.0, help="timed, each")
+    parser.add_argument("--loop", action="store_true", help="what a feed's loop does for the page")
     options = parser.parse_args()
+    if options.loop:
+        measure_loop(min(options.seconds, 10.0))
+        return 0
     if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
         print("udpfast: expected Chromium and its driver: apt-get install chromium chromium-driver")
         return 1
