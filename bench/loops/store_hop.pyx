@@ -1,7 +1,7 @@
-"""Records on a schedule, each timed until the other end has acknowledged it: with a store, and bare.
+"""Records on a schedule, each timed until the other end acknowledges it: with a store, and bare.
 
-    StorePace + SourceThread, one thread --TCP--> ConsumerThread       append, send; check, place, ack
-    TcpPace -------------------------------TCP--> TcpEcho              the same bytes of nothing
+    StorePace + SourceThread, one thread --TCP--> ConsumerThread    append, send; check, place, ack
+    TcpPace -------------------------------TCP--> TcpEcho           the same bytes of nothing
 
 A gap of 0 sends the next when the one before is acknowledged.
 """

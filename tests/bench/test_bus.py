@@ -8,8 +8,15 @@ def test_bus_rows_are_one_for_each_way() -> None:
     settings = Settings(quick=True, rounds=1, cores=(0, 0))  # a trial whose cores move is dropped
     rows = list(bench_bus.run(settings))
     assert {row.variant for row in rows} == {
-        *("copy", "TCP alone", "sequencer", "sequencer, one a datagram"),
+        *("copy", "TCP alone", "sequencer", "sequencer, one a datagram", "restart"),
+        *(f"{copies} copies" for copies in (0, 1, 4, 8)),
     }
-    goals = {**bench_bus.COPY_GOALS, **bench_bus.ORDER_GOALS}
+    goals = {
+        **bench_bus.COPY_GOALS,
+        **bench_bus.ACK_GOALS,
+        **bench_bus.APPEND_GOALS,
+        **bench_bus.ORDER_GOALS,
+        **bench_bus.RESTART_GOALS,
+    }
     assert set(goals) <= {row.variant for row in rows}
     assert all(row.values and min(row.values) > 0 for row in rows)

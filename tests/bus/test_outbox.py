@@ -1,5 +1,7 @@
 """From an app to the stream: accepted once, sent until it is seen, let go when it is safe."""
 
+import os
+
 import pytest
 
 from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, send, sequencer
@@ -227,3 +229,39 @@ def test_refusal_that_is_damaged_changes_nothing() -> None:
     for data in (b"", b"USND", bytes(48), bytes(200)):
         carried.told(data)
     assert box.state == before
+
+
+def test_send_rings_while_the_daemon_sleeps_and_only_then() -> None:
+    seq = sequencer()
+    box = outbox()
+    _, watch = courier(seq, box)
+    heard, box.bell = os.pipe()
+    os.set_blocking(heard, False)
+    try:
+        box.send(b"awake")
+        assert watch.doze(), "something is to be sent: it must not sleep"
+        box.send(b"asleep")
+        assert len(os.read(heard, 9)) == 1
+        watch.wake()
+        box.send(b"awake again")
+        with pytest.raises(BlockingIOError):
+            os.read(heard, 9)
+    finally:
+        os.close(heard)
+        os.close(box.bell)
+
+
+def test_a_bell_that_is_full_refuses_no_message() -> None:
+    seq = sequencer()
+    box = outbox()
+    _, watch = courier(seq, box)
+    heard, box.bell = os.pipe2(os.O_NONBLOCK)
+    try:
+        with pytest.raises(BlockingIOError):
+            while True:
+                os.write(box.bell, bytes(4096))
+        assert not watch.doze()
+        assert box.send(b"asleep") == 1
+    finally:
+        os.close(heard)
+        os.close(box.bell)

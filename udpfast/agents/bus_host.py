@@ -23,6 +23,7 @@ from udpfast.agents.bus_feed import BusFeed
 from udpfast.agents.link_thread import ConsumerThread, SourceThread, link_thread
 from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import (
+    bell_path,
     describe_composite,
     describe_store,
     replace_file,
@@ -53,6 +54,8 @@ DATAGRAMS = 512
 LOOK_S = 0.1
 #: Lines of what was said.
 SAID_KEPT = 100
+#: The shortest that epoll waits.
+WAIT_S = 0.001
 
 
 @dataclass
@@ -135,6 +138,9 @@ class _Part:
         if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
         self._begin(insist)
+        self._bell = _open_bell(shared_directory(self.directory))
+        self.poll.register(self._bell, select.EPOLLIN)
+        self._end = self.store.end
 
     def _listen(self) -> None:
         family = socket.AF_INET6 if ":" in self._address else socket.AF_INET
@@ -285,14 +291,16 @@ class _Part:
 
     # --- the loop's turn ------------------------------------------------------------------------
 
-    def turn(self, wait_s: float) -> None:
+    def turn(self) -> None:
         """Read what arrived, and let the node work."""
-        for fd, events in self.poll.poll(wait_s):
+        for fd, events in self.poll.poll(0):
             now_ns = monotonic_ns()
             if fd == self.server.fileno():
                 self._accept(now_ns)
             elif fd == self.udp.fileno():
                 self._datagrams()
+            elif fd == self._bell:
+                os.read(fd, 1 << 16)
             else:
                 link = self._by_fd.get(fd)
                 if link is not None:
@@ -310,9 +318,12 @@ class _Part:
                 self._drop(link)
                 self.node.broken(key, now_ns)
         self._failed.clear()
+        news, self._end = self.store.end != self._end, self.store.end
         for link in list(self.links.values()):
             if link.thread is not None:
                 self._attend(link, link.thread, now_ns)
+                if news:
+                    link.thread.wake()
                 continue
             if link.proven:
                 self._hand_on(link, now_ns)
@@ -503,6 +514,7 @@ class _Part:
         self.disk.end(self.node.following, self.description())
         self.server.close()
         self.udp.close()
+        os.close(self._bell)
         self.poll.close()
 
 
@@ -616,7 +628,7 @@ class BusHost:
                 part.start_feed()
             if ready is not None:
                 ready()
-            self._work(0.0 if spin else 0.0005 / len(self.parts), alive, alive_ns)
+            self._work(spin, alive, alive_ns)
         finally:
             self._stopping.set()
             for part in self.parts:
@@ -627,17 +639,34 @@ class BusHost:
             for part in self.parts:
                 part.end()
 
-    def _work(self, wait_s: float, alive: Callable[[], None] | None, alive_ns: int) -> None:
+    def _work(self, spin: bool, alive: Callable[[], None] | None, alive_ns: int) -> None:
         due_ns = 0
+        parts = select.epoll()
+        for part in self.parts:
+            parts.register(part.poll.fileno(), select.EPOLLIN)
         while not self._stopping.is_set():
+            if not spin:
+                # Apps ring meanwhile. All else that comes without a descriptor may wait so long.
+                due = [part.node.watch.doze() for part in self.parts]
+                parts.poll(0 if any(due) else WAIT_S)
+                for part in self.parts:
+                    part.node.watch.wake()
             for part in self.parts:
-                part.turn(wait_s)
+                part.turn()
                 for line in part.take_said():
                     if self._say is not None:
                         self._say(f"{part.name}: {line}")
             if alive is not None and monotonic_ns() >= due_ns:
                 due_ns = monotonic_ns() + alive_ns
                 alive()
+
+
+def _open_bell(folder: Path) -> int:
+    # What apps ring while the daemon sleeps. To write, too: so it has an end that is never closed.
+    path = bell_path(folder)
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(path, 0o600)
+    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
 def _draw() -> int:

@@ -4,6 +4,8 @@ What needs the interpreter (the next segment, another epoch, names) waits until 
 calls `attend` of that end. Links whose bytes carry tags have no thread: the loop carries them.
 """
 
+import os
+
 import cython
 
 from libc.errno cimport EAGAIN, EINTR, errno
@@ -14,7 +16,10 @@ from udpfast.bus.log cimport LinkEnd
 from udpfast.bus.replication cimport (
     ACK_BYTES, RUN_ATTEND, Consumer, Source)
 from udpfast.bus.wire cimport LINK_HEADER_SIZE, LinkHeader, Progress, link_look
+from posix.unistd cimport close
+
 from udpfast.core.agent cimport Agent
+from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.hold cimport hold_enter, hold_leave
 from udpfast.core.idle cimport IDLE_SPINS
@@ -22,10 +27,15 @@ from udpfast.net.datagram cimport iovec, msghdr
 
 __all__ = ["ConsumerThread", "SourceThread", "link_thread"]
 
+cdef extern from "<sys/eventfd.h>" nogil:
+    int eventfd_read(int fd, uint64_t* value)
+    int eventfd_write(int fd, uint64_t value)
+
 cdef extern from "<poll.h>" nogil:
     struct pollfd:
         int fd
         short events
+        short revents
     int poll(pollfd* waited, unsigned long count, int timeout_ms)
     short POLLIN
     short POLLOUT
@@ -51,15 +61,25 @@ cdef class LinkThread(Agent):
     cdef readonly bint broken    # the link is over
     cdef readonly str idle       # what its runner does when there is nothing to do
     cdef int _fd
-    cdef short _events           # that the socket is waited for; 0: none
+    cdef short _events           # that the socket is waited for
     cdef int _patience           # turns without work before that; -1: never
     cdef int _empty              # such turns
+    cdef int _bell               # eventfd
+    cdef uint64_t _asleep
 
-    def __init__(self, LinkEnd end, fd, role, patience):
+    def __init__(self, LinkEnd end, fd, role, idle):
         super().__init__(role)
         self.end = end
         self._fd = fd
-        self._patience = patience
+        # Spins and yields are the runner's; waits are for the socket, or for `wake`.
+        self._patience = {"backoff": IDLE_SPINS, "sleep": 0}.get(idle, -1)
+        self.idle = "spin" if self._patience >= 0 else idle
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._events = POLLIN
+
+    def __dealloc__(self):
+        if self._bell > 0:
+            close(self._bell)
 
     cdef bint _lost(self, ssize_t rc) noexcept nogil:
         # Whether a call says that the link is over; otherwise there was nothing, or no room.
@@ -88,18 +108,29 @@ cdef class LinkThread(Agent):
         hold_leave(&self.end.hold)
         if count:
             self._empty = 0
-        elif self._events and self._patience >= 0:
+        elif self._patience >= 0:
             self._empty += 1
-            if self._empty > self._patience:
+            # A socket that is full is waited for at once.
+            if self._empty > self._patience or self._events & POLLOUT:
                 self._await()
         return count
 
     cdef void _await(self) noexcept nogil:
         # The kernel ends this wait as soon as there is something, unlike a sleep.
-        cdef pollfd waited
-        waited.fd, waited.events = self._fd, self._events
+        cdef pollfd waited[2]
+        cdef uint64_t rung
+        waited[0].fd, waited[0].events = self._fd, self._events
+        waited[1].fd, waited[1].events = self._bell, POLLIN
         self._empty = self._patience
-        poll(&waited, 1, WAIT_MS)
+        store_release(&self._asleep, 1)  # read by wake
+        if poll(waited, 2, WAIT_MS) > 0 and waited[1].revents:
+            eventfd_read(self._bell, &rung)
+        store_release(&self._asleep, 0)
+
+    def wake(self) -> None:
+        """Say that there is something for it, which it may not see for itself while it waits."""
+        if load_acquire(&self._asleep):
+            eventfd_write(self._bell, 1)
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
         return 0
@@ -135,10 +166,8 @@ cdef class SourceThread(LinkThread):
     cdef uint64_t _size, _sent   # of both together
 
     def __init__(self, Source source, fd, str idle):
-        # A socket that is full is waited for at once, unless the core is this thread's own.
-        super().__init__(source, fd, "udpfast source", -1 if idle == "spin" else 0)
+        super().__init__(source, fd, "udpfast source", idle)
         self._source = source
-        self.idle = idle
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
         return self._hear(now_ns) + self._send()
@@ -180,9 +209,9 @@ cdef class SourceThread(LinkThread):
         cdef int count = 0
         cdef int64_t size
         for _ in range(RUNS_PER_TURN):
-            self._events = 0
+            self._events = POLLIN
             if not self._flush() or not self._say():
-                self._events = POLLOUT
+                self._events = POLLIN | POLLOUT
                 break
             size = self._source.run(&self._header, &self._records)
             if size == RUN_ATTEND:
@@ -240,10 +269,7 @@ cdef class ConsumerThread(LinkThread):
     cdef uint8_t[ACK_FRAME] _ack
 
     def __init__(self, Consumer consumer, fd, str idle):
-        patience = {"backoff": IDLE_SPINS, "sleep": 0}.get(idle, -1)
-        super().__init__(consumer, fd, "udpfast copy", patience)
-        self._events = POLLIN
-        self.idle = "spin" if patience >= 0 else idle
+        super().__init__(consumer, fd, "udpfast copy", idle)
         self._consumer = consumer
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:

@@ -135,6 +135,11 @@ def shared_directory(store: Path) -> Path:
     return instance_root() / ".bus" / mark
 
 
+def bell_path(shared: Path) -> Path:
+    """Return the FIFO by which apps wake a store's daemon."""
+    return shared / "bell"
+
+
 def make_shared(store: Path, group: str | None = None) -> Path:
     """Make the directory that `shared_directory` names, and return it.
 

@@ -15,8 +15,11 @@ from libc.string cimport memcpy, memset
 
 from udpfast.bus.log cimport Place, Store
 from udpfast.bus.wire cimport SENT_SIZE_MAX
-from udpfast.core.atomics cimport load_acquire, store_release
+from udpfast.core.atomics cimport fence_full, load_acquire, store_release
 from udpfast.core.layout cimport Record
+
+cdef extern from "<unistd.h>" nogil:
+    ssize_t write(int fd, const void* content, size_t size)
 
 cdef enum:
     OUTBOX_PAGE = 4096
@@ -55,7 +58,7 @@ cdef struct OutboxHeader:  # 336 bytes
     uint32_t sender
     uint32_t incarnation
     uint32_t state               # OutboxState
-    uint32_t reserved
+    uint32_t asleep              # 1: the daemon waits; who sends rings the bell
     uint64_t sent                # datagrams
     uint64_t resent              # messages that were sent again
     uint64_t watched_epoch       # of the record before `watched`
@@ -71,6 +74,7 @@ cdef struct OutboxEntry:  # 40 bytes
 
 cdef class Outbox:
     cdef uint8_t[::1] _memory
+    cdef public int bell         # descriptor of the FIFO by which the daemon is woken; -1: none
     cdef OutboxHeader* header
     cdef OutboxEntry* entries
     cdef uint8_t* payloads
@@ -106,6 +110,10 @@ cdef inline int64_t outbox_send(
     entry.emptied = header.filled = offset + size
     # Orders payload and entry before the number; read by the courier.
     store_release(&header.accepted, number)
+    if outbox.bell >= 0:
+        fence_full()  # the daemon says that it sleeps before it looks for the last time
+        if header.asleep:
+            write(outbox.bell, outbox.payloads, 1)  # any byte; one that is full rings already
     return <int64_t>number
 
 
@@ -130,6 +138,8 @@ cdef class Courier:
     cdef void saw(self, uint64_t number, uint64_t end) noexcept nogil
     cdef uint64_t fill(self, uint64_t first, uint64_t last, uint8_t* datagram, uint64_t* size
                        ) noexcept nogil
+
+    cdef bint doze(self, bint asleep) noexcept nogil
 
 cdef class Watch:
     cdef readonly Store store

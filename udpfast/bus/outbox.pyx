@@ -60,10 +60,16 @@ cdef class Outbox:
     ----------
     memory : writable buffer
         As large as `size_bytes` says; all zeros, or an outbox.
+
+    Attributes
+    ----------
+    bell : int
+        Descriptor of the FIFO by which a daemon that sleeps is woken; -1: there is none.
     """
 
     def __init__(self, uint8_t[::1] memory):
         self._memory = memory
+        self.bell = -1
         self.header = <OutboxHeader*>&memory[0]
         if memory.shape[0] < OUTBOX_PAGE or self.header.slots == 0 or (
                 <uint64_t>memory.shape[0] != Outbox.size_bytes(
@@ -190,6 +196,14 @@ cdef class Courier:
         self._due_ns = INT64_MAX
         self.alive = True
         self._sent = self.header.seen  # what another courier sent is sent again, oldest first
+
+    cdef bint doze(self, bint asleep) noexcept nogil:
+        # Say whether the daemon sleeps; whether there is something to send first.
+        self.header.asleep = asleep
+        if not asleep:
+            return False
+        fence_full()  # who sends looks at this behind what it accepted
+        return load_acquire(&self.header.accepted) > self._sent
 
     # --- what came back -------------------------------------------------------------------------
 
@@ -427,6 +441,23 @@ cdef class Watch:
         self._note(courier)
         if self._standing:
             self._stand(min(self._place.position, courier.header.watched))
+
+    def doze(self) -> bool:
+        """Say to senders that the daemon sleeps now; return whether it should not.
+
+        Until `wake`, each rings its bell.
+        """
+        cdef Courier courier
+        cdef bint due = False
+        for courier in self.couriers:
+            due |= courier.doze(True)
+        return due
+
+    def wake(self) -> None:
+        """Say to senders that the daemon looks for itself."""
+        cdef Courier courier
+        for courier in self.couriers:
+            courier.doze(False)
 
     def remove(self, Courier courier) -> None:
         """Look for its messages no more."""

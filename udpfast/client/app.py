@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from udpfast.archive.bus_files import make_shared, read_description
+from udpfast.archive.bus_files import bell_path, make_shared, read_description
 from udpfast.bus.outbox import Outbox, OutboxFullError, OutboxState
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
@@ -124,7 +124,11 @@ class App:
             self._fd = -1
             raise WriterExistsError(f"{path}: another process sends as {self.name!r}")
         self._memory = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
-        return Outbox(self._memory)
+        outbox = Outbox(self._memory)
+        # Read, too: so nothing that is written is refused while no daemon runs.
+        with contextlib.suppress(FileNotFoundError):
+            outbox.bell = os.open(bell_path(folder), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        return outbox
 
     def _make(self, path: Path, slots: int, capacity: int) -> None:
         fd, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
@@ -226,6 +230,9 @@ class App:
             fcntl.flock(self._fd, fcntl.LOCK_UN)  # the mapping keeps a descriptor of its own
             os.close(self._fd)
             self._fd = -1
+        if self._outbox.bell >= 0:
+            os.close(self._outbox.bell)
+            self._outbox.bell = -1
 
     def __enter__(self) -> App:
         return self

@@ -869,7 +869,7 @@ struct udpfast_outbox_header {
     uint32_t sender;
     uint32_t incarnation;
     uint32_t state;  /* OutboxState */
-    uint32_t reserved;
+    uint32_t asleep;  /* 1: the daemon waits; who sends rings the bell */
     uint64_t sent;  /* datagrams */
     uint64_t resent;  /* messages that were sent again */
     uint64_t watched_epoch;  /* of the record before `watched` */

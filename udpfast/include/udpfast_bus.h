@@ -152,6 +152,7 @@ struct udpfast_outbox {
     uint64_t slots, capacity; /* as they were checked: nothing is written elsewhere */
     size_t mapped;
     int file; /* its lock says that the app lives */
+    int bell; /* the FIFO by which a daemon that sleeps is woken; -1: there is none */
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
@@ -263,8 +264,10 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
         munmap(outbox->header, outbox->mapped);
     if (outbox->file >= 0)
         close(outbox->file);
+    if (outbox->bell >= 0)
+        close(outbox->bell);
     outbox->header = NULL;
-    outbox->file = -1;
+    outbox->file = outbox->bell = -1;
 }
 
 /* Open an app's outbox, or make it. Returns 0.
@@ -279,13 +282,13 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char *address,
                                       const char *name, uint64_t slots, uint64_t capacity)
 {
-    char directory[PATH_MAX], path[PATH_MAX + 48];
+    char directory[PATH_MAX], path[PATH_MAX + 48], bell[PATH_MAX + 48];
     const struct udpfast_bus_live *live;
     struct stat status;
     size_t size = strlen(name);
     int result;
     memset(outbox, 0, sizeof *outbox);
-    outbox->file = -1;
+    outbox->file = outbox->bell = -1;
     slots = slots != 0 ? slots : 65536;
     capacity = capacity != 0 ? capacity : 64 << 20;
     if (size == 0 || size > 31 || strchr(name, '/') != NULL)
@@ -317,6 +320,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         udpfast_bus_make_directory(live->shared);
         result = udpfast_outbox_make(outbox, path, name, live->host, slots, capacity);
     }
+    snprintf(bell, sizeof bell, "%.*s/bell", (int) sizeof live->shared - 1, live->shared);
     munmap((void *) live, sizeof *live);
     if (result != 0)
         return result;
@@ -328,6 +332,8 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         result = udpfast_outbox_map(outbox, path);
     if (result != 0)
         udpfast_outbox_close(outbox);
+    else /* to read, too: so nothing that is written is refused while no daemon runs */
+        outbox->bell = open(bell, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     return result;
 }
 
@@ -391,6 +397,12 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
     header->filled = offset + size;
     /* Orders payload and entry before the number; read by the daemon. */
     __atomic_store_n(&header->accepted, number, __ATOMIC_RELEASE);
+    /* The daemon says that it sleeps before it looks for the last time. */
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&header->asleep, __ATOMIC_RELAXED) != 0 && outbox->bell >= 0) {
+        ssize_t rung = write(outbox->bell, "", 1); /* one that is full rings already */
+        (void) rung;
+    }
     return (int64_t) number;
 }
 
