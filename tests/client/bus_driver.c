@@ -2,6 +2,7 @@
  *
  * send ADDRESS NAME SLOTS CAPACITY: each line of the input is how many bytes to send; the answer is
  *     the number, or the code and the problem.
+ * anew ADDRESS NAME SLOTS CAPACITY: as send, in an outbox that is not over.
  * read ADDRESS START: each line of the input asks for all that is new.
  */
 
@@ -20,8 +21,8 @@ static int refused(int code, const char *problem)
 static int send_lines(char **words)
 {
     static uint8_t payload[4096];
-    int result = udpfast_outbox_open(&outbox, words[2], words[3], strtoull(words[4], NULL, 10),
-                                     strtoull(words[5], NULL, 10));
+    int result = (strcmp(words[1], "anew") == 0 ? udpfast_outbox_open_anew : udpfast_outbox_open)(
+        &outbox, words[2], words[3], strtoull(words[4], NULL, 10), strtoull(words[5], NULL, 10));
     if (result < 0)
         return refused(result, outbox.problem);
     puts("open");
@@ -74,7 +75,7 @@ static int read_lines(char **words)
 
 int main(int count, char **words)
 {
-    if (count == 6 && strcmp(words[1], "send") == 0)
+    if (count == 6 && strcmp(words[1], "read") != 0)
         return send_lines(words);
     if (count == 4 && strcmp(words[1], "read") == 0)
         return read_lines(words);

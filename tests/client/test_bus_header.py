@@ -60,8 +60,15 @@ class Driver:
         self.ask()
         return list(iter(self.line, "."))
 
+    def kill(self) -> None:
+        """Kill it."""
+        self.process.kill()
+        self.process.communicate()
+
     def end(self) -> None:
-        """End it; sanitizers have their say."""
+        """End it, unless it was killed; sanitizers have their say."""
+        if self.process.returncode is not None:
+            return
         assert self.process.stdin
         assert self.process.stdout
         self.process.stdin.close()
@@ -159,6 +166,13 @@ def test_outbox_that_is_over_says_why(run: Run, kept: Kept, state: int, code: in
     number, problem = driver.send(10)
     assert number == code
     assert said in problem
+    driver.kill()
+    for numbers in (1, 2), (3, 4):
+        again = run("anew", f"store:{kept.folder}", "algo", 64, 4096)
+        assert tuple(again.send(10)[0] for _ in range(2)) == numbers
+        again.kill()
+    assert [each.name for each in path.parent.glob("algo.outbox*")].count("algo.outbox") == 1
+    assert len(list(path.parent.glob("algo.outbox*"))) == 2
 
 
 def test_c_and_python_refuse_each_other_one_name_and_go_on_in_one_outbox(
@@ -171,14 +185,12 @@ def test_c_and_python_refuse_each_other_one_name_and_go_on_in_one_outbox(
         App(address, "algo")
     second = run("send", address, "algo", 64, 1 << 16)
     assert second.opened.startswith(f"{NAME_IN_USE} ")
-    driver.process.kill()
-    driver.process.wait()
+    driver.kill()
     with App(address, "algo") as app:
         assert app.send(b"4") == 4
         assert run("send", address, "algo", 0, 0).opened.startswith(f"{NAME_IN_USE} ")
     again = run("send", address, "algo", 0, 0)
     assert again.send(1)[0] == 5
-    driver.end = lambda: None  # type: ignore[method-assign]
 
 
 def test_store_that_no_app_can_send_to_is_refused(run: Run, kept: Kept, tmp_path: Path) -> None:

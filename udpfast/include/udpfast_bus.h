@@ -153,6 +153,7 @@ struct udpfast_outbox {
     size_t mapped;
     int file; /* its lock says that the app lives */
     int bell; /* the FIFO by which a daemon that sleeps is woken; -1: there is none */
+    char path[PATH_MAX + 48];
     char problem[UDPFAST_PROBLEM_SIZE];
 };
 
@@ -282,7 +283,7 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char *address,
                                       const char *name, uint64_t slots, uint64_t capacity)
 {
-    char directory[PATH_MAX], path[PATH_MAX + 48], bell[PATH_MAX + 48];
+    char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
     const struct udpfast_bus_live *live;
     struct stat status;
     size_t size = strlen(name);
@@ -315,7 +316,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     else if (live->by_feed)
         result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_BY_FEED,
                                  "%.400s: a feed writes it, no app can", directory);
-    snprintf(path, sizeof path, "%.*s/%s.outbox", (int) sizeof live->shared - 1, live->shared, name);
+    snprintf(path, sizeof outbox->path, "%.*s/%s.outbox", (int) sizeof live->shared - 1, live->shared, name);
     if (result == 0 && access(path, F_OK) != 0) {
         udpfast_bus_make_directory(live->shared);
         result = udpfast_outbox_make(outbox, path, name, live->host, slots, capacity);
@@ -335,6 +336,23 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     else /* to read, too: so nothing that is written is refused while no daemon runs */
         outbox->bell = open(bell, O_RDWR | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
     return result;
+}
+
+/* As udpfast_outbox_open; but an outbox of which nothing is delivered any more (UDPFAST_UNSENT_LOST,
+ * UDPFAST_UNSENT_SUPERSEDED) is set aside, and another one begins with number 1. */
+static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const char *address,
+                                           const char *name, uint64_t slots, uint64_t capacity)
+{
+    char aside[sizeof outbox->path + 32];
+    int count, result = udpfast_outbox_open(outbox, address, name, slots, capacity);
+    if (result != 0 || outbox->header->state < UDPFAST_OUTBOX_SUPERSEDED)
+        return result;
+    for (count = 1; count == 1 || access(aside, F_OK) == 0; count++)
+        snprintf(aside, sizeof aside, "%s.aside-%d", outbox->path, count);
+    if (rename(outbox->path, aside) != 0)
+        result = udpfast_bus_failed(outbox->problem, "set aside", outbox->path);
+    udpfast_outbox_close(outbox);
+    return result != 0 ? result : udpfast_outbox_open(outbox, address, name, slots, capacity);
 }
 
 /* Write down why a message was not accepted; return `code`. */
