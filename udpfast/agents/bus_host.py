@@ -487,6 +487,7 @@ class _Part:
         return {
             **self.disk.description(),
             "following": node.following,
+            "source_end": node.consumer.source_end if node.following and node.consumer else None,
             "waits": node.waits,
             "stopped": node.stopped,
             "reconnects": node.reconnects,

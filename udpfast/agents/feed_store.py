@@ -15,6 +15,7 @@ __all__ = ["FeedStore"]
 
 #: What `bus stat` shows of links and messages, where there are none.
 NO_BUS: dict[str, object] = {
+    "source_end": None,
     **dict.fromkeys(("waits", "stopped", "feed"), ""),
     **dict.fromkeys(("reconnects", "damaged", "quarantined", "unauthentic", "clock_steps"), 0),
     "verdicts": {},

@@ -187,7 +187,13 @@ class StoreDisk:
             "missed": reader.lapped,
             "lag_records": max(self.log.end_index - reader.index, 0),
             "lag_bytes": max(self.store.end - reader.position, 0),
+            "lag_ms": self._age_ms(reader.position),
         }
+
+    def _age_ms(self, position: int) -> int:
+        # Of the record at a position, which is the first that somebody lacks; 0: none is there.
+        place = self.log.stands_at(position)
+        return max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
 
     def _consumers(self) -> list[str]:
         # Hosts that shall copy from this one, and those that do.
@@ -206,7 +212,7 @@ class StoreDisk:
         said["lag_bytes"] = store.end - acked
         place = log.stands_at(acked)
         said["lag_records"] = log.end_index - place[0] if place else 0
-        said["lag_ms"] = max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
+        said["lag_ms"] = self._age_ms(acked)
         return said
 
     def end(self, following: bool, description: dict[str, object]) -> None:

@@ -16,6 +16,7 @@ from udpfast.shm.instance import instance_directory, instance_root, journal_dire
 from udpfast.shm.lock import mode_below
 
 __all__ = [
+    "SHARED",
     "Live",
     "LiveState",
     "copy_directory",
@@ -34,6 +35,8 @@ __all__ = [
 #: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
 _ONCE = struct.Struct("<Q32x32s3936s")
+#: Of all instances' root: what is no instance, but stores'.
+SHARED = ".bus"
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size
 
@@ -120,6 +123,11 @@ class Live:
         except FileNotFoundError:
             return 0
 
+    def silent_s(self) -> float | None:
+        """For how many seconds the daemon said nothing; None: since before this host began."""
+        silent_ns = time.monotonic_ns() - self.read().alive_ns
+        return silent_ns / 1e9 if silent_ns >= 0 else None
+
     def is_alive(self) -> bool:
         """Whether the daemon said something within the last second."""
         return time.monotonic_ns() - self.read().alive_ns < 1_000_000_000
@@ -132,7 +140,7 @@ def shared_directory(store: Path) -> Path:
     store's directory.
     """
     mark = hashlib.sha256(os.fspath(store).encode()).hexdigest()[:16]
-    return instance_root() / ".bus" / mark
+    return instance_root() / SHARED / mark
 
 
 def bell_path(shared: Path) -> Path:

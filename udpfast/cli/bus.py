@@ -201,7 +201,8 @@ def describe(directory: Path | None, store: str) -> dict[str, Any] | None:
     """Return what a store's daemon said last, and whether it lives; None: it is not here."""
     try:
         path = place(directory, store)
-        return {**read_description(path), "alive": Live(path).is_alive()}
+        live = Live(path)
+        return {**read_description(path), "alive": live.is_alive(), "silent_s": live.silent_s()}
     except FileNotFoundError:
         return None
 
@@ -212,8 +213,10 @@ def _check_host(config: BusConfig, file: Path, host: str) -> None:
 
 
 def _print(name: str, state: dict[str, Any]) -> None:
-    alive = "" if state["alive"] else "  (its daemon does not run)"
+    alive = "" if state["alive"] else f"  (its daemon does not run{_silence(state)})"
     part = "writes" if state["writer"] else f"copies from {state['writer_host'] or 'nobody yet'}"
+    if state["source_end"] is not None:
+        part += f", {max(state['source_end'] - state['end'], 0):,} bytes behind"
     click.echo(f"{name} on {state['host']}: {part}, epoch {state['epoch']}{alive}")
     for what in _COUNTS:
         click.echo(f"  {what:14} {state[what]:>16,}")
@@ -223,8 +226,7 @@ def _print(name: str, state: dict[str, Any]) -> None:
         gone = "" if reader["alive"] else " (gone)"
         click.echo(
             f"  reader {reader['name']} pid {reader['pid']}{gone}: "
-            f"{reader['lag_records']:,} records, {reader['lag_bytes']:,} bytes behind, "
-            f"{reader['read']:,} read"
+            f"{_lag(reader)}, {reader['read']:,} read"
         )
     if state["feed"]:
         failure = state["feed"]["failure"]
@@ -247,7 +249,15 @@ def _behind(consumer: dict[str, Any]) -> str:
     away = "" if consumer["connected"] else "not connected, "
     if consumer["acked"] is None:
         return f"{away}nothing was heard of it since this daemon began"
+    return away + _lag(consumer)
+
+
+def _lag(behind: dict[str, Any]) -> str:
     return (
-        f"{away}{consumer['lag_records']:,} records, {consumer['lag_bytes']:,} bytes, "
-        f"{consumer['lag_ms'] / 1000:.3f} s behind"
+        f"{behind['lag_records']:,} records, {behind['lag_bytes']:,} bytes, "
+        f"{behind['lag_ms'] / 1000:.3f} s behind"
     )
+
+
+def _silence(state: dict[str, Any]) -> str:
+    return "" if state["silent_s"] is None else f", for {state['silent_s']:,.0f} s"

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from udpfast.archive.bus_files import SHARED
 from udpfast.shm.instance import instance_root
 
 __all__ = ["FiniteRange", "GroupedCommand", "InstanceName"]
@@ -35,7 +36,8 @@ class InstanceName(click.types.StringParamType):
     ) -> list[CompletionItem]:
         """Return the instances whose names begin so, live and dead."""
         try:
-            names = sorted(path.name for path in instance_root().iterdir() if path.is_dir())
+            names = sorted(path.name for path in instance_root().iterdir()
+                           if path.is_dir() and path.name != SHARED)  # fmt: skip
         except OSError:  # nobody has run a feed here
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]

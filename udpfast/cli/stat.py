@@ -127,7 +127,7 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     click.echo(
         f"{status.directory}: writer {status.writer_pid} "
-        f"{'alive' if status.alive else 'DEAD'}, ring {status.state}, "
+        f"{'alive' if status.alive else 'DEAD'}, {status.output} {status.state}, "
         f"epoch {status.epoch}, {status.records:,} records"
     )
     click.echo(f"bypass {status.bypass.text}")

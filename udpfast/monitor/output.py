@@ -29,6 +29,8 @@ class OutputFacts(Struct, frozen=True):
         Which writer, and records and bytes so far.
     readers : Path
         The directory whose `readers/` says who reads it.
+    kind : str
+        ring or store.
     """
 
     writer_pid: int
@@ -38,6 +40,7 @@ class OutputFacts(Struct, frozen=True):
     records: int
     position: int
     readers: Path
+    kind: str
 
 
 def read_output(instance: Path) -> OutputFacts:
@@ -55,12 +58,12 @@ def read_output(instance: Path) -> OutputFacts:
         ) as cursor:
             return OutputFacts(
                 cursor.region.writer_pid, cursor.region.writer_alive(), cursor.closed_by_writer,
-                cursor.epoch, cursor.tail_index, cursor.tail_position, instance,
+                cursor.epoch, cursor.tail_index, cursor.tail_position, instance, "ring",
             )  # fmt: skip
     state = journal_state(store)
     with CounterBlock.attach(instance) as block:
         pid, alive = block.region.writer_pid, block.region.writer_alive()
     return OutputFacts(
         pid, alive, state.closed, state.epoch, state.index, state.position,
-        shared_directory(store),
+        shared_directory(store), "store",
     )  # fmt: skip

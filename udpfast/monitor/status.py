@@ -7,6 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from udpfast.archive.bus_files import SHARED
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError
@@ -71,8 +72,10 @@ class InstanceStatus(Struct, frozen=True):
     writer_pid : int
     alive : bool
         The writer's process is there.
+    output : str
+        What it writes: ring or store.
     state : str
-        Of the ring or store: open or closed.
+        Of that: open or closed.
     epoch, records, position : int
         Of the ring or store: which writer, and records and bytes so far.
     started_ns : int
@@ -94,6 +97,7 @@ class InstanceStatus(Struct, frozen=True):
     directory: str
     writer_pid: int
     alive: bool
+    output: str
     state: str
     epoch: int
     records: int
@@ -168,6 +172,7 @@ def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatu
         directory=str(directory),
         writer_pid=output.writer_pid,
         alive=output.alive,
+        output=output.kind,
         state="closed" if output.closed else "open",
         epoch=output.epoch,
         records=output.records,
@@ -200,6 +205,8 @@ def read_host(*, with_latency: bool = True) -> HostStatus:
     instances, unreadable = {}, {}
     root = instance_root()
     for directory in sorted(root.iterdir()) if root.is_dir() else ():
+        if directory.name == SHARED:
+            continue
         try:
             instances[directory.name] = read_status(directory, with_latency=with_latency)
         except (OSError, UdpfastError) as error:

@@ -1,0 +1,93 @@
+"""`udpfast bus stat`: what it shows is what is there, of living and of dead daemons."""
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from tests.agents.test_bus_host import running, settings, stream, until
+from tests.ports import free_port
+from udpfast.cli.main import cli
+from udpfast.client.app import App
+from udpfast.client.reader import Reader
+
+
+def stat(folder: Path, host: str, *options: str) -> str:
+    """Return what it prints on a host."""
+    command = ["bus", "stat", str(folder / "bus.toml"), "--directory", str(folder / host)]
+    done = CliRunner().invoke(cli, [*command, *options])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def state(folder: Path, host: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(stat(folder, host, "--json"))["orders"]
+    return found
+
+
+def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    with ExitStack() as stack:
+        writer = stack.enter_context(running(config, "S", tmp_path, lose=0.2, twice=0.5))
+        other = stack.enter_context(running(config, "one", tmp_path))
+        until(lambda: other.parts[0].store.end, "the copy")
+        app = stack.enter_context(App(f"store:{tmp_path / 'one' / 'orders'}", "algo"))
+        for number in range(1, 401):
+            app.send(b"%d" % number)
+        stream(app, 400)
+        until(lambda: app.counts()["freed"] == 400, "the copies")
+        reader = stack.enter_context(Reader(f"store:{tmp_path / 'S' / 'orders'}", name="slow"))
+        store, sequencer = writer.parts[0].store, writer.parts[0].node.sequencer
+        assert sequencer is not None
+        until(lambda: state(tmp_path, "S")["synced"] == store.end, "the disk")
+        until(lambda: state(tmp_path, "S")["readers"], "the reader")
+        own = state(tmp_path, "S")
+        assert own["end"] == own["synced"] == own["released"] == own["kept"] == store.end
+        assert own["records"] == store.log.end_index
+        assert own["epoch"] == f"{store.epoch:x}"
+        assert own["consumers"]["one"] == {
+            "connected": True, "acked": store.end, "lag_bytes": 0, "lag_records": 0, "lag_ms": 0,
+        }  # fmt: skip
+        said = own["verdicts"]
+        assert said["accepted"] == 401  # and the registration
+        assert sum(said.values()) + own["held"] == own["received"] == sequencer.received
+        behind = own["readers"][0]
+        assert (behind["name"], behind["alive"]) == ("slow", True)
+        assert behind["lag_records"] == store.log.end_index - behind["index"]
+        copy = state(tmp_path, "one")
+        assert copy["end"] == copy["source_end"] == store.end
+        sender = copy["outboxes"]["algo"]
+        assert sender == {**app.counts(), "state": "registered"}
+        shown = stat(tmp_path, "one")
+        assert "orders on one: copies from S, 0 bytes behind, epoch " in shown
+        assert f"datagrams {sender['datagrams']}, resent {sender['resent']}, state" in shown
+        assert f"{said['duplicate']:,} duplicate" in stat(tmp_path, "S") or not said["duplicate"]
+        reader.close()
+
+
+def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port())
+    with running(config, "S", tmp_path) as writer:
+        with running(config, "one", tmp_path) as other:
+            until(lambda: other.parts[0].store.end, "the copy")
+            until(lambda: writer.parts[0].store.acks.get("one", (0, 0))[0], "its word")
+            end = other.parts[0].store.end
+        until(lambda: "one" not in writer.parts[0].store.links, "the end of the link")
+        with App(f"store:{tmp_path / 'S' / 'orders'}", "algo") as app:
+            for _ in range(5):
+                app.send(b"x" * 100)
+            stream(app, 5)
+        until(lambda: state(tmp_path, "S")["records"] == 7, "the word")
+        until(lambda: state(tmp_path, "S")["consumers"]["one"]["lag_ms"] >= 10, "some time")
+        lacks = state(tmp_path, "S")["consumers"]["one"]
+        assert not lacks["connected"]
+        assert lacks["lag_records"] == 6  # SENDER and the messages
+        assert lacks["lag_bytes"] == writer.parts[0].store.end - end
+        assert "copy one: not connected, 6 records, " in stat(tmp_path, "S")
+        dead = state(tmp_path, "one")
+        until(lambda: not state(tmp_path, "one")["alive"], "its silence")
+        assert dead["end"] == end
+        assert dead["silent_s"] > 0
+        assert "(its daemon does not run, for " in stat(tmp_path, "one")
