@@ -5,6 +5,7 @@
 
     datagrams of many messages --> sequencer --> store        one core
     a store with 0, 1, 4, 8 copies: what an append costs
+    app.send --> daemon --> sequencer --> copy --> app    real daemons, idle between two messages
     a store whose writer was killed: until it writes again
 
 A copy has every record checked, placed and committed; the floor moves the same bytes, and looks at
@@ -37,6 +38,7 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.shm.histogram import LatencyHistogram
 
+from .bus_seen import daemons, seen
 from .loops.store_hop import StorePace, TcpEcho, TcpPace
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, interleave
@@ -57,6 +59,7 @@ ACK_GOALS = {"copy": "P26: <= 1.25"}
 ORDER_GOALS = {"sequencer": "P27: <= 500 ns"}
 ALONE = "0 copies"
 APPEND_GOALS = {f"{copies} copies": "P26: <= 1.05" for copies in (1, 4, 8)}
+SEEN_GOALS = {"send to seen, another host": "P27: <= 15000 ns"}
 RESTART_GOALS = {"restart": "P26: <= 1000 ms"}
 #: Records per second; 0: the next when the one before is acknowledged.
 RATES = (0, 167_000, 1_670_000)
@@ -411,6 +414,21 @@ def _appends(settings: Settings) -> Iterator[Row]:
     )
 
 
+def _seen(settings: Settings) -> Iterator[Row]:
+    count = 30 if settings.quick else 300
+    with daemons() as hosts:
+        trials = interleave(
+            {
+                "send to seen, the writer's host": partial(seen, hosts, "S", count),
+                "send to seen, another host": partial(seen, hosts, "one", count),
+            },
+            settings,
+            label="send to seen",
+            two_cores=False,
+        )
+    yield from trials.rows("bus", "ns", {"size": 32, "messages": count}, goals=SEEN_GOALS)
+
+
 def run(settings: Settings) -> Iterator[Row]:
     """Let copies and the floor take turns, then the sequencer."""
     records = 100_000 if settings.quick else 400_000
@@ -430,6 +448,7 @@ def run(settings: Settings) -> Iterator[Row]:
     )
     yield from _latencies(settings)
     yield from _appends(settings)
+    yield from _seen(settings)
     with tempfile.TemporaryDirectory() as place:
         _write(Path(place), records)
         trials = interleave({"restart": partial(restart, Path(place), records)}, settings,

@@ -10,6 +10,7 @@ def test_bus_rows_are_one_for_each_way() -> None:
     assert {row.variant for row in rows} == {
         *("copy", "TCP alone", "sequencer", "sequencer, one a datagram", "restart"),
         *(f"{copies} copies" for copies in (0, 1, 4, 8)),
+        *(f"send to seen, {where} host" for where in ("the writer's", "another")),
     }
     goals = {
         **bench_bus.COPY_GOALS,
@@ -17,6 +18,7 @@ def test_bus_rows_are_one_for_each_way() -> None:
         **bench_bus.APPEND_GOALS,
         **bench_bus.ORDER_GOALS,
         **bench_bus.RESTART_GOALS,
+        **bench_bus.SEEN_GOALS,
     }
     assert set(goals) <= {row.variant for row in rows}
     assert all(row.values and min(row.values) > 0 for row in rows)
