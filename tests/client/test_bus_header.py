@@ -220,6 +220,18 @@ def test_app_of_another_user_than_the_daemons_is_refused(run: Run, kept: Kept) -
     assert opened.startswith(f"{SYSTEM} send as another user than the daemon's"), opened
 
 
+def test_app_with_other_memory_than_the_daemons_is_told_or_goes_there(
+    run: Run, kept: Kept, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = shared_directory(kept.store.log.directory)
+    monkeypatch.setenv("UDPFAST_SHM", os.fspath(tmp_path / "elsewhere"))
+    with pytest.raises(ConfigError, match="UDPFAST_SHM: expected the daemon's, which looks for"):
+        App(f"store:{kept.folder}", "python")
+    assert run("send", f"store:{kept.folder}", "c", 64, 4096).send(1)[0] == 1
+    assert (there / "c.outbox").exists()
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_store_by_name_lies_where_journals_do(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

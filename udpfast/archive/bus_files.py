@@ -100,6 +100,13 @@ class Live:
         said = _ONCE.pack(by_feed, host.encode(), os.fsencode(shared))
         self.memory[_FIELDS.size :] = said
 
+    @property
+    def shared(self) -> Path | None:
+        """Where its daemon looks for outboxes; None: it did not say so."""
+        _, _, shared = _ONCE.unpack_from(self.memory, _FIELDS.size)
+        path = shared.rstrip(b"\0")
+        return Path(os.fsdecode(path)) if path else None
+
     def write(self, state: LiveState) -> None:
         """Say how far it is."""
         values = [int(value) for value in asdict(state).values()]

@@ -12,7 +12,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from udpfast.archive.bus_files import bell_path, make_shared, read_description
+from udpfast.archive.bus_files import (
+    Live,
+    bell_path,
+    make_shared,
+    read_description,
+    shared_directory,
+)
 from udpfast.bus.outbox import Outbox, OutboxFullError, OutboxState
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
@@ -56,7 +62,8 @@ class App:
     Raises
     ------
     ConfigError
-        The address is none of a store, or a feed writes that; or the name has a '/'.
+        The address is none of a store, or a feed writes that; the name has a '/'; or the daemon
+        has another $UDPFAST_SHM.
     NotReadyError
         The host's daemon has not run.
     PermissionError
@@ -112,6 +119,12 @@ class App:
                 f"expected the daemon's user, {owner}, found {os.geteuid()}: who may read a store "
                 "(access.group) cannot send into it",
                 str(self._directory),
+            )
+        shared, own = Live(self._directory).shared, shared_directory(self._directory)
+        if shared not in (None, own):
+            raise ConfigError(
+                f"UDPFAST_SHM: expected the daemon's, which looks for outboxes in {shared}, found "
+                f"one with {own}"
             )
         folder = make_shared(self._directory)
         path = self._path = folder / f"{self.name}.outbox"
