@@ -32,6 +32,7 @@ layouts: $(VENV)/.tools ## what follows from the layouts of updates (udpfast/mar
 demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy, report; a bus of three hosts
 	@$(VENV)/bin/udpfast demo --report build/demo
 	@$(VENV)/bin/udpfast bus demo --messages 50
+	@test ! -f build/demo/report.html || echo "udpfast: the report of the feed: build/demo/report.html"
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5

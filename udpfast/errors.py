@@ -13,6 +13,7 @@ __all__ = [
     "UdpfastError",
     "WriterExistsError",
     "did_you_mean",
+    "sentence",
     "shown",
     "unexpected_keyword",
 ]
@@ -67,6 +68,13 @@ def shown(value: object) -> str:
     except ValueError:  # an integer of thousands of digits, perhaps inside
         return f"<{type(value).__name__} too long to print>"
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def sentence(error: Exception) -> str:
+    """Return what an error says: of one of the system's the file and the reason, and no number."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

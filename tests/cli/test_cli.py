@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -236,3 +237,20 @@ def test_tail_of_a_dead_instance_does_not_wait_for_more(tmp_path):
     result = CliRunner().invoke(cli, ["tail", str(tmp_path / "feed")])
     assert result.exit_code == 0
     assert "0 records to show" in result.output
+
+
+@pytest.mark.parametrize("command", ["tail nothing", "stat nothing", "verify nothing"])
+def test_file_that_is_not_there_is_said_without_a_number(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
+    result = subprocess.run(
+        [sys.executable, "-m", "udpfast", *command.split()],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"udpfast: {tmp_path}/nothing: no ")
+    assert "Errno" not in result.stderr

@@ -7,7 +7,7 @@ import sys
 import click
 
 from udpfast.cli.verbs import Verbs
-from udpfast.errors import ConfigError, UdpfastError
+from udpfast.errors import ConfigError, UdpfastError, sentence
 
 __all__ = ["main"]
 
@@ -68,7 +68,7 @@ def main() -> None:
         click.echo(f"udpfast: {error}", err=True)
         sys.exit(2)
     except (UdpfastError, OSError) as error:
-        click.echo(f"udpfast: {error}", err=True)
+        click.echo(f"udpfast: {sentence(error)}", err=True)
         sys.exit(1)
 
 

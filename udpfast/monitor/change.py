@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.errors import UdpfastError
+from udpfast.errors import UdpfastError, sentence
 from udpfast.monitor.status import InstanceStatus, ReaderStatus, read_host, read_status
 
 __all__ = ["FeedChange", "HostLook", "LineChange", "ReaderChange", "changes", "look_at_host"]
@@ -116,7 +116,7 @@ def look_at_host(names: Sequence[str] = ()) -> HostLook:
             try:
                 feeds[name] = read_status(name, with_latency=False)
             except (OSError, UdpfastError) as error:
-                unreadable[name] = str(error)
+                unreadable[name] = sentence(error)
     else:
         host = read_host(with_latency=False)
         feeds, unreadable = dict(host.instances), dict(host.unreadable)

@@ -10,7 +10,7 @@ from msgspec import Struct
 from udpfast.archive.bus_files import SHARED
 from udpfast.client.latency import latency
 from udpfast.core.clock import realtime_ns
-from udpfast.errors import UdpfastError
+from udpfast.errors import UdpfastError, sentence
 from udpfast.log.readers import list_readers
 from udpfast.monitor.bypass import BypassStatus, read_bypass
 from udpfast.monitor.ledger import Ledger, ledger_of
@@ -210,5 +210,5 @@ def read_host(*, with_latency: bool = True) -> HostStatus:
         try:
             instances[directory.name] = read_status(directory, with_latency=with_latency)
         except (OSError, UdpfastError) as error:
-            unreadable[directory.name] = str(error)
+            unreadable[directory.name] = sentence(error)
     return HostStatus(instances, unreadable)
