@@ -1,15 +1,17 @@
 """`Reader("composite:...")`: several stores, in one order, on every host and in every replay."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agents.test_bus_host import HOSTS, running, until
-from tests.bus.drive import lead, register, send
+from tests.bus.drive import Copy, lead, register, send
 from tests.client.test_store_source import Kept
 from tests.ports import free_ports
 from udpfast.archive.bus_files import describe_composite
-from udpfast.bus.merger import BATCH, Merger
+from udpfast.bus.log import Store
+from udpfast.bus.merger import BATCH, ORDER_BACK, ORDER_ENTRY, Merger
 from udpfast.bus.node import Node
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
@@ -35,7 +37,9 @@ class Composite:
 
     def begin(self) -> None:
         """Have a merger that knows nothing but the log."""
-        self.merger = Merger(self.node, [self.kept[name].store for name in "ab"])
+        self.merger = Merger(
+            self.node, [Node(self.kept[name].store, [], None, lambda: 1) for name in "ab"]
+        )
 
     def work(self) -> int:
         self.now_ns += 1_000_000
@@ -203,3 +207,41 @@ def test_composite_wrong_is_refused(algo: dict[str, object], message: str) -> No
     }
     with pytest.raises(ConfigError, match=message):
         parse_bus(tables, "bus.toml")
+
+
+class Behind:
+    """This host's part in an input, whose copy may not be as far as the source."""
+
+    def __init__(self, store: Store, *, caught_up: bool) -> None:
+        self.store, self.caught_up = store, caught_up
+
+
+@pytest.mark.parametrize("caught_up", [False, True])
+def test_host_that_leads_with_a_copy_that_is_behind_takes_back_what_is_lost_alone(
+    tmp_path: Path, caught_up: bool
+) -> None:
+    both = Composite(tmp_path)
+    source, order = both.kept["a"].store, both.kept["order"].store
+    send(both.seqs[0], 1)
+    copy = Kept(tmp_path / "copy", "one", create=False).store
+    link = Copy(source, copy).pump()
+    send(both.seqs[0], 2, 3)
+    both.work()
+    taken = source.log.end_index
+    part: Any = Behind(copy, caught_up=caught_up)
+    merger = Merger(both.node, [part, Node(both.kept["b"].store, [], None, lambda: 1)])
+    before, end = copy.log.end_index, order.end
+    unix_ns = 1_700_000_000_000_000_000
+    took = [merger.work(at, unix_ns + at) for at in range(2_000_000, 10_000_000, 1_000_000)]
+    assert took == [before if caught_up else 0, 0, 0, 0, 0, 0, 0, 0]
+    entries = [ORDER_ENTRY.unpack_from(record, 64) for record in order.log.records(end, order.end)]
+    if not caught_up:
+        assert entries == [], "what is not here yet is not lost"
+        link.pump()
+        send(both.seqs[0], 5)
+        link.pump()
+        assert merger.work(11_000_000, unix_ns + 11_000_000) == 1
+        return
+    # Of the one entry, which the copy has not as a whole, nothing is known.
+    at, flags, first, _, index, count = entries[0]
+    assert (at, flags, first, index, count) == (0, ORDER_BACK, 0, 0, taken)

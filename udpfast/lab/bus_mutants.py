@@ -108,20 +108,21 @@ class ForgetsWhatItTook(merger.Merger):
 
     def _recover(self) -> None:
         super()._recover()
-        self._taken = [None] * len(self.inputs)
+        for known in self._known:
+            known.taken = None
+            known.ahead.clear()
 
 
 class TakesNothingBack(merger.Merger):
     """Does not say what inputs lost."""
 
-    def _look_back(
-        self, sequencer: Any, at: int, taken: tuple[int, int], now_ns: int, unix_ns: int
-    ) -> tuple[int, int]:
-        return taken
+    def _look(self, node: node.Node, known: Any) -> None:
+        known.cuts = node.store.cuts
 
 
-def believes_what_was_taken(*_: object) -> None:
+def believes_what_was_taken(*_: object) -> bool:
     """Say that each input has what the order took, whoever led it meanwhile."""
+    return False
 
 
 def looks_at_the_end_alone(_own: object, _end: int, _other: object, other_end: int) -> int:
@@ -141,7 +142,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "begins-at-once": [(node, "Beginning", BeginsAtOnce)],
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
     "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
-    "believes-what-was-taken": [(merger, "_first_moved", believes_what_was_taken)],
+    "believes-what-was-taken": [(merger, "_has_moved", believes_what_was_taken)],
     "looks-at-the-end-alone": [(replication, "divergence", looks_at_the_end_alone)],
 }
 
