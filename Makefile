@@ -52,7 +52,7 @@ test: build $(VENV)/.spark ## the whole test suite
 # exceptions of C++ (in pyarrow) only where their library is there from the beginning.
 SANITIZED := LD_PRELOAD="$(foreach library,asan stdc++,$(shell $(CC) -print-file-name=lib$(library).so))" \
 	PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 ../../$(RUN)
-SANITIZED_TESTS := $(addprefix tests/,agents client core export feed log market net payload shm wire)
+SANITIZED_TESTS := $(addprefix tests/,agents bus client core export feed log market net payload shm wire)
 FUZZ_COUNT ?= 1000000
 FUZZ_SEED ?= 1
 
