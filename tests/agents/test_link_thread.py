@@ -1,6 +1,7 @@
 """Links that threads carry: the same bytes as by hand, and nothing once an end is over."""
 
 import contextlib
+import os
 import socket
 import struct
 import time
@@ -162,6 +163,19 @@ def test_an_ack_of_what_was_not_sent_ends_a_source(more: int) -> None:
         wait_until(lambda: link.attend().source.closed, "the end of the link")
     assert "an ACK of" in link.source.closed
     assert seq.store.acks.get("one", (0, 0))[0] <= seq.store.end
+
+
+def test_acks_wake_whoever_waits_for_them() -> None:
+    seq, other = filled(10), store("one")
+    link = Threads(seq.store, other)
+    heard, bell = os.pipe()
+    link.sends = SourceThread(link.source, link.sockets[0].fileno(), "backoff", acks=bell)
+    send(seq, 11)
+    with link.running():
+        assert os.read(heard, 1), "blocks until an ACK was there"
+        wait_until(link.level, "the copy")
+    os.close(heard)
+    os.close(bell)
 
 
 def test_a_copy_without_room_waits_and_goes_on() -> None:

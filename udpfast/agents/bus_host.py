@@ -268,7 +268,9 @@ class _Part:
         if found is None or found.seal is not None or found.unsent or found.closing:
             return False
         fd = found.socket.fileno()
-        found.thread = thread = link_thread(end, fd, self.config.links.idle)
+        # Where readers wait for copies, the loop is woken by what these say.
+        acks = self._bell if self.settings.gate else -1
+        found.thread = thread = link_thread(end, fd, self.config.links.idle, acks=acks)
         del self._by_fd[fd]
         self.poll.unregister(fd)
         found.core = self._cores.take()

@@ -16,7 +16,7 @@ from udpfast.bus.log cimport LinkEnd
 from udpfast.bus.replication cimport (
     ACK_BYTES, RUN_ATTEND, Consumer, Source)
 from udpfast.bus.wire cimport LINK_HEADER_SIZE, LinkHeader, Progress, link_look
-from posix.unistd cimport close
+from posix.unistd cimport close, write
 
 from udpfast.core.agent cimport Agent
 from udpfast.core.atomics cimport load_acquire, store_release
@@ -148,6 +148,8 @@ cdef class SourceThread(LinkThread):
         Of a socket that does not block. The caller's; it must outlive the thread.
     idle : str
         What the thread does when there is nothing to do.
+    acks : int
+        Descriptor that gets a byte for what was acknowledged; -1: nobody waits for that.
 
     Attributes
     ----------
@@ -161,13 +163,15 @@ cdef class SourceThread(LinkThread):
     cdef uint8_t[HEARD_BYTES] _heard
     cdef uint64_t _heard_size
     cdef bint _odd               # what was heard is no ACK
+    cdef int _acks
     cdef LinkHeader _header      # of the run that is being sent
     cdef const uint8_t* _records
     cdef uint64_t _size, _sent   # of both together
 
-    def __init__(self, Source source, fd, str idle):
+    def __init__(self, Source source, fd, str idle, *, acks=-1):
         super().__init__(source, fd, "udpfast source", idle)
         self._source = source
+        self._acks = acks
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
         return self._hear(now_ns) + self._send()
@@ -192,6 +196,8 @@ cdef class SourceThread(LinkThread):
                 self._odd = True
                 break
             at += <uint64_t>size
+        if at and self._acks >= 0:
+            write(self._acks, self._heard, 1)  # any byte; one that is full says so already
         self._heard_size -= at
         memmove(self._heard, &self._heard[at], self._heard_size)
         return 1
@@ -297,9 +303,11 @@ cdef class ConsumerThread(LinkThread):
         return got > 0
 
 
-def link_thread(end, fd, str idle):
+def link_thread(end, fd, str idle, *, acks=-1):
     """Return the thread for an end of a link that follows, which it carries from now on."""
-    thread = SourceThread(end, fd, idle) if isinstance(end, Source) else ConsumerThread(
-        end, fd, idle)
+    if isinstance(end, Source):
+        thread = SourceThread(end, fd, idle, acks=acks)
+    else:
+        thread = ConsumerThread(end, fd, idle)
     end.carried = True
     return thread
