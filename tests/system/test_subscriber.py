@@ -201,7 +201,7 @@ def test_subscriber_says_which_huge_pages_it_did_not_get(tables, tmp_path, stric
     with Region.create(tmp_path / "probe", "TEST", 4 << 20, 0) as probe:
         refused = probe.collapse()[2]  # what the kernel says of files that lie there
     if refused and strict:
-        with pytest.raises(PermissionError, match="huge pages for the ring: asked 4194304 bytes"):
+        with pytest.raises(PermissionError, match="ring: got 0 of 4,194,304 bytes"):
             Subscriber({**tables, "agent": {"strict": True}}).start()
     wanted = {"strict": strict, "huge_pages": not strict}
     with Subscriber({**tables, "agent": wanted}) as subscriber:

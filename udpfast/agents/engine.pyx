@@ -199,7 +199,8 @@ cdef class Engine:
 
     def missing_pages(self) -> list[str]:
         """Return a sentence for each region that did not get the huge pages that were asked for."""
-        return [f"huge pages for the {name}: asked {wanted} bytes, got {got}: {reason}"
+        return [f"huge pages for the {name}: got {got:,} of {wanted:,} bytes ({reason}); the rest "
+                "is on ordinary pages, which are slower"
                 for name, wanted, got, reason in self._pages if reason]
 
     def read_counters(self) -> dict[str, dict[str, int]]:

@@ -192,12 +192,13 @@ class _Summary:
             found = {"directory": str(self._directory), **self._counts, "rows": self._rows}
             click.echo(json.dumps(found | {"seconds": took_ns / 1e9}))
             return
+        width = max(map(len, self._rows), default=0)
         for table, rows in self._rows.items():
             place = self._directory / table
-            click.echo(f"{table:<12}{rows:>16,} rows  {place}")
+            click.echo(f"{table:<{width}}{rows:>16,} rows  {place}")
         counts = self._counts
         click.echo(
-            f"{counts['segments']:,} segments ({counts['written']:,} parts written now), "
+            f"segments: {counts['segments']:,}, parts written now: {counts['written']:,}; "
             f"{counts['records']:,} records ({counts['missing']:,} damaged ones missing, "
             f"{counts['lost']:,} lost), "
             f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
