@@ -149,6 +149,61 @@ def test_reader_does_not_wait_for_what_an_input_lost_before_it_was_read(tmp_path
         assert messages(read(late)) == [b"1", b"1"]
 
 
+def fill(both: Composite, input_: int, segments: int) -> int:
+    """Send messages into an input until it has so many segments more; return the next number."""
+    kept = both.kept["ab"[input_]].store
+    until, number = kept.log.count + segments, 1
+    while kept.log.count < until:
+        send(both.seqs[input_], number, 20)
+        number += 20
+        if number % 200 == 1:
+            kept.log.keep()
+            send(both.seqs[1 - input_], number // 200)
+            both.work()
+    while both.work():
+        pass
+    return number
+
+
+def account(reader: Reader) -> tuple[dict[str, list[int]], dict[str, int]]:
+    """Read all that is there: indices of each input's records, and how many are said missing."""
+    indices: dict[str, list[int]] = {"a": [], "b": []}
+    missed = {"a": 0, "b": 0}
+    while reader.wait(0):
+        record = next(reader)
+        name = reader.origin.rpartition("/")[2]
+        if record.kind is Kind.LAPPED:
+            missed[name] += int(record.data["missed"])
+        else:
+            indices[name].append(record.index)
+    return indices, missed
+
+
+def test_reader_is_told_exactly_what_inputs_removed(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    fill(both, 0, 3)
+    log, other = both.kept["a"].store.log, both.kept["b"].store.log
+    end = log.end_index
+    with Reader(both.address, batch=64) as live, Reader(both.address) as whole:
+        assert account(whole) == ({"a": list(range(end)), "b": list(range(other.end_index))},
+                                  {"a": 0, "b": 0})  # fmt: skip
+        assert live.wait(0)  # it has begun, and read a little
+        for _ in range(2):
+            log.keep()
+            assert log.remove_oldest()
+        first = log.first()[1]
+        assert 0 < first < end
+        for reader in (live, Reader(both.address)):
+            with reader:
+                found, missed = account(reader)
+                assert found["b"] == list(range(other.end_index))
+                assert missed["b"] == 0
+                assert found["a"][-1] == end - 1
+                assert len(found["a"]) + missed["a"] == end
+                assert missed["a"] <= first
+        assert missed["a"] == first
+
+
 def settings(folder: Path) -> BusConfig:
     ports = free_ports(3)
     stores = {

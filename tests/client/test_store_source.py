@@ -1,17 +1,20 @@
 """`Reader("store:...")`: as far as readers may see, and what was taken back is said."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from tests.bus.drive import Copy, lead, register, send
+from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, LiveState
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
 from udpfast.client.record_words import describe_record, record_line
+from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError, NotReadyError, RingClosedError
@@ -200,3 +203,35 @@ def test_tail_prints_what_a_store_has(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0
     assert result.output.count("sender=algo") == 3
+
+
+def test_sleeping_task_is_woken_when_the_daemon_says_that_there_is_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    settings = StoreConfig(sequencer="S", port=1, segment_bytes=BYTES)
+    disk = StoreDisk(tmp_path / "a", "orders", "S", settings, create=True)
+    seq = lead(disk.store)
+    register(seq, name="algo")
+    disk.tell(True)
+
+    async def read() -> bool:
+        loop = asyncio.get_running_loop()
+        with Reader(f"store:{tmp_path / 'a'}", start="tail") as reader:
+            # Ticks never come: the descriptor alone ends the sleep.
+            monkeypatch.setattr(
+                loop, "call_later", lambda *_: type("Timer", (), {"cancel": lambda self: None})()
+            )
+            arrival = asyncio.create_task(reader.arrival())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            send(seq, 1)
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert not arrival.done()
+            disk.tell(True)
+            assert await asyncio.wait_for(arrival, None)
+            return next(reader).payload == b"1"
+
+    assert asyncio.run(read())
+    disk.end(True, {})

@@ -278,6 +278,14 @@ def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_
     )  # fmt: skip
     assert refused.returncode == 1
     assert refused.stderr == ("udpfast: not promoted: a feed's store has the feed for its writer\n")
+    refused = subprocess.run(
+        [sys.executable, "-m", "udpfast", "record", f"composite:{tmp_path / 'one' / 'all'}",
+         tmp_path / "all", "--end"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert refused.returncode == 1
+    assert "expected messages of a bus, found a record of a feed" in refused.stderr
+    assert records(f"journal:{tmp_path / 'all'}", QUOTES) == []
     for process in hosts.values():
         process.terminate()
         assert process.wait(PATIENCE_S) == 0

@@ -15,6 +15,7 @@ cdef class OrderSource(PolledSource):
     cdef list entries                # of the order log, read and not begun: the next one last
     cdef StoreSource scout           # ahead in the order log: what it says inputs lost
     cdef list cuts                   # by input: of its store, when it was opened
+    cdef list skipped                # by input: records removed before it was opened, not said yet
     cdef bint marks                  # hand out the entries of the order log, too
     cdef bint marked                 # that of the next entry was
     cdef object mark_arrays          # of one record
@@ -33,4 +34,4 @@ cdef class OrderSource(PolledSource):
     cdef bint steady(self, int64_t at)
     cdef uint64_t end_of(self, uint64_t place, const OrderEntry* entry) except? 0
     cdef int64_t _read(self, StoreSource member, int64_t limit) except -1
-    cdef StoreSource _member(self, int64_t at, uint64_t position)
+    cdef StoreSource _member(self, int64_t at, uint64_t position, uint64_t index)

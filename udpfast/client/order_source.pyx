@@ -50,6 +50,7 @@ cdef class OrderSource(PolledSource):
         self.members = [None] * len(paths)
         self.entries = []
         self.cuts = [0] * len(paths)
+        self.skipped = [0] * len(paths)
         self.marks = marks
         self.mark_arrays = (np.zeros(1, RECORD), np.zeros(1, np.uint64),
                             np.zeros(sizeof(OrderEntry), np.uint8))
@@ -127,9 +128,11 @@ cdef class OrderSource(PolledSource):
         if self.payloads_array is not member.payloads_array:
             self.use_arrays(member.headers_array, member.offsets_array, member.payloads_array)
         self.names = member.names
-        self.names.source = self.members.index(member) + 1
+        at = self.members.index(member)
+        self.names.source = at + 1
         self.names.address = str(member.directory)
-        self.missed = member.missed
+        self.missed = member.missed + <uint64_t>self.skipped[at]
+        self.skipped[at] = 0
         return count
 
     cdef int64_t _read_order(self) except -1:
@@ -160,8 +163,8 @@ cdef class OrderSource(PolledSource):
             self.marked = True
             return self._mark(entry)
         self.marked = False
-        place, at, flags, first, end, _, _, _ = entry
-        member = self._member(at, first)
+        place, at, flags, first, end, index, _, _ = entry
+        member = self._member(at, first, index)
         if flags & ORDER_BACK:
             self.until = first
             return self._read(member, 1)  # a ROLLBACK, if any of it was read
@@ -216,12 +219,17 @@ cdef class OrderSource(PolledSource):
         # Whether all was handed out that the order log has before a position.
         return self.at < 0 and not self.entries and self.order.cursor.position >= end
 
-    cdef StoreSource _member(self, int64_t at, uint64_t position):
+    cdef StoreSource _member(self, int64_t at, uint64_t position, uint64_t index):
+        cdef StoreSource member
         if self.members[at] is None:
             self.members[at] = StoreSourceFace(
                 self.paths[at], start=("position", position), end=position, batch=self.batch,
                 buffer_bytes=self.room)
-            self.cuts[at] = (<StoreSource>self.members[at]).cuts
+            member = self.members[at]
+            self.cuts[at] = member.cuts
+            if member.cursor.position > position:  # what it would begin with was removed
+                self.skipped[at] = member.cursor.index - index
+                member.cursor.missed_total += self.skipped[at]
         return self.members[at]
 
     cdef fail(self, int64_t code):
