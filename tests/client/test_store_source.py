@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from tests.bus.drive import Copy, lead, register, send
+from tests.bus.drive import Copy, lead, numbers, register, send
 from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, LiveState
 from udpfast.archive.store import StoreLog
@@ -167,6 +167,26 @@ def test_reader_is_told_what_was_removed_and_not_that_it_was_taken_back(tmp_path
         assert "ROLLBACK" not in {what for what, _ in found}
         assert found[-1] == ("a", 12000)
         assert reader.lapped == kept.store.log.first()[1] - read > 0
+
+
+def test_reader_and_app_are_not_begun_where_records_were_removed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    while kept.store.log.count < 2:
+        send(seq, len(numbers(kept.store)) + 1, 20)
+        kept.store.log.keep()
+    kept.tell()
+    oldest = kept.store.log.second
+    assert kept.store.log.remove_oldest()
+    address = f"store:{kept.folder}"
+    for position in (0, oldest - 1):
+        with pytest.raises(ConfigError, match=f"at or behind position {oldest}, .*was {position}"):
+            Reader(address, start=("position", position))
+    with Reader(address, start=("position", oldest)) as reader:
+        assert next(reader).position == oldest
+    with Reader(address, start="begin") as reader:
+        assert next(reader).position == oldest
 
 
 def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ class App:
     ------
     ConfigError
         The address is none of a store, or a feed writes that; the name has a '/'; or the daemon
-        has another $UDPFAST_SHM.
+        has another $UDPFAST_SHM; or records from `start` on were
+        removed.
     NotReadyError
         The host's daemon has not run.
     PermissionError

@@ -283,7 +283,14 @@ def open_source(
     end : ("position", int), optional
     batch, buffer_bytes, timeout, name
         As `Reader` has them.
+
+    Raises
+    ------
+    ConfigError
+        What is wanted is not there; `start` is a position whose record was removed: nobody can say
+        how many are missing from there on.
     """
+    cdef StoreSource source
     if image:
         raise ConfigError(f"image must be False for store:{target}: it begins where it begins")
     if end is not None and not (isinstance(end, tuple) and end[:1] == ("position",)):
@@ -295,11 +302,18 @@ def open_source(
     deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     while True:
         try:
-            return StoreSource(
+            source = StoreSource(
                 journal_directory(target), start=start, end=None if end is None else end[1],
                 batch=batch, buffer_bytes=buffer_bytes,
                 name=name or Path(sys.argv[0]).name or "python")
+            break
         except (FileNotFoundError, NotReadyError):
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.005)
+    oldest = source.cursor.position
+    if start[0] == "position" and oldest > start[1]:
+        source.detach()
+        raise ConfigError(f"start must be at or behind position {oldest}, the oldest that "
+                          f"store:{target} has, was {shown(start[1])}")
+    return source
