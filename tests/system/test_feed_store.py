@@ -25,7 +25,7 @@ from udpfast.core.layout import Kind, LappedReason
 from udpfast.errors import ConfigError
 from udpfast.log.verify import verify_segments
 from udpfast.monitor.losses import read_losses
-from udpfast.monitor.status import read_status
+from udpfast.monitor.status import read_host, read_status
 
 pytestmark = pytest.mark.system
 
@@ -158,6 +158,8 @@ def test_killed_feed_goes_on_in_its_store_and_nothing_is_lost(start: Start, tmp_
         assert Kind.LAPPED not in said
         status = read_status("iex")
         assert (status.life, status.epoch) == ("running", 2)
+        assert (status.output, status.state) == ("store", "open")
+        assert (list(read_host().instances), read_host().unreadable) == (["iex"], {})
         assert {one.name: one.lag for one in status.readers} == {"strategy": 0}
         assert read_losses(status.path).adds_up
         described = read_description(store)
