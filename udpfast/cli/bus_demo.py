@@ -16,7 +16,7 @@ from udpfast.bus.outbox import OutboxFullError
 from udpfast.cli.bus_hosts import PATIENCE_S, BusHosts
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
-from udpfast.net.ports import free_ports
+from udpfast.net.ports import service_port
 
 __all__ = ["run_demo"]
 
@@ -33,7 +33,7 @@ quarantine = true
 class _Demo(BusHosts):
     def __init__(self, folder: Path, say: Callable[[str], object]) -> None:
         bad = ("--lose", "0.05", "--twice", "0.05")
-        super().__init__(folder, HOSTS, SETTINGS, free_ports(1)[0], options=bad)
+        super().__init__(folder, HOSTS, SETTINGS, service_port(), options=bad)
         self.say = say
         self.apps: dict[str, App] = {}
         self.sent: dict[tuple[str, int], int] = {}  # (app, number) -> when, ns

@@ -33,7 +33,7 @@ from udpfast.lab.bus_trial import HOSTS, SETTINGS, BusTrial, expect
 from udpfast.lab.children import in_child
 from udpfast.lab.program import program, repeat
 from udpfast.log.segment import list_segments
-from udpfast.net.ports import free_ports
+from udpfast.net.ports import service_port
 
 __all__ = ["ROWS", "UnavailableError", "main"]
 
@@ -52,7 +52,7 @@ class UnavailableError(Exception):
 
 def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Cut the link to a copy at any byte; some carry a byte at a time (B1, B9: rolls meanwhile)."""
-    port = free_ports(1)[0]
+    port = service_port()
     link = BadLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
     try:
         # S asks who has the store from its own address, which `one` has to know, too.

@@ -13,7 +13,7 @@ from udpfast.bus.outbox import OutboxFullError
 from udpfast.cli.bus_hosts import BusCopy, BusHosts
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
-from udpfast.net.ports import free_ports
+from udpfast.net.ports import service_port
 
 __all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]
 
@@ -103,7 +103,7 @@ class BusTrial(BusHosts):
         sees: Mapping[str, Mapping[str, str]] | None = None,
         port: int = 0,
     ) -> None:
-        super().__init__(folder, hosts, settings, port or free_ports(1)[0], sees=sees)
+        super().__init__(folder, hosts, settings, port or service_port(), sees=sees)
         self.rng = random.Random(seed)
         self.talkers: dict[str, _Talker] = {}
         self.checked = dict.fromkeys(hosts, 0)  # position before which a copy was compared
