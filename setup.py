@@ -78,6 +78,7 @@ class BuildExt(build_ext):
         # pip shows it with -v.
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
+        before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
         # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
         # Two lines for each module would bury a warning, which Cython writes to stderr.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -90,8 +91,30 @@ class BuildExt(build_ext):
             )
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
+            # Of the modules that read a `.pxd` a change seldom alters the C of all.
+            known = before[extension.name]
+            if known is not None and known == c_source(extension).read_bytes():
+                os.utime(self.built(extension))
             extension.sources = sources[extension.name]
         super().run()
+
+    def compiled_from(self, extension: Extension) -> bytes | None:
+        """Return the C from which a module was compiled; None: it was not, or that C is gone."""
+        source, module = c_source(extension), self.built(extension)
+        if not source.exists() or not module.exists():
+            return None
+        newer = source.stat().st_mtime_ns > module.stat().st_mtime_ns
+        return None if newer else source.read_bytes()
+
+    def built(self, extension: Extension) -> Path:
+        """Return where a module is made; `--inplace` copies it from there."""
+        return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def c_source(extension: Extension) -> Path:
+    """Return where Cython writes the C of a module."""
+    source = extension.sources[0] if extension.sources else extension.name.replace(".", os.sep)
+    return Path("build", "cython", source).with_suffix(".c")
 
 
 #: Begin, end, look after or describe, or call what takes longer than they do: nothing here runs for
