@@ -5,6 +5,8 @@ import enum
 import importlib
 import inspect
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -170,3 +172,9 @@ def test_misspelt_name_or_keyword_is_told_what_it_may_be(
 ) -> None:
     with pytest.raises((AttributeError, TypeError), match=message):
         called()
+
+
+def test_misspelt_name_is_hinted_at_once() -> None:
+    code = "import udpfast; udpfast.Raeder"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.stderr.lower().count("did you mean") == 1, run.stderr

@@ -100,7 +100,8 @@ def __getattr__(name: str) -> Any:
         from .errors import did_you_mean
 
         hint = "" if name.startswith("_") else did_you_mean(name, __all__)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}")
+        # Naming no object: else Python adds a hint of its own.
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint}", name=name)
     value = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value  # the next use finds it without this function
     return value
