@@ -9,6 +9,7 @@ from typing import Any
 from nicegui import ui
 
 from udpfast.monitor.history import Point
+from udpfast.page.colours import OWN
 
 __all__ = ["Charts", "add_script"]
 
@@ -101,8 +102,16 @@ def _chart(title: str, kind: str, *, log: bool = False) -> tuple[ui.echart, str]
         "grid": {"left": 8, "right": 16, "top": 56, "bottom": 8, "containLabel": True},
         "legend": {"top": 24, "type": "scroll", "textStyle": {"color": "#888"}},
         "tooltip": {"trigger": "axis"},
-        "xAxis": {"type": "time", "axisLabel": {"hideOverlap": True, "showMaxLabel": False}},
-        "yAxis": {"type": "log" if log else "value"},
+        "color": list(OWN),
+        "xAxis": {
+            "type": "time",
+            "axisLabel": {"hideOverlap": True, "showMaxLabel": False, "color": "#888"},
+        },
+        "yAxis": {
+            "type": "log" if log else "value",
+            "axisLabel": {"color": "#888"},
+            "splitLine": {"lineStyle": {"color": "#8884"}},
+        },
         "series": [],
     }
     return ui.echart(options), kind
