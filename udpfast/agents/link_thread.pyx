@@ -40,6 +40,9 @@ cdef extern from "<poll.h>" nogil:
     short POLLIN
     short POLLOUT
 
+cdef extern from "<sched.h>" nogil:
+    int sched_yield()
+
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)
     ssize_t send(int fd, const void* buffer, size_t size, int flags)
@@ -102,7 +105,10 @@ cdef class LinkThread(Agent):
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         cdef int count
-        if self.broken or not hold_enter(&self.end.hold):
+        if self.broken:
+            return 0
+        if not hold_enter(&self.end.hold):
+            sched_yield()  # the loop may be waiting for this very core
             return 0
         count = 0 if self.end.over else self._turn(now_ns)
         hold_leave(&self.end.hold)

@@ -638,12 +638,14 @@ cdef class Consumer(LinkEnd):
             return
         end = store.end
         kept = store.kept_below()
-        told = (end, self._log.synced(), kept)
+        # A thread says by itself how far the copy is (`ack`).
+        told = (0 if self.carried else end, self._log.synced(),
+                0 if self.carried and not store.followers else kept)
         self._synced = told[1]
         # Where nobody follows this one, what it gets is kept at once.
         self._kept_most = kept if store.followers else UNTIL_NONE
         since = now_ns - self._acked_ns
-        if since >= BEAT_NS or end - self._acked >= ACK_BYTES or (
+        if since >= BEAT_NS or (end - self._acked >= ACK_BYTES and not self.carried) or (
                 told != self._told and since >= BUSY_ACK_NS):
             progress.end = end
             progress.synced = min(told[1], end)

@@ -103,7 +103,9 @@ def chart_html(chart: Chart, name: str) -> str:
     for place, (title, drawn) in enumerate(chart.panels):
         target = f"{name}-{place}"
         # As text in a script: an instrument's name shall not end it.
-        item = json.dumps(json_item(drawn, ID(target))).replace("<", "\\u003c")
+        item = json.dumps(_named(json_item(drawn, ID(target)), f"{target}-", {})).replace(
+            "<", "\\u003c"
+        )
         heading = f"<h3>{escape(title)}</h3>" if title else ""
         panels.append(
             f'<div>{heading}<div id="{target}"></div>'
@@ -113,6 +115,20 @@ def chart_html(chart: Chart, name: str) -> str:
         f'<figure><div class="panels">{"".join(panels)}</div>'
         f"<figcaption>{escape(chart.caption)}</figcaption></figure>"
     )
+
+
+def _named(item: Any, prefix: str, known: dict[str, str]) -> Any:
+    # With ids that do not depend on what was drawn before: the same data make the same page.
+    if isinstance(item, list):
+        return [_named(each, prefix, known) for each in item]
+    if not isinstance(item, dict):
+        return item
+    return {
+        key: known.setdefault(value, f"{prefix}{len(known)}")
+        if key in ("id", "root_id")
+        else _named(value, prefix, known)
+        for key, value in item.items()
+    }
 
 
 def panel(x_title: str = "", y_title: str = "", height: int = HEIGHT, **axes: Any) -> figure:
