@@ -1,12 +1,14 @@
 """Daemons of a bus on loopback: real sockets and files, each in a thread of this process."""
 
+import os
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.ports import free_port
@@ -15,7 +17,7 @@ from udpfast.agents.bus_host import BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.bus.outbox import OutboxLostError, OutboxState, SupersededError
 from udpfast.client.app import App
-from udpfast.config.bus import BusConfig, load_bus
+from udpfast.config.bus import BusConfig, LinksConfig, load_bus
 from udpfast.core.layout import Kind
 from udpfast.errors import ConfigError
 
@@ -165,3 +167,42 @@ def test_port_in_use_is_said(tmp_path: Path) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"stores.orders.port: .* found {port} of 127.0.0.1"):
             BusHost(settings(tmp_path, port), "S", tmp_path / "S")
+
+
+def threads(name: str) -> list[int]:
+    """Return this process's threads of a name, as the kernel knows them."""
+    found = []
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError):
+            if (task / "comm").read_text().strip() == name:
+                found.append(int(task.name))
+    return found
+
+
+@pytest.mark.parametrize("idle", ["spin", "backoff", "sleep"])
+def test_links_have_threads_on_the_cores_that_the_file_says(tmp_path: Path, idle: str) -> None:
+    core = max(os.sched_getaffinity(0))
+    config = settings(tmp_path, free_port())
+    links = LinksConfig(idle=idle, cores={"S": (core,)})
+    config = msgspec.structs.replace(config, links=links)
+    with ExitStack() as stack:
+        for host in HOSTS:
+            stack.enter_context(running(config, host, tmp_path))
+        until(lambda: threads("udpfast source") and threads("udpfast copy"), "both threads")
+        (source,) = threads("udpfast source")
+        until(lambda: os.sched_getaffinity(source) == {core}, "its core")
+        (copy,) = threads("udpfast copy")
+        assert os.sched_getaffinity(copy) == os.sched_getaffinity(0)
+        with App(f"store:{tmp_path / 'one' / 'orders'}", "one") as app:
+            for _ in range(100):
+                app.send(b"x")
+            assert [number for _, number in stream(app, 100)] == list(range(1, 101))
+    until(lambda: not threads("udpfast source") + threads("udpfast copy"), "their end")
+
+
+def test_links_with_keys_have_none(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port(), key=KEY)
+    with ExitStack() as stack:
+        daemons = [stack.enter_context(running(config, host, tmp_path)) for host in HOSTS]
+        until(lambda: all(part.node.following for each in daemons for part in each.parts), "links")
+        assert not threads("udpfast source") + threads("udpfast copy")

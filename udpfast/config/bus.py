@@ -16,7 +16,7 @@ from udpfast.config.settings import Struct, convert, read_tables
 from udpfast.config.types import Core, Idle, Name
 from udpfast.errors import ConfigError
 
-__all__ = ["BusConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
+__all__ = ["BusConfig", "LinksConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
 
 #: Of a key, at least.
 KEY_BYTES = 32
