@@ -119,7 +119,7 @@ def chart_html(chart: Chart, name: str) -> str:
 
 def _named(item: Any, prefix: str, known: dict[str, str]) -> Any:
     # With ids that do not depend on what was drawn before: the same data make the same page.
-    if isinstance(item, list):
+    if isinstance(item, list | tuple):
         return [_named(each, prefix, known) for each in item]
     if not isinstance(item, dict):
         return item
