@@ -254,7 +254,17 @@ def test_publisher_sends_again_when_its_interface_was_made_again(link: Wire, gro
 
     destination = {"address": group, "interface": "va"}
     with link.inside(link.a), ExitStack() as opened:
-        publisher = opened.enter_context(Publisher(parse_publish({"incremental": [destination]})))
+        found: list[Publisher] = []
+
+        def opens() -> bool:
+            try:
+                found.append(Publisher(parse_publish({"incremental": [destination]})))
+            except OSError:
+                return False  # right after the wire was made there may be no route yet
+            return True
+
+        wait_until(opens)
+        publisher = opened.enter_context(found[0])
         running = opened.pop_all()
     with running:
         for _ in range(2):
