@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.bus.drive import Copy, lead, numbers, register, send
+from tests.bus.drive import T0, Copy, lead, numbers, register, send
 from udpfast.archive.store import StoreLog, StoreView
 from udpfast.bus.log import Store
+from udpfast.bus.sequencer import Sequencer
+from udpfast.bus.wire import epoch_after
 from udpfast.errors import WriterExistsError
 from udpfast.log.verify import verify_segments
 
@@ -97,6 +99,29 @@ def test_records_set_aside_are_kept_and_the_store_goes_on(tmp_path: Path, back: 
     again.store.log.close()
     checks = list(verify_segments(tmp_path / "a"))
     assert not [problem for check in checks for problem in check.problems]
+
+
+def test_host_that_had_no_room_to_write_follows_again(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    number = 0
+    while seq.store.end < BYTES - 500:  # the next datagram may need a segment
+        number += 1
+        send(seq, number)
+    other = opened(tmp_path / "b")
+    Copy(seq.store, other).pump().source.close("cut")
+    send(seq, number + 1)
+    assert lead(other, promoted=True).full  # no segment was made ready
+    epoch = epoch_after(other.promised, 1, promoted=True)
+    assert other.fence(epoch)
+    seq.store.log.keep()
+    other.log.keep()
+    send(Sequencer(seq.store, epoch, 0, T0), number + 2, 20)
+    Copy(seq.store, other).pump()
+    assert content(other) == content(seq.store)
+    seq.store.log.close()
+    other.log.close()
+    assert files(tmp_path / "a") == files(tmp_path / "b")
 
 
 def test_view_follows_what_is_written(tmp_path: Path) -> None:

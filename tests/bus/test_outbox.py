@@ -222,6 +222,36 @@ def test_messages_let_go_that_are_gone_are_said() -> None:
     assert any("5 messages were let go, 4 are in the stream" in said for said in seq.store.said)
 
 
+@pytest.mark.parametrize("state", [OutboxState.SUPERSEDED, OutboxState.LOST])
+def test_outbox_that_is_over_has_no_part_in_who_gets_its_number_next(state: OutboxState) -> None:
+    seq, box = sequencer(), outbox()
+    at = seq.store.end
+    carried, watch, _ = five_seen(seq, box)
+    if state is OutboxState.SUPERSEDED:
+        register(seq, nonce=9)
+    else:
+        seq.store.log.sync()
+        carried.work(2 * MS, True)
+        box.send(b"y")
+        seq.store.cut(at)
+    watch.work()
+    if state is OutboxState.LOST:
+        register(seq := lead(seq.store), nonce=1)
+        watch.work()
+    assert box.state is state
+    before = box.counts()
+    seq.store.cut(at)
+    later = lead(seq.store)
+    register(later, "other", nonce=8)
+    for number in range(1, 40):
+        send(later, number)
+    seq.store.log.sync()
+    watch.work()
+    carried.work(3 * MS, True)
+    assert numbers(seq.store) == list(range(1, 40))
+    assert box.counts()["seen"] == box.counts()["freed"] == before["freed"]
+
+
 def test_refusal_that_is_damaged_changes_nothing() -> None:
     seq, box = sequencer(), outbox()
     carried, _ = registered(seq, box)

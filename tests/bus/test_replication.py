@@ -21,6 +21,7 @@ from udpfast.bus.hello import Fenced, RefuseReason
 from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.replication import Source
+from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after
 from udpfast.lab.bus_memory import MemoryLog
 
@@ -212,12 +213,58 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
     kept.log.lose_power(int.from_bytes(position[8:16], "little"))
     again = Store(kept.log, "S", standbys=("one",))
     source = Source(again, 1, 0)
-    consumer = promotion.copy(2, 0)
+    consumer = promotion.copy("S", 2, 0)
     source.feed(consumer.output(), 0)
     consumer.feed(source.output(), 0)
     promotion.work(MS, T0)
     assert promotion.state is PromotionState.READY
     assert (one.end, one.epoch) == (again.end, again.epoch)
+
+
+def test_promotion_leaves_a_source_that_lost_what_another_host_has() -> None:
+    seq, two, one = filled(5), store("two"), store("one")
+    Copy(seq.store, two).pump()
+    promotion = Promotion(one, ("S", "two"), 7, 0)
+    for kept in (seq.store, two):
+        kept.fence(promotion.epoch)
+        promotion.answered(
+            kept.host,
+            Fenced(kept.promised, kept.epoch, kept.end, 0, 0, False, kept.host, kept.identity), 0,
+        )  # fmt: skip
+    assert promotion.source == "S"
+    seq.store.log.sync()
+    lost = list(seq.store.log.records(0, seq.store.end))[-2]
+    seq.store.log.lose_power(int.from_bytes(lost[8:16], "little"))
+    again = Store(seq.store.log, "S", standbys=("one", "two"))
+    for kept, host in ((again, "S"), (two, "two")):
+        assert (promotion.state, promotion.source) == (PromotionState.COPYING, host)
+        source, consumer = Source(kept, 1, 0), promotion.copy(host, 2, 0)
+        source.feed(consumer.output(), 0)
+        consumer.feed(source.output(), 0)
+        promotion.work(MS, T0)
+        promotion.work(2 * MS, T0)
+    assert promotion.state is PromotionState.READY
+    assert content(one) == content(two)
+
+
+def test_host_that_had_no_room_to_write_follows_again() -> None:
+    seq, other = sequencer(4096), store("one")
+    register(seq)
+    number = 0
+    while seq.store.end < 4096 - 500:  # the next datagram may need a segment
+        number += 1
+        send(seq, number)
+    Copy(seq.store, other).pump().source.close("cut")
+    send(seq, number + 1)
+    other.log.disk_full = True
+    assert lead(other, promoted=True).full
+    other.log.disk_full = False
+    epoch = epoch_after(other.promised, 1, promoted=True)
+    assert other.fence(epoch)
+    send(Sequencer(seq.store, epoch, 0, T0), number + 2, 20)
+    Copy(seq.store, other).pump()
+    assert content(other) == content(seq.store)
+    assert [s.header for s in other.log.segments] == [s.header for s in seq.store.log.segments]
 
 
 def test_disk_full_stops_the_copy_and_nothing_else() -> None:

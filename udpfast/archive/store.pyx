@@ -333,7 +333,11 @@ cdef class StoreLog(Log):
 
     def unroll(self) -> bool:
         """See `Log`."""
+        cdef Segment segment
         if not self._segments or self._latest()[0] != self.writer.position:
+            if self._segments and self.journal._active is not None:
+                segment = self.journal._active
+                self.writer.limit = segment.room_end()
             return False
         with self._keeping:
             self._set_aside_from(self.writer.position)

@@ -133,7 +133,8 @@ cdef class Log:
     def unroll(self) -> bool:
         """Take a last segment that is empty back; return whether there was one.
 
-        A copy goes on with the segments of whoever is its source next.
+        A copy goes on with the segments of whoever is its source next: the last one takes records
+        up to its end again, whatever a writer here made of that.
         """
         raise NotImplementedError
 

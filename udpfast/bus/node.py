@@ -268,7 +268,8 @@ class Node:
             and self._link is None
             and (promotion.source and now_ns >= self._retry_ns)
         ):
-            self._link = self.carrier.connect(promotion.source)
+            self._leader = promotion.source
+            self._link = self.carrier.connect(self._leader)
             self._wait(now_ns)
         if promotion.state in (PromotionState.READY, PromotionState.REFUSED):
             self._drop_consumer()
@@ -299,7 +300,7 @@ class Node:
             )
         elif link == self._link:
             if self.promotion is not None:
-                self.consumer = self.promotion.copy(self._draw(), now_ns)
+                self.consumer = self.promotion.copy(self._leader, self._draw(), now_ns)
             else:
                 self.consumer = Consumer(
                     self.store, self._draw(), now_ns, any_source=bool(self._source)

@@ -264,10 +264,12 @@ cdef class Courier:
             header.seen -= 1
         self._sent = min(self._sent, header.seen)
         header.watched = min(header.watched, position)
-        if header.state == OUTBOX_REGISTERED and header.registered >= position:
-            header.state = OUTBOX_NEW
+        if header.sender and header.registered >= position:
+            # Its number may be another one's from now on: also of an outbox that is over.
             header.sender = header.incarnation = 0
-            self._register_ns = self._clock_ns
+            if header.state == OUTBOX_REGISTERED:
+                header.state = OUTBOX_NEW
+                self._register_ns = self._clock_ns
 
     cdef _let_go(self):
         # What all standbys have, no failover takes back.

@@ -55,7 +55,7 @@ class Promotion:
     reason : str
         Why it was refused.
     consumer : Consumer or None
-        To feed with what the host `source` sends, while COPYING.
+        To feed with what the host that `copy` was told sends, while COPYING.
     """
 
     def __init__(self, store: Store, hosts: tuple[str, ...], random: int, now_ns: int) -> None:
@@ -65,6 +65,7 @@ class Promotion:
         self.answers: dict[str, Fenced] = {}
         self.reason = ""
         self.source = ""
+        self._copied = ""  # the host at the other end of `consumer`
         self.consumer: Consumer | None = None
         self._waiting = set(hosts)
         self._until_ns = now_ns + ANSWER_NS
@@ -105,18 +106,23 @@ class Promotion:
         if not furthest or self._how_far(furthest) <= own:
             self.state = PromotionState.READY
             self.consumer = None
-        elif self.source != furthest:
-            self.source = furthest
-        elif self.consumer is not None and self.consumer.closed:
-            if self.consumer.refused is not None:
+            return
+        self.source = furthest
+        if self.consumer is None:
+            return
+        if self._copied != furthest:
+            self.consumer.close(f"{furthest} has more")
+        if self.consumer.closed:
+            if self.consumer.refused is not None and self._copied == furthest:
                 self._refuse(
                     f"{furthest} has more, and does not give it: "
                     f"{self.consumer.refused.reason.name}"
                 )
             self.consumer = None
 
-    def copy(self, nonce: int, now_ns: int) -> Consumer:
-        """Return the end of a new link to `source`; call it whenever there is none."""
+    def copy(self, host: str, nonce: int, now_ns: int) -> Consumer:
+        """Return the end of a new link to a host; to `source`, whenever there is none."""
+        self._copied = host
         self.consumer = Consumer(self.store, nonce, now_ns, drain=True)
         return self.consumer
 
@@ -126,9 +132,9 @@ class Promotion:
         if welcome is None:
             return
         has = True, max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end
-        if has < self._how_far(self.source):
-            answer = self.answers[self.source]
-            self.answers[self.source] = replace(answer, epoch=has[1], end=has[2])
+        if has < self._how_far(self._copied):
+            answer = self.answers[self._copied]
+            self.answers[self._copied] = replace(answer, epoch=has[1], end=has[2])
 
     def _how_far(self, host: str) -> tuple[bool, int, int]:
         # A store without a record is further than none.

@@ -198,6 +198,8 @@ cdef class MemoryLog(Log):
     def unroll(self):
         """See `Log`."""
         if not self.segments or self._latest().position != self.writer.position:
+            if self.segments and not self.dead:
+                self._open(self._latest())
             return False
         if self._dies():
             return False

@@ -302,6 +302,7 @@ cdef class Segment:
     cdef readonly object path
     cdef SegmentHeader* _open_header(self) except NULL
     cdef begin(self, SegmentHeader* header)
+    cdef uint64_t room_end(self) noexcept nogil
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil
     cdef int scan(self, SegmentWriter* w) noexcept nogil
     cdef void survey(

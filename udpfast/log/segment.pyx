@@ -370,11 +370,15 @@ cdef class Segment:
         header.checksum = checksum_of(header, sizeof(SegmentHeader))
         memcpy(self.header, header, sizeof(SegmentHeader))
 
+    cdef uint64_t room_end(self) noexcept nogil:
+        # The position at which the room for records ends.
+        return self.header.position + self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
+
     cdef void start(self, SegmentWriter* w, bint enter) noexcept nogil:
         # Stand before the first record; enter: (re)write the index on the way.
         w.position = self.header.position
         w.base = <uint64_t><size_t>self.records - w.position
-        w.limit = w.position + self.limit - min(self.limit, <uint64_t>SEGMENT_END_SIZE)
+        w.limit = self.room_end()
         w.index = self.header.index
         w.entry_due = w.position
         w.entry = self.entries if enter else NULL
