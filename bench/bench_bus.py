@@ -4,6 +4,7 @@
     bytes -----------------TCP on loopback, another process------------------> nowhere  (the floor)
 
     datagrams of many messages --> sequencer --> store        one core
+    the same with a tag on each piece of a link, as with `key_file`
     a store with 0, 1, 4, 8 copies: what an append costs
     app.send --> daemon --> sequencer --> copy --> app    real daemons, idle between two messages
     a store whose writer was killed: until it writes again
@@ -29,8 +30,10 @@ from pathlib import Path
 
 from udpfast.agents.link_thread import link_thread
 from udpfast.archive.store import StoreLog
+from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
 from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer, SequencerVerdict
 from udpfast.bus.wire import SendFlag, epoch_after, name_bytes, send_datagram
 from udpfast.core.agent import Agent, AgentRunner
@@ -166,10 +169,11 @@ def _carry(
     done: Callable[[], bool],
     core: int | None = None,
     *beside: Agent,
+    seal: LinkSeal | None = None,
 ) -> float:
     # As a daemon does: a thread for the bytes, and a loop for what it cannot do. How long it took.
     sock.setblocking(False)
-    thread = link_thread(end, sock.fileno(), idle)
+    thread = link_thread(end, sock.fileno(), idle, seal=seal)
     begun = time.perf_counter_ns()
     with AgentRunner((*beside, thread), idle=thread.idle, core=core):
         while not (done() or thread.broken):
@@ -182,42 +186,61 @@ def _carry(
     return took
 
 
-def follow(sock: socket.socket, log: MemoryLog, host: str = "one") -> Consumer:
+def _seal(sealed: bool, *, began: bool) -> LinkSeal | None:
+    return LinkSeal([bytes(32)], os.urandom(NONCE_SIZE), began=began) if sealed else None
+
+
+def _hear(sock: socket.socket, size: int, seal: LinkSeal | None) -> bytes:
+    # What the other end says next, which may be nothing yet.
+    said = sock.recv(size)
+    assert said, "the other end is gone"
+    if seal is None:
+        return said
+    heard = seal.unwrap(said)
+    sock.sendall(seal.wrap(b""))  # what waited for the other end's greeting
+    return heard
+
+
+def follow(
+    sock: socket.socket, log: MemoryLog, host: str = "one", seal: LinkSeal | None = None
+) -> Consumer:
     """Return a copy that follows the store at the other end of a connection."""
     consumer = Consumer(Store(log, host), 2, monotonic_ns())
-    sock.sendall(consumer.output())
+    said = consumer.output()
+    sock.sendall(said if seal is None else seal.wrap(said))
     while not consumer.following:
-        said = sock.recv(consumer.room)
-        assert said, "the source is gone"
-        consumer.feed(said, monotonic_ns())
+        consumer.feed(_hear(sock, consumer.room, seal), monotonic_ns())
         assert not consumer.closed, consumer.closed
     return consumer
 
 
-def serve(sock: socket.socket, store: Store) -> Source:
+def serve(sock: socket.socket, store: Store, seal: LinkSeal | None = None) -> Source:
     """Return the store's end of a connection on which a copy follows."""
     source = Source(store, 1, monotonic_ns())
+    if seal is not None:
+        sock.sendall(seal.wrap(b""))
     while not source.following:
-        said = sock.recv(CHUNK)
-        assert said, "the copy is gone"
-        source.feed(said, monotonic_ns())
+        source.feed(_hear(sock, CHUNK, seal), monotonic_ns())
         assert not source.closed, source.closed
-    sock.sendall(source.output(1))
+    said = source.output(1)
+    sock.sendall(said if seal is None else seal.wrap(said))
     return source
 
 
-def copy(store: Store, records: int) -> float:
+def copy(store: Store, records: int, *, sealed: bool = False) -> float:
     """Return ns per record of a copy, until the source has heard of the last."""
 
     def take(sock: socket.socket) -> None:
         log = MemoryLog(1 << 16, LAYOUT)
         log.prepare(capacity(records, SIZE))
-        _carry(follow(sock, log), sock, "backoff", lambda: False)
+        seal = _seal(sealed, began=True)
+        _carry(follow(sock, log, seal=seal), sock, "backoff", lambda: False, seal=seal)
         assert log.last == store.log.last
 
     def give(sock: socket.socket) -> float:
-        source = serve(sock, store)
-        took = _carry(source, sock, "backoff", lambda: source.acked == store.end)
+        seal = _seal(sealed, began=False)
+        source = serve(sock, store, seal)
+        took = _carry(source, sock, "backoff", lambda: source.acked == store.end, seal=seal)
         source.close("done")
         return took
 
@@ -451,7 +474,11 @@ def run(settings: Settings) -> Iterator[Row]:
     records = 100_000 if settings.quick else 400_000
     store = filled(records)
     trials = interleave(
-        {"copy": partial(copy, store, records), TCP: partial(raw, records)},
+        {
+            "copy": partial(copy, store, records),
+            "copy, with a key": partial(copy, store, records, sealed=True),
+            TCP: partial(raw, records),
+        },
         settings,
         label=f"{SIZE} B",
     )

@@ -179,10 +179,12 @@ def threads(name: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("idle", ["spin", "backoff", "sleep"])
-def test_links_have_threads_on_the_cores_that_the_file_says(tmp_path: Path, idle: str) -> None:
+@pytest.mark.parametrize(("idle", "key"), [("spin", ""), ("backoff", KEY), ("sleep", "")])
+def test_links_have_threads_on_the_cores_that_the_file_says(
+    tmp_path: Path, idle: str, key: str
+) -> None:
     core = max(os.sched_getaffinity(0))
-    config = settings(tmp_path, free_port())
+    config = settings(tmp_path, free_port(), key=key)
     links = LinksConfig(idle=idle, cores={"S": (core,)})
     config = msgspec.structs.replace(config, links=links)
     with ExitStack() as stack:
@@ -198,11 +200,3 @@ def test_links_have_threads_on_the_cores_that_the_file_says(tmp_path: Path, idle
                 app.send(b"x")
             assert [number for _, number in stream(app, 100)] == list(range(1, 101))
     until(lambda: not threads("udpfast source") + threads("udpfast copy"), "their end")
-
-
-def test_links_with_keys_have_none(tmp_path: Path) -> None:
-    config = settings(tmp_path, free_port(), key=KEY)
-    with ExitStack() as stack:
-        daemons = [stack.enter_context(running(config, host, tmp_path)) for host in HOSTS]
-        until(lambda: all(part.node.following for each in daemons for part in each.parts), "links")
-        assert not threads("udpfast source") + threads("udpfast copy")

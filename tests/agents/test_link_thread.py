@@ -2,18 +2,21 @@
 
 import contextlib
 import os
+import random
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
 from tests.waiting import wait_until
 from udpfast.agents.link_thread import ConsumerThread, SourceThread
+from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
 from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.seal import NONCE_SIZE
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, link_frame
 from udpfast.core.agent import AgentRunner
@@ -21,6 +24,7 @@ from udpfast.core.clock import monotonic_ns
 from udpfast.lab.bus_memory import MemoryLog
 
 IDLE = ["spin", "yield", "backoff", "sleep"]
+KEY, OLD, OTHER = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 
 
 def content(kept: Store) -> bytes:
@@ -35,10 +39,26 @@ def filled(count: int, capacity: int = 1 << 18) -> Sequencer:
     return seq
 
 
-class Threads:
-    """A link of two threads, and the loops that attend them."""
+def seals(sources: Sequence[bytes], copies: Sequence[bytes]) -> tuple[LinkSeal, LinkSeal]:
+    """Seals of a source and of its copy, by the keys that each has: they greeted each other."""
+    ours, theirs = (LinkSeal(keys, os.urandom(NONCE_SIZE), began=began)
+                    for keys, began in ((sources, False), (copies, True)))  # fmt: skip
+    theirs.unwrap(ours.wrap(b""))
+    assert ours.unwrap(theirs.wrap(b"") + theirs.wrap(b"hello")) == b"hello"
+    return ours, theirs
 
-    def __init__(self, source: Store, copy: Store, idle: str = "backoff") -> None:
+
+class Threads:
+    """A link of two threads, and the loops that attend them.
+
+    `sockets` are the ends of source and copy; `keyed` are their seals.
+    """
+
+    def __init__(
+        self, source: Store, copy: Store, idle: str = "backoff", *,
+        keyed: tuple[LinkSeal, LinkSeal] | None = None,
+        sockets: tuple[socket.socket, socket.socket] | None = None,
+    ) -> None:  # fmt: skip
         now_ns = monotonic_ns()
         self.source, self.consumer = (
             Source(source, 1, now_ns),
@@ -47,13 +67,14 @@ class Threads:
         self.source.feed(self.consumer.output(), now_ns)
         self.consumer.feed(self.source.output(1), now_ns)
         assert self.consumer.following
-        self.sockets = socket.socketpair()
+        self.sockets = sockets or socket.socketpair()
         for each in self.sockets:
             each.setblocking(False)
         self.source.carried = self.consumer.carried = True
         copy.intake = self.consumer
-        self.sends = SourceThread(self.source, self.sockets[0].fileno(), idle)
-        self.takes = ConsumerThread(self.consumer, self.sockets[1].fileno(), idle)
+        sends, takes = keyed or (None, None)
+        self.sends = SourceThread(self.source, self.sockets[0].fileno(), idle, seal=sends)
+        self.takes = ConsumerThread(self.consumer, self.sockets[1].fileno(), idle, seal=takes)
 
     @contextlib.contextmanager
     def running(self) -> Iterator["Threads"]:
@@ -81,10 +102,12 @@ class Threads:
         return self.source.acked == self.source.store.end
 
 
+@pytest.mark.parametrize("sealed", [False, True])
 @pytest.mark.parametrize("idle", IDLE)
-def test_threads_copy_all_bytes_through_many_segments(idle: str) -> None:
+def test_threads_copy_all_bytes_through_many_segments(idle: str, sealed: bool) -> None:
     seq, other = filled(4_000, 1 << 14), store("one")
-    with Threads(seq.store, other, idle).running() as link:
+    keyed = seals([KEY], [KEY]) if sealed else None
+    with Threads(seq.store, other, idle, keyed=keyed).running() as link:
         wait_until(link.level, "the copy")
         send(seq, 4_001)
         wait_until(link.level, "what came later")
@@ -205,18 +228,141 @@ def test_an_end_that_is_gone_is_found(closed: int) -> None:
         wait_until(lambda: left.broken, "the end of the link")
 
 
-def test_a_reader_that_takes_a_byte_at_a_time_gets_whole_frames() -> None:
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_reader_that_takes_a_byte_at_a_time_gets_whole_frames(sealed: bool) -> None:
     seq, other = filled(300), store("one")
-    link = Threads(seq.store, other)
+    keyed = seals([KEY], [KEY]) if sealed else None
+    theirs = keyed[1] if keyed else None
+    link = Threads(seq.store, other, keyed=keyed)
     link.sockets[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
     with AgentRunner(link.sends, idle=link.sends.idle):
 
         def level() -> bool:
             with contextlib.suppress(BlockingIOError):
-                link.consumer.feed(link.sockets[1].recv(7), monotonic_ns())
+                said = link.sockets[1].recv(7)
+                link.consumer.feed(said if theirs is None else theirs.unwrap(said), monotonic_ns())
             link.source.work(monotonic_ns(), time.time_ns())
             link.source.attend()
             return other.end == seq.store.end
 
         wait_until(level, "the copy")
     assert content(other) == content(seq.store)
+
+
+def test_seals_that_a_loop_began_go_on_in_a_thread() -> None:
+    seq, other = filled(10), store("one")
+    keyed = ours, theirs = seals([KEY], [KEY])
+    link = Threads(seq.store, other, keyed=keyed)
+    send(seq, 11, 300)
+    wire = ours.wrap(link.source.output(1))
+    # The loop read some of a piece; the rest comes to the thread.
+    assert theirs.unwrap(wire[:100]) == b""
+    link.sockets[0].sendall(wire[100:])
+    with link.running():
+        wait_until(link.level, "the copy")
+    assert content(other) == content(seq.store)
+
+
+@pytest.mark.parametrize(
+    ("sources", "copies"), [((OLD,), (OLD, KEY)), ((OLD, KEY), (KEY, OLD)), ((KEY, OLD), (KEY,))]
+)
+def test_keys_are_exchanged_step_by_step(sources: list[bytes], copies: list[bytes]) -> None:
+    seq, other = filled(2_000, 1 << 14), store("one")
+    with Threads(seq.store, other, keyed=seals(sources, copies)).running() as link:
+        wait_until(link.level, "the copy")
+    assert content(other) == content(seq.store)
+
+
+class Between:
+    """Sits between both ends of a sealed link, and may change which pieces go one way."""
+
+    def __init__(self, to_copy: bool, change: Callable[[int, bytes], list[bytes]]) -> None:
+        (first, self.near), (self.far, last) = socket.socketpair(), socket.socketpair()
+        self.ends = first, last
+        self._change = change
+        self._ways = [
+            [self.near, self.far, to_copy, b"", b"", 0],
+            [self.far, self.near, not to_copy, b"", b"", 0],
+        ]
+        for each in (self.near, self.far):
+            each.setblocking(False)
+
+    def carry(self) -> None:
+        """Carry what is there."""
+        for way in self._ways:
+            source, target, changes, held, out, number = way
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                held += source.recv(1 << 20)
+            while len(held) >= 20 and len(held) >= (end := 20 + int.from_bytes(held[:4], "little")):
+                out += b"".join(self._change(number, held[:end]) if changes else [held[:end]])
+                held, number = held[end:], number + 1
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                out = out[target.send(out) :] if out else out
+            way[3:] = held, out, number
+
+    def close(self) -> None:
+        self.near.close()
+        self.far.close()
+
+
+class Attack:
+    """Does one thing to the pieces of a link, at a place by a seed."""
+
+    def __init__(self, name: str, rng: random.Random, foreign: LinkSeal) -> None:
+        self.name, self._rng, self._foreign = name, rng, foreign
+        self._at = rng.randrange(1, 6)
+        self._before: list[bytes] = []
+        self.done = False
+
+    def __call__(self, number: int, piece: bytes) -> list[bytes]:
+        self._before.append(piece)
+        if number != self._at:
+            return [piece]
+        self.done = True
+        match self.name:
+            case "bit":
+                bit = self._rng.randrange(32, 8 * len(piece))
+                return [(int.from_bytes(piece, "little") ^ 1 << bit).to_bytes(len(piece), "little")]
+            case "replay":
+                return [piece, self._rng.choice(self._before)]
+            case "lose":
+                return []
+            case "reorder":
+                self._at, self.name = number + 1, "and the one before"
+                return []
+            case "and the one before":
+                return [piece, self._before[number - 1]]
+            case _:  # the same, sealed for another link or by another key: nothing else is wrong
+                for _ in range(number):
+                    self._foreign.wrap(b"any")
+                return [self._foreign.wrap(piece[20:])]
+
+
+@pytest.mark.parametrize("to_copy", [True, False])
+@pytest.mark.parametrize("name", ["bit", "replay", "lose", "reorder", "other link", "other key"])
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_believed_that_was_not_sealed_so(name: str, to_copy: bool, seed: int) -> None:
+    key = OTHER if name == "other key" else KEY
+    attack = Attack(name, random.Random(seed), seals([key], [key])[not to_copy])
+    between = Between(to_copy, attack)
+    seq, other = filled(10), store("one")
+    link = Threads(seq.store, other, keyed=seals([KEY], [KEY]), sockets=between.ends)
+    number = 11
+    with link.running():
+
+        def found() -> bool:
+            nonlocal number
+            if seq.store.end == other.end:  # pieces go by, one after the other, until it is found
+                send(seq, number, 3)
+                number += 3
+            between.carry()
+            link.attend()
+            return bool(link.takes.broken or link.sends.broken or link.consumer.closed)
+
+        wait_until(found, "the end of the link")
+        assert attack.done
+        assert (link.takes if to_copy else link.sends).forged
+        between.carry()
+    between.close()
+    assert content(seq.store).startswith(content(other))
+    assert seq.store.acks.get("one", (0, 0))[0] <= other.end

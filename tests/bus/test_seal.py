@@ -1,8 +1,12 @@
 """Bytes are believed that come from a host with the key, once, in order."""
 
+import hmac
+import struct
+
 import pytest
 
-from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
+from udpfast.bus.link_seal import LinkSeal
+from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, UnauthenticError
 
 KEY, OLD, OTHER = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
 HERE, THERE = "10.0.0.1", "10.0.0.2"
@@ -23,6 +27,33 @@ def test_link_carries_bytes_both_ways_whatever_the_pieces() -> None:
     assert b"".join(two.unwrap(wire[at : at + 999]) for at in range(0, len(wire), 999)) == said
     assert one.unwrap(two.wrap(b"back")) == b"back"
     assert two.unwrap(one.wrap(b"again")) == b"again"
+
+
+def test_link_says_what_its_description_says() -> None:
+    one, _ = ends()
+    key = hmac.digest(KEY, b"udpfast bus link\1" + b"a" * 16 + b"b" * 16, "sha256")
+    for number, said in enumerate((b"x", bytes(70_000))):
+        pieces = [said[at : at + 65536] for at in range(0, len(said), 65536)]
+        expected = b"".join(
+            struct.pack("<I", len(piece))
+            + hmac.digest(key, struct.pack("<Q", number + at) + piece, "sha256")[:16]
+            + piece
+            for at, piece in enumerate(pieces)
+        )
+        assert one.wrap(said) == expected
+
+
+@pytest.mark.parametrize("length", [0, (1 << 16) + 1, 0xFFFFFFFF])
+def test_link_refuses_a_piece_of_no_size_and_one_too_large(length: int) -> None:
+    _, two = ends()
+    with pytest.raises(UnauthenticError):
+        two.unwrap(struct.pack("<I", length) + bytes(16))
+
+
+@pytest.mark.parametrize("keys", [[], [KEY, OLD, OTHER]])
+def test_link_of_no_key_or_three_is_refused(keys: list[bytes]) -> None:
+    with pytest.raises(ValueError, match="expected 1 to 2 keys"):
+        LinkSeal(keys, bytes(NONCE_SIZE), began=True)
 
 
 def test_link_keeps_what_is_said_before_the_greeting() -> None:

@@ -29,11 +29,12 @@ from udpfast.archive.bus_files import (
     replace_file,
     shared_directory,
 )
+from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox
 from udpfast.bus.replication import Consumer, Source
-from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, LinkSeal, UnauthenticError
+from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, UnauthenticError
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.bus.wire import SendFlag
 from udpfast.config import load_feed
@@ -263,14 +264,18 @@ class _Part:
         link.socket.close()
 
     def carry(self, link: int, end: Source | Consumer) -> bool:
-        """See `Carrier`. Bytes with tags stay with the loop."""
+        """See `Carrier`."""
         found = self.links.get(link)
-        if found is None or found.seal is not None or found.unsent or found.closing:
+        if found is None or found.unsent or found.proven or found.closing:
+            return False
+        if found.seal is not None and not found.seal.ready:
             return False
         fd = found.socket.fileno()
         # Where readers wait for copies, the loop is woken by what these say.
         acks = self._bell if self.settings.gate else -1
-        found.thread = thread = link_thread(end, fd, self.config.links.idle, acks=acks)
+        found.thread = thread = link_thread(
+            end, fd, self.config.links.idle, acks=acks, seal=found.seal
+        )
         del self._by_fd[fd]
         self.poll.unregister(fd)
         found.core = self._cores.take()
@@ -337,6 +342,8 @@ class _Part:
 
     def _attend(self, link: _Link, thread: SourceThread | ConsumerThread, now_ns: int) -> None:
         if thread.broken:
+            if thread.forged:
+                self._note_forged("a piece that no key of this host seals so, here")
             self._failed.append(link.key)
         elif isinstance(thread, SourceThread):
             odd = thread.odd()
@@ -413,13 +420,16 @@ class _Part:
         try:
             link.proven += link.seal.unwrap(data)
         except UnauthenticError as problem:
-            self.unauthentic += 1
-            self.store.said.append(f"a link that ended: {problem}")
+            self._note_forged(str(problem))
             self._failed.append(link.key)
             return
         # What waited for the other end's random bytes.
         link.unsent += link.seal.wrap(b"")
         self._hand_on(link, now_ns)
+
+    def _note_forged(self, problem: str) -> None:
+        self.unauthentic += 1
+        self.store.said.append(f"a link that ended: {problem}")
 
     def _hand_on(self, link: _Link, now_ns: int) -> None:
         room = self.node.room(link.key)

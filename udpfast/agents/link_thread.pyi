@@ -1,5 +1,6 @@
 from typing import final
 
+from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.replication import Consumer, Source
 from udpfast.core.agent import Agent
 
@@ -9,18 +10,24 @@ class LinkThread(Agent):
     @property
     def broken(self) -> bool: ...
     @property
+    def forged(self) -> bool: ...
+    @property
     def idle(self) -> str: ...
     def wake(self) -> None: ...
 
 @final
 class SourceThread(LinkThread):
-    def __init__(self, source: Source, fd: int, idle: str, *, acks: int = -1) -> None: ...
+    def __init__(
+        self, source: Source, fd: int, idle: str, *, acks: int = -1, seal: LinkSeal | None = None
+    ) -> None: ...
     def odd(self) -> bytes: ...
 
 @final
 class ConsumerThread(LinkThread):
-    def __init__(self, consumer: Consumer, fd: int, idle: str) -> None: ...
+    def __init__(
+        self, consumer: Consumer, fd: int, idle: str, *, seal: LinkSeal | None = None
+    ) -> None: ...
 
 def link_thread(
-    end: Source | Consumer, fd: int, idle: str, *, acks: int = -1
+    end: Source | Consumer, fd: int, idle: str, *, acks: int = -1, seal: LinkSeal | None = None
 ) -> SourceThread | ConsumerThread: ...

@@ -1,7 +1,7 @@
 """The thread of one link: bytes between a socket and one end of a link, without the GIL.
 
 What needs the interpreter (the next segment, another epoch, names) waits until the daemon's loop
-calls `attend` of that end. Links whose bytes carry tags have no thread: the loop carries them.
+calls `attend` of that end. Where bytes carry tags (bus/seal.py), they are made and checked here.
 """
 
 import os
@@ -13,6 +13,8 @@ from libc.stdint cimport int64_t, uint8_t, uint64_t
 from libc.string cimport memmove, memset
 
 from udpfast.bus.log cimport LinkEnd
+from udpfast.bus.link_seal cimport (
+    PIECE_MAX, SEAL_SIZE, LinkSeal, seal_piece, seal_read, seal_space)
 from udpfast.bus.replication cimport (
     ACK_BYTES, RUN_ATTEND, Consumer, Source)
 from udpfast.bus.wire cimport LINK_HEADER_SIZE, LinkHeader, Progress, link_look
@@ -45,7 +47,6 @@ cdef extern from "<sched.h>" nogil:
 
 cdef extern from "<sys/socket.h>" nogil:
     ssize_t recv(int fd, void* buffer, size_t size, int flags)
-    ssize_t send(int fd, const void* buffer, size_t size, int flags)
     ssize_t sendmsg(int fd, const msghdr* message, int flags)
     int MSG_DONTWAIT
     int MSG_NOSIGNAL
@@ -61,7 +62,8 @@ cdef enum:
 
 cdef class LinkThread(Agent):
     cdef LinkEnd end
-    cdef readonly bint broken    # the link is over
+    cdef readonly bint broken    # the link is over ...
+    cdef readonly bint forged    # ... by bytes that the other end did not seal so
     cdef readonly str idle       # what its runner does when there is nothing to do
     cdef int _fd
     cdef short _events           # that the socket is waited for
@@ -69,11 +71,16 @@ cdef class LinkThread(Agent):
     cdef int _empty              # such turns
     cdef int _bell               # eventfd
     cdef uint64_t _asleep
+    cdef LinkSeal _seal          # None: bytes carry no tags
+    cdef uint8_t[SEAL_SIZE] _prefix  # of the piece that is being sent ...
+    cdef uint64_t _prefix_left   # ... and what is left of both
+    cdef uint64_t _piece_left
 
-    def __init__(self, LinkEnd end, fd, role, idle):
+    def __init__(self, LinkEnd end, fd, role, idle, LinkSeal seal):
         super().__init__(role)
         self.end = end
         self._fd = fd
+        self._seal = seal
         # Spins and yields are the runner's; waits are for the socket, or for `wake`.
         self._patience = {"backoff": IDLE_SPINS, "sleep": 0}.get(idle, -1)
         self.idle = "spin" if self._patience >= 0 else idle
@@ -86,16 +93,66 @@ cdef class LinkThread(Agent):
 
     cdef bint _lost(self, ssize_t rc) noexcept nogil:
         # Whether a call says that the link is over; otherwise there was nothing, or no room.
-        if rc < 0 and errno in (EAGAIN, EINTR):
+        if rc < 0 and errno in (EAGAIN, EINTR) and not self.forged:
             return False
         self.broken = True
         return True
+
+    cdef ssize_t _read(self, uint8_t* place, uint64_t room) noexcept nogil:
+        # As `recv`, of what is proven.
+        cdef uint8_t* space
+        cdef uint64_t size
+        cdef ssize_t got
+        if self._seal is None:
+            return recv(self._fd, place, room, MSG_DONTWAIT)
+        while True:  # until a whole piece is there, for which there is space
+            got = seal_read(self._seal, place, room)
+            if got:
+                self.forged = got < 0
+                return got
+            space = seal_space(self._seal, &size)
+            got = recv(self._fd, space, size, MSG_DONTWAIT)
+            if got <= 0:
+                return got
+            self._seal._size += <uint64_t>got
+
+    cdef ssize_t _write(
+            self, const uint8_t* first, uint64_t first_size, const uint8_t* second,
+            uint64_t second_size) noexcept nogil:
+        # As `sendmsg`, of what lies in two places and stays there: how much of that was sent. With
+        # tags, what is left must come again before anything else does.
+        cdef iovec parts[3]
+        cdef msghdr message
+        cdef ssize_t sent
+        cdef uint64_t head
+        if self._seal is not None:
+            if self._piece_left == 0:
+                self._piece_left = min(first_size + second_size, <uint64_t>PIECE_MAX)
+                self._prefix_left = SEAL_SIZE
+                first_size = min(first_size, self._piece_left)
+                seal_piece(self._seal, self._prefix, first, first_size, second,
+                           self._piece_left - first_size)
+            first_size = min(first_size, self._piece_left)
+            second_size = self._piece_left - first_size
+        parts[0].iov_base = <uint8_t*>self._prefix + (SEAL_SIZE - self._prefix_left)
+        parts[0].iov_len = self._prefix_left
+        parts[1].iov_base, parts[1].iov_len = <void*>first, first_size
+        parts[2].iov_base, parts[2].iov_len = <void*>second, second_size
+        memset(&message, 0, sizeof(message))
+        message.msg_iov, message.msg_iovlen = parts, 3
+        sent = sendmsg(self._fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+        if sent < 0 or self._seal is None:
+            return sent
+        head = min(<uint64_t>sent, self._prefix_left)
+        self._prefix_left -= head
+        self._piece_left -= <uint64_t>sent - head
+        return sent - <ssize_t>head
 
     cdef bint _say(self) noexcept nogil:
         # Send what the end has to say; False: not all of it.
         cdef ssize_t sent
         while self.end.said_size:
-            sent = send(self._fd, self.end.said, self.end.said_size, MSG_DONTWAIT | MSG_NOSIGNAL)
+            sent = self._write(self.end.said, self.end.said_size, NULL, 0)
             if sent < 0:
                 self._lost(sent)
                 return False
@@ -156,13 +213,17 @@ cdef class SourceThread(LinkThread):
         What the thread does when there is nothing to do.
     acks : int
         Descriptor that gets a byte for what was acknowledged; -1: nobody waits for that.
+    seal : LinkSeal, optional
+        That is `ready`: it is this thread's from now on.
 
     Attributes
     ----------
     idle : str
         What of that is left to its runner.
     broken : bool
-        The link is over.
+        The link is over ...
+    forged : bool
+        ... because bytes came that the other end did not seal so.
     """
 
     cdef Source _source
@@ -174,8 +235,8 @@ cdef class SourceThread(LinkThread):
     cdef const uint8_t* _records
     cdef uint64_t _size, _sent   # of both together
 
-    def __init__(self, Source source, fd, str idle, *, acks=-1):
-        super().__init__(source, fd, "udpfast source", idle)
+    def __init__(self, Source source, fd, str idle, *, acks=-1, seal=None):
+        super().__init__(source, fd, "udpfast source", idle, seal)
         self._source = source
         self._acks = acks
 
@@ -188,8 +249,7 @@ cdef class SourceThread(LinkThread):
         cdef ssize_t got
         if self._odd:
             return 0
-        got = recv(self._fd, &self._heard[self._heard_size], HEARD_BYTES - self._heard_size,
-                   MSG_DONTWAIT)
+        got = self._read(&self._heard[self._heard_size], HEARD_BYTES - self._heard_size)
         if got <= 0:
             self._lost(got)
             return 0
@@ -236,19 +296,14 @@ cdef class SourceThread(LinkThread):
 
     cdef bint _flush(self) noexcept nogil:
         # Send what is left of a run; False: not all of it.
-        cdef iovec parts[2]
-        cdef msghdr message
         cdef uint64_t head
         cdef ssize_t sent
         while self._sent < self._size:
             head = min(self._sent, <uint64_t>LINK_HEADER_SIZE)
-            parts[0].iov_base = <uint8_t*>&self._header + head
-            parts[0].iov_len = LINK_HEADER_SIZE - head
-            parts[1].iov_base = <void*>(self._records + (self._sent - head))
-            parts[1].iov_len = self._size - LINK_HEADER_SIZE - (self._sent - head)
-            memset(&message, 0, sizeof(message))
-            message.msg_iov, message.msg_iovlen = parts, 2
-            sent = sendmsg(self._fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL)
+            sent = self._write(
+                <uint8_t*>&self._header + head, LINK_HEADER_SIZE - head,
+                self._records + (self._sent - head),
+                self._size - LINK_HEADER_SIZE - (self._sent - head))
             if sent < 0:
                 self._lost(sent)
                 return False
@@ -268,20 +323,24 @@ cdef class ConsumerThread(LinkThread):
         Of a socket that does not block. The caller's; it must outlive the thread.
     idle : str
         What the thread does when there is nothing to do.
+    seal : LinkSeal, optional
+        That is `ready`: it is this thread's from now on.
 
     Attributes
     ----------
     idle : str
         What of that is left to its runner.
     broken : bool
-        The link is over.
+        The link is over ...
+    forged : bool
+        ... because bytes came that the other end did not seal so.
     """
 
     cdef Consumer _consumer
     cdef uint8_t[ACK_FRAME] _ack
 
-    def __init__(self, Consumer consumer, fd, str idle):
-        super().__init__(consumer, fd, "udpfast copy", idle)
+    def __init__(self, Consumer consumer, fd, str idle, *, seal=None):
+        super().__init__(consumer, fd, "udpfast copy", idle, seal)
         self._consumer = consumer
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
@@ -290,7 +349,7 @@ cdef class ConsumerThread(LinkThread):
         cdef ssize_t got = 0
         if not self._consumer.wants:
             place = self._consumer.space(&room)
-            got = recv(self._fd, place, min(room, <uint64_t>READ_BYTES), MSG_DONTWAIT)
+            got = self._read(place, min(room, <uint64_t>READ_BYTES))
             if got <= 0:
                 if self._lost(got):
                     return 0
@@ -309,11 +368,11 @@ cdef class ConsumerThread(LinkThread):
         return got > 0
 
 
-def link_thread(end, fd, str idle, *, acks=-1):
+def link_thread(end, fd, str idle, *, acks=-1, seal=None):
     """Return the thread for an end of a link that follows, which it carries from now on."""
     if isinstance(end, Source):
-        thread = SourceThread(end, fd, idle, acks=acks)
+        thread = SourceThread(end, fd, idle, acks=acks, seal=seal)
     else:
-        thread = ConsumerThread(end, fd, idle)
+        thread = ConsumerThread(end, fd, idle, seal=seal)
     end.carried = True
     return thread
