@@ -312,6 +312,7 @@ class _Part:
                 link = self._by_fd.get(fd)
                 if link is not None:
                     self._carry(link, events, now_ns)
+        self._wake_links()  # at once, for what datagrams brought
         now_ns, unix_ns = monotonic_ns(), realtime_ns()
         if now_ns >= self._look_ns:
             self._look_ns = now_ns + int(LOOK_S * 1e9)
@@ -325,12 +326,10 @@ class _Part:
                 self._drop(link)
                 self.node.broken(key, now_ns)
         self._failed.clear()
-        news, self._end = self.store.end != self._end, self.store.end
+        self._wake_links()
         for link in list(self.links.values()):
             if link.thread is not None:
                 self._attend(link, link.thread, now_ns)
-                if news:
-                    link.thread.wake()
                 continue
             if link.proven:
                 self._hand_on(link, now_ns)
@@ -339,6 +338,15 @@ class _Part:
             elif not link.connecting:
                 self._watch(link)
         self.disk.tell(self.node.following)
+
+    def _wake_links(self) -> None:
+        # Their threads may wait for sockets alone, and there are new records.
+        if self.store.end == self._end:
+            return
+        self._end = self.store.end
+        for link in self.links.values():
+            if link.thread is not None:
+                link.thread.wake()
 
     def _attend(self, link: _Link, thread: SourceThread | ConsumerThread, now_ns: int) -> None:
         if thread.broken:

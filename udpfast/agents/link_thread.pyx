@@ -176,6 +176,8 @@ cdef class LinkThread(Agent):
             # A socket that is full is waited for at once.
             if self._empty > self._patience or self._events & POLLOUT:
                 self._await()
+            else:
+                sched_yield()  # who reads what it just brought may wait for this very core
         return count
 
     cdef void _await(self) noexcept nogil:

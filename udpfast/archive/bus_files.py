@@ -8,9 +8,8 @@ import mmap
 import os
 import struct
 import time
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from udpfast.shm.instance import instance_directory, instance_root, journal_directory
 from udpfast.shm.lock import mode_below
@@ -41,8 +40,7 @@ _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
 _SIZE = _FIELDS.size + _ONCE.size
 
 
-@dataclass(frozen=True, slots=True)
-class LiveState:
+class LiveState(NamedTuple):
     """How far a host's copy of a store is, as its daemon said last.
 
     Attributes
@@ -109,8 +107,7 @@ class Live:
 
     def write(self, state: LiveState) -> None:
         """Say how far it is."""
-        values = [int(value) for value in asdict(state).values()]
-        self.memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *values)
+        self.memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *state)
 
     def read(self) -> LiveState:
         """Return what was said last."""
