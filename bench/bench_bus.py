@@ -8,6 +8,7 @@
     a store with 0, 1, 4, 8 copies: what an append costs
     app.send --> daemon --> sequencer --> copy --> app    real daemons, idle between two messages
     a store whose writer was killed: until it writes again
+    a segment's file to a socket, in memory or on the disk: as it is mapped, or by sendfile
 
 A copy has every record checked, placed and committed; the floor moves the same bytes, and looks at
 none of them. Latencies: from when a record was due to be appended until its writer has the copy's
@@ -42,6 +43,8 @@ from udpfast.lab.bus_memory import MemoryLog
 from udpfast.shm.histogram import LatencyHistogram
 
 from .bus_seen import daemons, seen
+from .bus_send import sent
+from .child import to_child
 from .loops.store_hop import StorePace, TcpEcho, TcpPace
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, interleave
@@ -61,6 +64,7 @@ COPY_GOALS = {"copy": "P26: <= 1.25"}
 ACK_GOALS = {"copy": "P26: <= 1.25"}
 ORDER_GOALS = {"sequencer": "P27: <= 500 ns"}
 ALONE = "0 copies"
+MAPPED = "sendmsg of the mapped file"
 APPEND_GOALS = {f"{copies} copies": "P26: <= 1.05" for copies in (1, 4, 8)}
 SEEN_GOALS = {"send to seen, another host": "P27: <= 15000 ns"}
 RESTART_GOALS = {"restart": "P26: <= 1000 ms"}
@@ -113,32 +117,6 @@ def filled(records: int) -> Store:
     return seq.store
 
 
-def _to_child(
-    child: Callable[[socket.socket], None], parent: Callable[[socket.socket], float]
-) -> float:
-    # What the parent returns, where both have an end of a connection.
-    with socket.socket() as server:
-        server.bind(("127.0.0.1", 0))
-        server.listen()
-        pid = os.fork()
-        if pid == 0:
-            status = 1
-            try:
-                with socket.create_connection(server.getsockname()) as sock:
-                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    child(sock)
-                    status = 0
-            finally:
-                os._exit(status)
-        sock, _ = server.accept()
-        with sock:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            took = parent(sock)
-        _, status = os.waitpid(pid, 0)
-        assert status == 0, "the other process failed"
-        return took
-
-
 def raw(records: int) -> float:
     """Return ns per record of the kernel's part alone."""
     total = records * (64 + SIZE)
@@ -159,7 +137,7 @@ def raw(records: int) -> float:
         assert sock.recv(1) == b"!"
         return time.perf_counter_ns() - begun
 
-    return _to_child(take, give) / records
+    return to_child(take, give) / records
 
 
 def _carry(
@@ -244,7 +222,7 @@ def copy(store: Store, records: int, *, sealed: bool = False) -> float:
         source.close("done")
         return took
 
-    return _to_child(take, give) / records
+    return to_child(take, give) / records
 
 
 def _ends(take: Callable[[socket.socket], None], pace: Callable[[socket.socket], Outcome]
@@ -255,7 +233,7 @@ def _ends(take: Callable[[socket.socket], None], pace: Callable[[socket.socket],
         outcomes.append(pace(sock))
         return outcomes[0].value
 
-    _to_child(take, give)
+    to_child(take, give)
     return outcomes[0]
 
 
@@ -454,6 +432,29 @@ def _appends(settings: Settings) -> Iterator[Row]:
     )
 
 
+def _sent(settings: Settings, directory: Path, records: int) -> Iterator[Row]:
+    size = 64 + SIZE
+    for what, cpu in (("ns/record", False), ("ns of the sender's core/record", True)):
+        for where, cold in (("in memory", False), ("on the disk", True)):
+            trials = interleave(
+                {
+                    MAPPED: partial(sent, directory, records, size,
+                                    by_file=False, cold=cold, cpu=cpu),
+                    "sendfile": partial(sent, directory, records, size,
+                                        by_file=True, cold=cold, cpu=cpu),
+                },
+                settings,
+                label=f"far behind, {where}",
+            )  # fmt: skip
+            yield from trials.rows(
+                "bus",
+                what,
+                {"size": SIZE, "records": records, "file": where},
+                base=MAPPED,
+                verified="all bytes were read",
+            )
+
+
 def _seen(settings: Settings) -> Iterator[Row]:
     count = 30 if settings.quick else 300
     with daemons() as hosts:
@@ -495,6 +496,7 @@ def run(settings: Settings) -> Iterator[Row]:
     yield from _seen(settings)
     with tempfile.TemporaryDirectory() as place:
         _write(Path(place), records)
+        yield from _sent(settings, Path(place), records)
         trials = interleave({"restart": partial(restart, Path(place), records)}, settings,
                             label="restart", two_cores=False)  # fmt: skip
     yield from trials.rows(

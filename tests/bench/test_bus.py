@@ -8,7 +8,9 @@ def test_bus_rows_are_one_for_each_way() -> None:
     settings = Settings(quick=True, rounds=1, cores=(0, 0))  # a trial whose cores move is dropped
     rows = list(bench_bus.run(settings))
     assert {row.variant for row in rows} == {
-        *("copy", "TCP alone", "sequencer", "sequencer, one a datagram", "restart"),
+        *("copy", "copy, with a key", "TCP alone"),
+        *("sequencer", "sequencer, one a datagram", "restart"),
+        *("sendmsg of the mapped file", "sendfile"),
         *(f"{copies} copies" for copies in (0, 1, 4, 8)),
         *(f"send to seen, {where} host" for where in ("the writer's", "another")),
     }
