@@ -11,6 +11,23 @@ def test_bus_holds_whatever_happens_to_it(seed: int) -> None:
     assert check_seed(seed)["records checked"] > 0
 
 
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ("B10", "duplicates refused"),
+        ("B11", "kills"),
+        ("B15", "messages sent again"),
+        ("B16", "promotions"),
+        ("B17", "promotions"),
+        ("B18", "promotions"),
+    ],
+)
+def test_bus_holds_under_each_row_of_faults(row: str, what: str) -> None:
+    found = check_seed(1, row)
+    assert found["messages accepted"] > 1000
+    assert found[what] > 0
+
+
 def test_bus_of_one_seed_is_one_history() -> None:
     one, two = run(11), run(11)
     assert one.oracle.truth == two.oracle.truth

@@ -1,6 +1,7 @@
 """Run a whole bus in one process, on one seed.
 
     udpfast lab bus --seeds 100 --seed 1
+    udpfast lab bus --row B11 --seeds 100
 
 Hosts are killed, stopped, cut off, lose their power, fill their disks and set their clocks; links
 lose, double, delay and damage what they carry; replicas are promoted at any moment. After every
@@ -11,12 +12,13 @@ in every copy, once.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from udpfast.lab.bus_oracle import Wrong
 from udpfast.lab.bus_world import MS, Host, S, World
 from udpfast.lab.program import by_seeds
 
-__all__ = ["FAULTS", "check_seed", "main", "remove", "run", "settle", "wipe"]
+__all__ = ["FAULTS", "ROWS", "Row", "check_seed", "main", "remove", "run", "settle", "wipe"]
 
 
 def _kill(world: World, host: Host) -> None:
@@ -134,26 +136,36 @@ FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
 ]  # fmt: skip
 
 
-def run(seed: int, seconds: float = 8.0) -> World:
-    """Run the history of a seed; raise `Wrong` when a promise is broken."""
-    world = World(seed)
+def run(seed: int, row: str | None = None) -> World:
+    """Run the history of a seed; raise `Wrong` when a promise is broken.
+
+    Parameters
+    ----------
+    seed : int
+    row : str, optional
+        Of `ROWS`: its faults alone; else all, some of them left out by the seed.
+    """
+    drawn = ROWS[row] if row is not None else None
+    world = World(seed) if drawn is None else drawn.world(seed)
     rng = world.rng
-    weights = [weight for weight, _ in FAULTS]
-    # Some histories have few kinds of faults, so that one is not always hidden by another.
-    for at in range(len(weights)):
-        if rng.random() < 0.4:
-            weights[at] = 0
-    calm = rng.choice([20, 200, 1000])
-    end_ns = int(seconds * S)
+    faults = FAULTS if drawn is None else drawn.faults
+    weights = [weight for weight, _ in faults]
+    if drawn is None:
+        # Some histories have few kinds of faults, so that one is not always hidden by another.
+        for at in range(len(weights)):
+            if rng.random() < 0.4:
+                weights[at] = 0
+    calm = rng.choice([20, 200, 1000]) if drawn is None else drawn.calm
+    end_ns = int((8.0 if drawn is None else drawn.seconds) * S)
 
     def fault() -> None:
         if world.now_ns < end_ns:
             if any(weights):
-                do = rng.choices([do for _, do in FAULTS], weights)[0]
+                do = rng.choices([do for _, do in faults], weights)[0]
                 do(world, rng.choice(list(world.hosts.values())))
             world.after(rng.randrange(2 * calm) * MS, fault)
 
-    pace = rng.choice([3, 20, 100])
+    pace = rng.choice([3, 20, 100]) if drawn is None else drawn.pace
 
     def app() -> None:
         if world.now_ns < end_ns:
@@ -167,6 +179,67 @@ def run(seed: int, seconds: float = 8.0) -> World:
     return world
 
 
+@dataclass(frozen=True)
+class Row:
+    """Faults of a kind, many of them.
+
+    Attributes
+    ----------
+    faults : list
+        As `FAULTS`.
+    calm, pace : int
+        Milliseconds between two faults, and between two times that an app sends, on average.
+    hosts, gate : int
+    seconds : float
+        That faults happen and apps send, of the world's time.
+    """
+
+    faults: list[tuple[int, Callable[[World, Host], None]]]
+    calm: int = 400
+    pace: int = 30
+    hosts: int = 3
+    gate: int = 0
+    seconds: float = 8.0
+
+    def world(self, seed: int) -> World:
+        """Return the world of a seed: its path loses, doubles and delays."""
+        world = World(seed, names=["S", "one", "two"][: self.hosts], gate=self.gate)
+        world.loss, world.twice = world.rng.uniform(0, 0.3), world.rng.uniform(0, 0.5)
+        world.late, world.flip, world.damage = 0.1, 0, 0
+        world.outbox = 1 << 12, 1 << 20
+        return world
+
+
+def _kill_writer(world: World, host: Host) -> None:
+    for writer in world.hosts.values():
+        if writer.node is not None and writer.node.store.writer:
+            (_kill if world.rng.random() < 0.7 else _kill_within)(world, writer)
+
+
+def _stop_writer(world: World, host: Host) -> None:
+    # It goes on where it was, after another one began.
+    for writer in world.hosts.values():
+        if writer is not host and writer.node is not None and writer.node.store.writer:
+            _stop(world, writer)
+            world.after(world.rng.choice([1, 50, 500]) * MS, lambda: _promote(world, host))
+
+
+def _fall_behind(world: World, host: Host) -> None:
+    # What links carry is later and later, up to 10 s: so slowly that none is silent meanwhile.
+    world.behind_ns = min(world.behind_ns + 30 * MS, 10 * S)
+
+
+#: Rows of faults that concern messages, and who writes.
+ROWS = {
+    "B10": Row([]),
+    "B11": Row([(1, _kill_writer), (1, remove), (1, _sync)], calm=150),
+    "B15": Row([(1, _fall_behind)], calm=100, seconds=45.0),
+    "B16": Row([(2, _stop_writer), (1, _kill), (1, _cut)]),
+    "B17": Row([(2, _stop_writer), (1, _kill), (1, _cut)], gate=1),
+    "B18": Row([(2, _clock), (2, _failover), (1, _kill)]),
+}
+
+
 def settle(*worlds: World) -> None:
     """Let everything come back; then all must be everywhere, once. Worlds have one time."""
     time = worlds[0].time
@@ -174,6 +247,7 @@ def settle(*worlds: World) -> None:
     for world in worlds:
         world.apart.clear()
         world.loss = world.flip = world.damage = 0
+        world.behind_ns = 0
         for host in world.hosts.values():
             host.log.disk_full = host.frozen = False
             host.log.kill_in = 0
@@ -293,15 +367,19 @@ def _compare(world: World) -> None:
             raise Wrong(f"I5 {world.nonces[nonce]}: {len(payloads)} accepted, {count} in the store")
 
 
-def check_seed(seed: int) -> dict[str, int]:
+def check_seed(seed: int, row: str | None = None) -> dict[str, int]:
     """Run one seed; raise `Wrong` if something is; return what it had."""
-    world = run(seed)
+    world = run(seed, row)
     return {
         "records checked": world.oracle.checked,
         "messages accepted": sum(map(len, world.oracle.accepted.values())),
         "epochs": len({epoch for epoch, _ in world.oracle.truth}),
         "hosts without power": len(world.lost_power),
+        "kills": world.happened["kills"],
+        "promotions": world.happened["promotions"],
+        "duplicates refused": world.oracle.duplicates,
+        "messages sent again": world.oracle.resent,
     }
 
 
-main = by_seeds(__name__, check_seed, 100)
+main = by_seeds(__name__, check_seed, 100, ROWS)

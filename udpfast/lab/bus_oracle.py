@@ -115,6 +115,8 @@ class Oracle:
         self.owners: dict[int, str] = {}  # who wrote an epoch
         self.shown: dict[tuple[int, int], str] = {}  # records that somebody's readers were shown
         self.checked = 0
+        self.duplicates = 0  # that a writer refused
+        self.resent = 0
 
     def forget(self, host: str, end: int) -> None:
         """Take note that a host lost, or set aside, its records from a position on."""
@@ -316,6 +318,7 @@ class Oracle:
             times = 0
             if before is not None:
                 last_ns, times = before[0], before[1] + 1
+                self.resent += 1
                 least = min(resend_ns << (times - 1), _RESEND_MAX_NS)
                 if now_ns - last_ns < least:
                     raise Wrong(f"B15 message {number} of {whose} is sent again after "
@@ -363,6 +366,7 @@ class Oracle:
             Verdicts by name, messages held, `next` of all senders.
         """
         verdicts = {name: after[0][name] - before[0][name] for name in after[0]}
+        self.duplicates += verdicts["DUPLICATE"]
         what, units = expected
         if what:
             # What may be written is what was due anyway: senders, at the end of a segment.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import heapq
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -172,6 +173,7 @@ class Host:
 
     def kill(self) -> None:
         """End the daemon, as kill -9 does."""
+        self.world.happened["kills"] += self.node is not None
         self.node = None
         self.frozen = False
         for name, then in self._outboxes_then.items():
@@ -314,6 +316,8 @@ class World:
         Of the hosts; by default one to three.
     make_host : callable, optional
         Of a world, a name and a log; by default `Host`.
+    gate : int, optional
+        By default drawn.
     """
 
     def __init__(
@@ -323,6 +327,7 @@ class World:
         time: Time | None = None,
         names: list[str] | None = None,
         make_host: Callable[[World, str, MemoryLog], Host] = Host,
+        gate: int | None = None,
     ) -> None:
         self.rng = rng = random.Random(seed)
         self.time = time or Time()
@@ -330,6 +335,8 @@ class World:
         self.nonces: dict[int, tuple[str, str]] = {}
         self.apart: set[frozenset[str]] = set()
         self.lost_power: set[str] = set()
+        self.happened: Counter[str] = Counter()
+        self.behind_ns = 0  # of what links carry; datagrams are not concerned
         self.blind = False  # all that had what readers were shown may have been out of reach
         self._keys = 0
         self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
@@ -344,7 +351,7 @@ class World:
         self.outbox = rng.choice([(64, 16384)] * 19 + [(1 << 14, 1 << 20)])
         drawn = ["S", "one", "two"][: rng.choice([1, 2, 3, 3, 3])]
         names = names or drawn
-        self.gate = rng.choice([0, 0, 0, 1, 2])
+        self.gate = rng.choice([0, 0, 0, 1, 2]) if gate is None else gate
         self.gate = min(self.gate, len(names) - 1)
         self.sources = {}
         if len(names) == 3 and rng.random() < 0.2:
@@ -383,6 +390,7 @@ class World:
 
     def promote(self, host: Host) -> None:
         """Have a host become the writer."""
+        self.happened["promotions"] += 1
         host.promotion = host.daemon.promote(self.now_ns)
         host.wake()
 
@@ -474,7 +482,7 @@ class World:
             at = self.rng.randrange(len(data))
             data = data[:at] + bytes([data[at] ^ 1 << self.rng.randrange(8)]) + data[at + 1 :]
         # In order: nothing overtakes what was sent before.
-        at_ns = max(self.now_ns + self._delay(), getattr(side, "last_ns", 0))
+        at_ns = max(self.now_ns + self._delay() + self.behind_ns, getattr(side, "last_ns", 0))
         side.last_ns = at_ns  # type: ignore[attr-defined]
         self.after(at_ns - self.now_ns, lambda: self._arrive(other, data))
 

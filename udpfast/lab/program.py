@@ -7,7 +7,7 @@ import re
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, ParamSpec
 
 import click
@@ -31,7 +31,9 @@ def program(function: Callable[P, object]) -> click.Command:
     return click.command(_name(module.__name__), help=_help(module.__doc__ or ""))(run)
 
 
-def by_seeds(module: str, check: Callable[[int], object], seeds: int) -> click.Command:
+def by_seeds(
+    module: str, check: Callable[..., object], seeds: int, rows: Collection[str] = ()
+) -> click.Command:
     """Return the command that runs a module's check for many seeds.
 
     Parameters
@@ -43,27 +45,32 @@ def by_seeds(module: str, check: Callable[[int], object], seeds: int) -> click.C
         return counts: they are summed up.
     seeds : int
         So many without `--seeds`.
+    rows : collection of str
+        What `--row` takes; `check` gets it as its second argument, if it is given.
     """
 
     @click.option("--seeds", type=click.IntRange(1), default=seeds, show_default=True)
     @click.option("--seed", type=int, default=1, show_default=True, help="The first one.")
-    def run(seeds: int, seed: int) -> None:
+    def run(seeds: int, seed: int, row: str | None = None) -> None:
+        named = {} if row is None else {"row": row}
         totals: Counter[str] = Counter()
         failed = 0
         for each in range(seed, seed + seeds):
             try:
-                found = check(each)
+                found = check(each, *named.values())
             except Exception as error:
                 failed += 1
                 told = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
                 click.echo(f"seed {each}: {told[:TEXT_MAX]}")
-                click.echo(repeat(module, seeds=1, seed=each))
+                click.echo(repeat(module, **named, seeds=1, seed=each))
             else:
                 totals.update(found if isinstance(found, dict) else {})
         counts = "".join(f", {count:,} {name}" for name, count in totals.items())
         click.echo(f"{seeds} seeds from {seed}, {failed} failed{counts}")
         sys.exit(1 if failed else 0)
 
+    if rows:
+        run = click.option("--row", type=click.Choice(list(rows)), help="These faults alone.")(run)
     return click.command(_name(module), help=_help(sys.modules[module].__doc__ or ""))(run)
 
 
