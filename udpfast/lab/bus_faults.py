@@ -98,6 +98,22 @@ def kill_daemons(folder: Path, times: int, seed: int) -> dict[str, Any]:
         return {**{f"kills of {host}": count for host, count in kills.items()}, **trial.finish()}
 
 
+def kill_sequencer(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Kill the sequencer; its path loses 10 %, doubles 20 %, and old segments are removed (B11)."""
+    bad = ("--lose", "0.1", "--twice", "0.2")
+    with BusTrial(folder, seed, f"{SETTINGS}keep_segments = 2\n", options=bad) as trial:
+        trial.begin(pause_s=FAST_S)
+        for _ in range(times):
+            if trial.rng.random() < 0.7:
+                trial.wait_for_stream("S")
+            time.sleep(trial.rng.random() * 0.3)
+            trial.kill("S")
+            trial.start("S")
+        trial.wait_for_stream("S")
+        trial.until(lambda: trial.first("S") > 0, "segments that are removed", trial.look)
+        return {"kills": times, **trial.finish()}
+
+
 def kill_in_chain(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Kill the copy that another copy copies from (`sources`), and the writer above it."""
     settings = SETTINGS.replace('["one"]', '["one", "two"]') + 'sources = {two = "one"}\n'
@@ -371,6 +387,7 @@ ROWS: dict[str, tuple[Row, int]] = {
     "B7": (fill_disk, 20),
     "B8": (stop_daemons, 10),
     "B9": (remove_segments, 9),
+    "B11": (kill_sequencer, 1000),
     "B12": (kill_apps, 200),
     "chain": (kill_in_chain, 100),
     "aside": (set_aside, 10),

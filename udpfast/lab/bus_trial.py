@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import random
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from udpfast.archive.store import StoreView
@@ -87,7 +87,7 @@ class BusTrial(BusHosts):
     ----------
     folder : pathlib.Path
     seed : int
-    settings, hosts, sees
+    settings, hosts, sees, options
         As `BusHosts` has them.
     port : int, optional
         A free one.
@@ -102,8 +102,11 @@ class BusTrial(BusHosts):
         *,
         sees: Mapping[str, Mapping[str, str]] | None = None,
         port: int = 0,
+        options: Sequence[str] = (),
     ) -> None:
-        super().__init__(folder, hosts, settings, port or service_port(), sees=sees)
+        super().__init__(
+            folder, hosts, settings, port or service_port(), options=options, sees=sees
+        )
         self.rng = random.Random(seed)
         self.talkers: dict[str, _Talker] = {}
         self.checked = dict.fromkeys(hosts, 0)  # position before which a copy was compared
