@@ -2,7 +2,6 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -232,7 +231,7 @@ def test_copy_waits_for_a_host_that_is_behind_as_long_as_a_daemon_runs(tmp_path:
         both.kept["order"].tell()
         assert not copying.reached(copying.end())
         live = both.kept["order"].live
-        live.write(replace(live.read(), alive_ns=0))
+        live.write(live.read()._replace(alive_ns=0))
         with pytest.raises(NotReadyError, match="no daemon of a bus"):
             copying.reached(copying.end())
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from tests.bus.drive import Copy, lead, numbers, register, send
 from udpfast.agents.store_disk import StoreDisk
-from udpfast.archive.bus_files import Live, LiveState
+from udpfast.archive.bus_files import Live, LiveState, describe_store
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.cli.main import cli
@@ -187,6 +187,20 @@ def test_reader_and_app_are_not_begun_where_records_were_removed(tmp_path: Path)
         assert next(reader).position == oldest
     with Reader(address, start="begin") as reader:
         assert next(reader).position == oldest
+
+
+def test_store_without_a_record_says_for_whom_its_daemon_waits(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a", "one", create=False)
+    kept.tell()
+    with pytest.raises(NotReadyError, match="it has no record yet"):
+        Reader(f"store:{kept.folder}")
+    described = {"host": "one", "store": "orders", "waits": ""}
+    describe_store(kept.folder, described)
+    with pytest.raises(NotReadyError, match="one has no record of orders yet: `udpfast bus"):
+        Reader(f"store:{kept.folder}")
+    describe_store(kept.folder, described | {"waits": "two said nothing yet"})
+    with pytest.raises(NotReadyError, match="one has no record of orders yet: two said nothing"):
+        Reader(f"store:{kept.folder}")
 
 
 def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
-from udpfast.archive.bus_files import Live, shared_directory
+from udpfast.archive.bus_files import Live, read_description, shared_directory
 from udpfast.archive.store import StoreView
 from udpfast.client.journal_source import segment_names, unix_ns
 from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError, shown
@@ -83,8 +83,11 @@ cdef class StoreSource(PolledSource):
         self.back_positions = np.zeros(BACK, np.uint64)
         self.back_checksums = np.zeros(BACK, np.uint32)
         self.missed_reason = LAPPED_DAMAGE
-        self.cursor = JournalCursorFace.attach(
-            directory, start, limit=batch, room_bytes=buffer_bytes, layouts=LAYOUTS)
+        try:
+            self.cursor = JournalCursorFace.attach(
+                directory, start, limit=batch, room_bytes=buffer_bytes, layouts=LAYOUTS)
+        except FileNotFoundError:
+            raise NotReadyError(f"{directory}: {_why_empty(directory)}") from None
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         if name:
             self._register(name)
@@ -267,6 +270,15 @@ cdef class StoreSource(PolledSource):
         if self.registration is not None:
             self.registration.close()
         self.cursor.close()
+
+
+def _why_empty(directory):
+    try:
+        said = read_description(directory)
+    except FileNotFoundError:  # its daemon begins
+        return "it has no record yet"
+    return f"{said['host']} has no record of {said['store']} yet: " + (
+        said["waits"] or "`udpfast bus stat` says from whom its daemon copies")
 
 
 def open_source(
