@@ -13,7 +13,7 @@ import pytest
 
 from tests.ports import free_port
 from tests.waiting import PATIENCE_S
-from udpfast.agents.bus_host import BusHost
+from udpfast.agents.bus_host import BadPath, BusHost
 from udpfast.archive.bus_files import shared_directory
 from udpfast.bus.outbox import OutboxLostError, OutboxState, SupersededError
 from udpfast.client.app import App
@@ -73,9 +73,9 @@ def stream(app: App, count: int) -> list[tuple[str | None, int]]:
 @pytest.mark.parametrize("key", ["", KEY])
 def test_apps_of_two_hosts_read_one_order(tmp_path: Path, key: str) -> None:
     config = settings(tmp_path, free_port(), key=key)
-    bad = {"lose": 0.1, "twice": 0.1}
+    bad = BadPath(0.1, 0.1)
     with ExitStack() as stack:
-        daemons = {name: stack.enter_context(running(config, name, tmp_path, **bad))
+        daemons = {name: stack.enter_context(running(config, name, tmp_path, bad=bad))
                    for name in HOSTS}  # fmt: skip
         until(lambda: daemons["one"].parts[0].store.end, "the copy")
         apps = {name: stack.enter_context(App(f"store:{tmp_path / name / 'orders'}", f"app-{name}"))

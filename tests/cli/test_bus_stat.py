@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from tests.agents.test_bus_host import running, settings, stream, until
 from tests.ports import free_port
+from udpfast.agents.bus_host import BadPath
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
@@ -30,7 +31,7 @@ def state(folder: Path, host: str) -> dict[str, Any]:
 def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> None:
     config = settings(tmp_path, free_port())
     with ExitStack() as stack:
-        writer = stack.enter_context(running(config, "S", tmp_path, lose=0.2, twice=0.5))
+        writer = stack.enter_context(running(config, "S", tmp_path, bad=BadPath(0.2, 0.5)))
         other = stack.enter_context(running(config, "one", tmp_path))
         until(lambda: other.parts[0].store.end, "the copy")
         app = stack.enter_context(App(f"store:{tmp_path / 'one' / 'orders'}", "algo"))

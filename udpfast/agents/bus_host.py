@@ -133,7 +133,7 @@ class _Part:
         self._by_fd: dict[int, _Link] = {}
         self._failed: list[int] = []
         self._count = 0
-        self._look_ns = 0
+        self._look_ns = self._cut_ns = 0
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._listen()
         if settings.feed and settings.sequencer == host:
@@ -320,6 +320,9 @@ class _Part:
         self.node.work(now_ns, unix_ns)
         if self.merger is not None:
             self.merger.work(now_ns, unix_ns)
+        if self.bad.cut_s and now_ns >= self._cut_ns:
+            self._cut_ns = self.bad.next_cut_ns(now_ns)
+            self._failed += random.sample(list(self.links), min(len(self.links), 1))
         for key in self._failed:
             link = self.links.get(key)
             if link is not None:
@@ -541,16 +544,32 @@ class _Part:
 
 @dataclass(frozen=True)
 class BadPath:
-    """What demos and tests do to datagrams: shares that are lost, and that come twice."""
+    """What demos and tests do to what goes between hosts.
+
+    Attributes
+    ----------
+    lose, twice : float
+        Shares of the datagrams that are lost, and that come twice.
+    cut_s : float
+        On average one of a store's links is cut after so long; 0: none is.
+    """
 
     lose: float = 0.0
     twice: float = 0.0
+    cut_s: float = 0.0
 
     def copies(self) -> int:
         """Return how often the next datagram arrives."""
         if random.random() < self.lose:
             return 0
         return 1 + (random.random() < self.twice)
+
+    def next_cut_ns(self, now_ns: int) -> int:
+        """Return when the next link is cut, monotonic."""
+        return now_ns + int(random.expovariate(1 / self.cut_s) * 1e9)
+
+
+NO_FAULTS = BadPath()
 
 
 class BusHost:
@@ -563,9 +582,8 @@ class BusHost:
         Which of its hosts this one is.
     directory : path or None
         Each store has a folder of its name in it; None: where journals lie.
-    lose, twice : float
-        Shares of the datagrams that arrive to be lost, or taken twice: for demos and tests.
-
+    bad : BadPath
+        What goes wrong between hosts: for demos and tests.
     quarantine : bool
         Set records aside that the writer does not have, whatever the file says.
     begin : collection of str
@@ -585,8 +603,7 @@ class BusHost:
         host: str,
         directory: Path | None = None,
         *,
-        lose: float = 0.0,
-        twice: float = 0.0,
+        bad: BadPath = NO_FAULTS,
         quarantine: bool = False,
         begin: Collection[str] = (),
         say: Callable[[str], object] | None = None,
@@ -601,7 +618,6 @@ class BusHost:
         self._say = say
         if config.access.group:
             find_group(config.access.group)
-        bad = BadPath(lose, twice)
         cores = _Cores(config.links.cores.get(host, ()))
         self.parts = [
             _Part(host, name, config, directory, bad, quarantine, cores, name in begin)

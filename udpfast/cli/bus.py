@@ -80,6 +80,7 @@ def check(file: Path) -> None:
 )
 @click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
+@click.option("--cut-s", type=click.FloatRange(0), default=0.0, hidden=True)
 def run(
     file: Path,
     host: str,
@@ -89,14 +90,16 @@ def run(
     begin: tuple[str, ...],
     lose: float,
     twice: float,
+    cut_s: float,
 ) -> None:
     """Do this host's part: write stores, copy them, bring apps' messages to their sequencers."""
-    from udpfast.agents.bus_host import BusHost
+    from udpfast.agents.bus_host import BadPath, BusHost
 
     config = load_bus(file)
     _check_host(config, file, host)
     daemon = BusHost(
-        config, host, directory, lose=lose, twice=twice, quarantine=quarantine, begin=begin,
+        config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
+        begin=begin,
         say=lambda line: click.echo(f"udpfast bus: {line}", err=True),
     )  # fmt: skip
     for each in stop_signals():

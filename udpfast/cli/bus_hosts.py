@@ -18,7 +18,7 @@ from udpfast.client.app import App
 from udpfast.core.layout import Kind
 from udpfast.errors import NotReadyError, UdpfastError
 
-__all__ = ["BusCopy", "BusHosts"]
+__all__ = ["PATIENCE_S", "STORE", "BusCopy", "BusHosts"]
 
 #: The one store that they have.
 STORE = "orders"
@@ -60,7 +60,7 @@ class BusCopy:
 
 
 class BusHosts:
-    """Hosts of a bus that has one store, and their daemons.
+    """Hosts of a bus, and their daemons. Its store is `orders`, unless another one is named.
 
     Parameters
     ----------
@@ -75,6 +75,8 @@ class BusHosts:
         Of each daemon.
     sees : mapping, optional
         Host -> addresses by which it goes where they are others than the real ones.
+    tables : str
+        Of further stores and composites.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class BusHosts:
         *,
         options: Sequence[str] = (),
         sees: Mapping[str, Mapping[str, str]] | None = None,
+        tables: str = "",
     ) -> None:
         self.folder = folder
         self.hosts = dict(hosts)
@@ -96,16 +99,16 @@ class BusHosts:
             known = {**hosts, **((sees or {}).get(host) or {})}
             lines = "\n".join(f'{name} = "{address}"' for name, address in known.items())
             self.file(host).write_text(
-                f"[hosts]\n{lines}\n\n[stores.{STORE}]\nport = {port}\n{settings}\n"
+                f"[hosts]\n{lines}\n\n[stores.{STORE}]\nport = {port}\n{settings}\n{tables}"
             )
 
     def file(self, host: str) -> Path:
         """Return the settings of a host."""
         return self.folder / f"{host}.toml"
 
-    def path(self, host: str) -> Path:
+    def path(self, host: str, store: str = STORE) -> Path:
         """Return the directory of its copy."""
-        return self.folder / host / STORE
+        return self.folder / host / store
 
     def start(self, host: str, *options: str) -> None:
         """Start its daemon."""
@@ -164,13 +167,13 @@ class BusHosts:
             meanwhile()
             time.sleep(0.001)
 
-    def app(self, host: str, name: str, **options: Any) -> App:
+    def app(self, host: str, name: str, store: str = STORE, **options: Any) -> App:
         """Return an app of a host, as soon as its daemon has run."""
         found: list[App] = []
 
         def ready() -> bool:
             try:
-                found.append(App(f"store:{self.path(host)}", name, **options))
+                found.append(App(f"store:{self.path(host, store)}", name, **options))
             except (NotReadyError, FileNotFoundError):
                 return False
             return True
@@ -182,26 +185,26 @@ class BusHosts:
         """Return what its daemon said last, for tools."""
         return read_description(self.path(host))
 
-    def lives(self, host: str) -> LiveState:
+    def lives(self, host: str, store: str = STORE) -> LiveState:
         """Return what its daemon said last, to apps."""
-        return Live(self.path(host)).read()
+        return Live(self.path(host, store)).read()
 
     def is_writer(self, host: str) -> bool | None:
         """Say whether a host's daemon says so; None: the one that runs said nothing so far."""
         state = self.state(host)
         return bool(state["writer"]) if state["pid"] == self.daemons[host].pid else None
 
-    def are_equal(self) -> bool:
+    def are_equal(self, store: str = STORE) -> bool:
         """Whether all copies end at the same position, in the same epoch."""
-        states = [self.lives(host) for host in self.hosts]
+        states = [self.lives(host, store) for host in self.hosts]
         return len({(state.end, state.epoch) for state in states}) == 1
 
-    def copy(self, host: str, first: int = 0) -> BusCopy:
+    def copy(self, host: str, first: int = 0, store: str = STORE) -> BusCopy:
         """Read the copy of a host, from a position on if it has more."""
         found = BusCopy()
         digest = hashlib.sha256()
-        view = StoreView(self.path(host))
-        for record in view.records(max(view.first()[0], first), self.lives(host).end):
+        view = StoreView(self.path(host, store))
+        for record in view.records(max(view.first()[0], first), self.lives(host, store).end):
             digest.update(record)
             found.records += 1
             if record[4] == Kind.BUS:
