@@ -7,6 +7,7 @@ import random
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from udpfast.archive.store import StoreView
 from udpfast.bus.outbox import OutboxFullError
@@ -21,7 +22,7 @@ HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 #: Small segments: whatever is cut or killed, is so in the middle of a roll now and then.
 SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes = 262144\n'
 #: Of an app: what it sends while a copy is away waits there for that.
-OUTBOX = {"slots": 1 << 14, "capacity_bytes": 1 << 24}
+OUTBOX: dict[str, Any] = {"slots": 1 << 14, "capacity_bytes": 1 << 24}
 #: Messages that an app sends at once, and the pause behind them: a few hundred in a second.
 BURST, PAUSE_S = 40, 0.1
 
