@@ -28,6 +28,7 @@ import click
 from udpfast.archive.store import StoreView
 from udpfast.cli.options import FiniteRange
 from udpfast.client.app import App
+from udpfast.lab.bus_behind import leave_behind
 from udpfast.lab.bus_link import BadLink
 from udpfast.lab.bus_trial import HOSTS, SETTINGS, BusTrial, expect
 from udpfast.lab.children import in_child
@@ -383,6 +384,7 @@ def _command(*words: str) -> None:
 #: What each row does, and how often by itself.
 ROWS: dict[str, tuple[Row, int]] = {
     "B1": (cut_links, 1000),
+    "B2": (leave_behind, 5),
     "B3": (kill_daemons, 1000),
     "B7": (fill_disk, 20),
     "B8": (stop_daemons, 10),
