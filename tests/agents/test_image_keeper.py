@@ -18,6 +18,7 @@ from tests.shared import ROOT
 from tests.waiting import PATIENCE_S
 from udpfast import Books, ImageError, Kind, Reader, ReadRecord, RecordFlag
 from udpfast.agents.image_keeper import ImageKeeper
+from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.image_join import ImageJoin
 from udpfast.config import ImageConfig
 from udpfast.core.agent import AgentRunner
@@ -401,7 +402,7 @@ def test_damaged_image_never_crashes_who_joins(instance: Instance, seed: int) ->
             memory[place] = rng.integers(256)
         with RingCursor.attach(instance.directory, payload_hash=PAYLOAD_HASH) as cursor:
             try:
-                join = ImageJoin(instance.directory, cursor, 0.0)
+                join = ImageJoin(instance.directory, RingFeedCursor(cursor), 0.0)
             except UdpfastError:
                 outcomes[False] += 1
             else:

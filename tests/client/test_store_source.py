@@ -206,7 +206,7 @@ def test_store_without_a_record_says_for_whom_its_daemon_waits(tmp_path: Path) -
 def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotReadyError, match="no daemon of a bus has run here"):
         Reader(f"store:{tmp_path}")
-    with pytest.raises(ConfigError, match="image must be False"):
+    with pytest.raises(NotReadyError, match="no feed writes here yet"):
         Reader(f"store:{tmp_path}", image=True)
     with pytest.raises(ConfigError, match="end must be"):
         Reader(f"store:{tmp_path}", end=5)

@@ -516,7 +516,7 @@ def test_curve_key_that_others_may_read_is_refused(instance: Instance, keys: Pat
 
 def envelope(**fields: int) -> bytes:
     found = np.zeros((), ENVELOPE_DTYPE)
-    for name, value in ({"magic": 0x7A706475, "version": 1, "layout": layout()} | fields).items():
+    for name, value in ({"magic": 0x7A706475, "version": 2, "layout": layout()} | fields).items():
         found[name] = value
     return found.tobytes()
 

@@ -12,15 +12,17 @@ OFFSETS = {
     "layout": 8,
     "ring": 16,
     "epoch": 24,
-    "stream": 32,
-    "sequence": 40,
-    "unseen": 48,
-    "index": 56,
-    "tail": 64,
-    "count": 72,
-    "table": 76,
-    "names": 80,
-    "last": 84,
+    "began": 32,
+    "began_at": 40,
+    "stream": 48,
+    "sequence": 56,
+    "unseen": 64,
+    "index": 72,
+    "tail": 80,
+    "count": 88,
+    "table": 92,
+    "names": 96,
+    "last": 100,
 }
 
 
@@ -28,13 +30,13 @@ def envelope(**fields: int) -> bytes:
     import numpy as np
 
     found = np.zeros((), ENVELOPE_DTYPE)
-    for name, value in ({"magic": 0x7A706475, "version": 1} | fields).items():
+    for name, value in ({"magic": 0x7A706475, "version": 2} | fields).items():
         found[name] = value
     return found.tobytes()
 
 
 def test_envelope_has_the_documented_offsets() -> None:
-    assert ENVELOPE_DTYPE.itemsize == 88
+    assert ENVELOPE_DTYPE.itemsize == 104
     assert {name: ENVELOPE_DTYPE.fields[name][1] for name in OFFSETS} == OFFSETS
 
 
@@ -54,12 +56,12 @@ def test_unpack_takes_topic_envelope_and_body_apart(place: int) -> None:
         b"BOOK/\0",
         b"\0" + envelope()[:-1],
         b"\0" + envelope(magic=1),
-        b"\0" + envelope(version=2),
+        b"\0" + envelope(version=1),
         100 * b"\xff",
     ],
 )
 def test_unpack_foreign_message_is_refused(message: bytes) -> None:
-    with pytest.raises(FormatError, match="magic 7a706475, version 1"):
+    with pytest.raises(FormatError, match="magic 7a706475, version 2"):
         unpack(message)
 
 

@@ -22,7 +22,7 @@ from udpfast.client.app import App
 from udpfast.client.counters import counters
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind, LappedReason
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, ImageError, RingClosedError
 from udpfast.log.verify import verify_segments
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import read_host, read_status
@@ -293,6 +293,197 @@ def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_
         assert process.wait(PATIENCE_S) == 0
 
 
+ZMQ = "[zmq]\nenabled = true\n"
+
+
+def subscriber(**options: Any) -> Reader:
+    """Return a reader of what the feed sends by ZeroMQ."""
+    wait_until(
+        lambda: ("zmq", 0) in [(each.name, each.lag) for each in read_status("iex").readers],
+        "the fan-out",
+    )
+    return Reader("zmq:iex?silent_ms=0", timeout=PATIENCE_S, **options)
+
+
+def take(reader: Reader, pause_s: float = 0.5) -> list[tuple[int, Kind, bytes]]:
+    """Return what comes until nothing does for a while, or the writer ends it."""
+    found = []
+    while reader.wait(pause_s):
+        record = next(reader)
+        found.append((record.index, record.kind, bytes(record.payload)))
+    return found
+
+
+def missed(found: list[tuple[int, Kind, bytes]]) -> int:
+    """Return how many records LAPPED says are missing."""
+    return sum(
+        struct.unpack_from("<Q", payload)[0] for _, kind, payload in found if kind is Kind.LAPPED
+    )
+
+
+def stored(first: int) -> dict[int, tuple[int, Kind, bytes]]:
+    """Return by its index each record that the store has from one on."""
+    return {
+        each.index: (each.index, each.kind, bytes(each.payload))
+        for each in records("store:iex")
+        if each.index >= first
+    }
+
+
+def theirs(
+    found: list[tuple[int, Kind, bytes]], kept: dict[int, tuple[int, Kind, bytes]]
+) -> list[tuple[int, Kind, bytes]]:
+    """Return the store's records among those that a subscriber got; no other is there."""
+    of_reader = {Kind.LAPPED, Kind.ROLLBACK}
+    stored = [each for each in found if each[1] not in of_reader and each == kept.get(each[0])]
+    others = [each for each in found if each not in stored]
+    assert {kind for _, kind, _ in others} <= {*of_reader, Kind.CONNECTION}
+    return stored
+
+
+@pytest.mark.parametrize("processes", ["one", "each"])
+def test_subscribers_get_what_the_store_has_until_its_feed_ends(
+    processes: str, start: Start, tmp_path: Path
+) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    first = f"run.processes = {processes!r}"
+    file.write_text(
+        feed_tables(port, run=first, store=f"[store]\nsegment_bytes = {SEGMENT}\n{ZMQ}")
+    )
+    market = Market(port)
+    process = ready(start("run", file))
+    with subscriber() as reader:
+        market.send(1500)
+        wait_until(lambda: taken() == market.number, "messages")
+        found = take(reader)
+        joined = found[0][0]
+        assert missed(found) == 0
+        assert found == list(stored(joined).values())
+        process.kill()
+        process.communicate()
+        process = ready(start("run", file))
+        wait_until(lambda: taken() == 0, "the second feed")
+        market.send(900)
+        wait_until(lambda: taken() == 900, "messages")
+        with subscriber(image=True) as late:
+            kinds = [kind for _, kind, _ in take(late)]
+            assert kinds.count(Kind.TOP_OF_BOOK) == len(SYMBOLS)
+        found += take(reader)
+        market.send(600)
+        wait_until(lambda: taken() == 1500, "messages")
+        process.terminate()
+        found += take(reader, PATIENCE_S)
+        assert process.wait(PATIENCE_S) == 0
+        with pytest.raises(RingClosedError, match="its writer closed"):
+            reader.poll(timeout=PATIENCE_S)
+    kept = stored(joined)
+    assert len(theirs(found, kept)) + missed(found) == len(kept)
+    assert missed(found) < 1500  # what was sent while the reader was connecting again
+
+
+def test_subscriber_is_told_what_a_store_lost_with_its_hosts_power(
+    start: Start, tmp_path: Path
+) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    file.write_text(feed_tables(port, zmq=ZMQ))
+    market, store, synced = Market(port), tmp_path / "journals" / "iex", tmp_path / "synced"
+    process = ready(start("run", file))
+    market.send(300)
+    wait_until(lambda: taken() == 300, "messages")
+    with subscriber() as reader:
+        shutil.copytree(store, synced)  # what the disk has
+        market.send(300)
+        wait_until(lambda: taken() == 600, "messages")
+        before = take(reader)
+        process.kill()
+        process.communicate()
+        for kept in synced.iterdir():  # in place: a copy would be a journal of its own
+            with (store / kept.name).open("r+b") as lost:
+                lost.write(kept.read_bytes())
+        ready(start("run", file))
+        market.send(300)
+        wait_until(lambda: taken() == 300, "messages")
+        after = take(reader, 2.0)
+        market.send(400)
+        wait_until(lambda: taken() == 700, "messages")
+        after += take(reader)
+    assert len(before) == 300
+    (rollback,) = (each for each in after if each[1] is Kind.ROLLBACK)
+    count, position = struct.unpack("<QQ", rollback[2])
+    assert count == 300
+    restart = records("store:iex", {Kind.RESTART})[-1]
+    assert position == restart.position
+    assert Kind.TOP_OF_BOOK in [kind for _, kind, _ in after]
+    assert {kind for _, kind, _ in after[: after.index(rollback)]} <= {Kind.CONNECTION}
+    kept = stored(restart.index)
+    assert len(theirs(after, kept)) + missed(after) == len(kept)
+
+
+def test_late_reader_of_a_store_begins_with_its_image(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    file = tmp_path / "feed.toml"
+    file.write_text(feed_tables(port, image="[image]\nenabled = true"))
+    market = Market(port)
+    process = ready(start("run", file))
+    market.send(900)
+    wait_until(lambda: taken() == 900, "messages")
+    status = read_status("iex")
+    wait_until(lambda: [each.name for each in read_status("iex").readers] == ["image"], "it")
+    assert status.output == "store"
+    with Reader("store:iex", image=True, timeout=PATIENCE_S) as reader:
+        market.send(300)
+        wait_until(lambda: taken() == 1200, "messages")
+        quotes = []
+        while reader.wait(0.5):
+            record = next(reader)
+            if record.kind in QUOTES:
+                quotes.append((record.symbol, float(record.data["bid_price"])))
+        expected = [(SYMBOLS[n % 3], (n + 1) / 10_000) for n in range(897, 1200)]
+        assert sorted(quotes[:3]) == sorted(expected[:3])
+        assert quotes[3:] == expected[3:]
+        assert reader.lag == 0
+    process.terminate()
+    assert process.wait(PATIENCE_S) == 0
+    shutil.rmtree(tmp_path / "shm" / "iex")
+    with pytest.raises(ImageError, match="found no feed of it on this host"):
+        Reader("store:iex", image=True)
+
+
+def test_subscribers_of_a_gated_store_wait_for_its_copy(start: Start, tmp_path: Path) -> None:
+    port = free_port()
+    feed = tmp_path / "feed.toml"
+    feed.write_text(feed_tables(port, zmq=ZMQ))
+    file = bus_file(tmp_path, feed)
+    file.write_text(file.read_text().replace("sync_ms = 5\n", "sync_ms = 5\ngate = 1\n"))
+    market, own = Market(port), tmp_path / "S" / "iex"
+
+    def run(host: str) -> subprocess.Popen[str]:
+        return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
+
+    hosts = {host: run(host) for host in ("S", "one")}
+    wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
+    with subscriber() as reader:
+        market.send(300)
+        found = take(reader)
+        assert len([each for each in found if each[1] is Kind.TOP_OF_BOOK]) == 300
+        hosts["one"].kill()
+        hosts["one"].communicate()
+        market.send(300)
+        wait_until(lambda: taken() == 600, "messages")
+        shown = take(reader)
+        assert shown == []
+        hosts["one"] = run("one")
+        wait_until(lambda: described(own)["released"] == described(own)["end"], "the copy")
+        shown = take(reader)
+        assert len([each for each in shown if each[1] is Kind.TOP_OF_BOOK]) == 300
+        assert missed(found + shown) == 0
+        hosts["S"].terminate()
+        take(reader, PATIENCE_S)
+        assert hosts["S"].wait(PATIENCE_S) == 0
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounts a small disk")
 def test_full_disk_is_counted_said_and_over_when_there_is_room(
     start: Start, tmp_path: Path
@@ -353,9 +544,10 @@ def test_wrong_settings_are_one_line(start: Start, tmp_path: Path) -> None:
         return process.returncode, said
 
     for table, said in (
-        ("[image]\nenabled = true", "image.enabled: expected false with output = "),
-        ("[zmq]\nenabled = true", "zmq.enabled: expected false with output = "),
-        ("[record]\nenabled = true", "record.enabled: expected false with output = "),
+        (
+            "[record]\nenabled = true",
+            'record.what: expected "raw" with output = "store", which is ',
+        ),
         ("[store]\nsegment_bytes = 300001", "expected a multiple of 4096"),
     ):
         file.write_text(feed_tables(port, table=table))

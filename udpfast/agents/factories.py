@@ -1,8 +1,9 @@
 """The agents that may run beside a feed: one table, one line each.
 
-Such an agent is a reader of the ring like any strategy. It runs where its table of the feed's
-file says `enabled = true`, on a thread of its own or in a process of its own (`run.processes`),
-and is started again when it ends with an error. What the feed does never depends on it.
+Such an agent is a reader of the ring, or of the feed's store, like any strategy. It runs where its
+table of the feed's file says `enabled = true`, on a thread of its own or in a process of its own
+(`run.processes`), and is started again when it ends with an error. What the feed does never depends
+on it.
 
 To add one: a `Struct` derived from `config.SideConfig` as a table of `FeedConfig`, a module in
 this folder with `build(config, directory) -> Agent`, and a line in `AGENTS`. Of the agent it is
@@ -10,8 +11,8 @@ expected that
 
 - `on_start` opens what it needs, `on_stop` closes it, and a failure in between raises;
 - `do_work` never blocks for longer than some milliseconds: `stop` is seen between two turns;
-- it returns `AGENT_DONE` when the ring was closed by its writer and all was read: that is how it
-  drains;
+- it returns `AGENT_DONE` when the writer closed the ring, or a store's feed ended, and all was
+  read: that is how it drains;
 - it can be built again after any end, its own process's included.
 """
 

@@ -1,9 +1,10 @@
-"""The image keeper: reads a ring as any strategy does, and keeps what is true for those to come.
+"""The image keeper: reads a ring, or a store, as any strategy does, and keeps what is true for
+those to come.
 
 It applies every record to a state of its own, and writes what changed into the image from time to
 time: objects first, then up to which position all of them are true. Who joins copies the image
-and reads the ring from there on, so it does not matter how far behind the image is as long as the
-ring still holds what follows.
+and reads on from there, so it does not matter how far behind the image is as long as the ring
+still holds what follows.
 """
 
 from pathlib import Path
@@ -13,27 +14,24 @@ import cython
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
-from udpfast.core.atomics cimport load_acquire, store_relaxed
+from udpfast.core.atomics cimport store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
-from udpfast.core.layout cimport Record
-from udpfast.log.cursor cimport RingCursor
-from udpfast.log.readers cimport ReaderRegistration, reader_report
-from udpfast.log.ring cimport ring_poll
+from udpfast.core.linux cimport ECANCELED
+from udpfast.log.readers cimport ReaderRegistration
 from udpfast.market.state cimport (
     State, StateMark, state_apply, state_forget_changes, state_free, state_init, state_lapped)
 from udpfast.market.state_bytes cimport (
     StateHead, entry_copy, entry_size, entry_write, head_write, state_read)
 from udpfast.shm.image cimport (
     Image, ImageView, ImageWriter, image_begin, image_copy, image_end, image_reserve)
-from udpfast.shm.region cimport RegionHeader
 
+from udpfast.archive.feed_cursor import open_feed_cursor
 from udpfast.config import FeedConfig, ImageConfig
 from udpfast.errors import ConfigError, FormatError
-from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.state_bytes import ENTRY_HASH
-from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.shm.image import Image, ImageView
 
 __all__ = ["ImageKeeper", "build"]
@@ -57,7 +55,7 @@ cdef class ImageKeeper(Agent):
 
     cdef object _config
     cdef object _directory
-    cdef RingCursor _cursor
+    cdef FeedCursor _cursor
     cdef Image _image
     cdef ReaderRegistration _registration
     cdef State _state
@@ -80,9 +78,8 @@ cdef class ImageKeeper(Agent):
         state_free(&self._state)
 
     def on_start(self) -> None:
-        """Attach to the ring, where the image before this one ends if there is such."""
-        self._cursor = RingCursor.attach(
-            self._directory, "tail", BATCH, payload_hash=PAYLOAD_HASH)
+        """Attach to the log, where the image before this one ends if there is such."""
+        self._cursor = open_feed_cursor(self._directory, "tail", BATCH)
         try:
             if not self._resume():
                 self._begin()
@@ -94,7 +91,7 @@ cdef class ImageKeeper(Agent):
                                   f"{self._config.capacity_bytes}")
             self._publish()
             self._registration = ReaderRegistration.create(
-                self._directory, "image", self._cursor.index, clock_realtime_ns())
+                self._cursor.readers, "image", self._cursor.index(), clock_realtime_ns())
         except BaseException:
             self._cursor.close()
             if self._image is not None:
@@ -102,7 +99,7 @@ cdef class ImageKeeper(Agent):
             raise
 
     def on_stop(self) -> None:
-        """Write what is known, and let go of ring and image; the image stays for its readers."""
+        """Write what is known, and let go of log and image; the image stays for its readers."""
         self._publish()
         self._registration.close()
         self._image.close()
@@ -146,21 +143,16 @@ cdef class ImageKeeper(Agent):
         self._publish()
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
-        cdef const Record* headers = self._cursor._headers
-        cdef uint64_t lapped = 0
         cdef int64_t i, count
         cdef int rc
-        self._cursor.reader.waiting = False  # all that is there
-        count = ring_poll(&self._cursor.reader, self._cursor._headers, self._cursor._offsets,
-                          self._cursor._payloads, self._cursor._room, BATCH, &lapped)
+        count = self._cursor.poll(BATCH)
         if count < 0:
-            return AGENT_DONE if count == -EPIPE else <int>count
-        if lapped:
-            state_lapped(
-                &self._state, lapped, load_acquire(&self._cursor.reader.header.epoch))
+            return AGENT_DONE if count == -EPIPE else self._fail(count)
+        if self._cursor.missed:
+            state_lapped(&self._state, self._cursor.missed, self._cursor.epoch())
         for i in range(count):
-            rc = state_apply(&self._state, headers + i,
-                             self._cursor._payloads + self._cursor._offsets[i])
+            rc = state_apply(&self._state, self._cursor.headers + i,
+                             self._cursor.payloads + self._cursor.offsets[i])
             if rc < 0:
                 return rc
         if self._state.mark.position != self._published and now_ns >= self._publish_at_ns:
@@ -169,8 +161,16 @@ cdef class ImageKeeper(Agent):
             self._report_at_ns = now_ns + REPORT_NS
             self._read += count
             store_relaxed(&self._registration.entry.read, self._read)
-            reader_report(self._registration.entry, &self._cursor.reader, clock_realtime_ns())
+            self._cursor.report(self._registration.entry)
         return <int>count
+
+    cdef int _fail(self, int64_t code) noexcept nogil:
+        with gil:
+            try:
+                self._cursor.fail(code)
+            except BaseException as failure:
+                self.failure = failure
+        return -ECANCELED
 
     cdef void _publish(self) noexcept nogil:
         # What changed, object by object, and then how far all of it is true.
@@ -180,8 +180,7 @@ cdef class ImageKeeper(Agent):
         for i in range(state.changed_count):
             self._publish_object(state.changed[i])
         state_forget_changes(state)
-        state.mark.ring_created_ns = (
-            <const RegionHeader*>self._cursor.region.pointer).created_ns
+        state.mark.ring_created_ns = self._cursor.created_ns()
         head_write(state, <StateHead*>image_begin(&self._image.writer, 0, sizeof(StateHead)))
         image_end(&self._image.writer, 0)
         self._published = state.mark.position
@@ -212,22 +211,20 @@ cdef class ImageKeeper(Agent):
         cdef StateMark* mark = &self._state.mark
         try:
             self._cursor.close()
-            self._cursor = RingCursor.attach(
-                self._directory, "writer", BATCH, payload_hash=PAYLOAD_HASH)
+            self._cursor = open_feed_cursor(self._directory, "writer", BATCH)
             missed = 0
         except FormatError:
-            self._cursor = RingCursor.attach(
-                self._directory, "tail", BATCH, payload_hash=PAYLOAD_HASH)
-            missed = self._cursor.index
-        mark.epoch = self._cursor.epoch
-        mark.position = self._cursor.position
-        mark.index = self._cursor.index
-        mark.ring_born_ns = <uint64_t>self._cursor.reader.header.born_ns
+            self._cursor = open_feed_cursor(self._directory, "tail", BATCH)
+            missed = self._cursor.index()
+        mark.epoch = self._cursor.epoch()
+        mark.position = self._cursor.position()
+        mark.index = self._cursor.index()
+        mark.ring_born_ns = self._cursor.born
         if missed:
             state_lapped(&self._state, missed, mark.epoch)
 
     def _resume(self):
-        # Go on with the image that the keeper before left of this very ring. What follows it may
+        # Go on with the image that the keeper before left of this very log. What follows it may
         # be overwritten by now: then this keeper is lapped, like any reader, and says so.
         cdef ImageView view
         cdef int rc = -1
@@ -238,8 +235,8 @@ cdef class ImageKeeper(Agent):
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, self._config.objects + 1))
-        if (rc < 0 or self._state.mark.ring_born_ns != <uint64_t>self._cursor.reader.header.born_ns
-                or self._state.mark.position > self._cursor.position):
+        if (rc < 0 or self._state.mark.ring_born_ns != self._cursor.born
+                or self._state.mark.position > self._cursor.position()):
             state_free(&self._state)
             return False
         self._cursor.seek(self._state.mark.position, self._state.mark.index)

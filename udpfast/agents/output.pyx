@@ -95,12 +95,14 @@ cdef class Output:
         record.received_ns = unix_ns
         record.published_ns = max(
             unix_ns, self.log.last_ns + 1 if self.log.last_ns != INT64_MIN else unix_ns)
+        began = self.log.writer.position
         while not log_append(self.log, &record, <const uint8_t*>&begin):
             if not self._roll():
                 raise UdpfastError(
                     f"{self.log.directory}: expected room for a segment of {self.log.capacity} "
                     "bytes, found none")
         self._flush_store(unix_ns)
+        self.disk.live.begin_feed(epoch, began, self.log.end_index - 1)
 
     def close(self) -> None:
         """End the log: nothing more will come of this writer. Idempotent."""
@@ -111,6 +113,7 @@ cdef class Output:
                 self.log.journal.written.dropped += self.missed  # no record could say it
                 self.missed = 0
             self._flush_store(clock_realtime_ns())
+            self.disk.live.end_feed(self.log.writer.position)
 
     cdef Record* _find_room(self, uint64_t size) noexcept nogil:
         # Off the common path: in the next segment, behind what is missing; or the spare place.

@@ -1,4 +1,4 @@
-"""The names beside a ring, as bytes, for who hands them on."""
+"""The names beside a ring, or in a store, as bytes, for who hands them on."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ class RingNames:
 
     Attributes
     ----------
+    path : Path
+        Of the file with the table, of which `renew` takes notice.
     texts : list of bytes
         `texts[id - 1]` is the name.
     number : int
@@ -34,7 +36,7 @@ class RingNames:
     def __init__(self, directory: Path) -> None:
         self.texts: list[bytes] = []
         self.number = 0
-        self._directory = directory
+        self.path = directory / "names"
         self._region: Region | None = None
         self._table: NameTable | None = None
         self._look_ns = 0
@@ -44,10 +46,11 @@ class RingNames:
 
         At the start, and after a restart: a new writer may have begun a new table.
         """
-        if self._region is not None and not self._region.replaced():
+        region = self._region
+        if region is not None and region.path == self.path and not region.replaced():
             return False
         try:
-            region = attach_names(self._directory / "names")
+            region = attach_names(self.path)
         except (FileNotFoundError, NotReadyError):  # a new writer's: its RESTART comes after it
             return False
         self._region = region

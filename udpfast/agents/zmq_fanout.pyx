@@ -1,4 +1,5 @@
-"""The ZeroMQ fan-out: a reader of the ring that sends what it reads, to any number of subscribers.
+"""The ZeroMQ fan-out: a reader of the ring, or of the feed's store, that sends what it reads, to
+any number of subscribers.
 
 It never waits for one of them. What a subscriber does not take in time it misses, and learns from
 the numbers in each message how many records that were. The messages are told byte by byte in
@@ -13,13 +14,12 @@ from libc.stdint cimport int64_t, uint64_t
 from udpfast.agents.zmq_last cimport LastValues
 from udpfast.agents.zmq_outbox cimport Outbox
 from udpfast.agents.zmq_streams cimport Stream, Streams, new_stream
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.agent cimport AGENT_DONE, Agent
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport KIND_RESTART
 from udpfast.core.linux cimport ECANCELED
-from udpfast.log.cursor cimport RingCursor
-from udpfast.log.readers cimport ReaderRegistration, reader_report
-from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
+from udpfast.log.readers cimport ReaderRegistration
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_END, ENVELOPE_REFUSED, TOPIC_ANSWER, TOPIC_STREAM)
 
@@ -29,10 +29,9 @@ from udpfast.agents.zmq_last import LastValues
 from udpfast.agents.zmq_outbox import Outbox
 from udpfast.agents.zmq_sockets import Outlets
 from udpfast.agents.zmq_streams import Streams
+from udpfast.archive.feed_cursor import open_feed_cursor
 from udpfast.config import ZmqConfig
-from udpfast.errors import ConfigError, FormatError, NotReadyError, RingClosedError
-from udpfast.log.cursor import RingCursor
-from udpfast.market.updates import PAYLOAD_HASH
+from udpfast.errors import ConfigError, FormatError, NotReadyError
 
 __all__ = ["ZmqFanout", "build"]
 
@@ -46,13 +45,13 @@ cdef enum:
 
 @cython.final
 cdef class ZmqFanout(Agent):
-    """Send a ring's records to ZeroMQ subscribers.
+    """Send the records of a ring, or of a feed's store, to ZeroMQ subscribers.
 
     Parameters
     ----------
     config : ZmqConfig
     directory : path
-        The instance's. It may have no ring yet.
+        The instance's. It may have neither yet.
     objects : int
         So many objects' last values are kept, at most.
 
@@ -66,10 +65,10 @@ cdef class ZmqFanout(Agent):
     cdef object directory
     cdef object outlets
     cdef readonly list addresses
-    cdef RingCursor cursor
-    cdef RingReader* ring        # of the cursor; NULL: there is none
+    cdef FeedCursor cursor       # None: there is none
     cdef ReaderRegistration registration
     cdef object names            # RingNames
+    cdef int64_t names_number    # of the table that records go by; -1: none was looked at
     cdef Streams streams
     cdef Outbox outbox
     cdef LastValues last         # None: not kept
@@ -93,6 +92,7 @@ cdef class ZmqFanout(Agent):
         self.directory = directory
         self.addresses = []
         self.names = RingNames(directory)
+        self.names_number = -1
         self.streams = Streams(self.names, config.batch_records)
         self.outbox = Outbox(self.names, config.batch_bytes, config.heartbeat_ms)
         self.last = LastValues(objects) if config.last_values else None
@@ -144,7 +144,7 @@ cdef class ZmqFanout(Agent):
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         # Without the GIL as long as there is nothing to send: most turns of a quiet feed.
         if now_ns < self.chores_ns:
-            if self.ring == NULL or not ring_ready(self.ring):
+            if self.cursor is None or not self.cursor.ready():
                 return 0
             if self.linger_ns:
                 if self.due_ns == 0:
@@ -166,17 +166,14 @@ cdef class ZmqFanout(Agent):
                 return 0
         if self.end_ns:
             return AGENT_DONE if now_ns >= self.end_ns or not self.streams.live else 0
-        return self._poll(now_ns) if self.ring != NULL else 0
+        return 0 if self.cursor is None else self._poll(now_ns)
 
     cdef int _poll(self, int64_t now_ns) except? -1:
-        cdef RingCursor cursor = self.cursor
+        cdef FeedCursor cursor = self.cursor
         cdef int64_t count, i, first = 0
-        cdef uint64_t lapped = 0
         self.due_ns = 0
-        self.ring.waiting = False
         with nogil:
-            count = ring_poll(self.ring, cursor._headers, cursor._offsets, cursor._payloads,
-                              cursor._room, self.batch_records, &lapped)
+            count = cursor.poll(self.batch_records)
         if count == -EPIPE:
             if cursor.follow():
                 return 0
@@ -184,18 +181,20 @@ cdef class ZmqFanout(Agent):
             self.end_ns = now_ns + ENDING_NS
             return 0
         if count < 0:
-            cursor._raise(count)
+            cursor.fail(count)
         if count == 0:
             return 0
-        if lapped:
-            self.outbox.unseen += lapped
+        if cursor.missed:
+            self.outbox.unseen += cursor.missed
             self._renew_names()  # a RESTART may be among what was missed
             if self.last is not None:
-                self.last.lapped(cursor, lapped)
+                self.last.lapped(cursor, cursor.missed)
+        if cursor.names_number() != self.names_number:
+            self._renew_names()
         self.read += count
         for i in range(count):
             # Names may be others after a restart: what was before it goes with the old ones.
-            if cursor._headers[i].kind == KIND_RESTART:
+            if cursor.headers[i].kind == KIND_RESTART:
                 self._publish(first, i, now_ns)
                 self._renew_names()
                 first = i
@@ -230,16 +229,15 @@ cdef class ZmqFanout(Agent):
                 self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_END, b"", 0)
             elif now_ns - stream.sent_ns >= self.heartbeat_ns:
                 self.outbox.send_body(stream, TOPIC_STREAM, ENVELOPE_ALIVE, b"", 0)
-        if self.ring != NULL:
+        if self.cursor is not None:
             self.registration.entry.read = self.read
-            reader_report(self.registration.entry, self.ring, clock_realtime_ns())
+            self.cursor.report(self.registration.entry)
         if now_ns >= self.look_ns:
             self.look_ns = now_ns + LOOK_NS
-            if self.ring == NULL:
+            if self.cursor is None:
                 self._attach()
-            elif not self.end_ns and self.cursor.region.replaced() and not (
-                    self.cursor.follow() or ring_ready(self.ring) or self.cursor.closed_by_writer):
-                raise RingClosedError(f"{self.cursor.region.path}: another file took its place")
+            elif not self.end_ns:
+                self.cursor.check()
 
     cdef _take_requests(self, socket):
         # A message is 1 or 0, for subscribe and unsubscribe, and the topic (RFC 29/PUBSUB).
@@ -297,7 +295,7 @@ cdef class ZmqFanout(Agent):
             return
         self.outbox.send_names(stream, TOPIC_ANSWER, 0)
         last = b""
-        if stream.topic.last_values and self.last is not None and self.ring != NULL:
+        if stream.topic.last_values and self.last is not None and self.cursor is not None:
             last = self.last.records()
         self.outbox.send_last(
             stream, self.streams, last, stream.topic.last_values and self.last is None)
@@ -327,47 +325,48 @@ cdef class ZmqFanout(Agent):
         if stream.subscribers <= 0:
             self.streams.end(stream)
 
-    # --- ring and names --------------------------------------------------------------------------
+    # --- records and names -----------------------------------------------------------------------
 
     cdef _attach(self):
-        # To the ring, from its writer's beginning if that is still there: last values are then
+        # To the log, from its writer's beginning if that is still there: last values are then
         # complete. Otherwise from where an image of it ends, or from where it is now.
-        cdef RingCursor cursor
+        cdef FeedCursor cursor
         try:
             cursor = self._cursor()
         except (FileNotFoundError, NotReadyError):
             return
-        if cursor.closed_by_writer:  # of a feed that ended: the next one's takes its place
+        if cursor.ended():  # of a feed that ended: the next one's takes its place
             cursor.close()
             return
-        self.cursor = cursor
-        self.outbox.ring_number = cursor.reader.header.log[0]
-        self.outbox.ring = self.ring = &cursor.reader
         self.registration = ReaderRegistration.create(
-            self.directory, "zmq", cursor.reader.index, clock_realtime_ns())
+            cursor.readers, "zmq", cursor.index(), clock_realtime_ns())
+        self.outbox.feed = self.cursor = cursor
         self._renew_names()
 
-    cdef RingCursor _cursor(self):
-        cdef RingCursor cursor
+    cdef FeedCursor _cursor(self):
+        cdef FeedCursor cursor
         try:
-            cursor = _attach_cursor(self.directory, "writer", self.batch_records)
+            cursor = open_feed_cursor(self.directory, "writer", self.batch_records)
             if self.last is not None:
                 self.last.begin(cursor, 0)
         except FormatError:
-            cursor = _attach_cursor(self.directory, "tail", self.batch_records)
-            if self.last is not None and not self.last.resume(cursor):
-                self.last.begin(cursor, cursor.index)
+            cursor = open_feed_cursor(self.directory, "tail", self.batch_records)
+            if self.last is not None and not self.last.resume(cursor, self.directory):
+                self.last.begin(cursor, cursor.index())
         return cursor
 
     cdef _detach(self):
-        if self.ring == NULL:
+        cdef FeedCursor cursor = self.cursor
+        if cursor is None:
             return
-        self.outbox.ring = self.ring = NULL
+        self.outbox.feed = self.cursor = None
         self.registration.close()
-        self.cursor.close()
+        cursor.close()
 
     cdef _renew_names(self):
         cdef Stream stream
+        self.names_number = self.cursor.names_number()
+        self.names.path = self.cursor.names_file()
         if self.names.renew():
             self.streams.forget()
             for stream in self.streams.live:
@@ -385,10 +384,6 @@ cdef int64_t _connection(frame) except -2:
         return frame.get(zmq.SRCFD)
     except zmq.ZMQError:
         return -1
-
-
-cdef RingCursor _attach_cursor(directory, start, limit):
-    return RingCursor.attach(directory, start, limit, payload_hash=PAYLOAD_HASH)
 
 
 def build(config, directory):

@@ -2,14 +2,14 @@
 
 from libc.stdint cimport int64_t, uint64_t
 
-from udpfast.log.cursor cimport RingCursor
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.market.state cimport State
 
 cdef class LastValues:
     cdef State _state
-    cdef begin(self, RingCursor cursor, uint64_t missed)
-    cdef bint resume(self, RingCursor cursor) except -1
-    cdef int apply(self, RingCursor cursor, int64_t count) noexcept nogil
-    cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil
+    cdef begin(self, FeedCursor cursor, uint64_t missed)
+    cdef bint resume(self, FeedCursor cursor, directory) except -1
+    cdef int apply(self, FeedCursor cursor, int64_t count) noexcept nogil
+    cdef void lapped(self, FeedCursor cursor, uint64_t count) noexcept nogil
     cdef bint ready(self) noexcept nogil
     cdef bytes records(self)

@@ -10,8 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport free
 from libc.string cimport memset
 
-from udpfast.core.atomics cimport load_acquire
-from udpfast.log.cursor cimport RingCursor
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.market.state cimport (
     state_apply, state_forget_changes, state_free, state_init, state_lapped)
 from udpfast.market.state_bytes cimport StateOutput, entry_copy, state_read, state_records
@@ -26,7 +25,7 @@ __all__ = ["LastValues"]
 
 @cython.final
 cdef class LastValues:
-    """The last values of a ring's objects.
+    """The last values of a feed's objects.
 
     Parameters
     ----------
@@ -40,48 +39,48 @@ cdef class LastValues:
     def __dealloc__(self):
         state_free(&self._state)
 
-    cdef begin(self, RingCursor cursor, uint64_t missed):
+    cdef begin(self, FeedCursor cursor, uint64_t missed):
         # Nothing is known as of where the cursor is. With the writer's first record (missed: 0)
         # that does not matter.
         state_free(&self._state)
-        self._state.mark.epoch = cursor.epoch
-        self._state.mark.position = cursor.position
-        self._state.mark.index = cursor.index
+        self._state.mark.epoch = cursor.epoch()
+        self._state.mark.position = cursor.position()
+        self._state.mark.index = cursor.index()
         if missed:
-            state_lapped(&self._state, missed, cursor.epoch)
+            state_lapped(&self._state, missed, cursor.epoch())
 
-    cdef bint resume(self, RingCursor cursor) except -1:
-        # Take what an image keeper left of this very ring, and move the cursor to where it ends.
+    cdef bint resume(self, FeedCursor cursor, directory) except -1:
+        # Take what an image keeper left of this very log, and move the cursor to where it ends.
         cdef ImageView view
         cdef int rc = 0
         state_free(&self._state)
         try:
-            view = ImageView.attach(cursor.region.path.parent, ENTRY_HASH)
+            view = ImageView.attach(directory, ENTRY_HASH)
         except (FileNotFoundError, UdpfastError):
             return False
         with view:
             rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                             min(view.slots, <uint64_t>self._state.objects_max + 1))
-        # A keeper that lives is further by now than the cursor, but never than the ring.
-        if (rc < 0 or self._state.mark.ring_born_ns != <uint64_t>cursor.reader.header.born_ns
-                or self._state.newest > load_acquire(&cursor.reader.header.tail)):
+        # A keeper that lives is further by now than the cursor, but never than the log.
+        if (rc < 0 or self._state.mark.ring_born_ns != cursor.born
+                or self._state.newest > cursor.end()):
             state_free(&self._state)
             return False
         cursor.seek(self._state.mark.position, self._state.mark.index)
         return True
 
-    cdef int apply(self, RingCursor cursor, int64_t count) noexcept nogil:
+    cdef int apply(self, FeedCursor cursor, int64_t count) noexcept nogil:
         # The records of the cursor's last poll. 0, or -ENOMEM.
         cdef int64_t i
         for i in range(count):
-            if state_apply(&self._state, cursor._headers + i,
-                           cursor._payloads + cursor._offsets[i]) < 0:
+            if state_apply(&self._state, cursor.headers + i,
+                           cursor.payloads + cursor.offsets[i]) < 0:
                 return -ENOMEM
         state_forget_changes(&self._state)
         return 0
 
-    cdef void lapped(self, RingCursor cursor, uint64_t count) noexcept nogil:
-        state_lapped(&self._state, count, load_acquire(&cursor.reader.header.epoch))
+    cdef void lapped(self, FeedCursor cursor, uint64_t count) noexcept nogil:
+        state_lapped(&self._state, count, cursor.epoch())
 
     cdef bint ready(self) noexcept nogil:
         # Whether it is true at one record: of what an image left, some objects may be of later.

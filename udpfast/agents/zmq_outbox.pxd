@@ -3,12 +3,10 @@
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.agents.zmq_streams cimport Stream, Streams
-from udpfast.log.cursor cimport RingCursor
-from udpfast.log.ring cimport RingReader
+from udpfast.archive.feed_cursor cimport FeedCursor
 
 cdef class Outbox:
-    cdef const RingReader* ring  # NULL: there is none
-    cdef uint64_t ring_number
+    cdef FeedCursor feed         # None: there is none
     cdef uint64_t unseen         # records that the fan-out itself missed
     cdef uint64_t messages       # sent
     cdef uint64_t bytes_sent
@@ -21,7 +19,7 @@ cdef class Outbox:
     cdef uint8_t* _out
     cdef object _view
 
-    cdef send_records(self, Stream stream, RingCursor cursor, const uint64_t* masks, int64_t first,
+    cdef send_records(self, Stream stream, FeedCursor cursor, const uint64_t* masks, int64_t first,
                       int64_t end, int64_t now_ns)
     cdef send_names(self, Stream stream, int place, uint32_t known)
     cdef send_last(self, Stream stream, Streams streams, bytes records, bint unkept)

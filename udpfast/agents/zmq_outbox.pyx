@@ -11,10 +11,9 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.agents.zmq_streams cimport Stream, Streams, record_names
-from udpfast.core.atomics cimport load_relaxed
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.clock cimport clock_monotonic_ns
 from udpfast.core.layout cimport RECORD_SIZE, Record
-from udpfast.log.cursor cimport RingCursor
 from udpfast.net.envelope cimport (
     ENVELOPE_BEGIN,
     ENVELOPE_LAST,
@@ -68,7 +67,7 @@ cdef class Outbox:
         self._out = <uint8_t*><size_t>self._out_array.ctypes.data
         self._room = LARGEST_MESSAGE - FRONT
 
-    cdef send_records(self, Stream stream, RingCursor cursor, const uint64_t* masks, int64_t first,
+    cdef send_records(self, Stream stream, FeedCursor cursor, const uint64_t* masks, int64_t first,
                       int64_t end, int64_t now_ns):
         # Those of the records first to end that belong to the stream.
         cdef Record* header
@@ -79,24 +78,24 @@ cdef class Outbox:
         for i in range(first, end):
             if stream.bit and not masks[i] & stream.bit:
                 continue
-            header = cursor._headers + i
+            header = cursor.headers + i
             size = envelope_aligned(<uint64_t>header.length)
             if count and used + size > self._batch_bytes:
                 self._send(stream, TOPIC_STREAM, ENVELOPE_RECORDS, used, count,
-                           cursor._headers[i - 1].index + 1, now_ns)
+                           cursor.headers[i - 1].index + 1, now_ns)
                 used = 0
                 count = 0
             if size > self._room:  # no feed has such records; whoever does is told
                 stream.sequence += 1
                 continue
             memcpy(target + used, header, RECORD_SIZE)
-            memcpy(target + used + RECORD_SIZE, cursor._payloads + cursor._offsets[i],
+            memcpy(target + used + RECORD_SIZE, cursor.payloads + cursor.offsets[i],
                    size - RECORD_SIZE)
             used += size
             count += 1
         if count:
             self._send(stream, TOPIC_STREAM, ENVELOPE_RECORDS, used, count,
-                       cursor._headers[end - 1].index + 1, now_ns)
+                       cursor.headers[end - 1].index + 1, now_ns)
 
     cdef send_names(self, Stream stream, int place, uint32_t known):
         # The names behind the first `known`, in messages of a bearable size.
@@ -141,7 +140,7 @@ cdef class Outbox:
         self._last_sent = 0
 
     cdef _send_part(self, Stream stream, uint64_t size, uint32_t count):
-        self._send(stream, TOPIC_ANSWER, ENVELOPE_LAST, size, count, self.ring.index,
+        self._send(stream, TOPIC_ANSWER, ENVELOPE_LAST, size, count, self.feed.index(),
                    clock_monotonic_ns())
         self._last_sent += count
 
@@ -149,7 +148,7 @@ cdef class Outbox:
         cdef uint64_t size = min(<uint64_t>len(body), self._room)
         memcpy(self._out + FRONT, <const char*>body, size)
         self._send(stream, place, kind, size, count,
-                   self.ring.index if self.ring != NULL else 0, clock_monotonic_ns())
+                   0 if self.feed is None else self.feed.index(), clock_monotonic_ns())
 
     cdef _send(self, Stream stream, int place, int kind, uint64_t size, uint32_t count,
                uint64_t index, int64_t now_ns):
@@ -166,10 +165,12 @@ cdef class Outbox:
         envelope.type = kind
         envelope.heartbeat_ms = self._heartbeat_ms
         envelope.layout = LAYOUT
-        envelope.ring = self.ring_number
-        if self.ring != NULL:
-            envelope.epoch = load_relaxed(&self.ring.header.epoch)
-            envelope.tail = load_relaxed(&self.ring.header.tail_index)
+        if self.feed is not None:
+            envelope.ring = self.feed.log
+            envelope.epoch = self.feed.epoch()  # before where that writer began
+            envelope.began = self.feed.began_index()
+            envelope.began_at = self.feed.began()
+            envelope.tail = self.feed.end_index()
         envelope.tail = max(envelope.tail, index)
         envelope.stream = stream.number
         envelope.sequence = stream.sequence

@@ -2,8 +2,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.layout cimport KIND_BOOK, RECORD_SIZE, Record
-from udpfast.log.cursor cimport RingCursor
 from udpfast.market.updates cimport UpdateHeader
 
 cdef class Stream:
@@ -33,7 +33,7 @@ cdef class Streams:
     cdef Stream find(self, socket, bytes text)
     cdef Stream serve(self, socket, bytes text)
     cdef end(self, Stream stream)
-    cdef mark(self, RingCursor cursor, int64_t first, int64_t end)
+    cdef mark(self, FeedCursor cursor, int64_t first, int64_t end)
     cdef bint belongs(self, Stream stream, uint16_t kind, uint32_t exchange_id,
                       uint32_t symbol_id) except -1
     cdef forget(self)

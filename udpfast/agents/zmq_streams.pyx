@@ -5,9 +5,9 @@ import numpy as np
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport KIND_BOOK, KIND_MESSAGE
-from udpfast.log.cursor cimport RingCursor
 from udpfast.net.envelope cimport LONGEST_TOPIC
 
 from udpfast.agents.topics import NAMES_REQUEST, parse_topic
@@ -85,7 +85,7 @@ cdef class Streams:
         self._used_bits &= ~stream.bit
         self._arrange()
 
-    cdef mark(self, RingCursor cursor, int64_t first, int64_t end):
+    cdef mark(self, FeedCursor cursor, int64_t first, int64_t end):
         # Which streams each record belongs to, from a dict by kind, exchange and symbol.
         cdef Stream stream
         cdef uint64_t key
@@ -93,9 +93,9 @@ cdef class Streams:
         cdef uint16_t kind
         cdef int64_t i
         for i in range(first, end):
-            record_names(cursor._headers + i, cursor._payloads + cursor._offsets[i], &exchange_id,
+            record_names(cursor.headers + i, cursor.payloads + cursor.offsets[i], &exchange_id,
                          &symbol_id)
-            kind = cursor._headers[i].kind
+            kind = cursor.headers[i].kind
             # Ids have 24 bits (NAMES_CAPACITY_MAX).
             key = <uint64_t>kind << 48 | <uint64_t>exchange_id << 24 | symbol_id
             mask = self._known.get(key)

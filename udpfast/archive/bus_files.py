@@ -34,6 +34,11 @@ __all__ = [
 #: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
 _FIELDS = struct.Struct("<QQQQQQQQQQQ")
 _ONCE = struct.Struct("<Q32x32s3936s")
+#: Behind the first field of what is said once: of the feed that writes the store.
+_FEED = struct.Struct("<QQQ")
+_FEED_AT = _FIELDS.size + 8
+_FEED_END = struct.Struct("<Q")
+_RUNS = (1 << 64) - 1
 #: Of all instances' root: what is no instance, but stores'.
 SHARED = ".bus"
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
@@ -108,6 +113,15 @@ class Live:
     def write(self, state: LiveState) -> None:
         """Say how far it is."""
         self.memory[: _FIELDS.size] = _FIELDS.pack(_MAGIC, *state)
+
+    def begin_feed(self, epoch: int, position: int, index: int) -> None:
+        """Say that a feed writes the store from its RESTART on: for the agents beside it."""
+        _FEED.pack_into(self.memory, _FEED_AT, epoch, position, index)
+        _FEED_END.pack_into(self.memory, _FEED_AT + _FEED.size, _RUNS)
+
+    def end_feed(self, position: int) -> None:
+        """Say that the feed has ended, and where."""
+        _FEED_END.pack_into(self.memory, _FEED_AT + _FEED.size, position)
 
     def read(self) -> LiveState:
         """Return what was said last."""

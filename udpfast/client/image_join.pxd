@@ -3,8 +3,8 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.layout cimport Record
-from udpfast.log.cursor cimport RingCursor
 from udpfast.market.state cimport State
 from udpfast.market.state_bytes cimport StateOutput
 
@@ -19,6 +19,6 @@ cdef class ImageJoin:
         self, Record* headers, uint64_t* offsets, uint8_t* payloads, uint64_t room,
         int64_t limit) noexcept nogil
     cdef _forget(self)
-    cdef str _try(self, directory, RingCursor cursor)
-    cdef str _catch_up(self, RingCursor cursor, uint64_t target, keeper)
-    cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil
+    cdef str _try(self, directory, FeedCursor cursor)
+    cdef str _catch_up(self, FeedCursor cursor, uint64_t target, keeper)
+    cdef int _follow(self, FeedCursor cursor, uint64_t target) noexcept nogil

@@ -1,7 +1,7 @@
 from pathlib import Path
 from typing import final
 
-from udpfast.log.cursor import RingCursor
+from udpfast.archive.feed_cursor import FeedCursor
 
 __all__ = ["ImageJoin"]
 
@@ -9,6 +9,6 @@ __all__ = ["ImageJoin"]
 class ImageJoin:
     @property
     def left(self) -> int: ...
-    def __init__(self, directory: Path, cursor: RingCursor, patience_s: float) -> None: ...
+    def __init__(self, directory: Path, cursor: FeedCursor, patience_s: float) -> None: ...
     @property
     def payload_max(self) -> int: ...

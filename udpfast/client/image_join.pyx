@@ -1,10 +1,10 @@
-"""How a late reader joins: the image first, then what the ring holds behind it.
+"""How a late reader joins: the image first, then what the log holds behind it.
 
 Objects are copied out of the image one by one while its keeper goes on, so some are newer than
-others. The ring's records from the mark on are applied to the copy, each to the objects that do
-not contain it yet, up to the ring's end as it was at the beginning, or to the newest object, if
+others. The log's records from the mark on are applied to the copy, each to the objects that do
+not contain it yet, up to the log's end as it was at the beginning, or to the newest object, if
 that is beyond. Then the copy is true at one position, and the reader's cursor stands there: what
-follows, it gets from the ring, whole.
+follows, it gets from the log, whole.
 """
 
 import time
@@ -16,13 +16,11 @@ from libc.errno cimport EAGAIN, EBADMSG, ENOMEM, EPIPE
 from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 
-from udpfast.core.atomics cimport load_acquire, load_relaxed
+from udpfast.archive.feed_cursor cimport FeedCursor
 from udpfast.core.layout cimport RECORD_SIZE
-from udpfast.log.ring cimport ring_poll
 from udpfast.market.state cimport state_apply, state_free, state_init
 from udpfast.market.state_bytes cimport entry_copy, state_read, state_records
 from udpfast.shm.image cimport ImageView, image_copy
-from udpfast.shm.region cimport RegionHeader
 
 from udpfast.errors import FormatError, ImageError
 from udpfast.market.state_bytes import ENTRY_HASH
@@ -31,6 +29,9 @@ from udpfast.shm.image import ImageView
 __all__ = ["ImageJoin"]
 
 _PAUSE_S = 0.001
+
+cdef enum:
+    JOIN_BATCH = 1 << 16         # at most: as many as the cursor has room for
 
 
 @cython.final
@@ -41,8 +42,8 @@ cdef class ImageJoin:
     ----------
     directory : Path
         Of the instance.
-    cursor : RingCursor
-        In its ring; it is moved to where the records end.
+    cursor : FeedCursor
+        In its ring, or store; it is moved to where the records end.
     patience_s : float
         How long to try: a keeper that was just started, or is behind, needs a moment.
 
@@ -52,7 +53,7 @@ cdef class ImageJoin:
         There is no image to begin with; the message says why.
     """
 
-    def __init__(self, directory, RingCursor cursor not None, patience_s):
+    def __init__(self, directory, FeedCursor cursor not None, patience_s):
         deadline_s = time.monotonic() + patience_s
         while True:
             reason = self._try(Path(directory), cursor)
@@ -103,7 +104,7 @@ cdef class ImageJoin:
         free(self._output.bytes)
         memset(&self._output, 0, sizeof(self._output))
 
-    cdef str _try(self, directory, RingCursor cursor):
+    cdef str _try(self, directory, FeedCursor cursor):
         # None: done. Otherwise why not.
         cdef ImageView view
         cdef uint64_t tail = 0
@@ -122,7 +123,7 @@ cdef class ImageJoin:
             if view.slots == 0:
                 return "expected slots, found none"
             state_init(&self._state, <unsigned int>(view.slots - 1))
-            tail = load_acquire(&cursor.reader.header.tail)
+            tail = cursor.end()
             with nogil:
                 rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                                 view.reader.slots_count)
@@ -134,33 +135,35 @@ cdef class ImageJoin:
             raise MemoryError("no room for the state of an image")
         return self._catch_up(cursor, tail, keeper)
 
-    cdef str _catch_up(self, RingCursor cursor, uint64_t target, keeper):
-        # From where the image ends to the ring's tail; None, or why not.
+    cdef str _catch_up(self, FeedCursor cursor, uint64_t target, keeper):
+        # From where the image ends to the log's end; None, or why not.
         cdef int rc
-        cdef const RegionHeader* ring = <const RegionHeader*>cursor.region.pointer
         mark = self._state.mark.position
-        if (self._state.mark.ring_born_ns != <uint64_t>cursor.reader.header.born_ns
-                or self._state.mark.ring_created_ns != ring.created_ns):
-            return f"expected the image of this ring, found that of one before it; {keeper}"
-        if mark > load_relaxed(&cursor.reader.header.tail):
-            return (f"expected a position up to the ring's end {cursor.tail_position}, "
+        if (self._state.mark.ring_born_ns != cursor.born
+                or self._state.mark.ring_created_ns != cursor.created_ns()):
+            return (f"expected the image of this {cursor.kind}, found that of one before it; "
+                    f"{keeper}")
+        if mark > cursor.end():
+            return (f"expected a position up to the {cursor.kind}'s end {cursor.end()}, "
                     f"found {mark}; {keeper}")
         cursor.seek(mark, self._state.mark.index)
         target = max(target, self._state.newest)
         with nogil:
             rc = self._follow(cursor, target)
         if rc == -EAGAIN:
-            return (f"the ring has overwritten what follows position {mark}, where the image "
-                    f"ends; {keeper}")
+            return (f"the {cursor.kind} has overwritten what follows position {mark}, where the "
+                    f"image ends; {keeper}")
         if rc == -ENOMEM:
             raise MemoryError("no room for the state of an image")
         if rc < 0:
-            return f"expected a record of the ring at position {cursor.position}, found none"
-        if cursor.reader.cursor < self._state.newest:
-            return (f"expected objects up to the ring's end {cursor.position}, found one up to "
-                    f"{self._state.newest}; {keeper}")
-        if cursor.epoch != self._state.mark.epoch:
-            return f"the ring's writer {cursor.epoch} has not said yet that it took over"
+            return (f"expected a record of the {cursor.kind} at position {cursor.position()}, "
+                    f"found none; {keeper}")
+        if cursor.position() < self._state.newest:
+            return (f"expected objects up to the {cursor.kind}'s end {cursor.position()}, found "
+                    f"one up to {self._state.newest}; {keeper}")
+        if cursor.epoch() != self._state.mark.epoch:
+            return (f"the {cursor.kind}'s writer {cursor.epoch()} has not said yet that it took "
+                    "over")
         if state_records(&self._state, &self._output) < 0:
             raise MemoryError("no room for the records of an image")
         state_free(&self._state)
@@ -168,24 +171,21 @@ cdef class ImageJoin:
         self.left = self._output.count
         return None
 
-    cdef int _follow(self, RingCursor cursor, uint64_t target) noexcept nogil:
-        # Apply what the ring holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.
-        cdef uint64_t lapped = 0
+    cdef int _follow(self, FeedCursor cursor, uint64_t target) noexcept nogil:
+        # Apply what the log holds up to `target` (and the rest of a run): 0; -EAGAIN: lapped.
         cdef int64_t count, i
         cdef int rc
-        while cursor.reader.cursor < target:
-            cursor.reader.waiting = False
-            count = ring_poll(&cursor.reader, cursor._headers, cursor._offsets,
-                              cursor._payloads, cursor._room, cursor._limit, &lapped)
-            if lapped or (count == 0 and cursor.reader.jumped):
+        while cursor.position() < target:
+            count = cursor.poll(JOIN_BATCH)
+            if cursor.missed or (count == 0 and cursor.jumped()):
                 return -EAGAIN
             if count == 0 or count == -EPIPE:
                 break
             if count < 0:
                 return <int>count
             for i in range(count):
-                rc = state_apply(&self._state, cursor._headers + i,
-                                 cursor._payloads + cursor._offsets[i])
+                rc = state_apply(&self._state, cursor.headers + i,
+                                 cursor.payloads + cursor.offsets[i])
                 if rc < 0:
                     return rc
         return 0

@@ -19,7 +19,7 @@ from udpfast.archive.bus_files import read_composite
 from udpfast.client.store_source import StoreSource as StoreSourceFace
 from udpfast.client.store_source import open_source as open_store
 from udpfast.core.layout import RECORD
-from udpfast.errors import RegionError
+from udpfast.errors import ConfigError, RegionError
 
 import numpy as np
 
@@ -273,7 +273,9 @@ def open_source(
     start, batch, buffer_bytes, timeout, name, end, image
         As `store_source.open_source` has them.
     """
+    if image:
+        raise ConfigError(f"image must be False for composite:{target}: it begins where it begins")
     order = open_store(target, start=start, batch=batch, buffer_bytes=None, timeout=timeout,
-                       name=name, end=end, image=image)
+                       name=name, end=end)
     return OrderSource(order, read_composite(order.directory), batch=batch,
                        buffer_bytes=buffer_bytes)

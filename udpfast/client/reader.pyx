@@ -80,7 +80,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         that is not among those published so far is a warning, which says those that are.
     image : bool
         Begin with the complete state, whatever `start` says: each object's last values as records
-        flagged `SNAPSHOT`, then the ring from exactly there on. Needs `[image]` in the feed's file.
+        flagged `SNAPSHOT`, then the ring (or the feed's store) from exactly there on. Needs
+        `[image]` in the feed's file.
 
     Raises
     ------

@@ -27,6 +27,7 @@ import warnings
 from importlib import import_module
 from pathlib import Path
 
+from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.image_join import ImageJoin
 from udpfast.errors import NotReadyError, RegionError, RingClosedError
 from udpfast.log.cursor import RingCursor
@@ -311,7 +312,8 @@ def open_source(
                       stacklevel=2)
     join = None
     if image:
-        join = ImageJoin(directory, cursor, max(_PATIENCE_S, deadline_s - time.monotonic()))
+        join = ImageJoin(directory, RingFeedCursor(cursor),
+                         max(_PATIENCE_S, deadline_s - time.monotonic()))
         if join.payload_max > cursor._room:
             cursor._allocate(batch, join.payload_max)
     source = RingSource(directory, cursor, name or Path(sys.argv[0]).name or "python", join)

@@ -185,7 +185,7 @@ def open_source(
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix in ("journal", "store", "composite"):
-        start = "begin" if start is None else start
+        start = "tail" if image else "begin" if start is None else start
         options["end"] = end
     else:
         start = "tail" if start is None or image else start

@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.archive.live cimport BusLive
+from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.source cimport PolledSource
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.readers cimport ReaderRegistration
@@ -19,6 +20,9 @@ cdef class StoreSource(PolledSource):
     cdef int64_t names_number        # of the names at hand; -1: none yet
     cdef uint64_t noted              # records ever noted there
     cdef ReaderRegistration registration  # None: tools do not see it
+    cdef ImageJoin join              # records that come before the store's; None: there are none
+    cdef int64_t join_left
+    cdef uint64_t join_taken         # records handed out that are not the store's
     cdef uint64_t bound(self) noexcept nogil
     cdef _note(self, int64_t count)
     cdef int64_t _find_back(self) except -1

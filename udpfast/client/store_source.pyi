@@ -2,6 +2,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import final
 
+from udpfast.client.image_join import ImageJoin
 from udpfast.client.source import PolledSource
 
 __all__ = ["StoreSource", "open_source"]
@@ -17,6 +18,7 @@ class StoreSource(PolledSource):
         batch: int,
         buffer_bytes: int | None,
         name: str = "",
+        join: ImageJoin | None = None,
     ) -> None: ...
 
 def open_source(

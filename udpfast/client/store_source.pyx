@@ -10,7 +10,9 @@ from libc.errno cimport EACCES, EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
 from libc.string cimport memcpy, memset
 
+from udpfast.archive.feed_cursor cimport StoreFeedCursor
 from udpfast.archive.live cimport BusLive
+from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
@@ -21,6 +23,7 @@ from udpfast.core.layout cimport (
 
 from udpfast.log.readers cimport ReaderEntry
 
+import contextlib
 import math
 import sys
 import time
@@ -28,14 +31,17 @@ from pathlib import Path
 
 import numpy as np
 
-from udpfast.archive.bus_files import Live, read_description, shared_directory
+from udpfast.archive.bus_files import Live, noted_store, read_description, shared_directory
+from udpfast.archive.feed_cursor import StoreFeedCursor as StoreFeedCursorFace
 from udpfast.archive.store import StoreView
+from udpfast.client.image_join import ImageJoin
 from udpfast.client.journal_source import segment_names, unix_ns
-from udpfast.errors import ConfigError, NotReadyError, RegionError, RingClosedError, shown
+from udpfast.errors import (
+    ConfigError, ImageError, NotReadyError, RegionError, RingClosedError, shown)
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
-from udpfast.shm.instance import journal_directory
+from udpfast.shm.instance import instance_directory, journal_directory
 from udpfast.shm.wake import Sleeper
 
 __all__ = ["StoreSource", "open_source"]
@@ -43,6 +49,9 @@ __all__ = ["StoreSource", "open_source"]
 cdef enum:
     BACK = 1 << 16               # records over which a reader finds its way back
     ALIVE_NS = 1_000_000_000
+
+#: A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
+_PATIENCE_S = 1.0
 
 if sizeof(BusLive) != 4096:
     raise ImportError(f"BusLive has {sizeof(BusLive)} bytes")
@@ -61,9 +70,12 @@ cdef class StoreSource(PolledSource):
     batch, buffer_bytes : int
     name : str
         What tools call this reader; empty: it is not theirs to see.
+    join : ImageJoin, optional
+        Records that come before those of the store.
     """
 
-    def __init__(self, directory, *, start, end=None, batch, buffer_bytes, name=""):
+    def __init__(self, directory, *, start, end=None, batch, buffer_bytes, name="",
+                 ImageJoin join=None):
         cdef const uint8_t[::1] memory
         self.directory = directory
         try:
@@ -89,6 +101,8 @@ cdef class StoreSource(PolledSource):
         except FileNotFoundError:
             raise NotReadyError(f"{directory}: {_why_empty(directory)}") from None
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self.join = join
+        self.join_left = 0 if join is None else join.left
         if name:
             self._register(name)
 
@@ -108,11 +122,21 @@ cdef class StoreSource(PolledSource):
         return min(self.end, load_acquire(&self.said.released))
 
     cdef bint ready(self) noexcept nogil:
-        return self.cursor.ready() and self.cursor.position < self.bound()
+        return self.join_left > 0 or (
+            self.cursor.ready() and self.cursor.position < self.bound())
 
     cdef int64_t poll(self, int64_t limit) except -1:
         cdef uint64_t bound
         cdef int64_t count
+        self.from_image = self.join_left > 0
+        if self.from_image:
+            count = self.join.take(
+                self.headers, self.offsets, self.payloads, self.cursor._room_bytes,
+                min(limit, self.cursor._limit))
+            self.join_left -= count
+            self.join_taken += count
+            self.missed = 0
+            return count
         if load_acquire(&self.said.cuts) != self.cuts:
             count = self._find_back()
             if count:
@@ -241,7 +265,7 @@ cdef class StoreSource(PolledSource):
         store_relaxed(&entry.position, self.cursor.position)
         store_relaxed(&entry.index, self.cursor.index)
         store_relaxed(&entry.lapped, self.cursor.missed_total)
-        store_relaxed(&entry.read, read)
+        store_relaxed(&entry.read, max(read, self.join_taken) - self.join_taken)
         store_relaxed(<uint64_t*>&entry.polled_ns, clock_realtime_ns())
 
     cdef fail(self, int64_t code):
@@ -251,6 +275,9 @@ cdef class StoreSource(PolledSource):
 
     cdef uint64_t next_index(self):
         return self.cursor.index
+
+    cdef bint joining(self):
+        return self.join_left > 0
 
     cdef uint64_t missed_total(self):
         return self.cursor.missed_total
@@ -267,6 +294,8 @@ cdef class StoreSource(PolledSource):
     cdef detach(self):
         self.done = True  # what is in memory is handed out still
         self.entry = NULL
+        self.join = None
+        self.join_left = 0
         if self.registration is not None:
             self.registration.close()
         self.cursor.close()
@@ -293,18 +322,18 @@ def open_source(
     start : "begin", "oldest", "tail", str, datetime, int or ("position", int)
         A time: ISO 8601, an aware datetime, or UNIX ns. Or a position in the store.
     end : ("position", int), optional
-    batch, buffer_bytes, timeout, name
+    batch, buffer_bytes, timeout, name, image
         As `Reader` has them.
 
     Raises
     ------
+    ImageError
+        This host has no image of it, or none that can be begun with.
     ConfigError
         What is wanted is not there; `start` is a position whose record was removed: nobody can say
         how many are missing from there on.
     """
     cdef StoreSource source
-    if image:
-        raise ConfigError(f"image must be False for store:{target}: it begins where it begins")
     if end is not None and not (isinstance(end, tuple) and end[:1] == ("position",)):
         raise ConfigError(f"end must be ('position', int) for store:{target}, was {shown(end)}")
     if start in ("begin", "oldest"):
@@ -314,10 +343,15 @@ def open_source(
     deadline = time.monotonic() + (math.inf if timeout is None else timeout)
     while True:
         try:
+            directory, join = journal_directory(target), None
+            if image:
+                start, join = _join(directory, batch, max(_PATIENCE_S, deadline - time.monotonic()))
+                buffer_bytes = max(
+                    256 * batch if buffer_bytes is None else buffer_bytes, join.payload_max)
             source = StoreSource(
-                journal_directory(target), start=start, end=None if end is None else end[1],
+                directory, start=start, end=None if end is None else end[1],
                 batch=batch, buffer_bytes=buffer_bytes,
-                name=name or Path(sys.argv[0]).name or "python")
+                name=name or Path(sys.argv[0]).name or "python", join=join)
             break
         except (FileNotFoundError, NotReadyError):
             if time.monotonic() >= deadline:
@@ -329,3 +363,20 @@ def open_source(
         raise ConfigError(f"start must be at or behind position {oldest}, the oldest that "
                           f"store:{target} has, was {shown(start[1])}")
     return source
+
+
+def _join(directory, batch, patience_s):
+    # Where the store goes on behind its feed's image, and the image.
+    cdef StoreFeedCursor cursor = StoreFeedCursorFace(directory, "tail", batch)
+    try:
+        instance = store = None
+        with contextlib.suppress(FileNotFoundError):
+            instance = instance_directory(read_description(directory)["store"])
+            store = noted_store(instance)
+        if store is None or store.resolve() != directory.resolve():
+            raise ImageError(f"{directory}: expected an image beside its feed, found no feed of it "
+                             "on this host")
+        join = ImageJoin(instance, cursor, patience_s)
+        return ("position", cursor.position()), join
+    finally:
+        cursor.close()

@@ -36,6 +36,9 @@ cdef class ZmqSource(Source):
     cdef uint64_t unseen
     cdef uint64_t looked         # index up to which the fan-out had looked
     cdef uint64_t seen           # index behind the last record handed out
+    cdef uint64_t joined         # index of the first that it could read
+    cdef uint64_t back           # records handed out that are not in the log any more; to be said
+    cdef uint64_t back_at        # position of the first of them
     cdef uint64_t tail
     cdef uint64_t pending        # records missed, not said yet
     cdef uint64_t lapped
@@ -49,6 +52,7 @@ cdef class ZmqSource(Source):
     cdef int64_t _hand_out(self, int64_t limit) except -1
     cdef int64_t _hand_out_doubt(self) except -1
     cdef int64_t _hand_out_connection(self) except -1
+    cdef int64_t _hand_out_rollback(self) except -1
     cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1
     cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)

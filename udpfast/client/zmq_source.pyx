@@ -17,7 +17,8 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, CONNECTION_WRITER, Connection,
-    KIND_CONNECTION, KIND_LAPPED, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record, STREAM_NONE)
+    KIND_CONNECTION, KIND_LAPPED, KIND_ROLLBACK, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record,
+    Rollback, STREAM_NONE)
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -161,6 +162,8 @@ cdef class ZmqSource(Source):
         while True:
             if self.turned:
                 return self._hand_out_connection()
+            if self.back:
+                return self._hand_out_rollback()
             while self.walk.at < self.walk.size:
                 count = self._hand_out(limit)
                 if count:
@@ -236,6 +239,20 @@ cdef class ZmqSource(Source):
         self.turned = 0
         return self._hand_out_own(KIND_CONNECTION, &said, sizeof(said))
 
+    cdef int64_t _hand_out_rollback(self) except -1:
+        # A host that lost its power had not written all that it had sent. What is known to be
+        # missing is missing behind this.
+        cdef Rollback said
+        cdef uint64_t pending = self.pending
+        said.records = self.back
+        said.position = self.back_at
+        self.pending = self.back = 0
+        self._hand_out_own(KIND_ROLLBACK, &said, sizeof(said))
+        self.headers.position = said.position
+        self.headers.index = self.seen
+        self.pending = pending
+        return 1
+
     cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1:
         # A record that no ring carries.
         memset(self.headers, 0, RECORD_SIZE)
@@ -291,6 +308,11 @@ cdef class ZmqSource(Source):
                 raise RingClosedError(f"{self._where()}: another ring took its place: open a new "
                                       "reader")
             restarted = self.ring and envelope.epoch != self.epoch
+            if restarted and self.begun and envelope.began < self.seen:
+                self.back += self.seen - max(envelope.began, self.joined)
+                self.back_at = envelope.began_at
+                self.seen = self.joined = envelope.began
+                self.looked = min(self.looked, envelope.began)
             self.ring = envelope.ring
             self.epoch = envelope.epoch
         body_at = topic_size + 1 + ENVELOPE_SIZE
@@ -351,6 +373,7 @@ cdef class ZmqSource(Source):
             self.begun = True
             # Behind an answer that was missed: from its first record on, whichever that is.
             self.seen = 0 if count else envelope.index
+            self.joined = envelope.index - count
         elif envelope.stream == self.stream:
             if envelope.sequence > self.expected:
                 self.pending += envelope.sequence - self.expected

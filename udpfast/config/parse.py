@@ -87,19 +87,12 @@ def parse_feed(tables: Mapping[str, Any], where: str = "settings") -> FeedConfig
 
 
 def _check_output(where: str, config: FeedConfig) -> None:
-    if config.output == "ring":
-        return
-    # What reads the ring of its instance; a raw capture is read from a ring of its own.
-    for name, reads in (
-        ("image", config.image.enabled),
-        ("zmq", config.zmq.enabled),
-        ("record", config.record.enabled and config.record.what != "raw"),
-    ):
-        if reads:
-            raise ConfigError(
-                f'{where}: {name}.enabled: expected false with output = "store", which has no '
-                "ring to read, found true"
-            )
+    # A raw capture is read from a ring of its own.
+    if config.output == "store" and config.record.enabled and config.record.what != "raw":
+        raise ConfigError(
+            f'{where}: record.what: expected "raw" with output = "store", which is the record of '
+            f"what strategies read, found {config.record.what!r}"
+        )
 
 
 def _by_role(where: str, config: FeedConfig) -> FeedConfig:

@@ -803,7 +803,10 @@ struct udpfast_bus_live {
     uint64_t following;  /* 1: the stream comes */
     uint64_t gate;  /* 0: readers may see everything */
     uint64_t by_feed;  /* 1: a feed writes it, and no app can */
-    uint8_t reserved[32];
+    uint64_t feed_epoch;  /* of the feed that writes it, or did last since its daemon started, */
+    uint64_t feed_began;  /* position of its RESTART, */
+    uint64_t feed_index;  /* and that one's index */
+    uint64_t feed_end;  /* 0: none has run; all ones: it runs; else where it has ended */
     char host[32];  /* which of the bus's hosts this is */
     char shared[3936];  /* directory of outboxes and of what wakes readers */
 };

@@ -2,7 +2,7 @@
 # a reader in another process, on another host perhaps, unpacks it and believes nothing before it
 # is checked. docs/zmq.md describes every byte, for those who write subscribers of their own.
 #
-#   topic | 0 or 1 | Envelope, 88 bytes | body
+#   topic | 0 or 1 | Envelope, 104 bytes | body
 #
 # `topic` is the subscription, as its subscriber sent it. The byte behind it tells the stream, which
 # all subscribers of that topic get, from what answers one of them alone.
@@ -15,9 +15,9 @@ from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
 cdef enum:
-    ENVELOPE_SIZE = 88
+    ENVELOPE_SIZE = 104
     ENVELOPE_MAGIC = 0x7A706475      # "udpz"
-    ENVELOPE_VERSION = 1
+    ENVELOPE_VERSION = 2
     # Longer subscriptions are refused; the fan-out reads no message much longer than that.
     LONGEST_TOPIC = 1000
     # A message of the fan-out, and what a reader accepts: far above the largest record.
@@ -44,6 +44,8 @@ cdef packed struct Envelope:
     uint64_t layout          # hash of the layouts of records and updates
     uint64_t ring            # which ring: another number is another ring
     uint64_t epoch           # of the ring's writer
+    uint64_t began           # index of this writer's first record: behind the last that is true of
+    uint64_t began_at        # the writers before; and its position
     uint64_t stream          # which life of this stream: `sequence` counts within it
     uint64_t sequence        # records of this stream before this message, sent or dropped
     uint64_t unseen          # records that the fan-out itself missed, of any stream

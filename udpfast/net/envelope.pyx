@@ -22,9 +22,9 @@ if sizeof(Envelope) != ENVELOPE_SIZE:
 #: The envelope as a numpy dtype.
 ENVELOPE_DTYPE = np.dtype([
     ("magic", "<u4"), ("version", "u1"), ("type", "u1"), ("heartbeat_ms", "<u2"), ("layout", "<u8"),
-    ("ring", "<u8"), ("epoch", "<u8"), ("stream", "<u8"), ("sequence", "<u8"), ("unseen", "<u8"),
-    ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"), ("table", "<u4"), ("names", "<u4"),
-    ("last", "<u4"),
+    ("ring", "<u8"), ("epoch", "<u8"), ("began", "<u8"), ("began_at", "<u8"), ("stream", "<u8"),
+    ("sequence", "<u8"), ("unseen", "<u8"), ("index", "<u8"), ("tail", "<u8"), ("count", "<u4"),
+    ("table", "<u4"), ("names", "<u4"), ("last", "<u4"),
 ])
 
 #: Bytes that a topic may have, and that a message may have.

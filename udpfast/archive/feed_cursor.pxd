@@ -1,0 +1,58 @@
+# FeedCursor: the next records of what a feed writes, a ring or a store: who reads it need not know
+# which of the two it is.
+
+from libc.stdint cimport int64_t, uint8_t, uint64_t
+
+from udpfast.archive.live cimport BusLive
+from udpfast.core.layout cimport Record
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.readers cimport ReaderEntry
+
+cdef class FeedCursor:
+    cdef Record* headers             # of the last poll, as a RingCursor has them
+    cdef uint64_t* offsets
+    cdef uint8_t* payloads
+    cdef readonly str kind           # "ring" or "store"
+    cdef readonly uint64_t missed    # by the last poll: records before its first
+    cdef uint64_t log                # which log: begins its identity
+    cdef uint64_t born               # which life of it: a state that was kept of another is none
+
+    cdef bint ready(self) noexcept nogil
+    cdef bint jumped(self) noexcept nogil
+    cdef int64_t poll(self, int64_t limit) noexcept nogil
+    cdef uint64_t position(self) noexcept nogil
+    cdef uint64_t index(self) noexcept nogil
+    cdef uint64_t end(self) noexcept
+    cdef uint64_t end_index(self) noexcept
+    cdef int64_t created_ns(self) noexcept nogil
+    cdef uint64_t epoch(self) noexcept nogil
+    cdef uint64_t began(self) noexcept nogil
+    cdef uint64_t began_index(self) noexcept nogil
+    cdef void report(self, ReaderEntry* entry) noexcept nogil
+    cdef seek(self, uint64_t position, uint64_t index)
+    cdef bint follow(self) except -1
+    cdef bint ended(self) except -1
+    cdef check(self)
+    cdef fail(self, int64_t code)
+    cdef int64_t names_number(self) noexcept
+    cdef names_file(self)
+    cdef use_arrays(self, headers, offsets, payloads)
+    cdef close(self)
+
+
+cdef class RingFeedCursor(FeedCursor):
+    cdef RingCursor cursor
+    cdef take_file(self)
+
+
+cdef class StoreFeedCursor(FeedCursor):
+    cdef JournalCursor cursor
+    cdef object live                 # Live: owns what `said` points into
+    cdef const BusLive* said
+    cdef uint64_t cuts
+    cdef int64_t looked_ns
+    cdef object failure              # met without the GIL; for `fail` to raise
+    cdef uint64_t bound(self) noexcept nogil
+    cdef int64_t look(self, int64_t limit) except -1
+    cdef stand(self, JournalCursor cursor)

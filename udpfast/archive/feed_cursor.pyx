@@ -1,0 +1,414 @@
+"""A cursor in what a feed writes, ring or store: for the agents beside it, and who joins late.
+
+Of a store only this host's feed counts: its records from the RESTART on that began it, as far as
+readers may see them.
+"""
+
+cimport cython
+from libc.errno cimport EBADMSG, EPIPE
+from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint64_t
+
+from udpfast.archive.live cimport BusLive
+from udpfast.core.atomics cimport load_acquire, load_relaxed, store_relaxed
+from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.log.cursor cimport RingCursor
+from udpfast.log.journal_cursor cimport JournalCursor
+from udpfast.log.marks cimport WrittenMark
+from udpfast.log.readers cimport ReaderEntry, reader_report
+from udpfast.log.ring cimport ring_poll, ring_ready
+from udpfast.shm.region cimport RegionHeader
+
+from udpfast.archive.bus_files import Live, noted_store, shared_directory
+from udpfast.archive.names import names_path
+from udpfast.errors import FormatError, NotReadyError, RegionError, RingClosedError
+from udpfast.log.cursor import RingCursor as RingCursorFace
+from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
+from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
+
+__all__ = ["FeedCursor", "RingFeedCursor", "StoreFeedCursor", "open_feed_cursor"]
+
+cdef enum:
+    LOOK_NS = 1_000_000          # without a sign of more, files are looked at this often
+    #: An agent that is started again does not read more than a ring has by default.
+    BACK_BYTES = 1 << 26
+
+
+cdef class FeedCursor:
+    """The next records of what a feed writes. One thread's.
+
+    Attributes
+    ----------
+    kind : str
+        ring or store.
+    readers : pathlib.Path
+        The directory whose `readers/` says who reads it.
+    missed : int
+        Records before the first of the last poll.
+    """
+
+    @property
+    def readers(self):
+        """Where readers register."""
+        raise NotImplementedError
+
+    cdef bint ready(self) noexcept nogil:
+        # Whether there is something to poll, as far as can be told by one look.
+        return False
+
+    cdef bint jumped(self) noexcept nogil:
+        # Whether records may be missing before the next one, which has not come yet.
+        return False
+
+    cdef int64_t poll(self, int64_t limit) noexcept nogil:
+        # Records copied, which follow each other; 0: nothing new; -EPIPE: the feed ended, and all
+        # was read; another -errno: what `fail` raises.
+        return -EPIPE
+
+    cdef uint64_t position(self) noexcept nogil:
+        # Of the next record.
+        return 0
+
+    cdef uint64_t index(self) noexcept nogil:
+        return 0
+
+    cdef uint64_t end(self) noexcept:
+        # Position behind the last record, as of the writer's last flush.
+        return 0
+
+    cdef uint64_t end_index(self) noexcept:
+        return 0
+
+    cdef int64_t created_ns(self) noexcept nogil:
+        # Which file a ring is, or of which writer.
+        return 0
+
+    cdef uint64_t epoch(self) noexcept nogil:
+        # Of the feed: a later one has a larger one.
+        return 0
+
+    cdef uint64_t began(self) noexcept nogil:
+        # Position of that feed's first record.
+        return 0
+
+    cdef uint64_t began_index(self) noexcept nogil:
+        return 0
+
+    cdef void report(self, ReaderEntry* entry) noexcept nogil:
+        # Tell tools how far it is.
+        pass
+
+    cdef seek(self, uint64_t position, uint64_t index):
+        # Go on at a record that somebody else has read up to.
+        pass
+
+    cdef bint follow(self) except -1:
+        # Whether it goes on in another file, which took the place of the one that ended.
+        return False
+
+    cdef bint ended(self) except -1:
+        # Whether the feed has ended, though there may be more to read.
+        return True
+
+    cdef check(self):
+        # Raise if nothing will ever come. Called now and then while nothing comes.
+        pass
+
+    cdef fail(self, int64_t code):
+        # Raise what a negative count means.
+        raise RingClosedError("all of it was read")
+
+    cdef int64_t names_number(self) noexcept:
+        # Of the table of names that the records of the last poll go by.
+        return 0
+
+    cdef names_file(self):
+        return None
+
+    cdef use_arrays(self, headers, offsets, payloads):
+        self.headers = <Record*><size_t>headers.ctypes.data
+        self.offsets = <uint64_t*><size_t>offsets.ctypes.data
+        self.payloads = <uint8_t*><size_t>payloads.ctypes.data
+
+    cdef close(self):
+        # Idempotent.
+        pass
+
+
+@cython.final
+cdef class RingFeedCursor(FeedCursor):
+    """Of a ring.
+
+    Parameters
+    ----------
+    cursor : RingCursor
+        Closed with this one.
+    """
+
+    def __init__(self, RingCursor cursor not None):
+        self.kind = "ring"
+        self.cursor = cursor
+        self.take_file()
+
+    cdef take_file(self):
+        cdef RingCursor cursor = self.cursor
+        self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
+        self.log = cursor.reader.header.log[0]
+        self.born = <uint64_t>cursor.reader.header.born_ns
+
+    @property
+    def readers(self):
+        return self.cursor.region.path.parent
+
+    cdef bint ready(self) noexcept nogil:
+        return ring_ready(&self.cursor.reader)
+
+    cdef bint jumped(self) noexcept nogil:
+        return self.cursor.reader.jumped
+
+    cdef int64_t poll(self, int64_t limit) noexcept nogil:
+        self.cursor.reader.waiting = False  # all that is there
+        self.missed = 0
+        return ring_poll(&self.cursor.reader, self.headers, self.offsets, self.payloads,
+                         self.cursor._room, min(limit, self.cursor._limit), &self.missed)
+
+    cdef uint64_t position(self) noexcept nogil:
+        return self.cursor.reader.cursor
+
+    cdef uint64_t index(self) noexcept nogil:
+        return self.cursor.reader.index
+
+    cdef uint64_t end(self) noexcept:
+        return load_acquire(&self.cursor.reader.header.tail)
+
+    cdef uint64_t end_index(self) noexcept:
+        return load_relaxed(&self.cursor.reader.header.tail_index)
+
+    cdef int64_t created_ns(self) noexcept nogil:
+        return (<const RegionHeader*>self.cursor.region.pointer).created_ns
+
+    cdef uint64_t epoch(self) noexcept nogil:
+        # Acquire: where this writer began was written before its number.
+        return load_acquire(&self.cursor.reader.header.epoch)
+
+    cdef uint64_t began(self) noexcept nogil:
+        return load_relaxed(&self.cursor.reader.header.began)
+
+    cdef uint64_t began_index(self) noexcept nogil:
+        return load_relaxed(&self.cursor.reader.header.began_index)
+
+    cdef void report(self, ReaderEntry* entry) noexcept nogil:
+        reader_report(entry, &self.cursor.reader, clock_realtime_ns())
+
+    cdef seek(self, uint64_t position, uint64_t index):
+        self.cursor.seek(position, index)
+
+    cdef bint follow(self) except -1:
+        if not self.cursor.follow():
+            return False
+        self.take_file()
+        return True
+
+    cdef bint ended(self) except -1:
+        return self.cursor.closed_by_writer
+
+    cdef check(self):
+        if self.cursor.region.replaced() and not (
+                self.follow() or self.ready() or self.cursor.closed_by_writer):
+            raise RingClosedError(f"{self.cursor.region.path}: another file took its place")
+
+    cdef fail(self, int64_t code):
+        self.cursor._raise(code)
+
+    cdef names_file(self):
+        return self.readers / "names"
+
+    cdef close(self):
+        self.cursor.close()
+
+
+@cython.final
+cdef class StoreFeedCursor(FeedCursor):
+    """Of a store.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+    start : {"writer", "tail"}
+    limit : int
+        Records per poll, at most.
+    room_bytes : int, optional
+        For the payloads of one poll.
+
+    Raises
+    ------
+    NotReadyError
+        No feed has begun to write it yet.
+    FormatError
+        `start` is "writer", and that is too far back, or was removed.
+    """
+
+    def __init__(self, directory, start, limit, room_bytes=None):
+        cdef const uint8_t[::1] memory
+        cdef JournalCursor cursor
+        self.kind = "store"
+        try:
+            self.live = Live(directory)
+        except FileNotFoundError:
+            raise NotReadyError(f"{directory}: no feed writes here yet") from None
+        memory = self.live.memory
+        self.said = <const BusLive*>&memory[0]
+        self.cuts = load_acquire(&self.said.cuts)
+        # Acquire: what was said of this feed before.
+        if load_acquire(&self.said.feed_end) == 0:
+            raise NotReadyError(f"{directory}: no feed writes here yet")
+        place = ("position", self.said.feed_began) if start == "writer" else "tail"
+        cursor = JournalCursorFace.attach(
+            directory, place, limit=limit, room_bytes=room_bytes, layouts=LAYOUTS)
+        self.stand(cursor)
+        if start == "writer" and (
+                cursor.index > self.said.feed_index
+                or self.end() > self.said.feed_began + BACK_BYTES):
+            self.close()
+            raise FormatError(f"{directory}: expected its feed's beginning, found it too far back")
+        self.log = int.from_bytes(cursor.identity[:8], "little")
+        # What was kept of a store before another feed began says nothing of it now: see RESTART.
+        self.born = self.log ^ self.said.feed_epoch
+
+    cdef stand(self, JournalCursor cursor):
+        if self.cursor is not None:
+            self.cursor.close()
+        self.cursor = cursor
+        self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
+
+    @property
+    def readers(self):
+        return shared_directory(self.cursor.directory)
+
+    cdef uint64_t bound(self) noexcept nogil:
+        # Position before which records are shown. Acquire: what was told of copies before it holds.
+        if load_acquire(&self.said.gate) == 0:
+            return UINT64_MAX
+        return load_acquire(&self.said.released)
+
+    cdef bint ready(self) noexcept nogil:
+        return self.cursor.ready() and self.cursor.position < self.bound()
+
+    cdef int64_t poll(self, int64_t limit) noexcept nogil:
+        cdef int64_t now_ns
+        self.missed = 0
+        if not self.ready():
+            now_ns = clock_monotonic_ns()
+            if now_ns - self.looked_ns < LOOK_NS:
+                return 0
+            self.looked_ns = now_ns
+        with gil:
+            try:
+                return self.look(limit)
+            except BaseException as failure:
+                self.failure = failure
+                return -EBADMSG
+
+    cdef int64_t look(self, int64_t limit) except -1:
+        cdef JournalCursor cursor = self.cursor
+        # Before the records: where the feed ended, all of them are there.
+        cdef uint64_t end = load_acquire(&self.said.feed_end)
+        cdef int64_t count
+        if load_acquire(&self.said.cuts) != self.cuts:
+            raise RegionError(f"{cursor.directory}: records were set aside: another host writes "
+                              "the store")
+        cursor._end_position = self.bound()
+        cursor._follow = True
+        cursor.ended = False
+        count = cursor.poll_all(min(limit, cursor._limit))
+        self.missed = cursor.missed
+        return -EPIPE if count == 0 and cursor.position >= end else count
+
+    cdef uint64_t position(self) noexcept nogil:
+        return self.cursor.position
+
+    cdef uint64_t index(self) noexcept nogil:
+        return self.cursor.index
+
+    cdef uint64_t end(self) noexcept:
+        cdef WrittenMark mark
+        cdef uint64_t end = self.cursor.position
+        if self.cursor._written(&mark):
+            end = max(end, mark.position)
+        return min(end, self.bound())
+
+    cdef uint64_t end_index(self) noexcept:
+        cdef WrittenMark mark
+        if self.cursor._written(&mark):
+            return max(self.cursor.index, mark.index)
+        return self.cursor.index
+
+    cdef uint64_t epoch(self) noexcept nogil:
+        return self.said.feed_epoch
+
+    cdef uint64_t began(self) noexcept nogil:
+        return self.said.feed_began
+
+    cdef uint64_t began_index(self) noexcept nogil:
+        return self.said.feed_index
+
+    cdef void report(self, ReaderEntry* entry) noexcept nogil:
+        store_relaxed(&entry.position, self.cursor.position)
+        store_relaxed(&entry.index, self.cursor.index)
+        store_relaxed(&entry.lapped, self.cursor.missed_total)
+        store_relaxed(<uint64_t*>&entry.polled_ns, clock_realtime_ns())
+
+    cdef seek(self, uint64_t position, uint64_t index):
+        cdef JournalCursor before = self.cursor
+        self.stand(JournalCursorFace.attach(
+            before.directory, ("position", position), limit=before._limit,
+            room_bytes=before._room_bytes, layouts=LAYOUTS))
+        if self.cursor.index > index:  # removed meanwhile
+            self.cursor.missed = self.cursor.index - index
+            self.cursor.missed_total += self.cursor.missed
+
+    cdef bint ended(self) except -1:
+        return load_acquire(&self.said.feed_end) != UINT64_MAX
+
+    cdef fail(self, int64_t code):
+        if code == -EBADMSG and self.failure is not None:
+            failure, self.failure = self.failure, None
+            raise failure
+        raise RingClosedError(f"{self.cursor.directory}: its feed ended after "
+                              f"{self.cursor.index} records")
+
+    cdef int64_t names_number(self) noexcept:
+        return 0 if self.cursor.segment is None else self.cursor.segment.header.names
+
+    cdef names_file(self):
+        return names_path(self.cursor.directory, self.names_number())
+
+    cdef close(self):
+        self.cursor.close()
+
+
+def open_feed_cursor(instance, start, limit, room_bytes=None) -> FeedCursor:
+    """Open what a feed writes.
+
+    Parameters
+    ----------
+    instance : pathlib.Path
+        Its directory.
+    start : {"writer", "tail"}
+        The first record of the present writer; the next one to be written.
+    limit : int
+        Records per poll, at most.
+    room_bytes : int, optional
+        For the payloads of one poll.
+
+    Raises
+    ------
+    FileNotFoundError, NotReadyError
+        Nothing was written yet.
+    FormatError
+        The writer's first record is not there any more, or too far back.
+    """
+    store = noted_store(instance)
+    if store is not None:
+        return StoreFeedCursor(store, start, limit, room_bytes)
+    return RingFeedCursor(
+        RingCursorFace.attach(instance, start, limit, room_bytes, payload_hash=PAYLOAD_HASH))
