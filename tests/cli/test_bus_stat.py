@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from tests.agents.test_bus_host import running, settings, stream, until
 from tests.ports import free_port
 from udpfast.agents.bus_host import BadPath
+from udpfast.archive.bus_files import describe_store, read_description
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
@@ -93,3 +94,21 @@ def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path)
         assert dead["end"] == end
         assert dead["silent_s"] > 0
         assert "(its daemon does not run, for " in stat(tmp_path, "one")
+
+
+def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> None:
+    store = tmp_path / "S" / "orders"
+    config = settings(tmp_path, free_port())
+    with running(config, "S", tmp_path) as writer, running(config, "one", tmp_path):
+        until(lambda: writer.parts[0].store.end, "the store")
+        until(lambda: state(tmp_path, "S")["end"] == writer.parts[0].store.end, "its word")
+        said = read_description(store)
+        with App(f"store:{store}", "algo") as app:
+            for _ in range(5):
+                app.send(b"x")
+            stream(app, 5)
+        end, records = writer.parts[0].store.end, writer.parts[0].store.log.end_index
+    describe_store(store, said)  # one that is killed says no more
+    until(lambda: not state(tmp_path, "S")["alive"], "its silence")
+    assert said["end"] < end
+    assert (state(tmp_path, "S")["end"], state(tmp_path, "S")["records"]) == (end, records)

@@ -1,12 +1,18 @@
 """Kinds by name, wherever a kind is wanted; what is none is refused with what is like it."""
 
 import warnings
+from pathlib import Path
 
 import pytest
 
 from tests.client.instance import Instance
 from udpfast import ConfigError, Kind, Latest, Reader
+from udpfast.archive.names import names_path
 from udpfast.client.kinds import kind_of, kinds_of
+from udpfast.log.journal import Journal
+from udpfast.market.names import NameTable, name_table_size
+from udpfast.market.updates import LAYOUTS
+from udpfast.shm.names import create_names, names_table
 
 
 @pytest.mark.parametrize("value", [Kind.BOOK, int(Kind.BOOK), "book", "BOOK", "Book"])
@@ -51,6 +57,20 @@ def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -
         Reader(instance.address, symbols={"AMBR-PRP"}).close()
     with pytest.warns(UserWarning, match="not known so far: 'cme'"):
         Reader(instance.address, exchanges="cme", symbols="AMBR-PERP").close()
+
+
+def test_unknown_names_of_a_journal_are_noted_with_all_that_it_has(tmp_path: Path) -> None:
+    with Journal.open(tmp_path, LAYOUTS, segment_bytes=1 << 18) as journal:
+        journal.append(Kind.MESSAGE, b"")
+    for number, name in ((1, "AMBR-PERP"), (2, "BTC-PERP")):
+        region = create_names(names_path(tmp_path, number), name_table_size(16))
+        NameTable(names_table(region), capacity=16).intern(name)
+        region.mark_ready()
+    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; known are AMBR-PERP, BTC.*did you mean"):
+        Reader(f"journal:{tmp_path}", symbols={"AMBR-PRP"}).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Reader(f"journal:{tmp_path}", symbols={"AMBR-PERP", "BTC-PERP"}).close()
 
 
 def test_known_names_and_an_empty_table_are_no_note(instance: Instance) -> None:

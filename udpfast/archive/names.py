@@ -6,6 +6,7 @@ file of names for each table that its records ever went by; a segment's header s
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from udpfast.errors import FormatError
 from udpfast.market.names import NameTable
 from udpfast.shm.names import attach_names, names_table
 
-__all__ = ["journal_names", "names_path"]
+__all__ = ["journal_names", "known_names", "names_path"]
 
 
 def names_path(directory: Path, number: int) -> Path:
@@ -39,3 +40,13 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
             f"{table.mark:08x}: they are another journal's, or damaged"
         )
     return table
+
+
+def known_names(directory: str | os.PathLike[str]) -> set[str]:
+    """Return all names that any record of a journal or store may carry; of damaged files, none."""
+    found: set[str] = set()
+    for path in Path(directory).glob("*.names"):
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            table = NameTable(names_table(attach_names(path)))
+            found.update(table[each] or "" for each in range(1, len(table) + 1))
+    return found

@@ -17,6 +17,7 @@ from udpfast.cli.service import Service
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
+from udpfast.log.journal_cursor import JournalCursor
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["bus"]
@@ -205,9 +206,21 @@ def describe(directory: Path | None, store: str) -> dict[str, Any] | None:
     try:
         path = place(directory, store)
         live = Live(path)
-        return {**read_description(path), "alive": live.is_alive(), "silent_s": live.silent_s()}
+        found = read_description(path)
+        alive = live.is_alive()
+        # What was killed had no time to say how far it was.
+        kept = {} if alive or found.get("ended") else _kept(path, found["end"])
+        return {**found, **kept, "alive": alive, "silent_s": live.silent_s()}
     except FileNotFoundError:
         return None
+
+
+def _kept(path: Path, end: int) -> dict[str, int]:
+    # Where a dead daemon's records end, looked for from where it said that they do.
+    with JournalCursor.attach(path, ("position", end), follow=False) as cursor:
+        while cursor.poll():
+            pass
+        return {"end": cursor.position, "records": cursor.index}
 
 
 def _check_host(config: BusConfig, file: Path, host: str) -> None:

@@ -15,6 +15,7 @@ from udpfast.log.readers cimport reader_time, reader_time_all
 
 import warnings
 
+from udpfast.archive.names import known_names
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
 from udpfast.errors import ConfigError, UdpfastError, shown, unexpected_keyword
@@ -478,16 +479,18 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
 
 cdef _note_unknown(Reader self):
-    # A name that is misspelt would be waited for in silence. (A journal's names are those of the
-    # segment that is read: each says its own.)
-    if not self.address.startswith("ring:"):
+    # A name that is misspelt would be waited for in silence.
+    if self.address.startswith(("journal:", "store:")):
+        known = known_names(self._source.directory)
+    elif self.address.startswith("ring:"):
+        try:
+            table = self.names.table
+        except UdpfastError:  # said to who reads
+            return
+        known = [] if table is None else [table[i] for i in range(1, len(table) + 1)]
+    else:
         return
-    try:
-        table = self.names.table
-    except UdpfastError:  # said to who reads
-        return
-    known = [] if table is None else [table[i] for i in range(1, len(table) + 1)]
-    said = self._filter.describe_unknown([name for name in known if name is not None])
+    said = self._filter.describe_unknown([name for name in known if name])
     if said is not None:
         warnings.warn(f"{self.address}: {said}")
 
