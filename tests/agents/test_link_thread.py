@@ -3,15 +3,17 @@
 import contextlib
 import os
 import random
+import select
 import socket
 import struct
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.bus.drive import LAYOUT, Copy, lead, register, send, sequencer, store
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 from udpfast.agents.link_thread import ConsumerThread, SourceThread
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.log import Store
@@ -22,6 +24,7 @@ from udpfast.bus.wire import LinkType, link_frame
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns
 from udpfast.lab.bus_memory import MemoryLog
+from udpfast.shm.wake import Sleeper, WakeRegion
 
 IDLE = ["spin", "yield", "backoff", "sleep"]
 KEY, OLD, OTHER = bytes(range(32)), bytes(range(32, 64)), bytes(range(64, 96))
@@ -199,6 +202,23 @@ def test_acks_wake_whoever_waits_for_them() -> None:
         wait_until(link.level, "the copy")
     os.close(heard)
     os.close(bell)
+
+
+def test_a_reader_of_the_copy_that_sleeps_is_woken_by_its_thread(tmp_path: Path) -> None:
+    seq, other = filled(10), store("one")
+    link = Threads(seq.store, other)
+    wake = WakeRegion.create(tmp_path)
+    sleeper = Sleeper.attach(tmp_path)
+    link.takes = ConsumerThread(link.consumer, link.sockets[1].fileno(), "backoff", wake=wake)
+    with link.running():
+        wait_until(link.level, "the copy")
+        for number in range(11, 15):
+            sleeper.arm()
+            send(seq, number)
+            assert select.select([sleeper.fileno()], [], [], PATIENCE_S)[0], f"a wake, {number}"
+            os.read(sleeper.fileno(), 4096)
+    sleeper.close()
+    wake.close()
 
 
 def test_a_copy_without_room_waits_and_goes_on() -> None:

@@ -274,8 +274,9 @@ class _Part:
         # Where readers wait for copies, the loop is woken by what these say.
         acks = self._bell if self.settings.gate else -1
         found.thread = thread = link_thread(
-            end, fd, self.config.links.idle, acks=acks, seal=found.seal
-        )
+            end, fd, self.config.links.idle, acks=acks, seal=found.seal,
+            wake=None if self.settings.gate else self.disk.wake,
+        )  # fmt: skip
         del self._by_fd[fd]
         self.poll.unregister(fd)
         found.core = self._cores.take()

@@ -3,6 +3,7 @@ from typing import final
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.replication import Consumer, Source
 from udpfast.core.agent import Agent
+from udpfast.shm.wake import WakeRegion
 
 __all__ = ["ConsumerThread", "SourceThread", "link_thread"]
 
@@ -25,9 +26,21 @@ class SourceThread(LinkThread):
 @final
 class ConsumerThread(LinkThread):
     def __init__(
-        self, consumer: Consumer, fd: int, idle: str, *, seal: LinkSeal | None = None
+        self,
+        consumer: Consumer,
+        fd: int,
+        idle: str,
+        *,
+        seal: LinkSeal | None = None,
+        wake: WakeRegion | None = None,
     ) -> None: ...
 
 def link_thread(
-    end: Source | Consumer, fd: int, idle: str, *, acks: int = -1, seal: LinkSeal | None = None
+    end: Source | Consumer,
+    fd: int,
+    idle: str,
+    *,
+    acks: int = -1,
+    seal: LinkSeal | None = None,
+    wake: WakeRegion | None = None,
 ) -> SourceThread | ConsumerThread: ...

@@ -26,6 +26,7 @@ from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.hold cimport hold_enter, hold_leave
 from udpfast.core.idle cimport IDLE_SPINS
 from udpfast.net.datagram cimport iovec, msghdr
+from udpfast.shm.wake cimport Waker, WakeRegion, waker_turn
 
 __all__ = ["ConsumerThread", "SourceThread", "link_thread"]
 
@@ -327,6 +328,8 @@ cdef class ConsumerThread(LinkThread):
         What the thread does when there is nothing to do.
     seal : LinkSeal, optional
         That is `ready`: it is this thread's from now on.
+    wake : WakeRegion, optional
+        Of the readers who may see every record at once. The caller's; it must outlive the thread.
 
     Attributes
     ----------
@@ -340,10 +343,13 @@ cdef class ConsumerThread(LinkThread):
 
     cdef Consumer _consumer
     cdef uint8_t[ACK_FRAME] _ack
+    cdef Waker _waker            # of its own: the loop has another one, for the same readers
 
-    def __init__(self, Consumer consumer, fd, str idle, *, seal=None):
+    def __init__(self, Consumer consumer, fd, str idle, *, seal=None, WakeRegion wake=None):
         super().__init__(consumer, fd, "udpfast copy", idle, seal)
         self._consumer = consumer
+        if wake is not None:
+            self._waker = wake.waker
 
     cdef int _turn(self, int64_t now_ns) noexcept nogil:
         cdef uint64_t room, unacked
@@ -358,6 +364,7 @@ cdef class ConsumerThread(LinkThread):
                 got = 0
             elif not self._consumer.arrived(<uint64_t>got, now_ns):
                 self._consumer.wants = True
+        waker_turn(&self._waker, self._consumer._log.writer.position, now_ns)
         # One that is up to date says so at once: records may be shown, and let go, by its word.
         unacked = self._consumer._log.writer.position - self._consumer._acked
         if not (self._say() and unacked):
@@ -370,11 +377,11 @@ cdef class ConsumerThread(LinkThread):
         return got > 0
 
 
-def link_thread(end, fd, str idle, *, acks=-1, seal=None):
+def link_thread(end, fd, str idle, *, acks=-1, seal=None, wake=None):
     """Return the thread for an end of a link that follows, which it carries from now on."""
     if isinstance(end, Source):
         thread = SourceThread(end, fd, idle, acks=acks, seal=seal)
     else:
-        thread = ConsumerThread(end, fd, idle, seal=seal)
+        thread = ConsumerThread(end, fd, idle, seal=seal, wake=wake)
     end.carried = True
     return thread
