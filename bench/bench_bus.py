@@ -6,6 +6,7 @@
     datagrams of many messages --> sequencer --> store        one core
     the same with a tag on each piece of a link, as with `key_file`
     a store with 0, 1, 4, 8 copies: what an append costs
+    the same beside a thread that only reads: what of it is the way of cache lines
     app.send --> daemon --> sequencer --> copy --> app    real daemons, idle between two messages
     a store whose writer was killed: until it writes again
     a segment's file to a socket, in memory or on the disk: as it is mapped, or by sendfile
@@ -45,6 +46,7 @@ from udpfast.shm.histogram import LatencyHistogram
 from .bus_seen import daemons, seen
 from .bus_send import sent
 from .child import to_child
+from .loops.append_cost import BareReader, append_times
 from .loops.store_hop import StorePace, TcpEcho, TcpPace
 from .result import Row
 from .trials import Benchmark, Outcome, Settings, interleave
@@ -66,6 +68,9 @@ ORDER_GOALS = {"sequencer": "P27: <= 500 ns"}
 ALONE = "0 copies"
 MAPPED = "sendmsg of the mapped file"
 APPEND_GOALS = {f"{copies} copies": "P26: <= 1.05" for copies in (1, 4, 8)}
+#: Between two times that four records are appended, beside a bare reader.
+APPEND_GAP_NS = 5_000
+READERS = {"nobody reads": None, "a reader spins": 0, "a reader looks every 50 us": 50_000}
 SEEN_GOALS = {"send to seen, another host": "P27: <= 15000 ns"}
 RESTART_GOALS = {"restart": "P26: <= 1000 ms"}
 #: Records per second (0: the next when the one before is acknowledged), the percentile that
@@ -340,6 +345,23 @@ def append(copies: int, count: int) -> float:
     return statistics.median(took) / 4
 
 
+def beside(cores: tuple[int, int], count: int, gap_ns: int | None) -> float:
+    """Return the median ns of a record's append beside a reader that looks so often, or none."""
+    store = sequencer(count, SIZE).store
+    with contextlib.ExitStack() as stack:
+        if gap_ns is not None:
+            reader = BareReader(store, gap_ns)
+            stack.enter_context(AgentRunner(reader, idle="spin", core=cores[1]))
+        allowed = os.sched_getaffinity(0)
+        stack.callback(os.sched_setaffinity, 0, allowed)
+        os.sched_setaffinity(0, {cores[0]})
+        took = append_times(store, count, SIZE, 4, APPEND_GAP_NS)
+        if gap_ns is not None:
+            while reader.count < count:
+                time.sleep(0.001)
+    return float(statistics.median(took.tolist())) / 4
+
+
 def _write(directory: Path, records: int) -> None:
     # A store whose writer is killed.
     pid = os.fork()
@@ -429,6 +451,18 @@ def _appends(settings: Settings) -> Iterator[Row]:
         base=ALONE,
         goals=APPEND_GOALS,
         verified="every copy's link was there at the end",
+    )
+    trials = interleave(
+        {name: partial(beside, settings.cores, count, gap_ns) for name, gap_ns in READERS.items()},
+        settings,
+        label="append, bare readers",
+    )
+    yield from trials.rows(
+        "bus",
+        "ns/record",
+        {"size": SIZE, "records": count},
+        base="nobody reads",
+        verified="all records were read",
     )
 
 

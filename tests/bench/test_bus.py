@@ -11,6 +11,7 @@ def test_bus_rows_are_one_for_each_way() -> None:
         *("copy", "copy, with a key", "TCP alone"),
         *("sequencer", "sequencer, one a datagram", "restart"),
         *("sendmsg of the mapped file", "sendfile"),
+        *bench_bus.READERS,
         *(f"{copies} copies" for copies in (0, 1, 4, 8)),
         *(f"send to seen, {where} host" for where in ("the writer's", "another")),
     }
