@@ -8,6 +8,7 @@ UDPFAST_SANITIZE=1  AddressSanitizer and UndefinedBehaviorSanitizer (run with li
 """
 
 import contextlib
+import gc
 import io
 import os
 import re
@@ -16,6 +17,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+import Cython.Utils
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
@@ -79,6 +81,8 @@ class BuildExt(build_ext):
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
+        Cython.Utils.find_versioned_file = find_file
+        gc.set_threshold(200_000, 20, 20)  # a syntax tree is garbage only when its module is done
         # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
         # Two lines for each module would bury a warning, which Cython writes to stderr.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -109,6 +113,17 @@ class BuildExt(build_ext):
     def built(self, extension: Extension) -> Path:
         """Return where a module is made; `--inplace` copies it from there."""
         return Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(extension.name)))
+
+
+def find_file(folder: str, stem: str, suffix: str) -> str | None:
+    """Return the path of a file that is there; for Cython.
+
+    Cython asks for each cimported name whether it is a module, in each folder of `sys.path`, and
+    lists every folder for files of another Cython version. There are none here, and the lists were
+    half of the time that a build takes to see that nothing changed.
+    """
+    path = f"{folder}{os.sep}{stem}{suffix}"
+    return path if os.access(path, os.R_OK) else None
 
 
 def c_source(extension: Extension) -> Path:

@@ -26,8 +26,7 @@ from udpfast.market.decode import Decoder
 from udpfast.market.names import NameTable
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 
-from .decode_ways import decode_loops, deep_book, hot_payloads, kind_loops, other_loops
-from .loops.micro import Loop
+from .decode_ways import Operation, decode_loops, deep_book, hot_payloads, kind_loops, other_loops
 from .peers import flatbuffers_reader as peer
 from .result import Row
 from .trials import Benchmark, Settings, Unavailable, interleave
@@ -62,7 +61,7 @@ def run(settings: Settings) -> Iterator[Row]:
 
 
 def loops(
-    settings: Settings, label: str, chosen: dict[str, Loop], count: int, base: str
+    settings: Settings, label: str, chosen: dict[str, Operation], count: int, base: str
 ) -> Iterator[Row]:
     """Let the loops take turns."""
     variants: dict[str, Callable[[], float]] = {}
@@ -75,7 +74,7 @@ def loops(
     )
 
 
-def _per_operation(loop: Loop, count: int) -> float:
+def _per_operation(loop: Operation, count: int) -> float:
     return loop.run(count) / count
 
 

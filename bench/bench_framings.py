@@ -20,8 +20,8 @@ from .drain_trains import Train, in_order
 from .drain_ways import BurstWay, FeedWay
 from .framing_trains import UnitTrain
 from .loops.drainload import BurstSender
+from .loops.feed_cost import unit_cost_ns
 from .loops.hostprobe import pinned
-from .loops.unit_cost import unit_cost_ns
 from .result import Row
 from .trials import Benchmark, Settings, Trials, interleave
 

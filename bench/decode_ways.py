@@ -21,6 +21,7 @@ from udpfast.market.encode import encode_book, encode_top_of_book, encode_trades
 from udpfast.market.names import NameTable
 
 from .decode_events import INSTRUMENT, PRECISIONS, TIME, TIMES, event, kinds
+from .loops.feed_cost import WindowLoop
 from .loops.micro import (
     BookLoop,
     DecodeLoop,
@@ -28,11 +29,11 @@ from .loops.micro import (
     Loop,
     RingLoop,
     VerifyLoop,
-    WindowLoop,
 )
 
 __all__ = [
     "OTHER_LOOPS",
+    "Operation",
     "book_event",
     "decode_loops",
     "deep_book",
@@ -41,6 +42,9 @@ __all__ = [
     "other_loops",
     "updates",
 ]
+
+#: What takes a count and returns ns.
+Operation = Loop | WindowLoop
 
 #: What `other_loops` returns.
 OTHER_LOOPS = (
@@ -89,7 +93,7 @@ def hot_payloads() -> dict[str, list[bytes | bytearray]]:
     }
 
 
-def decode_loops() -> dict[str, Loop]:
+def decode_loops() -> dict[str, Operation]:
     """Return the loops that decode, by what they take; "general" ones by the general path."""
     rng = random.Random(2)
     hot = hot_payloads()
@@ -108,7 +112,7 @@ def decode_loops() -> dict[str, Loop]:
     }
 
 
-def kind_loops() -> dict[str, Loop]:
+def kind_loops() -> dict[str, Operation]:
     """Return the loops that decode all other kinds."""
     return {name: DecodeLoop([payload]) for name, payload in kinds().items()}
 
@@ -133,7 +137,7 @@ def deep_book(levels: int = 1000) -> OrderBook:
     return book
 
 
-def other_loops(folder: Path) -> dict[str, Loop]:
+def other_loops(folder: Path) -> dict[str, Operation]:
     """Return loops of window, ring, book and encoder; the ring lies in `folder`."""
     rng = random.Random(1)
     near = updates([book_event(rng, 10) for _ in range(16)])
@@ -143,8 +147,8 @@ def other_loops(folder: Path) -> dict[str, Loop]:
     cursor = RingCursor.attach(folder / "micro.ring")
     header = bytes((2, 0, 0, 1))
     loops = (
-        WindowLoop([header + bytes(76)] * 64),
-        WindowLoop([header + bytes(524)] * 64),
+        WindowLoop(header + bytes(76)),
+        WindowLoop(header + bytes(524)),
         RingLoop([bytes(64)] * 16, ring, cursor),
         RingLoop([bytes(416)] * 16, ring, cursor),
         BookLoop(near, deep_book()),

@@ -14,7 +14,6 @@ __all__ = [
     "Loop",
     "RingLoop",
     "VerifyLoop",
-    "WindowLoop",
 ]
 
 class Loop:
@@ -34,10 +33,6 @@ class EncodeLoop(Loop): ...
 @final
 class BookLoop(Loop):
     def __new__(cls, updates: Sequence[Buffer], book: OrderBook) -> Self: ...
-
-@final
-class WindowLoop(Loop):
-    def __new__(cls, datagrams: Sequence[Buffer]) -> Self: ...
 
 @final
 class RingLoop(Loop):

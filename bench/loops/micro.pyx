@@ -4,7 +4,8 @@
     loop.run(1_000_000)          # ns for a million payloads, one after another
 
 Every loop checks what it did: a result that is not the expected one is an error, not a figure.
-The C function of each is called `loop`, so that callgrind finds it by its name.
+The C function of each is called `loop`, so that callgrind finds it by its name. `WindowLoop`, the
+pipeline, is in `feed_cost`.
 """
 
 cimport cython
@@ -14,11 +15,8 @@ from libc.stdlib cimport free
 from libc.string cimport memcpy, memset
 from posix.stdlib cimport posix_memalign
 
-from bench.loops.lone_pipeline cimport LonePipeline, lone_close, lone_open
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Datagram, Frame, Message, Record
-from udpfast.feed.pipeline cimport pipeline_accept, pipeline_take
-from udpfast.feed.pipeline_state cimport PipelineSettings, pipeline_settings_default
+from udpfast.core.layout cimport KIND_MESSAGE, RECORD_SIZE, Record
 from udpfast.log.cursor cimport RingCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_poll
 from udpfast.market.book cimport OrderBook, book_apply, book_room
@@ -31,7 +29,7 @@ from udpfast.market.names cimport NameTable
 from udpfast.market.updates cimport Book, Level
 
 __all__ = [
-    "BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "RingLoop", "VerifyLoop", "WindowLoop",
+    "BookLoop", "DecodeLoop", "EncodeLoop", "Loop", "RingLoop", "VerifyLoop",
 ]
 
 cdef enum:
@@ -192,41 +190,6 @@ cdef class BookLoop(Loop):
             if book_room(self.memory + self.at[slot], self.size[slot]) > 0:
                 book_apply(&self.book.book, self.memory + self.at[slot], False)
                 done += 1
-        return done
-
-
-@cython.final
-cdef class WindowLoop(Loop):
-    """Take datagrams in order through the pipeline: parse, verdict, window, message."""
-
-    cdef LonePipeline lone
-    cdef uint32_t seqno
-
-    def __cinit__(self, datagrams):
-        cdef PipelineSettings settings
-        pipeline_settings_default(&settings)
-        if not lone_open(&self.lone, &settings):
-            raise MemoryError
-
-    def __dealloc__(self):
-        lone_close(&self.lone)
-
-    cdef int64_t loop(self, int64_t count) noexcept nogil:
-        cdef Datagram datagram
-        cdef Message message
-        cdef int64_t i, done = 0
-        cdef uint32_t slot
-        memset(&datagram, 0, sizeof(datagram))
-        for i in range(count):
-            slot = <uint32_t> i & self.mask
-            datagram.data = self.memory + self.at[slot]
-            datagram.size = self.size[slot]
-            datagram.received_ns = self.seqno
-            (<Frame*> datagram.data).seqno = self.seqno
-            pipeline_accept(self.lone.pipeline, &datagram, self.seqno)
-            while pipeline_take(self.lone.pipeline, &message):
-                done += message.kind == KIND_MESSAGE
-            self.seqno += 1
         return done
 
 

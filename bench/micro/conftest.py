@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ..loops.micro import Loop
+from ..decode_ways import Operation
 
 pytest.importorskip("pytest_benchmark")
 
@@ -15,10 +15,10 @@ COUNT = 2_000
 
 
 @pytest.fixture
-def measure(benchmark: Any) -> Callable[[Loop], None]:
+def measure(benchmark: Any) -> Callable[[Operation], None]:
     """Time a loop; the figure for one operation is in `extra_info`, in ns."""
 
-    def run(loop: Loop) -> None:
+    def run(loop: Operation) -> None:
         loop.run(COUNT)
         benchmark.pedantic(loop.run, args=(COUNT,), rounds=50)
         benchmark.extra_info["ns_per_operation"] = benchmark.stats.stats.median * 1e9 / COUNT

@@ -22,15 +22,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..loops.micro import Loop
+    from ..decode_ways import Operation
 
 __all__ = ["count_instructions", "main"]
 
 COUNTS = (1_000, 3_000)
-#: The C functions of `bench.loops.micro`; only what they and their callees do is counted.
-CLASSES = ("VerifyLoop", "DecodeLoop", "WindowLoop", "RingLoop", "BookLoop", "EncodeLoop")
-LOOPS = "__pyx_f_13udpfast_bench_5loops_5micro_*Loop_loop"
-FUNCTIONS = [LOOPS.replace("*Loop", f"{len(name)}{name}") for name in CLASSES]
+#: The C functions of `bench.loops`; only what they and their callees do is counted.
+PREFIX = "__pyx_f_13udpfast_bench_5loops_"
+CLASSES = {
+    "5micro": ("VerifyLoop", "DecodeLoop", "RingLoop", "BookLoop", "EncodeLoop"),
+    "9feed_cost": ("WindowLoop",),
+}
+LOOPS = f"{PREFIX}*Loop_loop"  # one pattern: of several callgrind counts nothing
+FUNCTIONS = [
+    f"{PREFIX}{module}_{len(name)}{name}_loop" for module in CLASSES for name in CLASSES[module]
+]
 TOTALS = re.compile(r"^totals: (\d+)", re.MULTILINE)
 TREE = Path(__file__).resolve().parents[2]
 
@@ -40,7 +46,7 @@ def run_operations(chosen: Sequence[str] = ()) -> list[str]:
     from ..decode_ways import decode_loops, kind_loops, other_loops
 
     with tempfile.TemporaryDirectory() as folder:
-        loops: dict[str, Loop] = {}
+        loops: dict[str, Operation] = {}
         for make in (decode_loops, kind_loops, partial(other_loops, Path(folder))):
             if not chosen or not loops.keys() >= set(chosen):  # slow under valgrind
                 loops |= make()

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ..decode_ways import OTHER_LOOPS, other_loops
-from ..loops.micro import Loop
+from ..decode_ways import OTHER_LOOPS, Operation, other_loops
 
 NAMES = [name for name in OTHER_LOOPS if name.startswith("book")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_book(measure: Callable[[Loop], None], tmp_path: Path, name: str) -> None:
+def test_book(measure: Callable[[Operation], None], tmp_path: Path, name: str) -> None:
     measure(other_loops(tmp_path)[name])

@@ -4,12 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ..decode_ways import decode_loops, kind_loops
-from ..loops.micro import Loop
+from ..decode_ways import Operation, decode_loops, kind_loops
 
 LOOPS = decode_loops() | kind_loops()
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_decode(measure: Callable[[Loop], None], name: str) -> None:
+def test_decode(measure: Callable[[Operation], None], name: str) -> None:
     measure(LOOPS[name])

@@ -18,7 +18,8 @@ from bench.decode_ways import (
     other_loops,
     updates,
 )
-from bench.loops.micro import DecodeLoop, WindowLoop
+from bench.loops.feed_cost import WindowLoop
+from bench.loops.micro import DecodeLoop
 from bench.micro import instructions
 from bench.trials import Settings
 from udpfast.core.layout import Kind
@@ -55,7 +56,7 @@ def test_loop_whose_operation_fails_is_an_error(tmp_path) -> None:
     with pytest.raises(ValueError, match="expected 2 operations, 1 were done"):
         loop.run(2)
     with pytest.raises(ValueError, match="expected 1 operations, 0 were done"):
-        WindowLoop([bytes(8)]).run(1)
+        WindowLoop(bytes(8)).run(1)
     assert other_loops(tmp_path)["ring, 64 B"].run(20_000) > 0  # more than once around
 
 

@@ -4,28 +4,24 @@
 #
 # One writer, one thread. No Python object, no allocation, no lock, no clock between a datagram
 # and its record.
+#
+# Only engine.pyx knows the stages: the modules that drive an engine (subscriber, replayer) read
+# none of their inline functions, and need not be compiled again when one of those changes.
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from udpfast.agents.output cimport Output
 from udpfast.core.counter cimport Counters
 from udpfast.core.layout cimport Datagram, Message, Record
-from udpfast.feed.objects cimport Objects
-from udpfast.feed.pipeline_state cimport Pipeline
 from udpfast.log.ring cimport RingWriter
-from udpfast.market.decode cimport DecodeContext
-from udpfast.market.names cimport Names
 from udpfast.market.updates cimport UpdateHeader
-from udpfast.payload.payload cimport PayloadContext
 from udpfast.shm.histogram cimport Histogram
 from udpfast.shm.wake cimport WakeRegion
 
+cdef struct Stages                     # laid out in engine.pyx
+
 cdef class Engine:
-    cdef Pipeline pipeline
-    cdef Objects objects
-    cdef Names names
-    cdef DecodeContext context
-    cdef PayloadContext payload        # of other framings than Roq
+    cdef Stages* stages
     cdef Counters counters
     cdef Output output
     cdef WakeRegion wake               # readers that sleep in an event loop
@@ -54,6 +50,10 @@ cdef class Engine:
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
     # The input has ended: whatever waits is delivered, and what is missing reported.
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil
+
+    # When each line was heard last, for tools. `unix_ns`: UNIX time less the loop's clock, as of
+    # now: a clock that was set gives no line an age that it has not.
+    cdef void note_lines(self, int64_t unix_ns) noexcept nogil
 
     cdef void _note(self, Datagram* item, int64_t unix_ns) noexcept nogil
     cdef void _drain(self, int64_t unix_ns) noexcept nogil

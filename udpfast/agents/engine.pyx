@@ -7,7 +7,8 @@ from pathlib import Path
 
 import cython
 
-from libc.stdint cimport uint16_t, uint64_t
+from libc.stdint cimport INT64_MIN, uint8_t, uint16_t, uint64_t
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy, memset
 
 from udpfast.agents.output cimport (
@@ -25,9 +26,11 @@ from udpfast.core.counter cimport (
     FEED_UNGATED,
     LINE_BYTES,
     LINE_DATAGRAMS,
+    LINE_HEARD_NS,
     LINE_NO_TIMESTAMP,
 )
 from udpfast.core.layout cimport (
+    CHANNEL_COUNT,
     CHANNEL_INCREMENTAL,
     CLOCK_EXPIRE,
     CLOCK_FINISH,
@@ -54,6 +57,7 @@ from udpfast.core.layout cimport (
 )
 from udpfast.core.oserr cimport check
 from udpfast.feed.objects cimport (
+    Objects,
     ObjectsSettings,
     objects_admit,
     objects_init,
@@ -72,9 +76,11 @@ from udpfast.feed.pipeline cimport (
     pipeline_units,
 )
 from udpfast.feed.pipeline_state cimport (
+    Pipeline,
     PipelineSettings,
     pipeline_begin_at,
     pipeline_init,
+    pipeline_line_spoke_ns,
     pipeline_memory_size,
     pipeline_settings_default,
 )
@@ -85,18 +91,21 @@ from udpfast.market.decode cimport (
     DECODE_REFUSED,
     DECODE_ROOM,
     DECODE_UNKNOWN,
+    DecodeContext,
     decode_count,
     decode_event,
     decode_init,
     decode_size_bound,
 )
 from udpfast.market.flatbuffer cimport EVENT_DAMAGED, event_expected, event_gated, event_type
-from udpfast.market.names cimport names_attach, names_init, names_intern, names_memory_size
+from udpfast.market.names cimport (
+    Names, names_attach, names_init, names_intern, names_memory_size)
 from udpfast.market.schema cimport MESSAGE_NONE
 from udpfast.payload.found cimport Found, found_count
 from udpfast.payload.payload cimport (
     PAYLOAD_NONE,
     PAYLOAD_UPDATE_MAX,
+    PayloadContext,
     payload_control,
     payload_init,
     payload_memory_size,
@@ -132,6 +141,13 @@ cdef enum:
     CLAIM_SIZE = 65536
     FLIGHT_MAX = 2147483647      # ns; what took longer, or is further ahead, is said to be so long
 
+cdef struct Stages:
+    Pipeline pipeline
+    Objects objects
+    Names names
+    DecodeContext context
+    PayloadContext payload       # of other framings than Roq
+
 
 @cython.final
 cdef class Engine:
@@ -157,6 +173,14 @@ cdef class Engine:
         No room for a region.
     """
 
+    def __cinit__(self):
+        self.stages = <Stages*>calloc(1, sizeof(Stages))
+        if self.stages == NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        free(self.stages)
+
     def __init__(self, config, directory, publish=True, disk=None):
         self.directory = Path(directory)
         self._regions = []
@@ -175,7 +199,7 @@ cdef class Engine:
         except BaseException:
             self.close()
             raise
-        decode_init(&self.context, config.objects.status_mask)
+        decode_init(&self.stages.context, config.objects.status_mask)
         self._begin_payload(config)
         self.revision = REVISION_LEGACY if config.wire.revision == "legacy" else REVISION_CURRENT
         self.carry_updates = config.ring.carry != "messages"
@@ -281,13 +305,15 @@ cdef class Engine:
         try:
             region = reopen_names(path, claim=False)
             if names_attach(
-                    &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE):
+                    &self.stages.names, region.pointer + REGION_PAGE,
+                    region.size_bytes - REGION_PAGE):
                 if region.size_bytes == size:
                     self._regions.append(region)
                     self._renewed.append(region)
                     return
-                for i in range(1, self.names.header.count + 1):
-                    known.append(self.names.entries[i].text[:self.names.entries[i].size])
+                for i in range(1, self.stages.names.header.count + 1):
+                    entry = &self.stages.names.entries[i]
+                    known.append(entry.text[:entry.size])
             region.close()
         except (FileNotFoundError, FormatError):
             pass
@@ -296,10 +322,10 @@ cdef class Engine:
                               f"already, found {config.ring.names}")
         region = create_names(path, size - REGION_PAGE)
         self._regions.append(region)
-        names_init(&self.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
+        names_init(&self.stages.names, region.pointer + REGION_PAGE, size - REGION_PAGE,
                    config.ring.names)
         for name in known:
-            names_intern(&self.names, name, len(name))
+            names_intern(&self.stages.names, name, len(name))
         self._renewed.append(region)
 
     def _open_store_names(self, config):
@@ -311,7 +337,7 @@ cdef class Engine:
                               ) from None
         self._regions.append(region)
         names_attach(
-            &self.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE)
+            &self.stages.names, region.pointer + REGION_PAGE, region.size_bytes - REGION_PAGE)
 
     def _open_slab(self, config):
         # The windows' cells and what objects collect, behind each other in one region.
@@ -332,11 +358,11 @@ cdef class Engine:
         self._regions.append(region)
         self._renewed.append(region)
         self._collapse("slab", region)
-        check(pipeline_init(&self.pipeline, &pipeline, region.pointer + REGION_PAGE,
+        check(pipeline_init(&self.stages.pipeline, &pipeline, region.pointer + REGION_PAGE,
                             pipeline_size, &self.counters), "set up windows", config.name)
         # Sessions of writers before this one have their ordinals.
-        pipeline_begin_at(&self.pipeline, <uint16_t>self.output.session)
-        objects_init(&self.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
+        pipeline_begin_at(&self.stages.pipeline, <uint16_t>self.output.session)
+        objects_init(&self.stages.objects, region.pointer + REGION_PAGE + pipeline_size, &objects,
                      self.counters.feed)
 
     def _collapse(self, name, region):
@@ -345,25 +371,26 @@ cdef class Engine:
 
     def _begin_payload(self, config):
         cdef int payload = PAYLOADS.index(payload_name(config.wire))
-        self._payload_memory = bytearray(payload_memory_size(payload, self.names.capacity))
-        payload_init(&self.payload, payload, self.names.capacity,
+        self._payload_memory = bytearray(payload_memory_size(payload, self.stages.names.capacity))
+        payload_init(&self.stages.payload, payload, self.stages.names.capacity,
                      <uint8_t*><char*>self._payload_memory)
 
     cdef void accept(
             self, Datagram* items, int count, int64_t now_ns, int64_t unix_ns) noexcept nogil:
+        cdef Pipeline* pipeline = &self.stages.pipeline
         cdef int i, n
         if unlikely(self.capture != NULL):
             self._capture(items, count, now_ns, unix_ns)
-        if likely(self.pipeline.roq):
+        if likely(pipeline.roq):
             for i in range(count):
                 self._note(&items[i], unix_ns)
-                pipeline_accept(&self.pipeline, &items[i], now_ns)
+                pipeline_accept(pipeline, &items[i], now_ns)
                 self._drain(unix_ns)
         else:
             for i in range(count):
                 self._note(&items[i], unix_ns)
-                for n in range(pipeline_units(&self.pipeline, &items[i])):
-                    pipeline_order(&self.pipeline, &items[i], &self.pipeline.units[n], now_ns)
+                for n in range(pipeline_units(pipeline, &items[i])):
+                    pipeline_order(pipeline, &items[i], &pipeline.units[n], now_ns)
                     self._drain_units(unix_ns)
         self._flush(now_ns, unix_ns)
 
@@ -383,11 +410,24 @@ cdef class Engine:
         else:
             histogram_record(self.kernel_to_loop, unix_ns - item.received_ns)
 
+    cdef void note_lines(self, int64_t unix_ns) noexcept nogil:
+        cdef const Pipeline* pipeline = &self.stages.pipeline
+        cdef int64_t heard_ns
+        cdef int64_t* slot
+        cdef uint32_t i
+        cdef int channel
+        for channel in range(CHANNEL_COUNT):
+            for i in range(pipeline.carrier[channel].lines):
+                heard_ns = pipeline_line_spoke_ns(pipeline, channel, i)
+                if heard_ns != INT64_MIN:
+                    slot = &self.counters.line[channel][i][LINE_HEARD_NS]
+                    counter_add(slot, heard_ns + unix_ns - slot[0])
+
     cdef void expire(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         cdef uint64_t position = output_position(self.output)
         # The first one begins the watch for silence, whether it says something or not.
-        cdef bint mattered = not self.pipeline.watching
-        pipeline_expire(&self.pipeline, now_ns)
+        cdef bint mattered = not self.stages.pipeline.watching
+        pipeline_expire(&self.stages.pipeline, now_ns)
         self._drain_all(unix_ns)
         # Called when nothing came, too: who fell asleep just before the last batch is woken.
         self._flush(now_ns, unix_ns)
@@ -398,7 +438,7 @@ cdef class Engine:
     cdef void finish(self, int64_t now_ns, int64_t unix_ns) noexcept nogil:
         if self.capture != NULL:
             self._capture_clock(CLOCK_FINISH, now_ns, unix_ns)
-        pipeline_finish(&self.pipeline, now_ns)
+        pipeline_finish(&self.stages.pipeline, now_ns)
         self._drain_all(unix_ns)
         output_flush(self.output, unix_ns)
 
@@ -426,7 +466,7 @@ cdef class Engine:
             record.object = 0
             record.flight_ns = FLIGHT_UNKNOWN
             record.stream = item.channel
-            record.session = self.pipeline.session
+            record.session = self.stages.pipeline.session
             before = <Capture*>(<uint8_t*>record + RECORD_SIZE)
             before.now_ns = now_ns
             before.flags = item.flags
@@ -453,7 +493,7 @@ cdef class Engine:
         ring_flush(self.capture)
 
     cdef void _drain_all(self, int64_t unix_ns) noexcept nogil:
-        if self.pipeline.roq:
+        if self.stages.pipeline.roq:
             self._drain(unix_ns)
         else:
             self._drain_units(unix_ns)
@@ -462,7 +502,7 @@ cdef class Engine:
         # Everything that the last unit, or the passing of time, has set free. No framing but Roq
         # says which object a message is of, and what that had before: a payload's decoder may.
         cdef Message message
-        while pipeline_take(&self.pipeline, &message):
+        while pipeline_take(&self.stages.pipeline, &message):
             if message.flags & RECORD_HEARTBEAT:
                 continue
             if message.kind == KIND_MESSAGE:
@@ -476,12 +516,12 @@ cdef class Engine:
         if message.kind == KIND_MESSAGE:
             if message.sent_ns:
                 flight_ns = self._flight(message, <uint64_t>message.sent_ns)
-            if self.payload.payload != PAYLOAD_NONE and self.carry_updates:
+            if self.stages.payload.payload != PAYLOAD_NONE and self.carry_updates:
                 if not self._publish_payload(message, flight_ns, unix_ns) and (
                         not self.carry_messages):
                     return
         else:
-            payload_control(&self.payload, message)
+            payload_control(&self.stages.payload, message)
         record = output_claim(self.output, message.size)
         if unlikely(record == NULL):
             counter_add(&self.counters.feed[FEED_RECORDS_TOO_LARGE], 1)
@@ -500,15 +540,15 @@ cdef class Engine:
             self, const Message* message, int32_t flight_ns, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns whether the message itself is to be published,
         # because no update tells what it says.
-        cdef Found* found = &self.payload.found
+        cdef Found* found = &self.stages.payload.found
         cdef Record* record
         cdef int32_t outcome
-        self.payload.step = 0
+        self.stages.payload.step = 0
         while True:
             record = output_claim(self.output, PAYLOAD_UPDATE_MAX)
             outcome = payload_next(
-                &self.payload, message, <uint8_t*>record + RECORD_SIZE, PAYLOAD_UPDATE_MAX,
-                &self.names)
+                &self.stages.payload, message, <uint8_t*>record + RECORD_SIZE, PAYLOAD_UPDATE_MAX,
+                &self.stages.names)
             if outcome <= 0:
                 break
             found_count(self.counters.feed, outcome, found)
@@ -536,21 +576,22 @@ cdef class Engine:
 
     cdef void _drain(self, int64_t unix_ns) noexcept nogil:
         # Everything that the last datagram, or the passing of time, has set free.
+        cdef Stages* stages = self.stages
         cdef Message message
         cdef Message* output
         cdef int message_type
-        while pipeline_take(&self.pipeline, &message):
+        while pipeline_take(&stages.pipeline, &message):
             message_type = self._type(&message)
-            objects_admit(&self.objects, &message, self._is_gated(&message, message_type))
-            output = objects_take(&self.objects)
+            objects_admit(&stages.objects, &message, self._is_gated(&message, message_type))
+            output = objects_take(&stages.objects)
             while output != NULL:
                 # Another one than was admitted is a state, or was kept. An update that is not
                 # published would leave its object silently wrong.
                 if unlikely(not self._publish(
                         output, message_type if output == &message else self._type(output),
                         unix_ns)):
-                    objects_reject(&self.objects, output)
-                output = objects_take(&self.objects)
+                    objects_reject(&stages.objects, output)
+                output = objects_take(&stages.objects)
 
     cdef int _type(self, const Message* message) noexcept nogil:
         # Another encoding is opaque: bytes that look like a type by chance must not withhold it.
@@ -564,7 +605,7 @@ cdef class Engine:
         # does not tell its type is what its object was before.
         return event_gated(message_type) or (
             (message_type == EVENT_DAMAGED or message_type == MESSAGE_NONE)
-            and objects_known(&self.objects, message.object))
+            and objects_known(&self.stages.objects, message.object))
 
     cdef bint _publish(
             self, Message* message, int message_type, int64_t unix_ns) noexcept nogil:
@@ -581,22 +622,23 @@ cdef class Engine:
 
     cdef int32_t _publish_update(self, Message* message, int64_t unix_ns) noexcept nogil:
         # Decoded straight into the ring. Returns the kind, or why there is none (DECODE_*).
+        cdef DecodeContext* context = &self.stages.context
         cdef Record* record = NULL
         cdef int32_t outcome = self._decode(message, &record)
         cdef int32_t flight_ns
-        decode_count(self.counters.feed, outcome, &self.context)
+        decode_count(self.counters.feed, outcome, context)
         if outcome <= 0:
             return outcome
-        if unlikely(not event_expected(self.context.message_type, message.channel)):
+        if unlikely(not event_expected(context.message_type, message.channel)):
             counter_add(&self.counters.feed[FEED_CHANNEL_UNEXPECTED], 1)
-        if message.tag == 0 and self.context.symbol_id:
+        if message.tag == 0 and context.symbol_id:
             objects_tag(
-                &self.objects, message.object,
-                (<uint64_t>self.context.exchange_id << 32) | self.context.symbol_id)
+                &self.stages.objects, message.object,
+                (<uint64_t>context.exchange_id << 32) | context.symbol_id)
         flight_ns = self._note_origin(
             message, <const UpdateHeader*>(<const uint8_t*>record + RECORD_SIZE))
-        self._commit(record, message, outcome, message.flags | self.context.flags, flight_ns,
-                     self.context.size, unix_ns)
+        self._commit(record, message, outcome, message.flags | context.flags, flight_ns,
+                     context.size, unix_ns)
         return outcome
 
     cdef int32_t _note_origin(
@@ -614,18 +656,19 @@ cdef class Engine:
         return <int32_t>max(-FLIGHT_MAX, min(flight_ns, <int64_t>FLIGHT_MAX))
 
     cdef int32_t _decode(self, Message* message, Record** record) noexcept nogil:
+        cdef Stages* stages = self.stages
         cdef uint32_t room = min(decode_size_bound(message.size), <uint32_t>CLAIM_SIZE)
         cdef int32_t outcome
         record[0] = output_claim(self.output, room)
         outcome = decode_event(
-            message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE, room, &self.names,
-            &self.context)
+            message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE, room,
+            &stages.names, &stages.context)
         if unlikely(outcome == DECODE_ROOM):
-            record[0] = output_claim(self.output, self.context.size)
+            record[0] = output_claim(self.output, stages.context.size)
             if record[0] != NULL:
                 outcome = decode_event(
                     message.payload, message.size, <uint8_t*>record[0] + RECORD_SIZE,
-                    self.context.size, &self.names, &self.context)
+                    stages.context.size, &stages.names, &stages.context)
         return outcome
 
     cdef bint _publish_raw(self, Message* message, int64_t unix_ns) noexcept nogil:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import cython
 
-from libc.stdint cimport INT64_MIN, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.agents.engine cimport Engine
 from udpfast.core.agent cimport Agent, AgentRunner
@@ -27,13 +27,10 @@ from udpfast.core.counter cimport (
     FEED_CYCLE_LONGEST_NS,
     FEED_CYCLES,
     FEED_CYCLES_SLOW,
-    LINE_HEARD_NS,
     LINE_KERNEL_DROPS,
     LINE_RECEIVE_ERRORS,
     LINE_REOPENED,
 )
-from udpfast.core.layout cimport CHANNEL_COUNT
-from udpfast.feed.pipeline_state cimport Pipeline, pipeline_line_spoke_ns
 from udpfast.net.datagram cimport (
     DatagramBatch,
     DatagramReceiver,
@@ -275,7 +272,7 @@ cdef class FeedLoop(Agent):
         if now_ns >= self.drops_at_ns:
             self.drops_at_ns = now_ns + DROPS_INTERVAL_NS
             self._read_drops()
-            self._note_lines(clock_realtime_ns() - now_ns)
+            self.engine.note_lines(clock_realtime_ns() - now_ns)
         return total if total else backlog  # it is not idle that read frames for no line
 
     cdef void _read_drops(self) noexcept nogil:
@@ -284,21 +281,6 @@ cdef class FeedLoop(Agent):
             if load_acquire(<uint64_t*>&self.batches[i]):
                 datagram_drops_read(self.batches[i])
                 self._note_drops(self.batches[i])
-
-    cdef void _note_lines(self, int64_t unix_ns) noexcept nogil:
-        # When each line was heard last, for tools. `unix_ns`: UNIX time less the loop's clock, as
-        # of now: a clock that was set gives no line an age that it has not.
-        cdef Pipeline* pipeline = &self.engine.pipeline
-        cdef int64_t heard_ns
-        cdef int64_t* slot
-        cdef uint32_t i
-        cdef int channel
-        for channel in range(CHANNEL_COUNT):
-            for i in range(pipeline.carrier[channel].lines):
-                heard_ns = pipeline_line_spoke_ns(pipeline, channel, i)
-                if heard_ns != INT64_MIN:
-                    slot = &self.engine.counters.line[channel][i][LINE_HEARD_NS]
-                    counter_add(slot, heard_ns + unix_ns - slot[0])
 
     cdef void _note_batch(self, DatagramBatch* batch, int64_t unix_ns) noexcept nogil:
         counter_add(&self.engine.counters.feed[FEED_BATCHES], 1)
