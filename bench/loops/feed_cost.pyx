@@ -187,8 +187,9 @@ cdef int64_t _run_units(
             batch[k].data = slots + k * UNIT_SLOT_SIZE
             batch[k].size = size
             batch[k].received_ns = n
-            _write_unit(slots + k * UNIT_SLOT_SIZE, place, <uint64_t>(1 + (n // streams) * messages),
-                   <int>(n % streams))
+            _write_unit(
+                slots + k * UNIT_SLOT_SIZE, place, <uint64_t>(1 + (n // streams) * messages),
+                <int>(n % streams))
         if floor:
             continue
         for k in range(SLOTS):
