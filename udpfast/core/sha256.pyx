@@ -1,4 +1,8 @@
-"""SHA-256 and HMAC by it, without the GIL."""
+"""SHA-256 and HMAC by it, without the GIL.
+
+Our own, because hashlib has no C interface and needs the interpreter for each tag, and OpenSSL's
+headers would be needed to build. Held against the published vectors and against hashlib.
+"""
 
 import math
 
