@@ -25,6 +25,16 @@ def run(*command: str | Path, cwd: Path = ROOT) -> None:
     subprocess.run([str(word) for word in command], cwd=cwd, env=environment, check=True)
 
 
+def find_python(name: str) -> str | None:
+    """Return the path of an interpreter that runs: a version manager's stand-in may have none."""
+    path = shutil.which(name)
+    if path is None:
+        return None
+    asked = [path, "-c", "import sys; print(sys.executable)"]
+    result = subprocess.run(asked, capture_output=True, text=True, check=False)
+    return result.stdout.strip() or None
+
+
 def make_sdist(folder: Path) -> Path:
     """Pack the sources."""
     run(sys.executable, "-m", "build", "--quiet", "--sdist", "--outdir", folder, ROOT)
@@ -75,7 +85,7 @@ def main() -> int:
     folder: Path = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     # By their paths: pip takes an interpreter's name for a file of the working directory.
-    found = {python: shutil.which(python) for python in options.python}
+    found = {python: find_python(python) for python in options.python}
     for python in [python for python, path in found.items() if path is None]:
         print(f"udpfast: {python} is not here, no wheel for it")
     if not any(found.values()):

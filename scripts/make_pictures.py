@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from chromium import MISSING, browser, is_there
 
 FEED = """\
 name = "deribit"
@@ -85,17 +86,6 @@ def draw_terminal(folder: Path) -> None:
     asyncio.run(look())
 
 
-def browser(folder: Path) -> Any:
-    """Return Chromium, without a screen."""
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(shutil.which("chromium"))
-    for argument in ("headless=new", "no-sandbox", "hide-scrollbars", f"user-data-dir={folder}"):
-        options.add_argument(f"--{argument}")
-    return webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-
-
 def draw(driver: Any, address: str, width: int, path: Path, seconds: float) -> None:
     """Draw what an address shows after so many seconds."""
     driver.execute_cdp_cmd(
@@ -139,8 +129,8 @@ def main() -> int:
     )
     parser.add_argument("folder", type=Path, help="where they go")
     folder: Path = parser.parse_args().folder.resolve()
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        print("udpfast: expected Chromium and its driver: apt-get install chromium chromium-driver")
+    if not is_there():
+        print(f"udpfast: {MISSING}")
         return 1
     with tempfile.TemporaryDirectory() as temporary:
         draw_feed(folder, Path(temporary))

@@ -14,7 +14,6 @@ context switches, without the page and with one that shows a book.
 import argparse
 import contextlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from make_pictures import browser, started
+from chromium import MISSING, browser, is_there
+from make_pictures import started
 
 FEED = """\
 name = "feed{number}"
@@ -192,8 +192,8 @@ def main() -> int:
     if options.loop:
         measure_loop(min(options.seconds, 10.0))
         return 0
-    if shutil.which("chromium") is None or shutil.which("chromedriver") is None:
-        print("udpfast: expected Chromium and its driver: apt-get install chromium chromium-driver")
+    if not is_there():
+        print(f"udpfast: {MISSING}")
         return 1
     for feeds in options.feeds:
         measure(feeds, options.seconds)

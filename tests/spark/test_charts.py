@@ -3,7 +3,6 @@
 import datetime
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from scripts import chromium
 from tests.waiting import wait_until
 from udpfast.page.charts import Chart, chart_html, percentile_panel, script_html
 from udpfast.page.document import document
@@ -96,16 +96,10 @@ def test_names_are_drawn_as_they_are(name: str) -> None:
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Any]:
     """Return Chromium, without a screen."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("headless=new", "no-sandbox", f"user-data-dir={tmp_path / 'chromium'}"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as found:
+    pytest.importorskip("selenium.webdriver")
+    if not chromium.is_there():
+        pytest.skip(chromium.MISSING)
+    with chromium.browser(tmp_path / "chromium", {"performance": "ALL", "browser": "ALL"}) as found:
         yield found
 
 

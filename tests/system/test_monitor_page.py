@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -18,6 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from scripts import chromium
 from tests.ports import free_port
 from tests.waiting import wait_until
 from udpfast.agents.subscriber import Subscriber
@@ -70,16 +70,10 @@ def end(process: subprocess.Popen[str]) -> None:
 @pytest.fixture
 def browser(tmp_path: Path) -> Iterator[Any]:
     """Return Chromium, without a screen."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip("no Chromium here: apt-get install chromium chromium-driver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("headless=new", "no-sandbox", f"user-data-dir={tmp_path / 'chromium'}"):
-        options.add_argument(f"--{argument}")
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL"})
-    with webdriver.Chrome(options, webdriver.ChromeService(driver)) as found:
+    pytest.importorskip("selenium.webdriver")
+    if not chromium.is_there():
+        pytest.skip(chromium.MISSING)
+    with chromium.browser(tmp_path / "chromium", {"performance": "ALL"}) as found:
         yield found
 
 
