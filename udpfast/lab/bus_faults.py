@@ -29,7 +29,7 @@ from udpfast.archive.store import StoreView
 from udpfast.cli.options import FiniteRange
 from udpfast.client.app import App
 from udpfast.lab.bus_behind import leave_behind
-from udpfast.lab.bus_link import BadLink
+from udpfast.lab.bus_link import BadLink, LyingLink
 from udpfast.lab.bus_trial import HOSTS, SETTINGS, BusTrial, expect
 from udpfast.lab.children import in_child
 from udpfast.lab.program import program, repeat
@@ -73,6 +73,50 @@ def cut_links(folder: Path, times: int, seed: int) -> dict[str, Any]:
                     "reconnects": trial.state("one")["reconnects"]}  # fmt: skip
     finally:
         link.close()
+
+
+def lie(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Forge, replay and reorder what goes over a link with keys, which are exchanged (B20)."""
+    port = service_port()
+    link = LyingLink(STAND_IN, HOSTS["S"], HOSTS["one"], port, seed)
+    old, new = (f"{seed:032x}{number:032x}" for number in (1, 2))
+    # On all hosts one step after the other.
+    steps = ([old], [old, new], [new, old], [new])
+    refused = 0
+    try:
+        sees = {"one": {"S": STAND_IN, "S-itself": HOSTS["S"]}}
+        with BusTrial(folder, seed, sees=sees, port=port) as trial:
+            for host in HOSTS:
+                _use_keys(trial, host, steps[0])
+                file = trial.file(host)
+                file.write_text(f'key_file = "{host}.key"\n{file.read_text()}')
+            trial.begin("S")  # what is said of an address, as of a datagram's, has no stand-in
+            for number, keys in enumerate(steps):
+                link.bad = False
+                for host in HOSTS if number else ():
+                    refused += trial.state(host)["unauthentic"]
+                    _use_keys(trial, host, keys)
+                    trial.kill(host)
+                    trial.start(host)
+                    trial.wait_for_stream("one")
+                link.bad = True
+                while link.cuts < times * (number + 1) // len(steps):
+                    seen = link.cuts
+                    trial.until(functools.partial(_cut_again, link, seen), "a lie", trial.look)
+                    trial.compare("one")
+            link.bad = False
+            found = trial.finish(forged=True)
+            refused += sum(trial.state(host)["unauthentic"] for host in HOSTS)
+            expect(refused, "that what was not sealed so is refused")
+            return {"lies": link.cuts, "refused": refused, **found}
+    finally:
+        link.close()
+
+
+def _use_keys(trial: BusTrial, host: str, keys: list[str]) -> None:
+    path = trial.folder / f"{host}.key"
+    path.write_text("\n".join(keys))
+    path.chmod(0o600)
 
 
 def _cut_again(link: BadLink, seen: int) -> bool:
@@ -391,6 +435,7 @@ ROWS: dict[str, tuple[Row, int]] = {
     "B9": (remove_segments, 9),
     "B11": (kill_sequencer, 1000),
     "B12": (kill_apps, 200),
+    "B20": (lie, 1000),
     "chain": (kill_in_chain, 100),
     "aside": (set_aside, 10),
 }

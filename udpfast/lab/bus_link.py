@@ -1,4 +1,4 @@
-"""A link between two daemons that cuts, delays and splits: a port that stands in for a host's."""
+"""A link between two daemons that cuts, delays, splits or lies: a port in place of a host's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 import threading
 import time
 
-__all__ = ["BadLink"]
+__all__ = ["BadLink", "LyingLink"]
 
 #: Of the links that are cut, those of which nobody is told: bytes just come no more.
 SILENT = 0.02
@@ -87,7 +87,10 @@ class BadLink:
             except OSError:
                 near.close()
                 continue
-            _Carried(self, near, far, self._rng.getrandbits(64))
+            self._carry(near, far, self._rng.getrandbits(64))
+
+    def _carry(self, near: socket.socket, far: socket.socket, seed: int) -> None:
+        _Carried(self, near, far, seed)
 
     def was_cut(self, outage_s: float) -> None:
         """Count a link that was cut; nobody connects for so long."""
@@ -159,3 +162,56 @@ class _Carried:
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 end.shutdown(socket.SHUT_RD if reset else socket.SHUT_RDWR)
             end.close()
+
+
+class LyingLink(BadLink):
+    """Cuts nothing: once in each link it changes what goes by, and carries the rest as it comes.
+
+    Attributes
+    ----------
+    cuts : int
+        How often it did.
+    """
+
+    def _carry(self, near: socket.socket, far: socket.socket, seed: int) -> None:
+        _Lied(self, near, far, seed)
+
+
+class _Lied(_Carried):
+    def __init__(self, link: BadLink, near: socket.socket, far: socket.socket, seed: int) -> None:
+        self._tells = random.Random(seed)
+        self._told = False
+        super().__init__(link, near, far, seed)
+
+    def _carry(self, source: socket.socket, target: socket.socket) -> None:
+        before = b""
+        try:
+            while data := source.recv(65536):
+                target.sendall(self._lie(data, before) if self._is_due(data) else data)
+                before = data
+        except OSError:
+            pass
+        self._end()
+
+    def _is_due(self, data: bytes) -> bool:
+        with self._lock:
+            room, self._left = self._left, max(self._left - len(data), 0)
+            if self._told or not self._link.bad or room >= len(data):
+                return False
+            self._told = True
+            self._link.cuts += 1
+            return True
+
+    def _lie(self, data: bytes, before: bytes) -> bytes:
+        at = self._tells.randrange(len(data))
+        match self._tells.randrange(5):
+            case 0:  # forged
+                return data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :]
+            case 1:
+                return data[:at] + self._tells.randbytes(20 + at) + data[at:]
+            case 2:  # once more
+                return (before or data) + data
+            case 3:  # in another order
+                return data[at:] + data[:at] if at else data[::-1]
+            case _:  # less
+                return data[:at]
