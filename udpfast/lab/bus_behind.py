@@ -37,7 +37,7 @@ __all__ = ["leave_behind"]
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2", "two": "127.0.0.3", "three": "127.0.0.4"}
 #: Threads that wait in the kernel: there are more of them here than cores.
 SETTINGS = 'sequencer = "S"\nreplicas = ["one", "two", "three"]\n[links]\nidle = "sleep"\n'
-#: Messages per round that are kept before three begins anew: an hour of 11 a second each.
+#: Messages per round that are kept before three begins anew: of five, an hour of 55 a second.
 HISTORY, HISTORY_SIZE = 40_000, 1300
 #: Messages of a part at least, and seconds between two of them.
 PART, GAP_S = 2000, 0.001
