@@ -124,7 +124,7 @@ find_versioned_file = Cython.Utils.find_versioned_file
 def stems(folder: str) -> frozenset[str]:
     """Return what the names of the files of a folder begin with."""
     try:
-        return frozenset(name.partition(".")[0] for name in os.listdir(folder))
+        return frozenset(path.name.partition(".")[0] for path in Path(folder).iterdir())
     except OSError:
         return frozenset()
 
