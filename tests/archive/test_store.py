@@ -9,7 +9,7 @@ from udpfast.archive.store import StoreLog, StoreView
 from udpfast.bus.log import Store
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after
-from udpfast.errors import WriterExistsError
+from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.verify import verify_segments
 
 BYTES = 1 << 18
@@ -156,3 +156,43 @@ def test_copy_killed_behind_its_first_segments_header_has_that_segment_once(tmp_
     assert other.log.count == 1
     other.log.close()
     assert not [p for check in verify_segments(tmp_path / "b") for p in check.problems]
+
+
+def test_store_knows_as_it_is_opened_whether_its_last_records_are_there(tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    seq = lead(opened(folder, create=True))
+    register(seq)
+    for nonce in range(2, 4):
+        segments, number = seq.store.log.count, 0
+        while (
+            seq.store.log.count == segments and number < 9999
+        ):  # up to the first record of the next segment
+            number += 1
+            send(seq, number, incarnation=nonce - 1)
+            seq.store.log.keep()
+        end = seq.store.end
+        seq.store.log.close()
+        store = opened(folder)
+        assert (store.log.damaged_at, store.end) == (-1, end)
+        seq = lead(store)
+        register(seq, nonce=nonce)
+
+
+def test_store_knows_as_it_is_opened_that_synced_records_are_damaged(tmp_path: Path) -> None:
+    seq = lead(opened(tmp_path, create=True))
+    register(seq)
+    fill(seq, 1, 500)  # the last of which syncs
+    seq.store.log.close()
+    with (tmp_path / "00000001.segment").open("r+b") as segment:
+        segment.seek(4096)
+        segment.write(bytes(1 << 17))
+    assert opened(tmp_path).log.damaged_at == 0
+
+
+@pytest.mark.parametrize("size", [0, 23, 122])
+def test_state_that_is_damaged_is_refused(tmp_path: Path, size: int) -> None:
+    store = lead(opened(tmp_path / "a", create=True)).store
+    store.log.close()
+    (tmp_path / "a" / "bus.state").write_bytes(bytes(size))
+    with pytest.raises(RegionError, match=f"16 for each epoch, found {size}: it is damaged"):
+        opened(tmp_path / "a")

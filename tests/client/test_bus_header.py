@@ -209,7 +209,7 @@ def test_store_that_no_app_can_send_to_is_refused(run: Run, kept: Kept, tmp_path
         assert opened.startswith(f"{code} "), opened
         assert said in opened
     assert run("send", f"store:{kept.folder}", "a", 3, 0).opened.startswith(f"{ADDRESS} slots")
-    with pytest.raises(ConfigError, match="name must have no '/'"):
+    with pytest.raises(ConfigError, match="name must be text with no '/'"):
         App(f"store:{kept.folder}", "../a")
 
 

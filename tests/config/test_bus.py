@@ -50,6 +50,21 @@ def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
     stores = {name: {"sequencer": "S", "port": 9400} for name in "ab"}
     with pytest.raises(ConfigError, match=r"stores.b.port: expected one of its own, found 9400"):
         parse_bus({"hosts": HOSTS, "stores": stores})
+    hosts = {"S": "127.0.0.1", "one": "127.0.0.1"}
+    store = {"sequencer": "S", "replicas": ["one"], "port": 9400}
+    with pytest.raises(ConfigError, match=r"of their own, found 127\.0\.0\.1 of S and one"):
+        parse_bus({"hosts": hosts, "stores": {"a": store}})
+
+
+def test_error_names_the_store_that_it_is_about() -> None:
+    good, bad = {"sequencer": "S", "port": 9400}, {"sequencer": "S", "port": 70_000}
+    for stores in ({"a": good, "b": bad}, {"a": bad, "b": good}):
+        (name,) = (name for name, store in stores.items() if store is bad)
+        with pytest.raises(ConfigError, match=rf"stores\.{name}\.port: .*, found 70000"):
+            parse_bus({"hosts": HOSTS, "stores": stores})
+    stores = {"a": {**good, "sources": {"one": "two", "two": 3}}}
+    with pytest.raises(ConfigError, match=r"stores\.a\.sources\.two: expected `str`, found 3"):
+        parse_bus({"hosts": HOSTS, "stores": stores})
 
 
 @pytest.mark.parametrize(

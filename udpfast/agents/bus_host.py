@@ -26,6 +26,7 @@ from udpfast.archive.bus_files import (
     bell_path,
     describe_composite,
     describe_store,
+    read_description,
     replace_file,
     shared_directory,
 )
@@ -38,7 +39,7 @@ from udpfast.bus.seal import NONCE_SIZE, DatagramSeal, UnauthenticError
 from udpfast.bus.sequencer import SequencerVerdict
 from udpfast.bus.wire import SendFlag
 from udpfast.config import load_feed
-from udpfast.config.bus import BusConfig, bus_keys
+from udpfast.config.bus import BusConfig, StoreConfig, bus_keys
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import ConfigError
@@ -113,6 +114,7 @@ class _Part:
         self.merger: Merger | None = None  # of a composite's order log
         self.bad = bad
         path = journal_directory(directory / name if directory is not None else name, create=True)
+        _check_copy(path, name, host, settings)
         self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
         self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
         self.feed: BusFeed | None = None
@@ -135,6 +137,11 @@ class _Part:
         self._count = 0
         self._look_ns = self._cut_ns = 0
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        if self.log.damaged_at >= 0:
+            self.store.said.append(
+                f"records from position {self.log.damaged_at} on are damaged, or lost: "
+                f"udpfast verify store:{self.directory} says which; readers are told LAPPED"
+            )
         self._listen()
         if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
@@ -167,7 +174,7 @@ class _Part:
         self.node.start(
             monotonic_ns(), realtime_ns(),
             named=self.settings.sequencer == self.store.host,
-            intact=boot.exists() and boot.read_text() == self._boot,
+            intact=boot.exists() and boot.read_bytes() == self._boot.encode(),
             feeds=self.feed is not None, insist=insist,
         )  # fmt: skip
         replace_file(boot, self._boot.encode())
@@ -498,8 +505,11 @@ class _Part:
             courier = Courier(
                 Outbox(memory), self.store, now_ns, resend_ns=self.settings.resend_ms * 1_000_000
             )
-        except ValueError:  # not made yet, to its end
+        except ValueError as problem:  # whole when it has its name
             os.close(fd)
+            if path.name not in self._refused:
+                self._refused.add(path.name)
+                self.store.said.append(f"an outbox that is none, {path}: {problem}")
             return
         self.outboxes[path.name] = courier, fd
         self.node.add(courier)
@@ -705,6 +715,19 @@ def _open_bell(folder: Path) -> int:
     with contextlib.suppress(FileExistsError):
         os.mkfifo(path, 0o600)
     return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _check_copy(path: Path, name: str, host: str, settings: StoreConfig) -> None:
+    # Each host goes on where its own copy ends: with another's, or another store, it would not.
+    try:
+        before = read_description(path)
+        store, owner = before["store"], before["host"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return
+    if store != name or (owner != host and owner in settings.hosts):
+        raise ConfigError(
+            f"{path}: expected the copy of {name} that {host} has, found that of {store} of {owner}"
+        )
 
 
 def _draw() -> int:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from udpfast.errors import RegionError
 from udpfast.shm.instance import instance_directory, instance_root, journal_directory
 from udpfast.shm.lock import mode_below
 
@@ -88,11 +89,14 @@ class Live:
 
     def __init__(self, directory: Path, *, create: bool = False) -> None:
         path = directory / "bus.live"
-        if create and not path.exists():
+        if create and not (path.exists() and path.stat().st_size == _SIZE):
             # Whole when it is seen. Later daemons go on in it: apps have it mapped.
             replace_file(path, bytes(_SIZE))
         fd = os.open(path, (os.O_RDWR if create else os.O_RDONLY) | os.O_CLOEXEC)
         try:
+            size = os.fstat(fd).st_size
+            if size < _SIZE:
+                raise RegionError(f"{path}: expected {_SIZE} bytes, found {size}: it is damaged")
             access = mmap.ACCESS_WRITE if create else mmap.ACCESS_READ
             self.memory = mmap.mmap(fd, _SIZE, access=access)
         finally:
@@ -214,8 +218,18 @@ def describe_store(directory: Path, description: dict[str, Any]) -> None:
 
 
 def read_description(directory: Path) -> dict[str, Any]:
-    """Return what `describe_store` wrote."""
-    found: dict[str, Any] = json.loads((directory / "bus.json").read_text())
+    """Return what `describe_store` wrote.
+
+    Raises
+    ------
+    FileNotFoundError, RegionError
+        There is none, or it is damaged.
+    """
+    path = directory / "bus.json"
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+    except ValueError as problem:
+        raise RegionError(f"{path}: expected what its daemon said, found: {problem}") from None
     return found
 
 

@@ -7,6 +7,7 @@ cdef class StoreLog(Log):
     cdef readonly object directory
     cdef readonly Journal journal    # None while this copy has no identity
     cdef readonly uint64_t capacity
+    cdef readonly int64_t damaged_at  # of the last records, as it was opened; -1: none are damaged
     cdef list _segments              # (position, index, number), the oldest first
     cdef dict _maps                  # number -> Segment that is not the active one
     cdef int _lock_fd

@@ -124,11 +124,14 @@ cdef class StoreLog(Log):
         cdef Place place
         cdef int64_t size
         self.last_ns = INT64_MIN
-        for position, _, _ in reversed(self._segments):
+        self.damaged_at = -1
+        for position, _, number in reversed(self._segments):
             _memory = self.place_at(position, &place)
             while place.position < self.writer.position:
                 size = place_look(&place)
                 if size <= 0:
+                    if number == self._latest()[2]:
+                        self.damaged_at = place.position
                     break
                 log_note(self, place_record(&place))
                 place.position += size
@@ -404,10 +407,16 @@ cdef class StoreLog(Log):
 
     def load(self) -> bytes:
         """See `Log`."""
+        path = self.directory / "bus.state"
         try:
-            return (self.directory / "bus.state").read_bytes()
+            state = path.read_bytes()
         except FileNotFoundError:
             return b""
+        if len(state) % 16 != 8:  # three numbers, and pairs of them
+            raise RegionError(
+                f"{path}: expected what the bus must not forget, 24 bytes and 16 for each epoch, "
+                f"found {len(state)}: it is damaged")
+        return state
 
     def save(self, bytes state) -> None:
         """See `Log`."""

@@ -16,7 +16,7 @@ from udpfast.archive.bus_files import Live, read_description
 from udpfast.cli.service import Service
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, NotReadyError
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.shm.instance import journal_directory
 
@@ -98,6 +98,8 @@ def run(
 
     config = load_bus(file)
     _check_host(config, file, host)
+    if not any(host in store.hosts for store in config.logs.values()):
+        raise ConfigError(f"{file}: expected a host of a store or composite, found {host!r}")
     daemon = BusHost(
         config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
         begin=begin,
@@ -154,8 +156,18 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
     _check_host(config, file, host)
     if store not in config.logs:
         raise ConfigError(f"{file}: expected one of {', '.join(config.logs)}, found {store!r}")
-    path = place(directory, store)
-    before = read_description(path)
+    hosts = config.logs[store].hosts
+    if host not in hosts:
+        raise ConfigError(
+            f"{file}: expected a host of {store} ({', '.join(hosts)}), found {host!r}"
+        )
+    try:
+        path = place(directory, store)
+        before = read_description(path)
+    except FileNotFoundError:
+        raise NotReadyError(
+            f"{store}: expected the daemon of {host} to run here, found none"
+        ) from None
     if before["host"] != host:
         raise ConfigError(f"{path}: expected the store of {host}, found that of {before['host']}")
     until = time.monotonic() + wait

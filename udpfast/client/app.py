@@ -24,7 +24,7 @@ from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.idle import IdleStrategy
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, NotReadyError, WriterExistsError
+from udpfast.errors import ConfigError, NotReadyError, RegionError, WriterExistsError
 from udpfast.log.segment import set_aside
 from udpfast.shm.instance import journal_directory
 
@@ -63,12 +63,13 @@ class App:
     ------
     ConfigError
         The address is none of a store, or a feed writes that; the name has a '/'; or the daemon
-        has another $UDPFAST_SHM; or records from `start` on were
-        removed.
+        has another $UDPFAST_SHM; or records from `start` on were removed.
     NotReadyError
         The host's daemon has not run.
     PermissionError
         The daemon runs as another user.
+    RegionError
+        What stands in the outbox's place is none.
     WriterExistsError
         A living process of this host sends under this name.
     """
@@ -84,9 +85,11 @@ class App:
         capacity_bytes: int = 64 << 20,
         anew: bool = False,
     ) -> None:
-        prefix, _, target = address.partition(":")
+        prefix, _, target = address.partition(":") if isinstance(address, str) else ("", "", "")
         if prefix != "store" or not target:
             raise ConfigError(f"address must be 'store:NAME' or 'store:/path', was {address!r}")
+        if not isinstance(name, str) or "/" in name:
+            raise ConfigError(f"name must be text with no '/', was {name!r}")
         self.name = name
         self._directory = journal_directory(target)
         try:
@@ -97,8 +100,6 @@ class App:
             raise ConfigError(
                 f"address must be of a store that apps write, was {address!r}, which a feed writes"
             )
-        if "/" in name:
-            raise ConfigError(f"name must have no '/', was {name!r}")
         self._host = described["host"]
         self._reader = Reader(
             address, idle=idle, start="begin" if start is None else ("position", start)
@@ -137,8 +138,16 @@ class App:
             os.close(self._fd)
             self._fd = -1
             raise WriterExistsError(f"{path}: another process sends as {self.name!r}")
-        self._memory = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
-        outbox = Outbox(self._memory)
+        try:
+            self._memory = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
+            outbox = Outbox(self._memory)
+        except ValueError as problem:
+            os.close(self._fd)
+            self._fd = -1
+            raise RegionError(
+                f"{path}: expected an outbox, found a file that is none: {problem}; move it away "
+                "to begin another, without what it had"
+            ) from None
         # Read, too: so nothing that is written is refused while no daemon runs.
         with contextlib.suppress(FileNotFoundError):
             outbox.bell = os.open(bell_path(folder), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -192,7 +192,7 @@ def bus_keys(config: BusConfig) -> list[bytes]:
     if not 1 <= len(keys) <= 2 or any(len(key) < KEY_BYTES for key in keys):
         raise ConfigError(
             f"key_file: expected one or two lines of {2 * KEY_BYTES} or more hexadecimal digits in "
-            f"{path}, found {len(words)} words of {', '.join(str(len(word)) for word in words)}"
+            f"{path}, found {', '.join(str(len(word)) for word in words) or 'none'}"
         )
     return keys
 
@@ -260,6 +260,14 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
                 )
     if len(set(store.hosts)) != len(store.hosts):
         raise ConfigError(f"{where}.replicas: expected each host once, found {store.hosts}")
+    at: dict[str, str] = {}
+    for host in store.hosts:
+        other = at.setdefault(config.hosts[host], host)
+        if other != host:
+            raise ConfigError(
+                f"{where}: expected hosts with addresses of their own, found {config.hosts[host]} "
+                f"of {other} and {host}"
+            )
     for host, source in store.sources.items():
         if host not in store.replicas or source not in store.replicas:
             raise ConfigError(

@@ -175,6 +175,11 @@ def _literals(annotation: Any) -> Iterator[str]:
 def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     text, _, location = message.partition(" - at `$")
     key = location.rstrip("`").lstrip(".")
+    while "[...]" in key:
+        named = _named(message, tables, target, key)
+        if named == key:
+            break
+        key = named
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
     if unknown:
         name = unknown.group(1)
@@ -190,6 +195,27 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
         expected = f"one of {', '.join(_literals(_type_at(target, key)))}"
     expected = expected.replace("`object`", "a table").replace("`array`", "an array")
     return f"{key}: expected {expected}, found {shown(_lookup(tables, key))}"
+
+
+def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> str:
+    # Which of several tables it is, by the names that the file gives them, is not said: "[...]".
+    above = key.partition("[...]")[0]
+    names = _lookup(tables, above)
+    for name in names if isinstance(names, Mapping) else ():
+        alone = _with_only(tables, above.split("."), name)
+        try:
+            msgspec.convert(alone, target)
+        except msgspec.ValidationError as error:
+            if str(error) == message:
+                return key.replace("[...]", f".{name}", 1)
+    return key
+
+
+def _with_only(node: Mapping[str, Any], path: list[str], name: str) -> dict[str, Any]:
+    # The tables, but of those at a path one alone.
+    if not path:
+        return {name: node[name]}
+    return {**node, path[0]: _with_only(node[path[0]], path[1:], name)}
 
 
 def _type_at(target: Any, key: str) -> Any:
