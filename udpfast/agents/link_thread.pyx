@@ -24,7 +24,6 @@ from udpfast.core.agent cimport Agent
 from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.hold cimport hold_enter, hold_leave
-from udpfast.core.idle cimport IDLE_SPINS
 from udpfast.net.datagram cimport iovec, msghdr
 from udpfast.shm.wake cimport Waker, WakeRegion, waker_turn
 
@@ -55,6 +54,7 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef enum:
     RUNS_PER_TURN = 4
     READ_BYTES = 1 << 17         # at once: the daemon's loop waits for the end of a turn
+    LINGER_NS = 100_000          # a wait costs its end 5 to 50 us: where more comes soon, none
     WAIT_MS = 1                  # what the loop hands to this thread waits as long
     HEARD_BYTES = 4096           # of what a copy says; a HELLO, the longest, was heard before
     ACK_FRAME = LINK_HEADER_SIZE + sizeof(Progress)
@@ -68,8 +68,8 @@ cdef class LinkThread(Agent):
     cdef readonly str idle       # what its runner does when there is nothing to do
     cdef int _fd
     cdef short _events           # that the socket is waited for
-    cdef int _patience           # turns without work before that; -1: never
-    cdef int _empty              # such turns
+    cdef int64_t _patience_ns    # without work before that; -1: never
+    cdef int64_t _worked_ns      # when there was some
     cdef int _bell               # eventfd
     cdef uint64_t _asleep
     cdef LinkSeal _seal          # None: bytes carry no tags
@@ -83,8 +83,8 @@ cdef class LinkThread(Agent):
         self._fd = fd
         self._seal = seal
         # Spins and yields are the runner's; waits are for the socket, or for `wake`.
-        self._patience = {"backoff": IDLE_SPINS, "sleep": 0}.get(idle, -1)
-        self.idle = "spin" if self._patience >= 0 else idle
+        self._patience_ns = {"backoff": LINGER_NS, "sleep": 0}.get(idle, -1)
+        self.idle = "spin" if self._patience_ns >= 0 else idle
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._events = POLLIN
 
@@ -171,11 +171,10 @@ cdef class LinkThread(Agent):
         count = 0 if self.end.over else self._turn(now_ns)
         hold_leave(&self.end.hold)
         if count:
-            self._empty = 0
-        elif self._patience >= 0:
-            self._empty += 1
+            self._worked_ns = now_ns
+        elif self._patience_ns >= 0:
             # A socket that is full is waited for at once.
-            if self._empty > self._patience or self._events & POLLOUT:
+            if now_ns - self._worked_ns >= self._patience_ns or self._events & POLLOUT:
                 self._await()
             else:
                 sched_yield()  # who reads what it just brought may wait for this very core
@@ -187,7 +186,6 @@ cdef class LinkThread(Agent):
         cdef uint64_t rung
         waited[0].fd, waited[0].events = self._fd, self._events
         waited[1].fd, waited[1].events = self._bell, POLLIN
-        self._empty = self._patience
         store_release(&self._asleep, 1)  # read by wake
         if poll(waited, 2, WAIT_MS) > 0 and waited[1].revents:
             eventfd_read(self._bell, &rung)
