@@ -650,9 +650,14 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
         result = udpfast_segment_find(store, position, &store->segment);
     if (result < 0)
         return result;
-    if (result == 0)
+    if (result == 0) {
+        uint64_t kept = 0;
+        if (udpfast_segment_map(store, oldest, &store->segment) > 0)
+            kept = store->segment.header->position;
         return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                               "position %" PRIu64 " is not kept any more", position);
+                               "start must be at or behind position %" PRIu64
+                               ", the oldest that is kept, was %" PRIu64, kept, position);
+    }
     store->index = store->segment.header->index;
     store->position = store->segment.header->position;
     while (store->position < position) {
