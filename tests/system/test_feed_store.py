@@ -190,19 +190,26 @@ def bus_file(folder: Path, feed: Path) -> Path:
     return file
 
 
-def test_feed_whose_host_lost_its_disk_goes_on_in_what_a_copy_has(
-    start: Start, tmp_path: Path
-) -> None:
+def bus(
+    start: Start, tmp_path: Path, **more: str
+) -> tuple[Market, Path, Callable[[str], subprocess.Popen[str]]]:
+    """Return a market, bus.toml of its feed's store, and what runs one of its hosts."""
     port = free_port()
     feed = tmp_path / "feed.toml"
-    feed.write_text(feed_tables(port))
+    feed.write_text(feed_tables(port, **more))
     file = bus_file(tmp_path, feed)
-    market = Market(port)
-    own, copy = tmp_path / "S" / "iex", tmp_path / "one" / "iex"
 
     def run(host: str) -> subprocess.Popen[str]:
         return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
 
+    return Market(port), file, run
+
+
+def test_feed_whose_host_lost_its_disk_goes_on_in_what_a_copy_has(
+    start: Start, tmp_path: Path
+) -> None:
+    market, file, run = bus(start, tmp_path)
+    own, copy = tmp_path / "S" / "iex", tmp_path / "one" / "iex"
     hosts = {host: run(host) for host in ("S", "one")}
     wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
     market.send(300)
@@ -230,16 +237,8 @@ def test_feed_whose_host_lost_its_disk_goes_on_in_what_a_copy_has(
 
 
 def test_copies_and_composites_have_a_feeds_records_and_names(start: Start, tmp_path: Path) -> None:
-    port = free_port()
-    feed = tmp_path / "feed.toml"
-    feed.write_text(feed_tables(port))
-    file = bus_file(tmp_path, feed)
-    market = Market(port)
+    market, file, run = bus(start, tmp_path)
     own, copy = tmp_path / "S" / "iex", tmp_path / "one" / "iex"
-
-    def run(host: str) -> subprocess.Popen[str]:
-        return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
-
     hosts = {host: run(host) for host in ("S", "one")}
     wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
     market.send(1500)
@@ -452,16 +451,9 @@ def test_late_reader_of_a_store_begins_with_its_image(start: Start, tmp_path: Pa
 
 
 def test_subscribers_of_a_gated_store_wait_for_its_copy(start: Start, tmp_path: Path) -> None:
-    port = free_port()
-    feed = tmp_path / "feed.toml"
-    feed.write_text(feed_tables(port, zmq=ZMQ))
-    file = bus_file(tmp_path, feed)
+    market, file, run = bus(start, tmp_path, zmq=ZMQ)
     file.write_text(file.read_text().replace("sync_ms = 5\n", "sync_ms = 5\ngate = 1\n"))
-    market, own = Market(port), tmp_path / "S" / "iex"
-
-    def run(host: str) -> subprocess.Popen[str]:
-        return ready(start("bus", "run", file, "--host", host, "--directory", tmp_path / host))
-
+    own = tmp_path / "S" / "iex"
     hosts = {host: run(host) for host in ("S", "one")}
     wait_until(lambda: described(own)["feed"]["state"] == "running", "the feed")
     with subscriber() as reader:
