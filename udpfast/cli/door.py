@@ -1,4 +1,4 @@
-"""Who may see a page: whoever has its token, in the address once, then in a cookie."""
+"""Access to a page: by its token, first in the address, then in a cookie."""
 
 from __future__ import annotations
 

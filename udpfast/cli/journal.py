@@ -12,7 +12,7 @@ __all__ = ["find_journal"]
 
 
 def find_journal(address: str) -> Path:
-    """Return the directory of a journal that somebody began to write; see `stored_journal`.
+    """Return the directory of a journal that has been begun; see `stored_journal`.
 
     Raises
     ------

@@ -60,7 +60,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         Of the feeds; empty: all of this user.
     host, port : str, int
     token : str
-        Empty: whoever can ask may see it.
+        Empty: no token is asked for.
     interval_s : float
         Between two looks, which are made only while a browser shows the page.
 
@@ -82,9 +82,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     shown = f"[{host}]" if ":" in host else host
     address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
     for number in stop_signals():
-        signal.signal(
-            number, lambda *_: sys.exit(0)
-        )  # which the server raises once more, in the end
+        signal.signal(number, lambda *_: sys.exit(0))  # which the server raises again when it ends
 
     async def say() -> None:
         # Not before a browser would be answered.
@@ -98,7 +96,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
                 break
         print(f"udpfast: {address}", flush=True)
 
-    told: list[asyncio.Task[None]] = []  # a task that nobody holds may be collected
+    told: list[asyncio.Task[None]] = []  # a task without a reference may be collected
     app.on_startup(lambda: told.append(asyncio.create_task(say())))
     ui.run(
         host=host, port=port, title="udpfast monitor", dark=None, show=False, reload=False,

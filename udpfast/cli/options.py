@@ -38,7 +38,7 @@ class InstanceName(click.types.StringParamType):
         try:
             names = sorted(path.name for path in instance_root().iterdir()
                            if path.is_dir() and path.name != SHARED)  # fmt: skip
-        except OSError:  # nobody has run a feed here
+        except OSError:  # no feed was ever run here
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

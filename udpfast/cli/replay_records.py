@@ -1,4 +1,4 @@
-"""Replay of a journal's records: what they amount to, or a ring that has them once more."""
+"""Replay of a journal's records: a summary of them, or a ring that has them again."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ class EngineTarget:
     ----------
     config : FeedConfig
     directory : Path or None
-        The instance's, for other readers to attach to; None: nobody's.
+        The instance's, for other readers to attach to; None: it is private.
     batch : int
         Datagrams that the engine takes at once.
     journal : Path, optional

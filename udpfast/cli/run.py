@@ -88,7 +88,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
 
 
 def _say_undone(subscriber: Subscriber) -> bool:
-    # An agent that did not come to its end has left something undone, and nobody else says so.
+    # An agent that did not finish left work undone, and no other message says so.
     undone = [side for side in subscriber.agents[1:] if side.state is AgentState.FAILED]
     for side in undone:
         click.echo(

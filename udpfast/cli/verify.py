@@ -67,7 +67,7 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
     }
     found |= _origin(target, checks, found["problems"])
     if state is None:
-        found["problems"].append("the file `journal` is lost or damaged: nobody knows the end")
+        found["problems"].append("the file `journal` is lost or damaged: its end is unknown")
     if repair and checks:
         found["repaired"] = _repair(target)
     return found, checks
@@ -127,7 +127,7 @@ def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
     click.echo(f"journal {found['identity']}, segments of format {found['format']}")
     for layouts in found["layouts"]:
         how = "read by name" if layouts["translated"] else "as this version has them"
-        version = layouts["version"] or "of a version that nobody knows"
+        version = layouts["version"] or "of an unknown version"
         click.echo(f"layouts {layouts['hash']}, written by udpfast {version}: {how}")
     click.echo(f"{'segment':<20}{'records':>14}{'first':>16}{'sealed':>9}{'durable':>9}")
     for check in checks:

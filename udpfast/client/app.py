@@ -174,7 +174,7 @@ class App:
 
     @property
     def reader(self) -> Reader:
-        """What the stream is read by: for Cython, and whoever wants batches.
+        """The reader of the stream: for Cython code, and for reading in batches.
 
         `position` does not know of what is read here.
         """

@@ -2,7 +2,8 @@
 
 https://arrow.apache.org/docs/format/CDataInterface.html and CDataInterface/PyCapsuleInterface.html.
 A batch views memory that the next poll overwrites, and Arrow's arrays, which are columns, live as
-long as anybody likes: so this copies, once, a column at a time. Nothing of Arrow must be installed.
+long as they are referenced: so this copies, once, a column at a time. Nothing of Arrow must be
+installed.
 """
 
 cimport cython

@@ -174,7 +174,7 @@ cdef class CompositeSource(PolledSource):
 
     cdef fail(self, int64_t code):
         if code == -EPIPE:
-            raise RingClosedError("everything was read, and nobody writes any of the sources")
+            raise RingClosedError("everything was read, and none of the sources has a writer")
         if isinstance(self.failure, _MemberFailed):
             self.failing.source.fail(self.code)
         raise self.failure

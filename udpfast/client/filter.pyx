@@ -92,7 +92,7 @@ cdef class Filter:
         self._symbols = NameFilter(symbols)
 
     def describe_unknown(self, known):
-        """Return a sentence about wanted names that nobody has published; None: there are none.
+        """Return a sentence about wanted names that were never published; None: there are none.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ cdef class Filter:
                 exchange_id = (<const ObjectState*> payload).exchange_id
                 symbol_id = (<const ObjectState*> payload).symbol_id
             if exchange_id == 0 or symbol_id == 0:
-                return True  # of an object that nobody named yet
+                return True  # of an object without a name so far
         elif header.kind != KIND_MESSAGE:
             return True
         return (self._exchanges.passes(exchange_id, self._names)

@@ -110,7 +110,7 @@ cdef class JournalSource(PolledSource):
 
 
 def segment_names(directory, number, mark, segment) -> NameCache:
-    """Return the names that a segment's records go by, none if nobody knows them.
+    """Return the names that a segment's records go by, none if they are unknown.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def open_source(
     end : str, datetime, int or ("position", int), optional
         Of the same kinds: the first that is not read.
     batch, buffer_bytes, timeout, name
-        As `Reader` has them; `name` is not used, as nobody lists the readers of a journal.
+        As `Reader` has them; `name` is ignored: readers of a journal are not listed.
     """
     if image:
         raise ConfigError(f"image must be False for journal:{target}: it begins where it begins")

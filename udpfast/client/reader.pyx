@@ -32,9 +32,9 @@ cdef enum:
 cdef class Reader:
     """Reader(address, *, idle="backoff", start=None, end=None, batch=4096, buffer_bytes=None, \
 timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--\n
-    Read a ring from this process, at your own pace: nobody waits for you.
+    Read a ring from this process, at your own pace: the writer never waits for you.
 
-    Whoever falls more than the ring's capacity behind is lapped, and told exactly how many records
+    A reader that falls more than the ring's capacity behind is lapped, and told how many records
     it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll. A writer
     that dies is said by a record of `Kind.CONNECTION`, the one that takes over after it by
     `Kind.RESTART`; if that one begins another file, the reader goes on there.
@@ -62,7 +62,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     end : str, datetime, int or ("position", int), optional
         Of a journal: leave out records published at or after this time, or end before the first at
         or behind this position. Without it the reading ends with the journal; it goes on as long
-        as somebody writes that.
+        as the journal has a writer.
     batch : int
         Records that one poll may take.
     buffer_bytes : int, optional

@@ -20,7 +20,7 @@ __all__ = ["describe_record", "number_word", "record_line"]
 #: Rows of each side, or of a list, that a line shows.
 ROWS_SHOWN = 3
 
-# Said by name, or of use to nobody who reads.
+# Shown by name instead, or of no use to a reader.
 _LEFT_OUT = {
     *("reserved", "reserved2", "exchange_id", "symbol_id", "present", "row_count"),
     *("bid_count", "ask_count"),

@@ -330,8 +330,8 @@ def open_source(
     ImageError
         This host has no image of it, or none that can be begun with.
     ConfigError
-        What is wanted is not there; `start` is a position whose record was removed: nobody can say
-        how many are missing from there on.
+        What is wanted is not there; `start` is a position whose record was removed, so that the
+        number of missing records is unknown.
     """
     cdef StoreSource source
     if end is not None and not (isinstance(end, tuple) and end[:1] == ("position",)):

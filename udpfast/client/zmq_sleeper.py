@@ -15,7 +15,7 @@ class SocketSleeper:
     """The library's own descriptor, watched by an event loop.
 
     It becomes readable when the library has something for the socket, which need not be a message;
-    nobody has to be told that somebody sleeps.
+    a sleeping reader does not have to announce itself.
 
     Parameters
     ----------

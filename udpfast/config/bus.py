@@ -76,7 +76,7 @@ class StoreConfig(Struct, frozen=True):
         return (self.sequencer, *self.replicas)
 
     def source(self, host: str) -> str:
-        """Return the host that a replica copies from; empty: whoever writes the store."""
+        """Return the host that a replica copies from; empty: the host that writes the store."""
         return self.sources.get(host, "")
 
     def standbys(self, host: str) -> tuple[str, ...]:

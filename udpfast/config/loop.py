@@ -143,7 +143,7 @@ class RunConfig(Struct, frozen=True):
 
 
 class AccessConfig(Struct, frozen=True):
-    """Who may read an instance. Nobody but its owner can write to it, whatever stands here."""
+    """Who may read an instance. Only its owner can write to it, no matter what is set here."""
 
     group: Annotated[
         str,

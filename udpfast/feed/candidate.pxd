@@ -148,7 +148,7 @@ cdef inline bint candidate_leads_to(
     const Candidate* c, const Candidate* other, uint64_t first,
 ) noexcept nogil:
     # Whether a refuted run may have been the beginning of another line's, which came from this
-    # number on. Nobody can tell, so it is not delivered; but it is said.
+    # number on. That cannot be known, so it is not delivered, but reported.
     return (
         c.claim == other.claim and c.session_id == other.session_id and c.count == 0 and c.total
         and not candidate_is_replay(c) and candidate_step(c, c.first, first) < 0

@@ -306,7 +306,7 @@ cdef inline int pipeline_judge_unit(
 cdef inline int pipeline_pass_unsequenced(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    # Nobody can tell whether it is a copy, or what came before.
+    # It cannot be known whether it is a copy, or what came before.
     pipeline_hear(p, w, line, now_ns)
     if unit.flags & UNIT_HEARTBEAT or unit.count == 0:
         return VERDICT_HEARTBEAT

@@ -292,7 +292,7 @@ cdef inline bint window_is_quiet(
 cdef inline bint window_is_doubtful(const Window* w) noexcept nogil:
     # Behind gaps so recent that the little which followed them may not be of the feed. What counts
     # is what came, not how far ahead of the next hole it lies. Small ones are common loss; if they
-    # were forged, the feed passes them before anybody could tell.
+    # were forged, the feed passes them before that could be noticed.
     return (
         w.next - w.resumed_at + w.pending < WINDOW_START
         and w.resumed_at - w.fork_from - w.fork_came >= WINDOW_START

@@ -51,7 +51,7 @@ _HOST = {
     "rcvbuf_errors": "datagrams that found a socket's receive buffer full, of all sockets",
     "checksum_errors": "datagrams with a wrong checksum",
     "memory_errors": "datagrams for which the kernel had no memory",
-    "no_ports": "datagrams to a port that nobody had",
+    "no_ports": "datagrams to a port without a socket",
     "softnet_dropped": "frames that found a processor's backlog full",
     "softnet_squeezed": "times that a processor stopped receiving with work left: no loss yet",
 }
@@ -265,7 +265,7 @@ def _add_latency(families: _Families, feed: str, hops: dict[str, Hop]) -> None:
 
 
 def _add_host(families: _Families, feed: str, host: HostLosses) -> None:
-    # Of the network that the feed's process lives in: all datagrams, whoever they were for.
+    # Of the feed's network namespace: all datagrams, no matter which process they were for.
     for name, text in _HOST.items():
         families.counter(f"host_{name}", f"{text}; whole host", getattr(host, name), feed=feed)
 

@@ -1,4 +1,4 @@
-"""What a report says of a bus: whether all is there, once; how late it was seen; what nobody knows.
+"""What a report says of a bus: is every message there once, how late, and what cannot be known.
 
 As `answers`: each a sentence that stands alone.
 """

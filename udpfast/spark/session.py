@@ -35,7 +35,7 @@ __all__ = [
 #: For the JVM of a local master, which is driver and executor in one.
 LOCAL_MEMORY = "4g"
 
-#: Times are instants: they shall not be shown in the time zone of whoever looks. The values of
+#: Times are instants: they are not shown in the viewer's time zone. The values of
 #: partition directories keep the types that the tables' schema gives them. What is wrong with an
 #: option of the data source is a sentence, which Python's traceback around it would hide.
 EVERYWHERE = {
@@ -186,7 +186,7 @@ def _lead_workers() -> None:
     # it is a checkout that was never installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", os.environ["PYSPARK_PYTHON"])
-    # Else it asks the name service who this host is: seconds, where nobody answers.
+    # Else it asks the name service who this host is: seconds, if there is no answer.
     os.environ.setdefault("SPARK_LOCAL_IP", LOCAL["spark.driver.host"])
     root = str(Path(__file__).parents[2])
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)

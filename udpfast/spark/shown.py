@@ -71,7 +71,7 @@ class Shown:
 
 
 def line_name(lines: Lines, feed: str, stream: int, line: int) -> str:
-    """Return what the feed's settings call a line; its number, where nobody kept them."""
+    """Return what the feed's settings call a line; its number, where they were not kept."""
     names = lines.get(feed, [[], []])[stream == SNAPSHOT]
     return literal(names[line]) if line < len(names) else f"line {line}"
 

@@ -1,7 +1,7 @@
 """A journal as a stream of Spark: offsets are places between its records, and say in which journal.
 
-Nothing that is in a journal ever changes, and a batch is what lies between two places. So whoever
-starts again from a checkpoint reads the same batch, record by record, that was not finished.
+A journal's records never change, and a batch is what lies between two positions. A query that
+restarts from a checkpoint therefore reads the unfinished batch again, record by record.
 """
 
 from __future__ import annotations
