@@ -18,10 +18,12 @@ __all__ = ["check", "print_findings"]
 
 @click.command(epilog="Example: udpfast check feed.toml")
 @click.argument("path", metavar="[FEED.TOML]", required=False)
-@click.option("--all", "with_rest", is_flag=True, help="Every setting, and what is fine, too.")
+@click.option(
+    "--all", "with_rest", is_flag=True, help="Also list every setting, and the checks that passed."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
 def check(path: str | None, with_rest: bool, as_json: bool) -> None:
-    """List what on this host stops or slows the feed of FEED.TOML.
+    """List what on this host would stop or slow down the feed of FEED.TOML.
 
     Then come the settings that the file makes; with --all every setting with its reason. Without a
     file only the host is checked. Exit code 1 if the feed cannot run as its file asks; what only

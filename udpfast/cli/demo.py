@@ -77,7 +77,7 @@ class DemonstrationError(UdpfastError):
     type=int,
     default=7,
     show_default=True,
-    help="Of the bad network, and of the simulated market.",
+    help="Seed of the bad network and of the simulated market.",
 )
 @click.option(
     "--market",

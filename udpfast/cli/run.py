@@ -35,7 +35,7 @@ STATUS_NS = 1_000_000_000
 
 @click.command(epilog="Example: udpfast run feed.toml")
 @click.argument("path", metavar="FEED.TOML")
-@click.option("--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @click.option(
     "--bypass",
     "stack",

@@ -44,7 +44,7 @@ def send(**options: Any) -> None:
     A capture's datagrams go out as they were: on the lines that it has, or, if it has one, on each
     of those given.
 
-    The loss, reordering and so on are this program's doing, repeatable by --seed.
+    This program itself makes the loss, the reordering and so on; --seed repeats them.
     """
     senders: list[list[DatagramSender]] = []
     try:

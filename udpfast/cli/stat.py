@@ -32,8 +32,8 @@ __all__ = ["stat"]
     metavar="SECONDS",
     help="Print again and again, until SIGINT.",
 )
-@click.option("--latency", "only_latency", is_flag=True, help="Latency per hop, and no more.")
-@click.option("--losses", "only_losses", is_flag=True, help="Losses by stage, and no more.")
+@click.option("--latency", "only_latency", is_flag=True, help="Latency per hop only.")
+@click.option("--losses", "only_losses", is_flag=True, help="Losses by stage only.")
 @click.option("--metrics", "as_metrics", is_flag=True, help="OpenMetrics text, for Prometheus.")
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
