@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import udpfast
+import udpfast.errors
 from tests.shared import ROOT
 from tests.sources import modules
 
@@ -78,6 +79,17 @@ def test_module_says_what_is_public(name: str) -> None:
 def test_udpfast_public_names_are_sorted_and_unique() -> None:
     public = list(getattr(udpfast, "__all__", []))
     assert len(public) == len(set(public))
+
+
+@pytest.mark.parametrize(
+    "name", ["NotReadyError", "OutboxFullError", "OutboxLostError", "SupersededError"]
+)
+def test_errors_of_an_app_are_public_and_have_one_home(name: str) -> None:
+    from udpfast.bus import outbox
+
+    assert getattr(udpfast, name) is getattr(udpfast.errors, name)
+    assert name in udpfast.__all__
+    assert name not in outbox.__all__
 
 
 def test_compiled_modules_are_those_of_this_tree() -> None:

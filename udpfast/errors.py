@@ -7,9 +7,12 @@ __all__ = [
     "FormatError",
     "ImageError",
     "NotReadyError",
+    "OutboxFullError",
+    "OutboxLostError",
     "RangeError",
     "RegionError",
     "RingClosedError",
+    "SupersededError",
     "UdpfastError",
     "WriterExistsError",
     "did_you_mean",
@@ -46,15 +49,27 @@ class RegionError(FormatError):
 
 
 class NotReadyError(RegionError):
-    """Its writer has not finished creating a shared-memory file: try again in a moment."""
+    """Its writer has not made it, or not finished: try again when it runs, or in a moment."""
 
 
 class ImageError(UdpfastError):
     """There is no image that a late reader could begin with; says why."""
 
 
+class OutboxFullError(UdpfastError):
+    """So much is on its way that no more can be accepted; nothing was dropped."""
+
+
+class OutboxLostError(UdpfastError):
+    """Messages that were let go are not in the stream any more: several hosts lost their power."""
+
+
 class RingClosedError(UdpfastError):
     """The ring's writer closed it, and nothing more will come."""
+
+
+class SupersededError(UdpfastError):
+    """Another process sends under this name; says how many messages are not in the stream."""
 
 
 class WriterExistsError(UdpfastError):

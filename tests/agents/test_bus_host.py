@@ -15,11 +15,11 @@ from tests.ports import free_port
 from tests.waiting import PATIENCE_S
 from udpfast.agents.bus_host import BadPath, BusHost
 from udpfast.archive.bus_files import shared_directory
-from udpfast.bus.outbox import OutboxLostError, OutboxState, SupersededError
+from udpfast.bus.outbox import OutboxState
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, LinksConfig, load_bus
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, OutboxLostError, SupersededError
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 KEY, OTHER = "ab" * 32, "cd" * 32

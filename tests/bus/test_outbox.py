@@ -5,13 +5,9 @@ import os
 import pytest
 
 from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, send, sequencer
-from udpfast.bus.outbox import (
-    OutboxFullError,
-    OutboxLostError,
-    OutboxState,
-    SupersededError,
-)
+from udpfast.bus.outbox import OutboxState
 from udpfast.bus.wire import SENT_SIZE_LIMIT, send_parse
+from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 
 
 def deliver(seq, datagrams, now_ns=0):

@@ -2,17 +2,8 @@ import enum
 from typing import Any
 
 from udpfast.bus.log import Store
-from udpfast.errors import UdpfastError
 
-__all__ = [
-    "Courier",
-    "Outbox",
-    "OutboxFullError",
-    "OutboxLostError",
-    "OutboxState",
-    "SupersededError",
-    "Watch",
-]
+__all__ = ["Courier", "Outbox", "OutboxState", "Watch"]
 
 class OutboxState(enum.IntEnum):
     NEW = 0
@@ -20,10 +11,6 @@ class OutboxState(enum.IntEnum):
     NAME_IN_USE = 2
     SUPERSEDED = 3
     LOST = 4
-
-class OutboxFullError(UdpfastError): ...
-class OutboxLostError(UdpfastError): ...
-class SupersededError(UdpfastError): ...
 
 class Outbox:
     bell: int

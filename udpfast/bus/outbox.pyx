@@ -19,12 +19,9 @@ from udpfast.core.layout cimport (
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
-from udpfast.errors import UdpfastError
+from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 
-__all__ = [
-    "Courier", "Outbox", "OutboxFullError", "OutboxLostError", "OutboxState", "SupersededError",
-    "Watch",
-]
+__all__ = ["Courier", "Outbox", "OutboxState", "Watch"]
 
 if sizeof(OutboxHeader) != 336 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
@@ -39,18 +36,6 @@ class OutboxState(enum.IntEnum):
     NAME_IN_USE = OUTBOX_NAME_IN_USE
     SUPERSEDED = OUTBOX_SUPERSEDED
     LOST = OUTBOX_LOST
-
-
-class OutboxFullError(UdpfastError):
-    """So much is on its way that no more can be accepted; nothing was dropped."""
-
-
-class OutboxLostError(UdpfastError):
-    """Messages that were let go are not in the stream any more: several hosts lost their power."""
-
-
-class SupersededError(UdpfastError):
-    """Another process sends under this name; says how many messages are not in the stream."""
 
 
 cdef class Outbox:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from udpfast.bus.outbox import OutboxFullError
 from udpfast.cli.bus_hosts import PATIENCE_S, STORE, BusHosts
 from udpfast.client.app import App
 from udpfast.client.reader import Reader
 from udpfast.core.layout import Kind
+from udpfast.errors import OutboxFullError
 from udpfast.net.ports import service_port
 
 __all__ = ["run_demo"]

@@ -19,12 +19,18 @@ from udpfast.archive.bus_files import (
     read_description,
     shared_directory,
 )
-from udpfast.bus.outbox import Outbox, OutboxFullError, OutboxState
+from udpfast.bus.outbox import Outbox, OutboxState
 from udpfast.client.reader import Reader
 from udpfast.client.record import ReadRecord
 from udpfast.core.idle import IdleStrategy
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, NotReadyError, RegionError, WriterExistsError
+from udpfast.errors import (
+    ConfigError,
+    NotReadyError,
+    OutboxFullError,
+    RegionError,
+    WriterExistsError,
+)
 from udpfast.log.segment import set_aside
 from udpfast.shm.instance import journal_directory
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from udpfast.archive.store import StoreView
-from udpfast.bus.outbox import OutboxFullError
 from udpfast.cli.bus_hosts import BusCopy, BusHosts
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
+from udpfast.errors import OutboxFullError
 from udpfast.net.ports import service_port
 
 __all__ = ["HOSTS", "SETTINGS", "BusTrial", "expect"]

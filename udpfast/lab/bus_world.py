@@ -16,17 +16,11 @@ from typing import Any
 
 from udpfast.bus.log import Store
 from udpfast.bus.node import Node
-from udpfast.bus.outbox import (
-    Courier,
-    Outbox,
-    OutboxFullError,
-    OutboxLostError,
-    OutboxState,
-    SupersededError,
-)
+from udpfast.bus.outbox import Courier, Outbox, OutboxState
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer
+from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 from udpfast.lab.bus_memory import MemoryLog
 from udpfast.lab.bus_oracle import Oracle, Wrong
 
