@@ -58,6 +58,7 @@ def test_stat_shows_how_far_all_are_and_what_was_sent_again(tmp_path: Path) -> N
         behind = own["readers"][0]
         assert (behind["name"], behind["alive"]) == ("slow", True)
         assert behind["lag_records"] == store.log.end_index - behind["index"]
+        until(lambda: state(tmp_path, "one")["source_end"] == store.end, "the writer's word")
         copy = state(tmp_path, "one")
         assert copy["end"] == copy["source_end"] == store.end
         sender = copy["outboxes"]["algo"]
