@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from udpfast.bus.wire import name_bytes
 from udpfast.config.bus import BusConfig, bus_keys, load_bus, parse_bus
 from udpfast.errors import ConfigError
 
@@ -37,6 +38,8 @@ def test_store_says_who_copies_from_whom() -> None:
         ({"gates": 1}, r"gates"),
         ({"sequencer": ["S", "one"]}, r"orders.sequencer: expected one host, found \['S', 'one'\]"),
         ({"keep_for": ["x"]}, r"orders.keep_for: expected some of S, one, two, found 'x'"),
+        ({"keep_segments": 5, "keep_most": 4}, r"orders.keep_most: .*found 4, and 5 there"),
+        ({"keep_most": 4}, r"orders.keep_most: .*found 4, and 0 there"),
     ],
 )
 def test_store_wrong_is_refused(store, message: str) -> None:
@@ -45,7 +48,7 @@ def test_store_wrong_is_refused(store, message: str) -> None:
 
 
 def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
-    with pytest.raises(ConfigError, match=r"hosts.S: expected an IP address, found 'here'"):
+    with pytest.raises(ConfigError, match=r"hosts.S: expected the IP address of one .*'here'"):
         parse_bus({"hosts": {"S": "here"}, "stores": {"a": {"sequencer": "S", "port": 1}}})
     stores = {name: {"sequencer": "S", "port": 9400} for name in "ab"}
     with pytest.raises(ConfigError, match=r"stores.b.port: expected one of its own, found 9400"):
@@ -56,12 +59,65 @@ def test_hosts_and_ports_must_be_addresses_of_their_own() -> None:
         parse_bus({"hosts": hosts, "stores": {"a": store}})
 
 
+@pytest.mark.parametrize("name", ["", ".", "..", ".a", "a/b", "x" * 33, "a b", "é"])
+@pytest.mark.parametrize("table", ["stores", "composites", "hosts"])
+def test_name_that_no_address_can_have_is_refused(name: str, table: str) -> None:
+    tables = {
+        "hosts": {"S": "127.0.0.1"},
+        "stores": {"orders": {"sequencer": "S", "port": 1}},
+        "composites": {"all": {"inputs": ["orders"], "host": "S", "port": 2}},
+    }
+    first = next(iter(tables[table]))
+    tables[table] = {name if each == first else each: at for each, at in tables[table].items()}
+    with pytest.raises(ConfigError) as found:
+        parse_bus(tables, "bus.toml")
+    assert str(found.value).startswith(f"bus.toml: {table}: expected 1 to 3")
+    assert str(found.value).endswith(f"found {name!r}")
+
+
+def test_host_has_at_most_the_name_that_links_can_say() -> None:
+    for size in (31, 32):
+        name = "h" * size
+        tables = {"hosts": {name: "::1"}, "stores": {"a": {"sequencer": name, "port": 1}}}
+        if size == 31:
+            assert len(name_bytes(next(iter(parse_bus(tables).hosts)))) == 32
+        else:
+            with pytest.raises(ConfigError, match="hosts: expected 1 to 31 of"):
+                parse_bus(tables)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0", "::", "239.1.1.1", "ff02::1", "255.255.255.255", "::ffff:1.2.3.4"]
+)
+def test_address_of_no_host_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match=r"hosts.S: expected the IP address of one host, found"):
+        parse_bus({"hosts": {"S": address}, "stores": {"a": {"sequencer": "S", "port": 1}}})
+
+
+def test_addresses_of_a_store_are_of_one_kind_and_differ_however_they_are_spelled() -> None:
+    store = {"sequencer": "S", "replicas": ["one"], "port": 9400}
+    with pytest.raises(ConfigError, match=r"one kind, IPv4 or IPv6, found 127\.0\.0\.1, ::1"):
+        parse_bus({"hosts": {"S": "127.0.0.1", "one": "::1"}, "stores": {"a": store}})
+    with pytest.raises(ConfigError, match="of their own, found ::1 of S and one"):
+        parse_bus({"hosts": {"S": "::1", "one": "0::0:1"}, "stores": {"a": store}})
+    stores = {"a": {"sequencer": "S", "port": 1}, "b": {"sequencer": "one", "port": 2}}
+    assert parse_bus({"hosts": {"S": "127.0.0.1", "one": "0::1"}, "stores": stores}).hosts == {
+        "S": "127.0.0.1",
+        "one": "::1",
+    }
+
+
 def test_error_names_the_store_that_it_is_about() -> None:
     good, bad = {"sequencer": "S", "port": 9400}, {"sequencer": "S", "port": 70_000}
     for stores in ({"a": good, "b": bad}, {"a": bad, "b": good}):
         (name,) = (name for name, store in stores.items() if store is bad)
         with pytest.raises(ConfigError, match=rf"stores\.{name}\.port: .*, found 70000"):
             parse_bus({"hosts": HOSTS, "stores": stores})
+    with pytest.raises(ConfigError, match=r'stores\."a\.b"\.port: .*, found 70000'):
+        parse_bus({"hosts": HOSTS, "stores": {"a": good, "a.b": bad}})
+    composite = {"inputs": ["a"], "host": "S", "port": 2, "gate": 1}
+    with pytest.raises(ConfigError, match=r"found an unknown one$"):
+        parse_bus({"hosts": HOSTS, "stores": {"a": good}, "composites": {"all": composite}})
     stores = {"a": {**good, "sources": {"one": "two", "two": 3}}}
     with pytest.raises(ConfigError, match=r"stores\.a\.sources\.two: expected `str`, found 3"):
         parse_bus({"hosts": HOSTS, "stores": stores})
@@ -121,3 +177,10 @@ def test_key_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bus.key").unlink()
     with pytest.raises(ConfigError, match=r"key_file: expected a file that can be read.*bus\.key"):
         bus_keys(config)
+
+
+def test_byte_order_mark_of_an_editor_is_no_error(tmp_path: Path) -> None:
+    config = written(tmp_path, "ab" * 32)
+    path = tmp_path / "bus.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert load_bus(path) == config

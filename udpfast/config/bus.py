@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from udpfast.config.loop import AccessConfig
 from udpfast.config.settings import Struct, convert, read_tables
-from udpfast.config.types import Core, Idle, Name
+from udpfast.config.types import Core, HostAddress, HostName, Idle, Name
 from udpfast.errors import ConfigError
 
 __all__ = ["BusConfig", "LinksConfig", "StoreConfig", "bus_keys", "load_bus", "parse_bus"]
@@ -25,12 +25,12 @@ KEY_BYTES = 32
 class StoreConfig(Struct, frozen=True):
     """One store: who writes it, who has copies."""
 
-    sequencer: Annotated[Name, Meta(description="the host that writes it, at first")]
+    sequencer: Annotated[HostName, Meta(description="the host that writes it, at first")]
     port: Annotated[
         int, Meta(ge=1, le=65_535, description="TCP port of copies, UDP port of messages")
     ]
     replicas: Annotated[
-        tuple[Name, ...], Meta(max_length=64, description="the hosts that have a copy")
+        tuple[HostName, ...], Meta(max_length=64, description="the hosts that have a copy")
     ] = ()
     feed: Annotated[
         str,
@@ -41,7 +41,7 @@ class StoreConfig(Struct, frozen=True):
         ),
     ] = ""
     sources: Annotated[
-        dict[Name, Name],
+        dict[HostName, HostName],
         Meta(max_length=64, description="replica -> replica that it copies from, not the writer"),
     ] = msgspec.field(default_factory=dict)
     gate: Annotated[
@@ -60,7 +60,7 @@ class StoreConfig(Struct, frozen=True):
         int, Meta(ge=0, le=1 << 20, description="segments that are kept; 0: all")
     ] = 0
     keep_for: Annotated[
-        Annotated[tuple[Name, ...], Meta(max_length=64)] | None,
+        Annotated[tuple[HostName, ...], Meta(max_length=64)] | None,
         Meta(description="replicas whose lack keeps segments; unset: all"),
     ] = None
     keep_most: Annotated[
@@ -96,10 +96,10 @@ class CompositeConfig(Struct, frozen=True):
     inputs: Annotated[
         tuple[Name, ...], Meta(min_length=1, max_length=16, description="stores that it is made of")
     ]
-    host: Annotated[Name, Meta(description="the host that decides the order, at first")]
+    host: Annotated[HostName, Meta(description="the host that decides the order, at first")]
     port: Annotated[int, Meta(ge=1, le=65_535, description="TCP and UDP port of the order log")]
     replicas: Annotated[
-        tuple[Name, ...], Meta(max_length=64, description="other hosts that read it")
+        tuple[HostName, ...], Meta(max_length=64, description="other hosts that read it")
     ] = ()
 
     @property
@@ -116,7 +116,7 @@ class LinksConfig(Struct, frozen=True):
         Meta(description="what they do when nothing came; spin is fastest and takes a core each"),
     ] = "backoff"
     cores: Annotated[
-        dict[Name, tuple[Core, ...]],
+        dict[HostName, tuple[Core, ...]],
         Meta(max_length=64, description="host -> cores to pin its threads to, in turn"),
     ] = msgspec.field(default_factory=dict)
 
@@ -125,7 +125,8 @@ class BusConfig(Struct, frozen=True):
     """All of bus.toml."""
 
     hosts: Annotated[
-        dict[Name, str], Meta(min_length=1, max_length=64, description="name -> IP address")
+        dict[HostName, HostAddress],
+        Meta(min_length=1, max_length=64, description="name -> IP address"),
     ]
     stores: Annotated[dict[Name, StoreConfig], Meta(min_length=1, max_length=64)]
     composites: Annotated[dict[Name, CompositeConfig], Meta(max_length=64)] = msgspec.field(
@@ -206,13 +207,9 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
                 f"{where}: stores.{name}.sequencer: expected one host, found {store['sequencer']}"
             )
     config: BusConfig = convert(tables, BusConfig, where)
-    for host, address in config.hosts.items():
-        try:
-            ipaddress.ip_address(address)
-        except ValueError:
-            raise ConfigError(
-                f"{where}: hosts.{host}: expected an IP address, found {address!r}"
-            ) from None
+    # As a socket says it, whatever the spelling.
+    hosts = {host: str(ipaddress.ip_address(address)) for host, address in config.hosts.items()}
+    config = msgspec.structs.replace(config, hosts=hosts)
     for host in config.links.cores:
         if host not in config.hosts:
             raise ConfigError(
@@ -268,6 +265,11 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
                 f"{where}: expected hosts with addresses of their own, found {config.hosts[host]} "
                 f"of {other} and {host}"
             )
+    if len({":" in address for address in at}) > 1:
+        raise ConfigError(
+            f"{where}: expected hosts with addresses of one kind, IPv4 or IPv6, found "
+            f"{', '.join(at)}"
+        )
     for host, source in store.sources.items():
         if host not in store.replicas or source not in store.replicas:
             raise ConfigError(
@@ -283,6 +285,11 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
             raise ConfigError(
                 f"{where}.keep_for: expected some of {', '.join(store.hosts)}, found {host!r}"
             )
+    if store.keep_most and not 0 < store.keep_segments <= store.keep_most:
+        raise ConfigError(
+            f"{where}.keep_most: expected 0, or at least keep_segments, of which 0 keeps all, "
+            f"found {store.keep_most}, and {store.keep_segments} there"
+        )
     least = min(len(store.standbys(host)) for host in store.hosts)
     if store.gate > least:
         raise ConfigError(

@@ -18,6 +18,8 @@ __all__ = [
     "ENDPOINT",
     "FRAMING",
     "GROUP",
+    "HOST_ADDRESS",
+    "HOST_NAME",
     "INTERFACE",
     "JOURNAL",
     "NAME",
@@ -32,7 +34,7 @@ __all__ = [
 #: Bytes that the path of a UNIX socket may have: sun_path of unix(7), and its end.
 _SOCKET_PATH_MAX = 107
 
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,32}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,31}")
 _JOURNAL = re.compile(r"[A-Za-z0-9._-]{1,255}")
 _GROUP = re.compile(r"[^-:/\s\0][^:/\s\0]{0,31}")
 
@@ -46,6 +48,15 @@ def _parsed(parse: Callable[[str], tuple[str, int]], value: str, first_port: int
 def _is_address(value: str) -> bool:
     with suppress(ValueError):
         return "%" not in value and not ipaddress.ip_address(value).is_multicast
+    return False
+
+
+def _is_host_address(value: str) -> bool:
+    with suppress(ValueError):
+        address = ipaddress.ip_address(value)
+        is_mapped = isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None
+        is_many = address.is_multicast or value == "255.255.255.255"
+        return not (address.is_unspecified or is_many or is_mapped)
     return False
 
 
@@ -86,9 +97,14 @@ _FRAMINGS = tuple(facts.name for facts in FACTS if not facts.name.startswith("ro
 
 FRAMING = Check(f"one of {', '.join(_FRAMINGS)}", lambda value: value in _FRAMINGS)
 NAME = Check(
-    "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', and neither '.' nor '..'",
-    lambda value: _NAME.fullmatch(value) is not None and value not in (".", ".."),
+    "1 to 32 of A-Z, a-z, 0-9, '.', '_' and '-', the first no '.'",
+    lambda value: _NAME.fullmatch(value) is not None,
 )
+#: As the bus's structs have it, with a zero behind it.
+HOST_NAME = Check(
+    NAME.expected.replace("32", "31"), lambda value: NAME.holds(value) and len(value) < 32
+)
+HOST_ADDRESS = Check("the IP address of one host", _is_host_address)
 POWER_OF_TWO = Check("a power of two", lambda value: not value & (value - 1))
 PAGES = Check("a multiple of 4096", lambda value: value % 4096 == 0)
 ENDPOINT = Check("ip:port or [ip6]:port", lambda value: _parsed(parse_endpoint, value))

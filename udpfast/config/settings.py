@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import json
 import re
 import tomllib
 import types
@@ -69,7 +70,7 @@ def read_tables(path: str | Path) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1)
         if len(text) <= _FILE_BYTES_MAX:
-            return tomllib.loads(text.decode())
+            return tomllib.loads(text.decode("utf-8-sig"))  # some editors write a byte-order mark
     except FileNotFoundError:
         raise ConfigError(f"{where}: expected a TOML file, found none") from None
     except OSError as error:
@@ -126,6 +127,11 @@ def _checks(annotation: Any, value: Any, key: str) -> Iterator[tuple[str, Any, C
     elif get_origin(annotation) is tuple:
         for index, item in enumerate(value):
             yield from _checks(get_args(annotation)[0], item, f"{key}[{index}]")
+    elif get_origin(annotation) is dict:
+        names, inner = get_args(annotation)
+        for name, item in value.items():
+            yield from _checks(names, name, key)
+            yield from _checks(inner, item, _path(key, _quoted(name)))
     else:
         for inner in get_args(annotation) if isinstance(annotation, types.UnionType) else ():
             yield from _checks(inner, value, key)
@@ -183,7 +189,9 @@ def _explain(message: str, tables: Mapping[str, Any], target: Any) -> str:
     unknown = re.match(r"Object contains unknown field `(.*)`", text)
     if unknown:
         name = unknown.group(1)
-        close = difflib.get_close_matches(name, _known_keys(target), n=1)
+        # The key may be one of another table: of this one it is none, and is not what was meant.
+        known = [each for each in _known_keys(target) if each != name]
+        close = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         table = f"[{key}]" if key else "the file"
         return f"{_path(key, name)}: expected a key of {table}, found an unknown one{hint}"
@@ -202,12 +210,12 @@ def _named(message: str, tables: Mapping[str, Any], target: Any, key: str) -> st
     above = key.partition("[...]")[0]
     names = _lookup(tables, above)
     for name in names if isinstance(names, Mapping) else ():
-        alone = _with_only(tables, above.split("."), name)
+        alone = _with_only(tables, _steps(above), name)
         try:
             msgspec.convert(alone, target)
         except msgspec.ValidationError as error:
             if str(error) == message:
-                return key.replace("[...]", f".{name}", 1)
+                return key.replace("[...]", f".{_quoted(name)}", 1)
     return key
 
 
@@ -216,6 +224,17 @@ def _with_only(node: Mapping[str, Any], path: list[str], name: str) -> dict[str,
     if not path:
         return {name: node[name]}
     return {**node, path[0]: _with_only(node[path[0]], path[1:], name)}
+
+
+def _quoted(name: str) -> str:
+    # As TOML has it, so that a name with a dot is one step.
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name, ensure_ascii=False)
+
+
+def _steps(key: str) -> list[str]:
+    # Names and indices that lead to a key.
+    found = re.findall(r'"(?:[^"\\]|\\.)*"|[^.\[\]]+', key)
+    return [json.loads(step) if step.startswith('"') else step for step in found]
 
 
 def _type_at(target: Any, key: str) -> Any:
@@ -257,7 +276,7 @@ def _not_unicode(node: Any, key: str) -> Iterator[tuple[str, str]]:
 
 def _lookup(tables: Any, key: str) -> Any:
     node = tables
-    for step in re.findall(r"[^.\[\]]+", key):
+    for step in _steps(key):
         try:
             node = node[int(step)] if isinstance(node, list | tuple) else node[step]
         except (KeyError, IndexError, ValueError, TypeError):

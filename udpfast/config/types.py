@@ -6,12 +6,14 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from udpfast.config.checks import NAME, PATH
+from udpfast.config.checks import HOST_ADDRESS, HOST_NAME, NAME, PATH
 
-__all__ = ["Core", "FilePath", "Idle", "Name"]
+__all__ = ["Core", "FilePath", "HostAddress", "HostName", "Idle", "Name"]
 
 #: Linux has 8192 processors at most.
 Core = Annotated[int, Meta(ge=0, le=8191)]
 FilePath = Annotated[str, Meta(extra=PATH.extra)]
+HostAddress = Annotated[str, Meta(extra=HOST_ADDRESS.extra)]
+HostName = Annotated[str, Meta(extra=HOST_NAME.extra)]
 Idle = Literal["spin", "yield", "backoff", "sleep"]
 Name = Annotated[str, Meta(extra=NAME.extra)]
