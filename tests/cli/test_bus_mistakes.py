@@ -13,7 +13,7 @@ from udpfast.archive.bus_files import shared_directory
 from udpfast.cli.main import cli
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, load_bus
-from udpfast.errors import ConfigError, RegionError
+from udpfast.errors import ConfigError, NotReadyError, RegionError
 
 
 @pytest.fixture
@@ -103,7 +103,22 @@ def test_damaged_files_are_said_or_made_anew(ended: BusConfig, tmp_path: Path) -
         until(lambda: CliRunner().invoke(cli, stat).exit_code == 0, "what the daemon says")
 
 
-@pytest.mark.parametrize(("address", "name"), [(5, "a"), ("store:x", None), ("store:x", "a/b")])
-def test_app_of_no_address_or_name_is_refused(address: object, name: object) -> None:
-    with pytest.raises(ConfigError, match=r"address must be|name must be"):
-        App(address, name)  # type: ignore[arg-type]
+@pytest.mark.parametrize("address", [None, 5, "", "x", "ring:x", "store:", "store:/a\0b"])
+def test_app_of_no_address_is_refused(address: object) -> None:
+    with pytest.raises(ConfigError, match="address must be 'store:NAME' or 'store:/path', was "):
+        App(address, "a")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name", [None, 5, b"a", "", "a/b", "a\0b", "a\nb", "\x7f", "a\udc80", "a" * 32, "é" * 16]
+)
+def test_app_whose_name_no_sender_can_have_is_refused(name: object, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="name must be 1 to 31 bytes of UTF-8 .*, was "):
+        App(f"store:{tmp_path}", name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("place", ["", "nothing"])
+def test_app_where_no_daemon_has_run_is_refused(place: str, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    with pytest.raises(NotReadyError, match="expected the store of a daemon .* found none"):
+        App(f"store:{tmp_path / place}", "a")

@@ -30,6 +30,7 @@ from udpfast.errors import (
     OutboxFullError,
     RegionError,
     WriterExistsError,
+    shown,
 )
 from udpfast.log.segment import set_aside
 from udpfast.shm.instance import journal_directory
@@ -38,6 +39,8 @@ __all__ = ["App"]
 
 #: Records that one `poll` returns at most.
 _RECORDS = 4096
+#: As a store's records of senders have room for.
+_NAME_BYTES_MAX = 31
 #: A millisecond apart.
 _LOCK_TRIES = 50
 
@@ -53,7 +56,7 @@ class App:
     address : str
         "store:NAME" or "store:/path/to/it": this host's copy.
     name : str
-        Of the sender: 1 to 31 bytes; one app at a time has it.
+        Of the sender: 1 to 31 bytes of UTF-8 that can be printed, no '/'; one app at a time has it.
     start : int, optional
         Position in the stream: `position` of the app whose state it goes on from. None: its oldest
         record.
@@ -68,8 +71,8 @@ class App:
     Raises
     ------
     ConfigError
-        The address is none of a store, or a feed writes that; the name has a '/'; or the daemon
-        has another $UDPFAST_SHM; or records from `start` on were removed.
+        The address is none of a store, or a feed writes that; no sender can have the name; or the
+        daemon has another $UDPFAST_SHM; or records from `start` on were removed.
     NotReadyError
         The host's daemon has not run.
     PermissionError
@@ -92,16 +95,24 @@ class App:
         anew: bool = False,
     ) -> None:
         prefix, _, target = address.partition(":") if isinstance(address, str) else ("", "", "")
-        if prefix != "store" or not target:
-            raise ConfigError(f"address must be 'store:NAME' or 'store:/path', was {address!r}")
-        if not isinstance(name, str) or "/" in name:
-            raise ConfigError(f"name must be text with no '/', was {name!r}")
+        if prefix != "store" or not target or "\0" in target:
+            raise ConfigError(
+                f"address must be 'store:NAME' or 'store:/path', was {shown(address)}"
+            )
+        if not _can_be_a_sender(name):
+            raise ConfigError(
+                f"name must be 1 to {_NAME_BYTES_MAX} bytes of UTF-8 that can be printed, with no "
+                f"'/', was {shown(name)}"
+            )
         self.name = name
-        self._directory = journal_directory(target)
         try:
+            self._directory = journal_directory(target)
             described = read_description(self._directory)
         except FileNotFoundError:
-            raise NotReadyError(f"{self._directory}: no daemon of a bus has run here") from None
+            raise NotReadyError(
+                f"{address}: expected the store of a daemon (`udpfast bus run`) that has run here, "
+                "found none"
+            ) from None
         if described.get("by_feed"):
             raise ConfigError(
                 f"address must be of a store that apps write, was {address!r}, which a feed writes"
@@ -268,6 +279,13 @@ class App:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _can_be_a_sender(name: object) -> bool:
+    # What it is said by, in one line, and the name of a file.
+    if not isinstance(name, str) or not name.isprintable() or "/" in name:
+        return False
+    return 0 < len(name.encode()) <= _NAME_BYTES_MAX  # a surrogate cannot be printed
 
 
 def _locked(fd: int) -> bool:

@@ -275,7 +275,7 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
  *
  * address: "store:NAME" or "store:/path": this host's copy. Its daemon must have run once; while it
  * does not, messages are accepted and wait.
- * name: of the sender, 1 to 31 bytes; one app at a time has it.
+ * name: of the sender, 1 to 31 bytes that can be printed, no '/'; one app at a time has it.
  * slots, capacity: how many messages, a power of two, and bytes of them may be on their way, of a
  * new outbox; 0: 65,536 and 64 MiB. One that is there goes on: `header->accepted` messages were
  * accepted before.
@@ -286,15 +286,18 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
     const struct udpfast_bus_live *live;
     struct stat status;
-    size_t size = strlen(name);
-    int result;
+    size_t i, size = strlen(name);
+    int result, fits = size != 0 && size <= 31;
     memset(outbox, 0, sizeof *outbox);
     outbox->file = outbox->bell = -1;
     slots = slots != 0 ? slots : 65536;
     capacity = capacity != 0 ? capacity : 64 << 20;
-    if (size == 0 || size > 31 || strchr(name, '/') != NULL)
+    for (i = 0; fits && i < size; i++) /* it is a file's, and said in one line */
+        fits = (uint8_t) name[i] >= ' ' && name[i] != 0x7F && name[i] != '/';
+    if (!fits)
         return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
-                               "a name has 1 to 31 bytes and no '/', was '%.100s'", name);
+                               "a name has 1 to 31 bytes that can be printed and no '/', was "
+                               "'%.100s'", name);
     if (slots < 2 || (slots & (slots - 1)) != 0 || slots > UINT32_MAX
         || capacity < 2 * UDPFAST_SENT_SIZE_MAX)
         return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
