@@ -113,12 +113,12 @@ def test_app_of_no_address_is_refused(address: object) -> None:
     "name", [None, 5, b"a", "", "a/b", "a\0b", "a\nb", "\x7f", "a\udc80", "a" * 32, "é" * 16]
 )
 def test_app_whose_name_no_sender_can_have_is_refused(name: object, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="name must be 1 to 31 bytes of UTF-8 .*, was "):
+    with pytest.raises(ConfigError, match=r"name must be 1 to 31 bytes of UTF-8 .*, was "):
         App(f"store:{tmp_path}", name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("place", ["", "nothing"])
 def test_app_where_no_daemon_has_run_is_refused(place: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    with pytest.raises(NotReadyError, match="expected the store of a daemon .* found none"):
+    with pytest.raises(NotReadyError, match=r"expected the store of a daemon .* found none"):
         App(f"store:{tmp_path / place}", "a")
