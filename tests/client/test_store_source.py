@@ -1,6 +1,10 @@
 """`Reader("store:...")`: as far as readers may see, and what was taken back is said."""
 
 import asyncio
+import json
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -31,12 +35,12 @@ class Kept:
         self.store = Store(log, host, **options)
         self.live = Live(folder, create=True)
 
-    def tell(self, *, cuts: int = 1) -> None:
+    def tell(self, *, cuts: int = 1, ago_ns: int = 0) -> None:
         """Say how far it is, as a daemon does in each turn."""
         store = self.store
         self.live.write(
-            LiveState(monotonic_ns(), store.end, store.log.synced(), store.released, store.kept,
-                      store.epoch, store.promised, cuts + store.cuts, True, store.gate)
+            LiveState(monotonic_ns() - ago_ns, store.end, store.log.synced(), store.released,
+                      store.kept, store.epoch, store.promised, cuts + store.cuts, True, store.gate)
         )  # fmt: skip
         store.log.flush()
 
@@ -237,6 +241,58 @@ def test_tail_prints_what_a_store_has(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, arguments)
     assert result.exit_code == 0
     assert result.output.count("sender=algo") == 3
+
+
+def test_replay_takes_a_store_by_its_address(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    send(seq, 1, 3)
+    kept.tell()
+    found = []
+    for address in (f"store:{kept.folder}", f"{kept.folder}"):
+        result = CliRunner().invoke(cli, ["replay", address, "--json"])
+        assert result.exit_code == 0, result.exception
+        found.append(json.loads(result.output.splitlines()[-1]))
+    assert found[0] == found[1]
+    assert found[0]["records"] == kept.store.log.end_index
+
+
+def test_tail_of_a_store_whose_daemon_is_dead_ends_with_what_it_left(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    send(seq, 1, 3)
+    kept.tell(ago_ns=2_000_000_000)
+    command = [sys.executable, "-m", "udpfast", "tail", f"store:{kept.folder}", "--begin"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.count("sender=algo type=") == 3
+    assert f"store:{kept.folder}: its daemon here is dead" in done.stderr
+
+
+def test_tail_of_a_store_waits_for_a_daemon_that_is_started_again(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq, name="algo")
+    kept.tell(ago_ns=2_000_000_000)
+    ended = threading.Event()
+
+    def start_again() -> None:
+        ended.wait(0.5)
+        send(seq, 1)
+        while not ended.wait(0.05):
+            kept.tell()
+
+    daemon = threading.Thread(target=start_again)
+    daemon.start()
+    try:
+        command = ["tail", f"store:{kept.folder}", "--begin", "--kind", "bus", "--count", "1"]
+        result = CliRunner().invoke(cli, command)
+    finally:
+        ended.set()
+        daemon.join()
+    assert result.output.count("sender=algo type=") == 1
+    assert "dead" not in result.output
 
 
 def test_sleeping_task_is_woken_when_the_daemon_says_that_there_is_more(

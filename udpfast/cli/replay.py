@@ -30,6 +30,7 @@ from udpfast.agents.replay_source import (
     Place,
     RawSource,
 )
+from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.draw import print_ledger
 from udpfast.cli.options import FiniteRange, GroupedCommand
@@ -85,11 +86,12 @@ Examples:
   udpfast replay data_feeds_20180127_IEXTP1_DEEP1.0.pcap.gz --payload iex_deep --to journal:iex
   udpfast replay deribit --raw --from 2026-08-21T09:30Z --until 2026-08-21T09:31Z --json
   udpfast replay deribit --speed 1 --to ring:rehearsal
+  udpfast replay store:orders --json
   udpfast replay deribit --raw --speed 10 --to udp --host 127.0.0.1
   udpfast replay deribit --raw --to incident.pcapng
 """,
 )
-@click.argument("source", metavar="NAME|DIRECTORY|CAPTURE")
+@click.argument("source", metavar="NAME|store:NAME|DIRECTORY|CAPTURE")
 @click.option("--raw", is_flag=True, help="Of the journal NAME, the datagrams: its raw capture.")
 @click.option(
     "--to",
@@ -168,7 +170,7 @@ Examples:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
 def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) -> None:
-    """Replay a journal's records, its raw capture, or a pcap, pcapng or .gz file.
+    """Replay a journal's or store's records, raw capture, or a pcap, pcapng or .gz file.
 
     Datagrams go through windows, objects, decoding and ring, as a feed's do, by the clocks that the
     feed's loop went by; those of a file that udpfast did not write, by their time stamps. The same
@@ -186,7 +188,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     if not path.is_file():
         if _CAPTURE.fullmatch(source):
             raise click.UsageError(f"{source}: no such file")
-        journal = journal_directory(source)
+        journal = stored_journal(source)
         journal = journal / "raw" if options["raw"] else journal
     elif options["raw"]:
         raise click.UsageError("--raw is for journals: a capture file has only datagrams")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ __all__ = ["tail"]
 
 #: What else than a ring is read as it comes.
 _STORES = ("store:", "composite:")
+#: In which a daemon that is started again is back, or its host's disk answers.
+_PATIENCE_S = 2.0
 
 
 @click.command(epilog="Example: udpfast tail deribit --kind book --count 10")
@@ -48,7 +51,8 @@ def tail(
     """Print the records of instance NAME as they come, until SIGINT or the ring is closed.
 
     NAME is a name, or a path with a slash; store:NAME and composite:NAME are of a bus. The instance
-    may be dead: then what it left is printed (with --begin), and that is all.
+    may be dead, or the daemon of a store on this host: then what it left is printed (with --begin),
+    and that is all.
     """
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
     address = name if name.startswith(_STORES) else f"ring:{name}"
@@ -69,7 +73,7 @@ def tail(
 def _records(reader: Reader) -> Iterator[Any]:
     # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
     if reader.address.startswith(_STORES):
-        yield from reader
+        yield from _stored(reader)
         return
     directory = reader.directory
     assert directory is not None  # of a ring there is one
@@ -81,3 +85,18 @@ def _records(reader: Reader) -> Iterator[Any]:
     left = reader.lag
     click.echo(f"udpfast: writer {pid} is dead; {left:,} records to show", err=True)
     yield from itertools.islice(reader, left)
+
+
+def _stored(reader: Reader) -> Iterator[Any]:
+    deadline = time.monotonic() + _PATIENCE_S
+    while not reader.alive and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if reader.alive:
+        yield from reader
+        return
+    click.echo(
+        f"udpfast: {reader.address}: its daemon here is dead; what it left is all there is",
+        err=True,
+    )
+    while reader.wait(0.2):
+        yield next(reader)

@@ -267,6 +267,30 @@ def test_other_messages_are_refused_by_name(tmp_path: Path) -> None:
         schema.encode("Order.fills", {})
 
 
+def test_what_is_no_bytes_is_refused(tmp_path: Path) -> None:
+    schema = orders(tmp_path)
+    for payload in (5, 0, [1, 2], None, "text"):
+        with pytest.raises(TypeError, match="bytes-like"):
+            schema.decode(payload)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="bytes-like"):
+            schema.rows([payload])
+    raw = schema.encode("Empty", {})
+    for same in (bytearray(raw), memoryview(b"".join(bytes([each, 0]) for each in raw))[::2]):
+        assert schema.decode(same) == schema.decode(raw)
+        assert schema.rows([same]).counts["sound"] == 1
+
+
+def test_table_passes_over_messages_of_others(tmp_path: Path) -> None:
+    schema = orders(tmp_path)
+    own = schema.encode("Empty", {})
+    unknown, foreign = bytearray(own), bytearray(own)
+    unknown[2], foreign[4] = 9, 8
+    batch = [own, unknown, foreign, own]
+    assert len(schema.table(batch, "Empty")) == 2
+    counts = schema.rows(batch).counts
+    assert (counts["sound"], counts["unknown"], counts["foreign"]) == (2, 1, 1)
+
+
 def test_schema_is_reached_through_the_package(tmp_path: Path) -> None:
     import udpfast
 

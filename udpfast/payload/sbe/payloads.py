@@ -66,7 +66,7 @@ def payloads_of(batch: Any) -> Payloads:
     if isinstance(batch, bytes | bytearray | memoryview | str):
         raise FormatError("a batch is several payloads: expected a list of bytes, found one")
     if isinstance(batch, Iterable):
-        return _places([bytes(each) for each in batch])
+        return _places([bytes(memoryview(each)) for each in batch])
     raise FormatError(f"expected a batch of payloads, found {type(batch).__name__}")
 
 

@@ -172,8 +172,10 @@ class Schema:
         ------
         FormatError
             It is none of this schema's, or is damaged; says which element wants how many bytes.
+        TypeError
+            It is no bytes at all.
         """
-        raw = bytes(payload)
+        raw = bytes(memoryview(payload))  # of a number, `bytes` alone makes so many zeros
         place, levels = self._read(raw)
         data = memoryview(raw)
         root = self._roots[place]
@@ -246,6 +248,8 @@ class Schema:
         self, batch: Any, name: str, *, framing: str = "", skip_damage: bool = False
     ) -> pa.Table:
         """Return the rows of a message or group as a pyarrow Table.
+
+        Messages of another template or schema are passed over; `rows(batch).counts` counts them.
 
         Parameters
         ----------
