@@ -1,12 +1,15 @@
 /* What tests drive udpfast_bus.h by.
  *
  * send ADDRESS NAME SLOTS CAPACITY: each line of the input is how many bytes to send; the answer is
- *     the number, or the code and the problem.
+ *     the number, or the code and the problem. "fork": a child sends; "close": what follows is sent
+ *     after udpfast_outbox_close.
  * anew ADDRESS NAME SLOTS CAPACITY: as send, in an outbox that is not over.
  * read ADDRESS START: each line of the input asks for all that is new.
  */
 
 #include "udpfast_bus.h"
+
+#include <sys/wait.h>
 
 static struct udpfast_outbox outbox;
 static struct udpfast_store stream;
@@ -29,12 +32,22 @@ static int send_lines(char **words)
     fflush(stdout);
     while (fgets(line, sizeof line, stdin) != NULL) {
         size_t size = strtoull(line, NULL, 10);
+        pid_t child = strcmp(line, "fork\n") == 0 ? fork() : -1;
         int64_t number;
-        memset(payload, (int) (outbox.header->accepted + 1) & 0xFF, sizeof payload);
+        if (strcmp(line, "close\n") == 0)
+            udpfast_outbox_close(&outbox);
+        if (child > 0) {
+            waitpid(child, NULL, 0);
+            continue;
+        }
+        if (outbox.header != NULL)
+            memset(payload, (int) (outbox.header->accepted + 1) & 0xFF, sizeof payload);
         number = udpfast_outbox_send(&outbox, payload, size, 7);
         printf("%" PRId64 "%s%s\n", number, number < 0 ? " " : "",
                number < 0 ? outbox.problem : "");
         fflush(stdout);
+        if (child == 0)
+            _exit(0);
     }
     udpfast_outbox_close(&outbox);
     return 0;

@@ -24,7 +24,7 @@ from udpfast.errors import ConfigError, WriterExistsError
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{udpfast.get_include()}")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SOURCES = (ROOT / "tests/client/bus_driver.c", ROOT / "docs/examples/bus_app.c")
-FULL, TOO_LARGE, SUPERSEDED, LOST = -1, -2, -3, -4
+FULL, TOO_LARGE, SUPERSEDED, LOST, CLOSED = -1, -2, -3, -4, -5
 SYSTEM, ADDRESS, NOT_READY, BY_FEED, NAME_IN_USE, PLACE = -16, -17, -18, -19, -20, -22
 
 Run = Callable[..., "Driver"]
@@ -49,7 +49,7 @@ class Driver:
         self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
 
-    def send(self, size: int) -> tuple[int, str]:
+    def send(self, size: int | str) -> tuple[int, str]:
         """Send a message; return its number, or the code and the problem."""
         self.ask(size)
         number, _, problem = self.line().partition(" ")
@@ -191,6 +191,19 @@ def test_c_and_python_refuse_each_other_one_name_and_go_on_in_one_outbox(
         assert run("send", address, "algo", 0, 0).opened.startswith(f"{NAME_IN_USE} ")
     again = run("send", address, "algo", 0, 0)
     assert again.send(1)[0] == 5
+
+
+def test_program_that_closed_its_outbox_or_was_forked_sends_nothing(run: Run, kept: Kept) -> None:
+    program = run("send", f"store:{kept.folder}", "algo", 0, 0)
+    assert program.send(3) == (1, "")
+    code, problem = program.send("fork")
+    assert code == CLOSED
+    assert problem.endswith("a forked child cannot send: the process can that opened it")
+    assert program.send(3) == (2, "")
+    code, problem = program.send("close")
+    assert code == CLOSED
+    assert problem.endswith("algo.outbox: it is closed")
+    assert run("send", f"store:{kept.folder}", "algo", 0, 0).send(3) == (3, "")
 
 
 def test_store_that_no_app_can_send_to_is_refused(run: Run, kept: Kept, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ cdef enum:  # Unsent: what `send` returns in place of a number
     UNSENT_TOO_LARGE = -2        # it does not fit one datagram: SENT_SIZE_MAX bytes
     UNSENT_SUPERSEDED = -3       # OUTBOX_SUPERSEDED: nothing of this outbox is delivered any more
     UNSENT_LOST = -4             # OUTBOX_LOST: as above
+    UNSENT_CLOSED = -5           # this process does not have the outbox, or not any more
 
 cdef struct OutboxHeader:  # 336 bytes
     char name[32]
@@ -75,6 +76,8 @@ cdef struct OutboxEntry:  # 40 bytes
 cdef class Outbox:
     cdef uint8_t[::1] _memory
     cdef public int bell         # descriptor of the FIFO by which the daemon is woken; -1: none
+    cdef public bint closed      # another process may send: this one does not have its lock
+    cdef readonly int pid        # that opened it
     cdef OutboxHeader* header
     cdef OutboxEntry* entries
     cdef uint8_t* payloads
@@ -89,6 +92,8 @@ cdef inline int64_t outbox_send(
     cdef uint64_t number = header.accepted + 1
     cdef uint64_t offset = header.filled
     cdef OutboxEntry* entry
+    if outbox.closed:
+        return UNSENT_CLOSED
     if size > SENT_SIZE_MAX:
         return UNSENT_TOO_LARGE
     if header.state >= OUTBOX_SUPERSEDED:

@@ -8,6 +8,7 @@ import enum
 
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp, memcpy, memset
+from posix.unistd cimport getpid
 
 from udpfast.bus.log cimport place_look, place_record
 from udpfast.bus.wire cimport (
@@ -19,7 +20,8 @@ from udpfast.core.layout cimport (
 from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
-from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
+from udpfast.errors import (
+    OutboxFullError, OutboxLostError, SupersededError, WriterExistsError)
 
 __all__ = ["Courier", "Outbox", "OutboxState", "Watch"]
 
@@ -50,11 +52,16 @@ cdef class Outbox:
     ----------
     bell : int
         Descriptor of the FIFO by which a daemon that sleeps is woken; -1: there is none.
+    closed : bool
+        Nothing is accepted: whoever set it let go of the outbox's lock.
+    pid : int
+        Process that opened it.
     """
 
     def __init__(self, uint8_t[::1] memory):
         self._memory = memory
         self.bell = -1
+        self.pid = getpid()
         self.header = <OutboxHeader*>&memory[0]
         if memory.shape[0] < OUTBOX_PAGE or self.header.slots == 0 or (
                 <uint64_t>memory.shape[0] != Outbox.size_bytes(
@@ -102,7 +109,9 @@ cdef class Outbox:
         Raises
         ------
         ValueError
-            It does not fit one datagram.
+            It does not fit one datagram, or the outbox was closed.
+        WriterExistsError
+            This is a forked child of the process that opened it.
         OutboxFullError
             So many messages, or bytes, were not yet let go.
         SupersededError
@@ -119,6 +128,12 @@ cdef class Outbox:
         number = outbox_send(self, &content[0] if size else NULL, size, <uint16_t>type)
         if number > 0:
             return number
+        if number == UNSENT_CLOSED:
+            if getpid() != self.pid:
+                raise WriterExistsError(
+                    f"outbox of {self.name}: expected process {self.pid}, which opened it, to "
+                    f"send, found its forked child {getpid()}: open one of another name there")
+            raise ValueError(f"outbox of {self.name} is closed")
         if number == UNSENT_TOO_LARGE:
             raise ValueError(f"a message has at most {SENT_SIZE_MAX} bytes, not {size}")
         if number == UNSENT_SUPERSEDED:

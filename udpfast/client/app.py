@@ -9,6 +9,7 @@ import mmap
 import os
 import tempfile
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,8 @@ class App:
         A living process of this host sends under this name.
     """
 
+    _fd = -1  # who has the outbox's lock
+
     def __init__(
         self,
         address: str,
@@ -122,8 +125,8 @@ class App:
             address, idle=idle, start="begin" if start is None else ("position", start)
         )
         self._position = start
-        self._fd = -1
         self._outbox = self._open(slots, capacity_bytes)
+        _APPS.add(self)
         if anew and self._outbox.state in (OutboxState.SUPERSEDED, OutboxState.LOST):
             set_aside(self._path)
             self._let_go()
@@ -149,26 +152,32 @@ class App:
         path = self._path = folder / f"{self.name}.outbox"
         if not path.exists():
             self._make(path, slots, capacity)
-        self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        # The daemon holds it for a moment whenever it looks whether an app does.
-        if not any(_locked(self._fd) for _ in range(_LOCK_TRIES)):
-            os.close(self._fd)
-            self._fd = -1
-            raise WriterExistsError(f"{path}: another process sends as {self.name!r}")
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            self._memory = mmap.mmap(self._fd, os.fstat(self._fd).st_size)
-            outbox = Outbox(self._memory)
-        except ValueError as problem:
-            os.close(self._fd)
-            self._fd = -1
-            raise RegionError(
-                f"{path}: expected an outbox, found a file that is none: {problem}; move it away "
-                "to begin another, without what it had"
-            ) from None
-        # Read, too: so nothing that is written is refused while no daemon runs.
-        with contextlib.suppress(FileNotFoundError):
-            outbox.bell = os.open(bell_path(folder), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+            outbox = self._locked_and_mapped(fd)
+            # Read, too: so nothing that is written is refused while no daemon runs.
+            with contextlib.suppress(FileNotFoundError):
+                outbox.bell = os.open(bell_path(folder), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
         return outbox
+
+    def _locked_and_mapped(self, fd: int) -> Outbox:
+        # The daemon holds it for a moment whenever it looks whether an app does.
+        if not any(_locked(fd) for _ in range(_LOCK_TRIES)):
+            raise WriterExistsError(f"{self._path}: another process sends as {self.name!r}")
+        try:
+            # A mapping holds what it was made of as a descriptor does, and a forked child has it,
+            # too: so it is made of another one than has the lock.
+            with Path(f"/proc/self/fd/{fd}").open("r+b") as file:
+                return Outbox(mmap.mmap(file.fileno(), 0))
+        except ValueError as problem:
+            raise RegionError(
+                f"{self._path}: expected an outbox, found a file that is none: {problem}; move it "
+                "away to begin another, without what it had"
+            ) from None
 
     def _make(self, path: Path, slots: int, capacity: int) -> None:
         fd, made = tempfile.mkstemp(prefix=f"{path.name}.", dir=path.parent)
@@ -218,7 +227,9 @@ class App:
         SupersededError, OutboxLostError
             What is in this outbox does not come into the stream any more.
         ValueError
-            The message is too large; the error has both sizes.
+            The message is too large: the error has both sizes; or the app was closed.
+        WriterExistsError
+            This is a forked child of the process that opened the app.
         """
         until = time.monotonic() + timeout
         while True:
@@ -266,19 +277,39 @@ class App:
         self._let_go()
 
     def _let_go(self) -> None:
-        if self._fd >= 0:
-            fcntl.flock(self._fd, fcntl.LOCK_UN)  # the mapping keeps a descriptor of its own
-            os.close(self._fd)
-            self._fd = -1
+        if self._fd < 0:
+            return
+        self._outbox.closed = True  # before another process can have it
+        if self._outbox.pid == os.getpid():
+            fcntl.flock(self._fd, fcntl.LOCK_UN)  # a child past Python may hold it, too
+        os.close(self._fd)
+        self._fd = -1
         if self._outbox.bell >= 0:
             os.close(self._outbox.bell)
             self._outbox.bell = -1
+
+    def __del__(self) -> None:
+        self._let_go()
 
     def __enter__(self) -> App:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+# Apps of this process. A forked child has their descriptors, too: both would give the same numbers
+# to their messages, and it would hold their names when this process is gone.
+_APPS: weakref.WeakSet[App] = weakref.WeakSet()
+
+
+def _leave_in_child() -> None:
+    for app in list(_APPS):
+        app._let_go()
+    _APPS.clear()
+
+
+os.register_at_fork(after_in_child=_leave_in_child)
 
 
 def _can_be_a_sender(name: object) -> bool:

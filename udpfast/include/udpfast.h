@@ -851,6 +851,7 @@ enum {
     UDPFAST_UNSENT_TOO_LARGE = -2,  /* it does not fit one datagram: SENT_SIZE_MAX bytes */
     UDPFAST_UNSENT_SUPERSEDED = -3,  /* OUTBOX_SUPERSEDED: nothing of this outbox is delivered any more */
     UDPFAST_UNSENT_LOST = -4,  /* OUTBOX_LOST: as above */
+    UDPFAST_UNSENT_CLOSED = -5,  /* this process does not have the outbox, or not any more */
 };
 
 /* 336 bytes */

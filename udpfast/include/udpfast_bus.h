@@ -153,6 +153,7 @@ struct udpfast_outbox {
     size_t mapped;
     int file; /* its lock says that the app lives */
     int bell; /* the FIFO by which a daemon that sleeps is woken; -1: there is none */
+    uint8_t *ours; /* 1; 0 in a forked child; NULL: it is closed */
     char path[PATH_MAX + 48];
     char problem[UDPFAST_PROBLEM_SIZE];
 };
@@ -242,6 +243,19 @@ static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *
     return 0;
 }
 
+/* Have a forked child know that the outbox is not its own: a page that it finds empty. */
+static inline int udpfast_outbox_own(struct udpfast_outbox *outbox)
+{
+    void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return udpfast_bus_failed(outbox->problem, "own", outbox->path);
+    outbox->ours = (uint8_t *) page;
+    *outbox->ours = 1;
+    if (madvise(page, 1, MADV_WIPEONFORK) != 0) /* from Linux 4.14 on */
+        return udpfast_bus_failed(outbox->problem, "mark as of one process", outbox->path);
+    return 0;
+}
+
 /* Make a directory, and those above it. */
 static inline void udpfast_bus_make_directory(const char *directory)
 {
@@ -263,8 +277,14 @@ static inline void udpfast_outbox_close(struct udpfast_outbox *outbox)
 {
     if (outbox->header != NULL)
         munmap(outbox->header, outbox->mapped);
+    if (outbox->ours != NULL) {
+        if (*outbox->ours) /* a forked child may hold it, too */
+            flock(outbox->file, LOCK_UN);
+        munmap(outbox->ours, 1);
+    }
     if (outbox->file >= 0)
         close(outbox->file);
+    outbox->ours = NULL;
     if (outbox->bell >= 0)
         close(outbox->bell);
     outbox->header = NULL;
@@ -334,6 +354,8 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     result = udpfast_outbox_lock(outbox, path);
     if (result == 0)
         result = udpfast_outbox_map(outbox, path);
+    if (result == 0)
+        result = udpfast_outbox_own(outbox);
     if (result != 0)
         udpfast_outbox_close(outbox);
     else /* to read, too: so nothing that is written is refused while no daemon runs */
@@ -362,7 +384,13 @@ static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const 
 static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code, size_t size)
 {
     const struct udpfast_outbox_header *header = outbox->header;
-    uint64_t accepted = header->accepted;
+    uint64_t accepted;
+    if (code == UDPFAST_UNSENT_CLOSED)
+        return udpfast_bus_say(outbox->problem, code, "%.400s: %s", outbox->path,
+                               header == NULL ? "it is closed"
+                                              : "a forked child cannot send: the process can that "
+                                                "opened it");
+    accepted = header->accepted;
     if (code == UDPFAST_UNSENT_TOO_LARGE)
         return udpfast_bus_say(outbox->problem, code, "a message has at most %d bytes, not %zu",
                                UDPFAST_SENT_SIZE_MAX, size);
@@ -392,9 +420,14 @@ static inline int64_t udpfast_outbox_send(struct udpfast_outbox *outbox, const v
                                           size_t size, uint16_t type)
 {
     struct udpfast_outbox_header *header = outbox->header;
-    uint64_t number = header->accepted + 1, offset = header->filled;
-    uint32_t state = __atomic_load_n(&header->state, __ATOMIC_RELAXED);
+    uint64_t number, offset;
+    uint32_t state;
     struct udpfast_outbox_entry entry;
+    if (outbox->ours == NULL || *outbox->ours == 0)
+        return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_CLOSED, size);
+    number = header->accepted + 1;
+    offset = header->filled;
+    state = __atomic_load_n(&header->state, __ATOMIC_RELAXED);
     if (size > UDPFAST_SENT_SIZE_MAX)
         return udpfast_outbox_refuse(outbox, UDPFAST_UNSENT_TOO_LARGE, size);
     if (state >= UDPFAST_OUTBOX_SUPERSEDED)

@@ -1,0 +1,89 @@
+"""An app sends while it has its outbox: in the process that opened it, until `close`."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.client.test_store_source import Kept
+from udpfast.archive.bus_files import describe_store, shared_directory
+from udpfast.client.app import App
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> str:
+    """A store whose daemon has run."""
+    made = Kept(tmp_path / "orders")
+    made.live.introduce("S", shared_directory(made.store.log.directory), by_feed=False)
+    describe_store(made.store.log.directory, {"host": "S", "by_feed": False})
+    made.tell()
+    return f"store:{made.folder}"
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """Return what a forked child says of a piece of work."""
+    source, target = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            said = f"done: {work()}"
+        except Exception as problem:
+            said = f"{type(problem).__name__}: {problem}"
+        os.write(target, said.encode())
+        os._exit(0)
+    os.close(target)
+    with os.fdopen(source, "rb") as file:
+        said = file.read().decode()
+    os.waitpid(child, 0)
+    return said
+
+
+def test_closed_app_sends_nothing_beside_the_one_that_has_its_outbox(address: str) -> None:
+    closed = App(address, "a")
+    outbox = closed.outbox
+    assert closed.send(b"1") == 1
+    closed.close()
+    closed.close()
+    with App(address, "a") as app:
+        assert app.send(b"2") == 2
+        for send in (closed.send, outbox.send):
+            with pytest.raises(ValueError, match="outbox of a is closed"):
+                send(b"lost")
+        assert app.send(b"3") == 3
+
+
+def test_forked_child_sends_nothing_of_its_parents_app(address: str) -> None:
+    with App(address, "a") as app:
+        assert app.send(b"1") == 1
+        said = in_child(lambda: app.send(b"lost"))
+        assert said.startswith("WriterExistsError: outbox of a: expected process ")
+        assert f" {os.getpid()}, which opened it" in said
+        assert in_child(lambda: app.outbox.send(b"lost")).startswith("WriterExistsError: outbox")
+        assert in_child(app.close) == "done: None"
+        assert in_child(lambda: App(address, "b").send(b"1")) == "done: 1"
+        # Its lock is the parent's still.
+        assert in_child(lambda: App(address, "a")).startswith("WriterExistsError")
+        assert app.send(b"2") == 2
+
+
+@pytest.mark.parametrize("end", ["closed", "dropped"])
+def test_name_is_free_while_a_forked_child_lives(address: str, end: str) -> None:
+    app = App(address, "a")
+    source, target = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(target, b"1")
+        signal.pause()
+    try:
+        os.read(source, 1)
+        if end == "closed":
+            app.close()
+        del app
+        App(address, "a").close()
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(source)
+        os.close(target)
