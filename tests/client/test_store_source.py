@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from tests.bus.drive import Copy, lead, numbers, register, send
 from udpfast.agents.store_disk import StoreDisk
-from udpfast.archive.bus_files import Live, LiveState, describe_store
+from udpfast.archive.bus_files import Live, LiveState, describe_store, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.cli.main import cli
@@ -21,7 +21,7 @@ from udpfast.client.record_words import describe_record, record_line
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, NotReadyError, RingClosedError
+from udpfast.errors import ConfigError, ImageError, NotReadyError, RingClosedError
 
 BYTES = 1 << 18
 
@@ -214,6 +214,31 @@ def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:
         Reader(f"store:{tmp_path}", image=True)
     with pytest.raises(ConfigError, match="end must be"):
         Reader(f"store:{tmp_path}", end=5)
+
+
+def test_store_of_apps_has_no_image(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    send(lead(kept.store), 1)
+    kept.tell()
+    kept.live.introduce("S", shared_directory(kept.folder), by_feed=True)
+    with pytest.raises(NotReadyError, match="no feed writes here yet"):
+        Reader(f"store:{kept.folder}", image=True)
+    kept.live.introduce("S", shared_directory(kept.folder), by_feed=False)
+    with pytest.raises(ImageError, match="found one that apps write"):
+        Reader(f"store:{kept.folder}", image=True)
+
+
+def test_reader_is_told_by_alive_alone_that_the_daemon_is_dead(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    send(lead(kept.store), 1)
+    kept.tell()
+    with Reader(f"store:{kept.folder}", start="tail") as reader:
+        assert reader.alive
+        kept.tell(ago_ns=1_000_000_000)
+        assert not reader.alive
+        assert not reader.wait(0.2)
+        kept.tell()
+        assert reader.alive
 
 
 def test_message_is_said_in_words(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from udpfast.shm.region cimport RegionHeader
 
 from udpfast.archive.bus_files import Live, noted_store, shared_directory
 from udpfast.archive.names import names_path
-from udpfast.errors import FormatError, NotReadyError, RegionError, RingClosedError
+from udpfast.errors import (
+    FormatError, ImageError, NotReadyError, RegionError, RingClosedError)
 from udpfast.log.cursor import RingCursor as RingCursorFace
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
 from udpfast.market.updates import LAYOUTS, PAYLOAD_HASH
@@ -243,6 +244,8 @@ cdef class StoreFeedCursor(FeedCursor):
     ------
     NotReadyError
         No feed has begun to write it yet.
+    ImageError
+        Apps write it, and no feed will.
     FormatError
         `start` is "writer", and that is too far back, or was removed.
     """
@@ -260,6 +263,9 @@ cdef class StoreFeedCursor(FeedCursor):
         self.cuts = load_acquire(&self.said.cuts)
         # Acquire: what was said of this feed before.
         if load_acquire(&self.said.feed_end) == 0:
+            if self.said.shared[0] and not self.said.by_feed:  # its daemon said so
+                raise ImageError(f"{directory}: expected a store that a feed writes, found one "
+                                 "that apps write: of its messages there is no image")
             raise NotReadyError(f"{directory}: no feed writes here yet")
         place = ("position", self.said.feed_began) if start == "writer" else "tail"
         cursor = JournalCursorFace.attach(
