@@ -107,33 +107,113 @@ def test_reader_sees_of_a_gated_store_what_copies_have(tmp_path: Path) -> None:
         assert said(reader) == [("a", 1), ("a", 2), ("a", 3)]
 
 
+class Failover:
+    """A store whose copy has its first three messages, and goes on from there later."""
+
+    def __init__(self, folder: Path, ahead: int) -> None:
+        self.kept = Kept(folder / "a")
+        self.seq = lead(self.kept.store)
+        register(self.seq)
+        send(self.seq, 1, 3)
+        self.other = Kept(folder / "b", "one", create=False)
+        _copy(self.kept, self.other)
+        self.common = self.kept.store.end
+        index = self.kept.store.log.end_index
+        for number in range(4, 4 + ahead):
+            send(self.seq, number)
+            self.kept.store.log.keep()
+        self.gone = self.kept.store.log.end_index - index
+        self.kept.tell()
+        self.address = f"store:{self.kept.folder}"
+
+    def happen(self, messages: int = 1) -> None:
+        """Have the other host go on from what it has, and this one follow it."""
+        follows = lead(self.other.store, promoted=True)
+        self.kept.store.cut(self.common)
+        for number in range(4, 4 + messages):
+            send(follows, number)
+            self.other.store.log.keep()
+        _copy(self.other, self.kept)
+        self.kept.tell()
+
+
+def _copy(source: Kept, copy: Kept) -> None:
+    link = Copy(source.store, copy.store)
+    for _ in range(20):
+        link.pump()
+        copy.store.log.keep()
+        link.work(1_000_000)
+    assert copy.store.end == source.store.end
+
+
 def test_reader_is_told_what_was_taken_back(tmp_path: Path) -> None:
-    kept = Kept(tmp_path / "a")
+    failover = Failover(tmp_path, 2)
+    with Reader(failover.address) as reader:
+        assert said(reader) == [("a", number) for number in range(1, 6)]
+        failover.happen()
+        assert said(reader) == [("ROLLBACK", 2), ("a", 4)]
+
+
+@pytest.mark.parametrize("read", [0, 2])
+def test_reader_that_began_behind_what_was_taken_back_is_told_all_of_it(
+    tmp_path: Path, read: int
+) -> None:
+    failover = Failover(tmp_path, 300)
+    kept = failover.kept
+    places = [int.from_bytes(record[8:16], "little") for record in
+              kept.store.log.records(failover.common, kept.store.end)]  # fmt: skip
+    start = ("position", places[-read]) if read else "tail"
+    with Reader(failover.address, start=start) as reader:
+        assert said(reader) == [("a", number) for number in range(304 - read, 304)]
+        failover.happen(500)  # the new epoch is beyond where this reader began
+        assert said(reader) == [
+            ("ROLLBACK", failover.gone),
+            *(("a", number) for number in range(4, 504)),
+        ]
+
+
+def test_reader_is_told_what_was_taken_back_over_many_segments(tmp_path: Path) -> None:
+    failover = Failover(tmp_path, 8_000)
+    assert failover.kept.store.log.count > 2
+    with Reader(failover.address) as reader:
+        assert len(said(reader)) == 8_003
+        failover.happen()
+        assert said(reader) == [("ROLLBACK", failover.gone), ("a", 4)]
+
+
+def test_reader_where_too_few_copies_are_gets_nothing_twice_when_daemons_start(
+    tmp_path: Path,
+) -> None:
+    kept = Kept(tmp_path / "a", standbys=("one",), gate=1)
     seq = lead(kept.store)
     register(seq)
-    send(seq, 1, 3)
-    other = Kept(tmp_path / "b", "one", create=False)
-    link = Copy(kept.store, other.store)
-    for _ in range(3):
-        link.pump()
-        other.store.log.keep()
-        link.work(1_000_000)
-    ahead = kept.store.end
-    send(seq, 4, 2)
+    for number in range(1, 4001):
+        send(seq, number)
+        kept.store.log.keep()
+    kept.store.acks["one"] = (kept.store.end, kept.store.end)
     kept.tell()
     with Reader(f"store:{kept.folder}") as reader:
-        assert said(reader) == [("a", number) for number in range(1, 6)]
-        # Another host goes on from what it has; this one follows it.
-        follows = lead(other.store, promoted=True)
-        kept.store.cut(ahead)
-        send(follows, 4, 1)
-        link = Copy(other.store, kept.store)
-        for _ in range(3):
-            link.pump()
-            kept.store.log.keep()
-            link.work(1_000_000)
-        kept.tell()
-        assert said(reader) == [("ROLLBACK", 2), ("a", 4)]
+        assert len(said(reader)) == 4000
+        for cuts in (2, 3, 4):  # daemons that do not know yet what copies have
+            kept.live.write(kept.live.read()._replace(cuts=cuts, released=1000))
+            assert said(reader) == []
+        send(seq, 4001)
+        kept.store.acks["one"] = (kept.store.end, kept.store.end)
+        kept.tell(cuts=4)
+        assert said(reader) == [("a", 4001)]
+
+
+def test_reader_and_app_do_not_begin_where_no_record_begins(tmp_path: Path) -> None:
+    failover = Failover(tmp_path, 5)
+    end = failover.kept.store.end
+    with pytest.raises(ConfigError, match=f"at or before position {end}, .*was {end + 64}"):
+        Reader(failover.address, start=("position", end + 64))
+    with pytest.raises(ConfigError, match=f"the position of a record .*was {end - 8}: .*at {end}"):
+        Reader(failover.address, start=("position", end - 8))
+    with Reader(failover.address, start=("position", end)) as reader:
+        send(failover.seq, 9)
+        failover.kept.tell()
+        assert said(reader) == [("a", 9)]
 
 
 def test_reader_goes_on_when_the_daemon_is_started_again(tmp_path: Path) -> None:

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+from udpfast.bus.lineage import Lineage
 from udpfast.bus.log import Log
 from udpfast.log.journal import Journal
 from udpfast.shm.region import Region
 
-__all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
+__all__ = ["STORE_LAYOUT", "StoreLog", "StoreView", "store_lineage"]
 
 STORE_LAYOUT: int
 
@@ -39,6 +40,8 @@ class StoreLog(Log):
     def keep(self, sync: bool = True) -> None: ...
     def remove_oldest(self) -> bool: ...
     def close(self) -> None: ...
+
+def store_lineage(directory: Path) -> Lineage: ...
 
 class StoreView(Log):
     def __init__(self, directory: str | Path) -> None: ...

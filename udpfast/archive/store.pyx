@@ -23,6 +23,7 @@ from udpfast.market.names cimport NameTable
 
 from udpfast.archive.bus_files import replace_file
 from udpfast.archive.store_names import StoreNames
+from udpfast.bus.log import saved_lineage
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.segment import Segment as SegmentFace
@@ -30,7 +31,7 @@ from udpfast.log.segment import aside_path, list_segments, segment_path, set_asi
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import admit_group_to_journal, journal_directory
 
-__all__ = ["STORE_LAYOUT", "StoreLog", "StoreView"]
+__all__ = ["STORE_LAYOUT", "StoreLog", "StoreView", "store_lineage"]
 
 #: Of the records of every store.
 STORE_LAYOUT = LAYOUTS.hash
@@ -407,16 +408,7 @@ cdef class StoreLog(Log):
 
     def load(self) -> bytes:
         """See `Log`."""
-        path = self.directory / "bus.state"
-        try:
-            state = path.read_bytes()
-        except FileNotFoundError:
-            return b""
-        if len(state) % 16 != 8:  # three numbers, and pairs of them
-            raise RegionError(
-                f"{path}: expected what the bus must not forget, 24 bytes and 16 for each epoch, "
-                f"found {len(state)}: it is damaged")
-        return state
+        return _load(self.directory)
 
     def save(self, bytes state) -> None:
         """See `Log`."""
@@ -438,6 +430,30 @@ cdef class StoreLog(Log):
         if self._lock_fd >= 0:
             os.close(self._lock_fd)
             self._lock_fd = -1
+
+
+def _load(directory):
+    path = directory / "bus.state"
+    try:
+        state = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    if len(state) % 16 != 8:  # three numbers, and pairs of them
+        raise RegionError(
+            f"{path}: expected what the bus must not forget, 24 bytes and 16 for each epoch, "
+            f"found {len(state)}: it is damaged")
+    return state
+
+
+def store_lineage(directory):
+    """Return the epochs of the copy in a directory, a `Lineage`; empty if it has none.
+
+    Raises
+    ------
+    RegionError
+        The file that says so is damaged.
+    """
+    return saved_lineage(_load(directory))
 
 
 cdef class StoreView(Log):

@@ -3,7 +3,7 @@ from collections.abc import Iterator, Sequence
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.replication import Source
 
-__all__ = ["LinkEnd", "Log", "Store"]
+__all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
 class LinkEnd:
     carried: bool
@@ -107,3 +107,5 @@ class Store:
     def cut_since(self, cuts: int) -> int: ...
     def unroll(self) -> None: ...
     def cut(self, position: int) -> int: ...
+
+def saved_lineage(state: bytes) -> Lineage: ...

@@ -7,7 +7,7 @@ from udpfast.core.hold cimport hold_give, hold_take
 
 from udpfast.bus.lineage import Lineage
 
-__all__ = ["LinkEnd", "Log", "Store"]
+__all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
 
 cdef class LinkEnd:
@@ -203,6 +203,11 @@ cdef class Log:
 _STATE = struct.Struct("<QQQ")
 
 
+def saved_lineage(bytes state) -> Lineage:
+    """Return the epochs that `Log.save` was given."""
+    return Lineage.unpack(state[_STATE.size:])
+
+
 cdef class Store:
     """One host's copy of a store: its records, its epochs, and what is known of other copies.
 
@@ -248,7 +253,7 @@ cdef class Store:
         self.lineage = Lineage()
         if state:
             self.promised, self._released, self.led = _STATE.unpack_from(state)
-            self.lineage = Lineage.unpack(state[_STATE.size:])
+            self.lineage = saved_lineage(state)
             # An epoch that its writer did not live to write anything of.
             self.lineage.cut(log.writer.position)
         self._released = min(self._released, log.writer.position)

@@ -60,7 +60,8 @@ class App:
         Of the sender: 1 to 31 bytes of UTF-8 that can be printed, no '/'; one app at a time has it.
     start : int, optional
         Position in the stream: `position` of the app whose state it goes on from. None: its oldest
-        record.
+        record. Refused where no record begins or ends there: what that state has was taken back,
+        or has not come to this host yet.
     idle : {"spin", "yield", "backoff", "sleep"}
         How an iteration waits, as a `Reader` does.
     slots, capacity_bytes : int

@@ -58,7 +58,8 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         overwritten); with the oldest that the ring still holds; or, from the journal that has the
         ring's records and then from the ring, with those published at or after a time: ISO 8601
         with its zone, an aware datetime, or UNIX ns. Of a journal: with the oldest (the default),
-        the next to be written, such a time, or the first at or behind a position.
+        the next to be written, such a time, or the first at or behind a position. Of a store: as
+        of a journal, but that a record must begin at a position, or the last one end there.
     end : str, datetime, int or ("position", int), optional
         Of a journal: leave out records published at or after this time, or end before the first at
         or behind this position. Without it the reading ends with the journal; it goes on as long

@@ -15,10 +15,10 @@ cdef class StoreSource(PolledSource):
     cdef const BusLive* said
     cdef uint64_t cuts               # as of the last look: who reads looks again when it grows
     cdef uint64_t end                # position before which the reading ends
-    cdef uint64_t[::1] back_positions  # of the records that were handed out last, in a circle
-    cdef uint32_t[::1] back_checksums
+    cdef uint64_t at_position        # behind what was handed out; the cursor may stand before it
+    cdef uint64_t at_index
+    cdef list epochs                 # of what was handed out: pairs of Lineage
     cdef int64_t names_number        # of the names at hand; -1: none yet
-    cdef uint64_t noted              # records ever noted there
     cdef ReaderRegistration registration  # None: tools do not see it
     cdef ImageJoin join              # records that come before the store's; None: there are none
     cdef int64_t join_left
@@ -26,4 +26,5 @@ cdef class StoreSource(PolledSource):
     cdef uint64_t bound(self) noexcept nogil
     cdef _note(self, int64_t count)
     cdef int64_t _find_back(self) except -1
-    cdef _stand(self, start)
+    cdef _note_next(self)
+    cdef _stand(self, uint64_t position)

@@ -12,14 +12,15 @@ from libc.string cimport memcpy, memset
 
 from udpfast.archive.feed_cursor cimport StoreFeedCursor
 from udpfast.archive.live cimport BusLive
+from udpfast.bus.wire cimport EpochBegin
 from udpfast.client.image_join cimport ImageJoin
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_BUS, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
-    STREAM_NONE, Rollback, SenderEntry)
+    FLIGHT_UNKNOWN, KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS,
+    LAPPED_DAMAGE, RECORD_SIZE, STREAM_NONE, Rollback, SenderEntry)
 
 from udpfast.log.readers cimport ReaderEntry
 
@@ -33,7 +34,8 @@ import numpy as np
 
 from udpfast.archive.bus_files import Live, noted_store, read_description, shared_directory
 from udpfast.archive.feed_cursor import StoreFeedCursor as StoreFeedCursorFace
-from udpfast.archive.store import StoreView
+from udpfast.archive.store import StoreView, store_lineage
+from udpfast.bus.lineage import divergence
 from udpfast.client.image_join import ImageJoin
 from udpfast.client.journal_source import segment_names, unix_ns
 from udpfast.errors import (
@@ -47,7 +49,6 @@ from udpfast.shm.wake import Sleeper
 __all__ = ["StoreSource", "open_source"]
 
 cdef enum:
-    BACK = 1 << 16               # records over which a reader finds its way back
     ALIVE_NS = 1_000_000_000
 
 #: A keeper that was just started, or is behind for a moment, is waited for whatever `timeout` says.
@@ -92,8 +93,6 @@ cdef class StoreSource(PolledSource):
         self.cuts = load_acquire(&self.said.cuts)
         self.names = NameCache()
         self.names_number = -1
-        self.back_positions = np.zeros(BACK, np.uint64)
-        self.back_checksums = np.zeros(BACK, np.uint32)
         self.missed_reason = LAPPED_DAMAGE
         try:
             self.cursor = JournalCursorFace.attach(
@@ -101,6 +100,8 @@ cdef class StoreSource(PolledSource):
         except FileNotFoundError:
             raise NotReadyError(f"{directory}: {_why_empty(directory)}") from None
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self._note_next()
+        self.epochs = store_lineage(directory).before(self.at_position)
         self.join = join
         self.join_left = 0 if join is None else join.left
         if name:
@@ -170,11 +171,9 @@ cdef class StoreSource(PolledSource):
 
     cdef _note(self, int64_t count):
         cdef int64_t i
-        cdef uint64_t at
+        cdef const EpochBegin* begin
+        self.at_position, self.at_index = self.cursor.position, self.cursor.index
         for i in range(count):
-            at = (self.noted + i) % BACK
-            self.back_positions[at] = self.headers[i].position
-            self.back_checksums[at] = self.headers[i].checksum
             if self.headers[i].kind == KIND_SENDER or self.headers[i].kind == KIND_SENDERS:
                 self._take_senders(
                     (<const char*>self.payloads + self.offsets[i])[
@@ -182,7 +181,11 @@ cdef class StoreSource(PolledSource):
             elif self.headers[i].kind == KIND_BUS and (
                     <uint16_t>self.headers[i].object not in self.names.senders):
                 self._learn_senders(self.headers[i].position)
-        self.noted += count
+            elif self.headers[i].kind == KIND_RESTART and self.headers[i].length >= <int>(
+                    RECORD_SIZE + sizeof(EpochBegin)):
+                begin = <const EpochBegin*>(self.payloads + self.offsets[i])
+                if begin.epoch not in [epoch for epoch, _ in self.epochs]:
+                    self.epochs.append((begin.epoch, begin.old_end))
 
     def _take_senders(self, bytes payload):
         cdef const SenderEntry* entries = <const SenderEntry*><const char*>payload
@@ -198,43 +201,30 @@ cdef class StoreSource(PolledSource):
             self._take_senders(record[RECORD_SIZE:int.from_bytes(record[:4], "little")])
 
     cdef int64_t _find_back(self) except -1:
-        # Records may have been set aside: go on behind the last one that is there still.
-        cdef uint64_t gone = 0, at = 0, known = min(self.noted, <uint64_t>BACK)
-        cdef uint64_t position = self.cursor.position, index = self.cursor.index
-        cdef uint64_t cuts = load_acquire(&self.said.cuts)
+        # Records may have been set aside: go on behind the last one that is there still. Epochs
+        # tell where that is, also of records that were not read here, and however many they are.
+        cdef uint64_t position = self.at_position, index = self.at_index
+        cdef uint64_t back
         cdef Rollback rollback
-        cdef uint64_t first
-        view = StoreView(self.directory)
-        first = view.first()[0]
-        while gone < known:
-            at = (self.noted - gone - 1) % BACK
-            # What was removed with its segment is too old to be set aside.
-            if self.back_positions[at] < first:
-                break
-            if view.checksum_at(self.back_positions[at]) == self.back_checksums[at]:
-                break
-            position = self.back_positions[at]
-            gone += 1
-        if gone == known and self.noted > known:
-            raise RegionError(f"{self.directory}: more than {BACK} records that were read are not "
-                              "there any more")
-        self.cuts = cuts
-        self._stand(("position", position))
-        if gone == 0:
-            if self.cursor.index > index:  # segments were removed meanwhile
-                self.cursor.missed = self.cursor.index - index
+        self.cuts = load_acquire(&self.said.cuts)
+        lineage = store_lineage(self.directory)
+        back = min(position, divergence(lineage.pairs, self.said.end, self.epochs, position))
+        self._stand(back)
+        if back == position:
+            if self.at_index > index:  # segments were removed meanwhile
+                self.cursor.missed = self.at_index - index
                 self.cursor.missed_total += self.cursor.missed
             return 0
+        self.epochs = lineage.before(self.at_position)
         self.names = NameCache()  # a sender may have another number now
         self.names_number = -1
-        self.noted -= gone
-        rollback.records = gone
-        rollback.position = position
+        rollback.records = index - self.at_index
+        rollback.position = self.at_position
         memset(self.headers, 0, RECORD_SIZE)
         self.headers.length = RECORD_SIZE + sizeof(rollback)
         self.headers.kind = KIND_ROLLBACK
-        self.headers.position = position
-        self.headers.index = index - gone
+        self.headers.position = self.at_position
+        self.headers.index = self.at_index
         self.headers.stream = STREAM_NONE
         self.headers.flight_ns = FLIGHT_UNKNOWN
         memcpy(self.payloads, &rollback, sizeof(rollback))
@@ -242,14 +232,31 @@ cdef class StoreSource(PolledSource):
         self.missed = 0
         return 1
 
-    cdef _stand(self, start):
+    cdef _note_next(self):
+        # The first record wanted. A cursor stands at it, or a little before it, and passes over
+        # what lies between when that may be seen.
+        cdef uint64_t count
+        cdef uint64_t wanted = min(self.cursor._start_position, self.said.end)
+        self.at_position, self.at_index = self.cursor.position, self.cursor.index
+        if wanted <= self.at_position:
+            return
+        view = StoreView(self.directory)
+        while self.at_position < wanted:
+            self.at_position, count = view.run(self.at_position, wanted, UINT64_MAX)
+            if count == 0:
+                break
+            self.at_index += count
+
+    cdef _stand(self, uint64_t position):
         cdef JournalCursor before = self.cursor
         self.cursor = JournalCursorFace.attach(
-            self.directory, start, limit=before._limit, room_bytes=before._room_bytes,
-            layouts=LAYOUTS)
+            self.directory, ("position", position), limit=before._limit,
+            room_bytes=before._room_bytes, layouts=LAYOUTS)
+        self.cursor._start_ns = before._start_ns
         self.cursor.missed_total = before.missed_total
         before.close()
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self._note_next()
 
     cdef sleeper(self):
         # Who may not write the file looks from time to time.
@@ -274,7 +281,7 @@ cdef class StoreSource(PolledSource):
         raise RingClosedError(f"store {self.directory}: all of it was read, up to {self.end}")
 
     cdef uint64_t next_index(self):
-        return self.cursor.index
+        return max(self.at_index, self.cursor.index)
 
     cdef bint joining(self):
         return self.join_left > 0
@@ -357,12 +364,23 @@ def open_source(
             if time.monotonic() >= deadline:
                 raise
             time.sleep(0.005)
-    oldest = source.cursor.position
-    if start[0] == "position" and oldest > start[1]:
+    if start[0] == "position" and source.at_position != start[1]:
         source.detach()
-        raise ConfigError(f"start must be at or behind position {oldest}, the oldest that "
-                          f"store:{target} has, was {shown(start[1])}")
+        raise ConfigError(_why_not_there(source, target, start[1]))
     return source
+
+
+cdef str _why_not_there(StoreSource source, target, position):
+    oldest = source.cursor.position
+    if oldest > position:
+        return (f"start must be at or behind position {oldest}, the oldest that store:{target} "
+                f"has, was {shown(position)}")
+    if source.at_position < position:
+        return (f"start must be at or before position {source.at_position}, where this host's "
+                f"copy of store:{target} ends, was {shown(position)}: what it had there was taken "
+                "back, or is not here yet")
+    return (f"start must be the position of a record of store:{target}, was {shown(position)}: "
+            f"the next one begins at {source.at_position}; what it had there was taken back")
 
 
 def _join(directory, batch, patience_s):
