@@ -1,3 +1,5 @@
+from typing import final
+
 import numpy as np
 import numpy.typing as npt
 
@@ -6,6 +8,7 @@ from udpfast.core.agent import Agent
 
 __all__ = ["BareReader", "append_times"]
 
+@final
 class BareReader(Agent):
     def __init__(self, store: Store, gap_ns: int) -> None: ...
     @property

@@ -30,8 +30,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 from udpfast.archive.bus_files import Live, noted_store, read_description, shared_directory
 from udpfast.archive.feed_cursor import StoreFeedCursor as StoreFeedCursorFace
 from udpfast.archive.store import StoreView, store_lineage
