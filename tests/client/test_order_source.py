@@ -1,5 +1,7 @@
 """`Reader("composite:...")`: several stores, in one order, on every host and in every replay."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,20 @@ def read(reader: Reader) -> list[bytes]:
 
 def messages(records: list[bytes]) -> list[bytes]:
     return [record[64:] for record in records if record[4] == Kind.BUS]
+
+
+def test_tail_of_a_composite_whose_daemon_is_dead_ends_with_what_it_left(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    for number in range(1, 1001):
+        for seq in both.seqs:
+            send(seq, number)
+    while both.work():
+        pass
+    both.kept["order"].tell(ago_ns=2_000_000_000)
+    command = [sys.executable, "-m", "udpfast", "tail", both.address, "--begin", "--kind", "bus"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.count(" bytes") == 2000
+    assert f"{both.address}: its daemon here is dead" in done.stderr
 
 
 def test_composite_read_late_is_what_was_read_live(tmp_path: Path) -> None:
