@@ -73,6 +73,10 @@ class Hosts:
                 app.send(b"x" * 100)
             wait_until(lambda: app.counts()["freed"] == app.counts()["accepted"], "the copies")
 
+    def close(self) -> None:
+        for host in self.daemons:
+            self.kill(host)
+
     def identity(self, host: str, store: str = "orders") -> bytes | None:
         """Return which store a host has."""
         return segments_identity(self.path(host, store))
@@ -87,9 +91,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     made = Hosts(tmp_path)
     yield made
-    for daemon in made.daemons.values():
-        daemon.kill()
-        daemon.wait()
+    made.close()
 
 
 @pytest.mark.parametrize("order", [("S", "one"), ("one", "S")])

@@ -27,8 +27,10 @@ from udpfast.archive.bus_files import (
     describe_composite,
     describe_store,
     read_description,
+    read_wish,
     replace_file,
     shared_directory,
+    take_wish,
 )
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.merger import Merger
@@ -117,6 +119,9 @@ class _Part:
         _check_copy(path, name, host, settings)
         self.disk = StoreDisk(path, name, host, settings, create=False, group=config.access.group)
         self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
+        self._wish = ""
+        if take_wish(path):
+            self.store.said.append("a wish to promote this host, of before, is not carried out")
         self.feed: BusFeed | None = None
         self.node = Node(
             self.store, [other for other in settings.hosts if other != host], self, _draw,
@@ -470,18 +475,25 @@ class _Part:
                 self._take(path, now_ns)
         for courier, fd in self.outboxes.values():
             courier.alive = not _lockable(fd)
-        wish = self.directory / "bus.promote"
-        if wish.exists():
-            wish.unlink()
-            if self.settings.feed and (self.feed is None or self.node.fed):
-                self.store.said.append("not promoted: a feed's store has the feed for its writer")
-            else:
-                self.node.promote(now_ns)
+        wish = read_wish(self.directory)
+        if wish:
+            self._grant(wish, now_ns)
         self.start_feed()
         if self.feed is not None:
             self.feed.look(now_ns)
         self.disk.remove_old()
         describe_store(self.directory, self.description())
+
+    def _grant(self, wish: str, now_ns: int) -> None:
+        self._wish, self.node.outcome = wish, ()
+        # Said before it is taken: who finds it taken already knows by whom.
+        describe_store(self.directory, self.description())
+        if not take_wish(self.directory):
+            return
+        if self.settings.feed and (self.feed is None or self.node.fed):
+            self.node.end_promotion("not promoted: a feed's store has the feed for its writer")
+        else:
+            self.node.promote(now_ns)
 
     def take_said(self) -> list[str]:
         """Return what was said since the last call; of all that was, the last lines are kept."""
@@ -522,6 +534,8 @@ class _Part:
             **self.disk.description(),
             "following": node.following,
             "source_end": node.consumer.source_end if node.following and node.consumer else None,
+            "wish": self._wish,
+            "outcome": node.outcome,
             "waits": node.waits,
             "stopped": node.stopped,
             "reconnects": node.reconnects,

@@ -23,13 +23,16 @@ __all__ = [
     "describe_composite",
     "describe_store",
     "make_shared",
+    "make_wish",
     "note_store",
     "noted_store",
     "read_composite",
     "read_description",
+    "read_wish",
     "replace_file",
     "shared_directory",
     "stored_journal",
+    "take_wish",
 ]
 
 #: As BusLive (archive/live.pxd) has them: what is said at every turn, and once.
@@ -40,6 +43,8 @@ _FEED = struct.Struct("<QQQ")
 _FEED_AT = _FIELDS.size + 8
 _FEED_END = struct.Struct("<Q")
 _RUNS = (1 << 64) - 1
+#: An operator's wish that this host write the store. Who removes it decides what becomes of it.
+_WISH = "bus.promote"
 #: Of all instances' root: what is no instance, but stores'.
 SHARED = ".bus"
 _MAGIC = 0x4556494C53554255  # "UBUSLIVE"
@@ -231,6 +236,43 @@ def read_description(directory: Path) -> dict[str, Any]:
     except ValueError as problem:
         raise RegionError(f"{path}: expected what its daemon said, found: {problem}") from None
     return found
+
+
+def make_wish(directory: Path) -> str:
+    """Leave the wish that this host write a store, for its daemon; return which one it is.
+
+    Raises
+    ------
+    FileExistsError
+        There is one already.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(directory / _WISH, flags, 0o600)
+    try:
+        return _which(os.fstat(fd))
+    finally:
+        os.close(fd)
+
+
+def read_wish(directory: Path) -> str:
+    """Return which wish is there; empty: there is none."""
+    try:
+        return _which((directory / _WISH).lstat())
+    except FileNotFoundError:
+        return ""
+
+
+def take_wish(directory: Path) -> bool:
+    """Remove a wish: to carry it out, or to withdraw it; return whether it was there still."""
+    try:
+        (directory / _WISH).unlink()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _which(status: os.stat_result) -> str:
+    return f"{status.st_ino}-{status.st_mtime_ns}"
 
 
 def describe_composite(directory: Path, inputs: list[Path]) -> None:

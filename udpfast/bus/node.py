@@ -75,6 +75,9 @@ class Node:
     sources : list of Source
     watch : Watch
     promotion : Promotion or None
+    outcome : tuple of str
+        What the last promotion came to, and who was not reached; empty: there was none, or it goes
+        on.
     beginning : Beginning or None
     waits : str
         Why this host does not begin the store that it shall write; empty: it has it, or shall not.
@@ -101,6 +104,7 @@ class Node:
         self.consumer: Consumer | None = None
         self.watch = Watch(store)
         self.promotion: Promotion | None = None
+        self.outcome: tuple[str, ...] = ()
         self.beginning: Beginning | None = None
         self.waits = ""
         self.fed = False
@@ -253,6 +257,7 @@ class Node:
         self._drop_consumer()
         self.stopped = ""
         self.sequencer = None
+        self.outcome = ()
         self.promotion = Promotion(self.store, self.peers, self._draw(), now_ns)
         for link in list(self._asked):
             self._close(link)
@@ -277,15 +282,20 @@ class Node:
                 self._close(link)
             self.promotion = None
             if self.store.identity == NO_IDENTITY:
-                self._say("not promoted: nobody that was reached has the store")
+                self.end_promotion("not promoted: nobody that was reached has the store")
             elif promotion.state is PromotionState.READY:
                 self._write(promotion.epoch, now_ns, unix_ns)
-                self._say(
+                self.end_promotion(
                     f"writes epoch {promotion.epoch:x}",
                     *(f"{host} could not be reached" for host in promotion.unreachable),
                 )
             else:
-                self._say(f"not promoted: {promotion.reason}")
+                self.end_promotion(f"not promoted: {promotion.reason}")
+
+    def end_promotion(self, *said: str) -> None:
+        """Say what a promotion came to."""
+        self.outcome = said
+        self._say(*said)
 
     def _say(self, *said: str) -> None:
         self.store.said.extend(said)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -12,7 +13,14 @@ from typing import Any
 
 import click
 
-from udpfast.archive.bus_files import Live, read_description
+from udpfast.archive.bus_files import (
+    Live,
+    make_wish,
+    read_description,
+    read_wish,
+    take_wish,
+)
+from udpfast.cli.options import FiniteRange
 from udpfast.cli.service import Service
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
@@ -28,6 +36,9 @@ _COUNTS = (
     *("reconnects", "damaged", "quarantined", "unauthentic"),
     *("removed", "removed_lacked", "dropped", "clock_steps"),
 )
+
+#: Of `promote`: the daemon has begun, and has not said how it ends.
+EXIT_GOES_ON = 3
 
 _FILE = click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 _HOST = click.option("--host", required=True, help="Which of the file's hosts this one is.")
@@ -144,13 +155,21 @@ def stat(file: Path, directory: Path | None, as_json: bool) -> None:
 @click.argument("store")
 @_HOST
 @_DIRECTORY
-@click.option("--wait", type=float, default=10.0, show_default=True, help="Seconds.")
+@click.option(
+    "--wait",
+    type=FiniteRange(min=0),
+    default=10.0,
+    show_default=True,
+    help="Seconds until it is withdrawn, if the daemon has not taken it up.",
+)
 def promote(file: Path, store: str, host: str, directory: Path | None, wait: float) -> None:
     """Make this host the writer of a store. Run it there, beside its daemon.
 
     All hosts that can be reached promise to take nothing of the writer before; what they have more
     than this one is copied first. Hosts that cannot be reached are named: what only they have is
     lost to the new epoch.
+
+    Exit codes: 0 it writes; 1 it does not, and will not; 3 it is still at it.
     """
     config = load_bus(file)
     _check_host(config, file, host)
@@ -172,24 +191,38 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
         raise ConfigError(f"{path}: expected the store of {host}, found that of {before['host']}")
     until = time.monotonic() + wait
     live = Live(path)
-    while not live.is_alive():
-        if time.monotonic() >= until:
-            click.echo(f"udpfast: {path}: the daemon of {host} does not run", err=True)
-            sys.exit(1)
-        time.sleep(0.05)
-    (path / "bus.promote").touch()
-    while time.monotonic() < until:
-        now = read_description(path)
-        said = now["said"][len(before["said"]) :] if len(now["said"]) < 20 else now["said"]
-        if now["writer"] and now["epoch"] != before["epoch"]:
-            click.echo("\n".join(said[-4:]) or f"writes epoch {now['epoch']}")
-            return
-        refused = [line for line in said if line.startswith("not promoted")]
-        if refused:
-            click.echo(f"udpfast: {refused[-1]}", err=True)
-            sys.exit(1)
-        time.sleep(0.05)
-    click.echo(f"udpfast: {host} did not become the writer within {wait:g} s", err=True)
+    wish, taken = "", False
+    outcome: list[str] = []
+    try:
+        while not outcome:
+            left = read_wish(path)  # looked for first: who takes it says so before
+            now = read_description(path)
+            if wish and now.get("wish") == wish:
+                taken, outcome = True, now["outcome"]
+            elif not left and not taken and "wish" in now and live.is_alive():
+                # Or again: a daemon that starts takes none of before.
+                with contextlib.suppress(FileExistsError):
+                    wish = make_wish(path)
+            if time.monotonic() >= until:
+                break
+            time.sleep(0.05)
+    finally:
+        withdrawn = bool(wish) and read_wish(path) == wish and take_wish(path)
+    if outcome:
+        refused = outcome[0].startswith("not promoted")
+        click.echo(f"udpfast: {outcome[0]}" if refused else "\n".join(outcome), err=refused)
+        sys.exit(refused)
+    if wish and not withdrawn and read_description(path).get("wish") == wish:
+        click.echo(
+            f"udpfast: {host} is still at it after {wait:g} s: `udpfast bus stat` says how it ends",
+            err=True,
+        )
+        sys.exit(EXIT_GOES_ON)
+    why = "did not take it up" if live.is_alive() else "does not run"
+    click.echo(
+        f"udpfast: {path}: the daemon of {host} {why} within {wait:g} s: nothing was changed",
+        err=True,
+    )
     sys.exit(1)
 
 

@@ -1,0 +1,94 @@
+"""What `bus promote` said is so, also later: real daemons that are stopped, killed and started."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.system.test_bus_begin import Hosts
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.system
+
+WISH = "bus.promote"
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
+    """S writes, one has all of it."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    made = Hosts(tmp_path)
+    for host in ("S", "one"):
+        made.start(host)
+    try:
+        made.until("one", "end", bool)
+        yield made
+    finally:
+        made.close()
+
+
+def promote(hosts: Hosts, host: str, wait: object) -> tuple[int, str]:
+    done = hosts.bus("promote", str(hosts.file), "orders", "--host", host, "--wait", str(wait),
+                     "--directory", str(hosts.folder / host))  # fmt: skip
+    return done.returncode, done.stderr
+
+
+def writers(hosts: Hosts) -> list[str]:
+    return [host for host in ("S", "one") if hosts.state(host)["writer"]]
+
+
+def test_promotion_of_a_host_whose_daemon_was_killed_is_withdrawn(hosts: Hosts) -> None:
+    epoch = hosts.state("S")["epoch"]
+    hosts.kill("one")
+    code, said = promote(hosts, "one", 0.5)  # the daemon seems to live for a second more
+    assert code == 1
+    assert "within 0.5 s: nothing was changed" in said
+    assert not (hosts.path("one") / WISH).exists()
+    hosts.start("one")
+    hosts.until("one", "following", bool)
+    assert writers(hosts) == ["S"]
+    assert hosts.state("S")["epoch"] == epoch
+
+
+def test_promotion_that_a_stopped_daemon_did_not_take_is_withdrawn(hosts: Hosts) -> None:
+    epoch = hosts.state("S")["epoch"]
+    hosts.daemons["one"].send_signal(signal.SIGSTOP)
+    assert promote(hosts, "one", 0.3)[0] == 1
+    hosts.daemons["one"].send_signal(signal.SIGCONT)
+    hosts.send("one", 10)
+    assert writers(hosts) == ["S"]
+    assert hosts.state("S")["epoch"] == epoch
+
+
+def test_wish_of_before_is_not_carried_out_by_a_daemon_that_starts(hosts: Hosts) -> None:
+    hosts.kill("one")
+    (hosts.path("one") / WISH).touch()
+    hosts.start("one")
+    log = hosts.folder / "one.log"
+    wait_until(lambda: "of before, is not carried out" in log.read_text())
+    hosts.send("one", 10)
+    assert writers(hosts) == ["S"]
+    assert not (hosts.path("one") / WISH).exists()
+
+
+def test_promotion_that_goes_on_is_said_to(hosts: Hosts) -> None:
+    hosts.daemons["S"].send_signal(signal.SIGSTOP)  # it is asked for 2 s
+    code, said = promote(hosts, "one", 1)
+    assert (code, "one is still at it after 1 s: `udpfast bus stat`" in said) == (3, True), said
+    hosts.until("one", "writer", bool)
+    assert hosts.state("one")["outcome"][1:] == ["S could not be reached"]
+    hosts.daemons["S"].send_signal(signal.SIGCONT)
+    wait_until(lambda: writers(hosts) == ["one"])
+
+
+def test_promotion_that_is_done_or_refused_is_said_by_its_exit_code(hosts: Hosts) -> None:
+    assert promote(hosts, "one", 20) == (0, "")
+    assert promote(hosts, "S", 20) == (0, "")
+    wait_until(lambda: writers(hosts) == ["S"])
+
+
+@pytest.mark.parametrize("wait", ["-1", "nan", "inf"])
+def test_wait_that_is_no_time_is_refused(wait: str, hosts: Hosts) -> None:
+    assert promote(hosts, "one", wait)[0] == 2
+    assert writers(hosts) == ["S"]
