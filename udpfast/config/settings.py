@@ -6,6 +6,7 @@ must be (`Check`) and, in the description, its unit and why one would set it.
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import functools
 import json
@@ -70,7 +71,8 @@ def read_tables(path: str | Path) -> dict[str, Any]:
         with Path(path).open("rb") as file:
             text = file.read(_FILE_BYTES_MAX + 1)
         if len(text) <= _FILE_BYTES_MAX:
-            return tomllib.loads(text.decode("utf-8-sig"))  # some editors write a byte-order mark
+            # Some editors write a byte-order mark.
+            return tomllib.loads(text.removeprefix(codecs.BOM_UTF8).decode())
     except FileNotFoundError:
         raise ConfigError(f"{where}: expected a TOML file, found none") from None
     except OSError as error:
