@@ -88,15 +88,13 @@ def _records(reader: Reader) -> Iterator[Any]:
 
 
 def _stored(reader: Reader) -> Iterator[Any]:
+    # What a daemon said last holds for a second after its death: it is looked at for longer.
     deadline = time.monotonic() + _PATIENCE_S
-    while not reader.alive and time.monotonic() < deadline:
-        time.sleep(0.02)
-    if reader.alive:
-        yield from reader
-        return
-    click.echo(
-        f"udpfast: {reader.address}: its daemon here is dead; what it left is all there is",
-        err=True,
-    )
-    while reader.wait(0.2):
-        yield next(reader)
+    while time.monotonic() < deadline or not reader.alive:
+        if reader.wait(0.1):
+            yield next(reader)
+        elif time.monotonic() >= deadline and not reader.alive:
+            said = "its daemon here is dead; what it left is all there is"
+            click.echo(f"udpfast: {reader.address}: {said}", err=True)
+            return
+    yield from reader
