@@ -178,6 +178,11 @@ def test_store_knows_as_it_is_opened_whether_its_last_records_are_there(tmp_path
         register(seq, nonce=nonce)
 
 
+def test_store_that_has_nothing_yet_has_nothing_damaged(tmp_path: Path) -> None:
+    assert opened(tmp_path / "copy").log.damaged_at == -1
+    assert opened(tmp_path / "new", create=True).log.damaged_at == -1
+
+
 def test_store_knows_as_it_is_opened_that_synced_records_are_damaged(tmp_path: Path) -> None:
     seq = lead(opened(tmp_path, create=True))
     register(seq)

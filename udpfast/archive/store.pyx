@@ -81,6 +81,7 @@ cdef class StoreLog(Log):
         self.layout_hash = STORE_LAYOUT
         self.identity = bytes(IDENTITY_SIZE)
         self.last_ns = INT64_MIN
+        self.damaged_at = -1
         self._name = name
         self._segments = []
         self._maps = {}
