@@ -51,7 +51,7 @@ class Lineage:
         return 0, following
 
     def until(self, epoch: int, position: int) -> int:
-        """Return up to where this copy has, for certain, what one had that ended in an epoch.
+        """Return up to where this copy has what one had whose last record was of an epoch.
 
         Parameters
         ----------
@@ -59,8 +59,6 @@ class Lineage:
         position : int
             Where the other copy ended.
         """
-        if position and all(begun != epoch for begun, _ in self.pairs):
-            return 0  # where that epoch began is forgotten with it
         return min([position, *(start for begun, start in self.pairs if begun > epoch)])
 
     def before(self, end: int) -> list[tuple[int, int]]:
