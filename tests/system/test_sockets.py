@@ -193,6 +193,12 @@ echo 0 > /proc/sys/net/ipv6/conf/default/accept_dad
 ip link add near type veth peer name far
 ip link set near up
 ip link set far up
+for wire in near far; do  # which have no route for a moment after they were made
+    for _ in $(seq 1000); do
+        ip -6 route get ff02::1 oif $wire > /dev/null 2>&1 && break
+        sleep 0.01
+    done
+done
 exec "$0" -c "$1"
 """
 IPV6_GROUPS = """
