@@ -33,8 +33,10 @@ def setting(name: str, default: str = "") -> bool:
 NATIVE = setting("UDPFAST_NATIVE")
 SANITIZE = setting("UDPFAST_SANITIZE")
 
-compile_args = ["-Wall", "-Wextra", "-Wno-unused-parameter", "-fno-plt", "-g0"]
-compile_args.append("-O" + os.environ.get("UDPFAST_OPTIMISE", "2"))
+compile_args = ["-fno-plt", "-g0", "-O" + os.environ.get("UDPFAST_OPTIMISE", "2")]
+# pip shows no warnings of the compiler: looking for them takes 4 % of its time.
+warnings = ["-Wall", "-Wextra", "-Wno-unused-parameter"]
+compile_args += warnings if setting("UDPFAST_BENCH") else ["-w"]
 link_args = []
 if NATIVE:
     compile_args.append("-march=native")
@@ -54,6 +56,8 @@ directives = {
     "cdivision": True,
     "emit_code_comments": False,  # a third of the C; `cython -a` shows the source beside it
     "freethreading_compatible": True,
+    # What is made here holds memory, files or sockets: a copy of its fields would be no copy.
+    "auto_pickle": False,
     # Of calls that may raise: hundreds, nearly all where it costs nothing. `cython -a` shows them.
     "show_performance_hints": False,
 }
@@ -81,9 +85,11 @@ class BuildExt(build_ext):
         # pip shows it with -v.
         count = len(self.extensions)
         print(f"udpfast: compiling what changed of {count} modules on {self.parallel} cores")
+        # How it is compiled is said here: whatever is older was compiled otherwise.
+        self.force = self.force or any(map(self.is_older, self.extensions))
         before = {extension.name: self.compiled_from(extension) for extension in self.extensions}
         Cython.Utils.find_versioned_file = find_file
-        gc.set_threshold(200_000, 20, 20)  # a syntax tree is garbage only when its module is done
+        gc.set_threshold(2_000_000, 20, 20)  # a syntax tree is garbage only when its module is done
         # Not before: who packs the sources or asks for the version, as pip does often, needs no C.
         # Two lines for each module would bury a warning, which Cython writes to stderr.
         with contextlib.redirect_stdout(io.StringIO()):
@@ -93,6 +99,7 @@ class BuildExt(build_ext):
                 compiler_directives=directives,
                 shared_utility_qualified_name=SHARED,
                 nthreads=self.parallel,
+                force=self.force,
             )
         sources = {extension.name: extension.sources for extension in made}
         for extension in self.extensions:
@@ -102,6 +109,11 @@ class BuildExt(build_ext):
                 os.utime(self.built(extension))
             extension.sources = sources[extension.name]
         super().run()
+
+    def is_older(self, extension: Extension) -> bool:
+        """Whether a module was made before this file was changed."""
+        module = self.built(extension)
+        return module.exists() and module.stat().st_mtime_ns < Path(__file__).stat().st_mtime_ns
 
     def compiled_from(self, extension: Extension) -> bytes | None:
         """Return the C from which a module was compiled; None: it was not, or that C is gone."""
@@ -149,15 +161,20 @@ def c_source(extension: Extension) -> Path:
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
-        *("agents/recorder", "agents/subscriber", "archive/store", "client/aio", "core/agent"),
-        *("client/composite_source", "client/history_source", "client/journal_source"),
-        *("client/order_source", "client/zmq_silence", "client/zmq_source"),
-        *("core/counter", "core/layout", "core/oserr", "feed/objects", "lab/bus_memory"),
-        *("lab/guarded_frame", "lab/paths", "log/journal_header", "log/journal_map"),
-        *("log/journal_state", "log/readers", "log/recovery", "log/segment", "log/verify"),
-        *("market/updates", "net/envelope", "net/pcap", "net/xdp_bpf", "shm/counters"),
-        *("shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake"),
-        *("wire/frame", "wire/framing"),
+        *("_cython", "agents/load", "agents/output", "agents/recorder", "agents/republisher"),
+        *("agents/subscriber", "agents/zmq_last", "agents/zmq_outbox", "agents/zmq_streams"),
+        *("archive/feed_cursor", "archive/store", "bus/link_seal", "bus/replication"),
+        *("client/aio", "client/arrow", "client/callbacks", "client/composite_source"),
+        *("client/history_source", "client/image_join", "client/journal_source"),
+        *("client/order_copy", "client/order_source", "client/reader", "client/store_source"),
+        *("client/zmq_silence", "client/zmq_source", "core/agent", "core/counter", "core/idle"),
+        *("core/layout", "core/oserr", "export/hops", "export/races", "feed/objects"),
+        *("feed/pipeline", "lab/bus_memory", "lab/guarded_frame", "lab/paths", "lab/ringload"),
+        *("log/journal_header", "log/journal_map", "log/journal_state", "log/readers"),
+        *("log/recovery", "log/segment", "log/verify", "market/names", "market/updates"),
+        *("net/capture_writer", "net/envelope", "net/pcap", "net/xdp_bpf", "shm/counters"),
+        *("shm/histogram", "shm/image", "shm/mapping", "shm/region", "shm/wake", "wire/frame"),
+        "wire/framing",
     )
 }
 
@@ -206,8 +223,9 @@ extensions = [
 # Cython's own code, memoryviews above all, once: inside each module it was a third of the C. First,
 # because it takes long: no core shall wait for it in the end.
 SHARED = "udpfast._cython"
+compiled_with = arguments(Path("udpfast", "_cython.pyx"))
 extensions.insert(
-    0, Extension(SHARED, [], extra_compile_args=compile_args, extra_link_args=link_args)
+    0, Extension(SHARED, [], extra_compile_args=compiled_with, extra_link_args=link_args)
 )
 
 # `bench` alone is a name that anybody's package may have. Without their loops they measure nothing.

@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from udpfast.core.clock import monotonic_ns
+from udpfast.core.layout import RECORD
 from udpfast.lab.frames import datagram
 from udpfast.log.journal import Journal
 from udpfast.log.journal_cursor import JournalCursor
@@ -189,7 +190,9 @@ def engine(datagrams: list[bytes], batches: int, settings: dict[str, Any] | None
 def in_path(work: Path, datagrams: list[bytes], batches: int) -> Outcome:
     """Return the engine's cost of a datagram with a journal in its loop."""
     directory = work / "journal"
-    room = batches * 64 * 128 + (1 << 20)
+    records = batches * len(datagrams)
+    record = RECORD.itemsize + len(datagrams[0]) + 8  # a frame and its payload behind the header
+    room = records * record + (1 << 20)
     with Journal.open(directory, segment_bytes=room, durable=False) as journal:
         journal.prepare()
         journal.populate(room)
@@ -197,7 +200,7 @@ def in_path(work: Path, datagrams: list[bytes], batches: int) -> Outcome:
         cost = engine_cost_ns(datagrams, batches=batches, journal=journal)
         found = journal.index
     shutil.rmtree(directory)
-    return Outcome(cost, verified=f"{batches * len(datagrams):,} datagrams = {found:,} recorded")
+    return Outcome(cost, verified=f"{records:,} datagrams = {found:,} recorded")
 
 
 def live(seconds: float, settings: Settings) -> Iterator[Row]:
