@@ -29,10 +29,14 @@ def tshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return found
 
 
-def capture(path: Path, sent: Sequence[tuple[int, bytes]]) -> Path:
-    """Write datagrams, each with its destination's port, as a capture of IPv4."""
+def capture(path: Path, sent: Sequence[tuple[int, bytes]], kept: int = 65535) -> Path:
+    """Write datagrams, each with its destination's port, as a capture of IPv4.
+
+    kept : int
+        Bytes of each packet, as `tcpdump -s` keeps them.
+    """
     with path.open("wb") as file:
-        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 101))
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, kept, 101))
         for number, (port, payload) in enumerate(sent):
             size = 28 + len(payload)
             ip = struct.pack(
@@ -41,8 +45,9 @@ def capture(path: Path, sent: Sequence[tuple[int, bytes]]) -> Path:
                 *(bytes([127, 0, 0, 1]), bytes([239, 1, 1, 1])),
             )
             udp = struct.pack(">HHHH", 40000, port, 8 + len(payload), 0)
-            file.write(struct.pack("<IIII", number // 1000, number % 1000 * 1000, size, size))
-            file.write(ip + udp + payload)
+            lengths = (min(size, kept), size)
+            file.write(struct.pack("<IIII", number // 1000, number % 1000 * 1000, *lengths))
+            file.write((ip + udp + payload)[:kept])
     return path
 
 
@@ -135,6 +140,37 @@ def test_message_of_fragments_is_lost_if_one_is(tshark: str, tmp_path: Path) -> 
     found = dissected(tshark, path, fields)
     assert [row["fragments.seen"] for row in found] == ["2", "2", "3", "3", "3", "1"]
     assert [row["lost.numbers"] for row in found] == ["", "", "1", "", "", ""]
+
+
+def test_late_message_of_fragments_is_lost_if_one_is(tshark: str, tmp_path: Path) -> None:
+    late = datagrams(bytes(1200), seqno=2)
+    sent = [(A, datagram(b"x", seqno=number)) for number in (1, 3)]
+    sent += [(A, each) for each in (late[0], late[1], datagram(b"x", seqno=4))]
+    sent += [(B, late[2]), (B, datagram(b"x", seqno=4))]
+    path = capture(tmp_path / "late.pcap", sent)
+    fields = ("fragments", "fragments.seen", "lost.numbers", "line.lost.numbers")
+    found = dissected(tshark, path, fields)
+    assert [row["fragments"] for row in found] == ["1", "1", "3", "3", "1", "3", "1"]
+    assert [row["fragments.seen"] for row in found] == ["1", "1", "3", "3", "1", "3", "1"]
+    assert [row["line.lost.numbers"] for row in found] == ["", "2", "", "", "", "", "2-3"]
+    assert not any(row["lost.numbers"] for row in found)
+
+
+@pytest.mark.parametrize(("kept", "known"), [(64, True), (44, True), (40, False)])
+def test_datagram_that_the_capture_cut_is_as_long_as_it_was_sent(
+    tshark: str, tmp_path: Path, kept: int, known: bool
+) -> None:
+    sent = [(A, datagram(b"x" * 40, seqno=1))]
+    sent += [(A, each) for each in datagrams(bytes(1200), seqno=2)]
+    sent += [(A, datagram(b"x" * 40, seqno=3))]
+    path = capture(tmp_path / "cut.pcap", sent, kept)
+    fields = ("seqno", "fragments.seen", "refused", "heartbeat", "lost.numbers", "cut")
+    found = dissected(tshark, path, fields)
+    assert [row["seqno"] for row in found] == (["1", "2", "2", "2", "3"] if known else [""] * 5)
+    seen = [row["fragments.seen"] for row in found]
+    assert seen == (["1", "3", "3", "3", "1"] if known else [""] * 5)
+    assert all(bool(row["cut"]) is not known for row in found)
+    assert not any(row["refused"] or row["heartbeat"] or row["lost.numbers"] for row in found)
 
 
 def test_session_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_path: Path) -> None:

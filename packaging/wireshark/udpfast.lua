@@ -63,6 +63,7 @@ local f = {
     heartbeat = ProtoField.bool("roqudp.heartbeat", "Heartbeat"),
     message = ProtoField.string("roqudp.message", "Message type"),
     refused = ProtoField.string("roqudp.refused", "Refused"),
+    cut = ProtoField.bool("roqudp.cut", "The capture kept less than the header: not counted"),
     session_begins = ProtoField.bool("roqudp.session.begins", "A session, or a numbering, begins on this line"),
     session_foreign = ProtoField.bool("roqudp.session.foreign", "Of another session, or far from the line's numbers"),
     copy_of = ProtoField.framenum("roqudp.copy_of", "Brought before in", base.NONE),
@@ -104,7 +105,8 @@ local function distance(a, b)
     return ahead < NUMBERS / 2 and ahead or ahead - NUMBERS
 end
 
--- Messages by number, of a line or of a channel: which fragments came, and up to where.
+-- Messages by number, of a line or of a channel: which fragments came, and up to where. The last
+-- fragment of a message (`max`) is not known before any of it came.
 local function new_tracker()
     return { messages = {}, newest = nil }
 end
@@ -119,9 +121,10 @@ local function track(tracker, seqno, fragment, fragment_max, frame)
     local message = tracker.messages[seqno]
     local before = message and message.frames[fragment]
     if message == nil then
-        message = { frames = {}, seen = 0, max = fragment_max }
+        message = { frames = {}, seen = 0 }
         tracker.messages[seqno] = message
     end
+    message.max = message.max or fragment_max
     if not before then
         message.frames[fragment] = frame
         message.seen = message.seen + 1
@@ -131,7 +134,7 @@ local function track(tracker, seqno, fragment, fragment_max, frame)
     for step = 0, ahead - 1 do
         tracker.messages[(seqno - REMEMBERED - step) % NUMBERS] = nil
         local number = (tracker.newest + step) % NUMBERS
-        tracker.messages[number] = tracker.messages[number] or { frames = {}, seen = 0, max = 0 }
+        tracker.messages[number] = tracker.messages[number] or { frames = {}, seen = 0 }
         span[#span + 1] = { number = number, message = tracker.messages[number] }
     end
     if tracker.newest == nil or ahead > 0 then
@@ -141,7 +144,7 @@ local function track(tracker, seqno, fragment, fragment_max, frame)
 end
 
 local function whole(message)
-    return message.seen > message.max
+    return message.max ~= nil and message.seen > message.max
 end
 
 -- The numbers of a span whose messages are not whole: how many, and as text ("5-7, 9").
@@ -334,8 +337,13 @@ end
 
 function roq.dissector(buffer, pinfo, root)
     pinfo.cols.protocol = "Roq UDP"
-    local size = buffer:len()
+    local size = buffer:reported_len() -- on the wire: a capture may have kept less of it
     local tree = root:add(roq, buffer())
+    if buffer:len() < HEADER_SIZE and size >= HEADER_SIZE then
+        tree:add(f.cut, true):set_generated()
+        pinfo.cols.info = "the capture kept less than the header"
+        return buffer:len()
+    end
     if size < HEADER_SIZE then
         tree:add(f.refused, REFUSED[1]):set_generated()
         tree:add_proto_expert_info(e.refused, REFUSED[1])
@@ -375,7 +383,7 @@ function roq.dissector(buffer, pinfo, root)
     if datagram.max > 0 then
         info[#info + 1] = string.format("fragment %d/%d", datagram.fragment + 1, datagram.max + 1)
     end
-    if size > HEADER_SIZE then
+    if buffer:len() > HEADER_SIZE then
         local payload = buffer(HEADER_SIZE)
         tree:add(f.payload, payload)
         local name = datagram.fragment == 0 and datagram.encoding == 2 and message_type(payload:tvb())
@@ -383,7 +391,7 @@ function roq.dissector(buffer, pinfo, root)
             tree:add(f.message, name):set_generated()
             info[#info + 1] = name
         end
-    elseif datagram.max == 0 then
+    elseif size == HEADER_SIZE and datagram.max == 0 then
         tree:add(f.heartbeat, true):set_generated()
         info[#info + 1] = "heartbeat"
     end
