@@ -33,7 +33,7 @@ def capture(path: Path, sent: Sequence[tuple[int, bytes]], kept: int = 65535) ->
     """Write datagrams, each with its destination's port, as a capture of IPv4.
 
     kept : int
-        Bytes of each packet, as `tcpdump -s` keeps them.
+        Bytes of each that are kept, as by `tcpdump -s`.
     """
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, kept, 101))
