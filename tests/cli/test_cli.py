@@ -134,6 +134,8 @@ def test_stat_of_a_dead_instance_tells_what_it_knew(instance):
 def test_tail_of_a_closed_ring_prints_its_records_and_ends(instance):
     result = CliRunner().invoke(cli, ["tail", instance, "--begin", "--json"])
     assert result.exit_code == 0, result.output
+    by_address = CliRunner().invoke(cli, ["tail", f"ring:{instance}", "--begin", "--json"])
+    assert by_address.output == result.output
 
 
 def test_replay_json_proves_the_rough_capture():

@@ -96,6 +96,8 @@ def test_shell_completes_names_of_instances(verb, tmp_path, monkeypatch):
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
     for name in ("deribit", "derby", "cme"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "counters").touch()
+    (tmp_path / "derived").mkdir()  # of a start that was refused
     environment = {
         "_UDPFAST_COMPLETE": "bash_complete",
         "COMP_WORDS": f"udpfast {verb} der",

@@ -63,3 +63,12 @@ def test_stat_of_a_dead_instance_says_what_its_agents_were() -> None:
     output = CliRunner().invoke(cli, ["stat", "killed"]).output
     assert "DEAD" in output.splitlines()[0]
     assert "agent feed: was running" in output
+
+
+def test_names_of_lines_stand_apart_however_long_they_are() -> None:
+    names = ("snapshots", "slowsnapshot")
+    lines = [{"name": name, "address": "127.0.0.1:0"} for name in names]
+    with Subscriber({"name": "long", "incremental": {"lines": lines}}):
+        table = CliRunner().invoke(cli, ["stat", "long"]).output
+    heads = next(line for line in table.splitlines() if line.startswith("verdict"))
+    assert heads.split()[1:] == ["incremental.snapshots", "incremental.slowsnapshot", "all"]

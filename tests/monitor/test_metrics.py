@@ -109,6 +109,7 @@ def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
 
 def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path) -> None:
     (tmp_path / "nothing").mkdir(mode=0o700)
+    (tmp_path / "nothing" / "lock").touch()
     for names in ((), ("deribit", "nothing")):
         samples = families(metrics_text(names))["udpfast_feed_readable"].samples
         assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}

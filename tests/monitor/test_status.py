@@ -7,14 +7,15 @@ import msgspec
 import pytest
 
 from udpfast.agents.subscriber import Subscriber
+from udpfast.errors import ConfigError
 from udpfast.log.ring import Ring
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
 
 
-def feed(name: str) -> Subscriber:
-    """Return a feed of one line that nobody sends to."""
-    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+def feed(name: str, **line: str) -> Subscriber:
+    """Return a feed of one line that nothing is sent to."""
+    lines = [{"name": "A", "address": "127.0.0.1:0", **line}]
     return Subscriber({"name": name, "incremental": {"lines": lines}})
 
 
@@ -26,6 +27,10 @@ def test_read_host_has_every_instance_live_or_dead(
     with feed("dead"):
         pass
     (tmp_path / "nothing").mkdir(mode=0o700)
+    (tmp_path / "nothing" / "lock").touch()
+    with pytest.raises(ConfigError, match="interface"), feed("refused", interface="nosuch0"):
+        pass
+    assert [path.name for path in (tmp_path / "refused").iterdir()] == ["readers"]
     (tmp_path / "replay").mkdir(mode=0o700)
     Ring.create(tmp_path / "replay", 1 << 20, PAYLOAD_HASH).close()
     with feed("live"):

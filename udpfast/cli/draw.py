@@ -58,7 +58,7 @@ def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
 def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> None:
     """Print a table: a row per verdict, a column per line, and the sums."""
     scopes = list(ledger.lines)
-    width = max([16, *(len(scope) for scope in scopes)])
+    width = max([16, *(len(scope) + 2 for scope in scopes)])
     click.echo(
         f"{'verdict':<22}" + "".join(f"{scope:>{width}}" for scope in scopes) + f"{'all':>12}"
     )

@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from udpfast.archive.bus_files import SHARED
-from udpfast.shm.instance import instance_root
+from udpfast.shm.instance import list_instances
 
 __all__ = ["FiniteRange", "GroupedCommand", "InstanceName"]
 
@@ -36,9 +36,8 @@ class InstanceName(click.types.StringParamType):
     ) -> list[CompletionItem]:
         """Return the instances whose names begin so, live and dead."""
         try:
-            names = sorted(path.name for path in instance_root().iterdir()
-                           if path.is_dir() and path.name != SHARED)  # fmt: skip
-        except OSError:  # no feed was ever run here
+            names = [path.name for path in list_instances() if path.name != SHARED]
+        except OSError:  # of a directory that this user may not list
             return []
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

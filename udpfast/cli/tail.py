@@ -55,7 +55,7 @@ def tail(
     and that is all.
     """
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
-    address = name if name.startswith(_STORES) else f"ring:{name}"
+    address = name if name.startswith(("ring:", *_STORES)) else f"ring:{name}"
     shown = 0
     with (
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end

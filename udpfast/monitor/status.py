@@ -18,7 +18,7 @@ from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
 from udpfast.monitor.output import read_output
 from udpfast.monitor.silence import describe_silence
-from udpfast.shm.instance import instance_directory, instance_root
+from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.roster import read_roster
 
 __all__ = [
@@ -203,8 +203,7 @@ def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatu
 def read_host(*, with_latency: bool = True) -> HostStatus:
     """Return the status of every instance of this user on this host, live or dead."""
     instances, unreadable = {}, {}
-    root = instance_root()
-    for directory in sorted(root.iterdir()) if root.is_dir() else ():
+    for directory in list_instances():
         if directory.name == SHARED:
             continue
         try:

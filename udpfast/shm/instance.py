@@ -28,6 +28,7 @@ __all__ = [
     "instance_directory",
     "instance_root",
     "journal_directory",
+    "list_instances",
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -37,6 +38,24 @@ def instance_root() -> Path:
     """Return the directory that holds all instances of this user."""
     setting = os.environ.get("UDPFAST_SHM")
     return Path(setting) if setting else Path(f"/dev/shm/udpfast-{os.geteuid()}")
+
+
+def list_instances() -> list[Path]:
+    """Return the directories of all instances of this user, live and dead, sorted by name.
+
+    Without those in which there is no file: a start that was refused leaves its readers' directory.
+    """
+    root = instance_root()
+    return [each for each in sorted(root.iterdir()) if _has_files(each)] if root.is_dir() else []
+
+
+def _has_files(directory: Path) -> bool:
+    try:
+        return any(path.is_file() for path in directory.iterdir())
+    except (NotADirectoryError, FileNotFoundError):
+        return False
+    except OSError:  # which its status shall say
+        return True
 
 
 def instance_directory(
