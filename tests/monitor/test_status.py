@@ -41,6 +41,21 @@ def test_read_host_has_every_instance_live_or_dead(
         assert host.instances["live"].directory == read_status("live").directory
 
 
+def test_damaged_roster_hides_no_other_instance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    for name in ("damaged", "sound"):
+        with feed(name):
+            pass
+    with (tmp_path / "damaged" / "roster").open("r+b") as file:
+        file.seek(4096 + 16)
+        file.write((99).to_bytes(4, "little"))
+    host = read_host()
+    assert set(host.instances) == {"sound"}
+    assert "expected states of agents" in host.unreadable["damaged"]
+
+
 def test_read_status_is_frozen_and_goes_into_json_and_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -157,6 +157,8 @@ def read_roster(directory: str | os.PathLike[str]) -> list[AgentEntry]:
         if (region.size_bytes - _FIRST) % _ENTRY.itemsize:
             raise RegionError(f"{region.path}: expected whole rows, found {region.size_bytes}")
         rows = np.frombuffer(region.view(), _ENTRY, offset=_FIRST).copy()
+        if rows["state"].max(initial=0) > max(AgentState):
+            raise RegionError(f"{region.path}: expected states of agents, found {rows['state']}")
     return [
         AgentEntry(
             name=row["name"].decode(errors="replace"),
