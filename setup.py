@@ -156,8 +156,9 @@ def c_source(extension: Extension) -> Path:
     return Path("build", "cython", source).with_suffix(".c")
 
 
-#: Begin, end, look after or describe, or call what takes longer than they do: nothing here runs for
-#: each record of a feed. Optimised as the others are they take twice the time to compile.
+#: Begin, end, look after or describe, or call what takes longer than they do (Python, ZeroMQ, a
+#: link, a disk): a feed's loop runs none of it for each record. At -O2 they take twice the time to
+#: compile.
 SELDOM = {
     Path("udpfast", f"{name}.pyx")
     for name in (
