@@ -41,7 +41,7 @@ def read_image(directory: Path, epoch: int) -> dict[str, int] | None:
     try:
         with ImageView.attach(directory, ENTRY_HASH) as view:
             entry = view.entry(0)
-    except (FileNotFoundError, IndexError, UdpfastError):  # a damaged one has no entries
+    except (FileNotFoundError, UdpfastError):
         return None
     mark = None if entry is None else read_mark(entry)
     return mark if mark is not None and mark["epoch"] == epoch else None

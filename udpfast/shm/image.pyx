@@ -120,7 +120,7 @@ cdef class ImageView:
             raise RegionError(f"{region.path}: expected {IMAGE_SLOTS} bytes or more, "
                               f"found {region.size_bytes}")
         slots = (<ImageHeader*>region.pointer).slots
-        if slots > (<uint64_t>region.size_bytes - IMAGE_SLOTS) // IMAGE_SLOT_SIZE:
+        if not 1 <= slots <= (<uint64_t>region.size_bytes - IMAGE_SLOTS) // IMAGE_SLOT_SIZE:
             raise RegionError(f"{region.path}: expected slots that fit {region.size_bytes} bytes, "
                               f"found {slots}")
         view.reader.memory = region.pointer
