@@ -60,8 +60,10 @@ class Hosts:
             return {}
         return said if said["pid"] == self.daemons[host].pid else {}
 
-    def until(self, host: str, what: str, holds: Callable[[Any], object]) -> None:
-        wait_until(lambda: holds(self.state(host).get(what)), f"{what} of {host}")
+    def until(
+        self, host: str, what: str, holds: Callable[[Any], object], store: str = "orders"
+    ) -> None:
+        wait_until(lambda: holds(self.state(host, store).get(what)), f"{what} of {store} on {host}")
 
     def bus(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "udpfast", "bus", *arguments]
@@ -116,7 +118,8 @@ def test_store_begins_when_both_hosts_are_up(hosts: Hosts, order: tuple[str, str
 def test_host_that_lost_its_disk_begins_no_second_store(hosts: Hosts) -> None:
     for host in ("S", "one"):
         hosts.start(host)
-    hosts.until("one", "end", bool)
+    for store in ("orders", "algo"):
+        hosts.until("one", "end", bool, store)
     hosts.send("S", 50)
     before = hosts.identity("one"), hosts.identity("one", "algo")
     hosts.kill("S")
