@@ -72,7 +72,7 @@ wheels: $(VENV)/.installed ## wheels that need no compiler, each tried in a fres
 
 docs: build ## the documentation site, with every link checked: build/site/index.html
 	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --quiet --strict
-	@echo "udpfast: build/site/index.html"
+	@echo "udpfast: build/site/index.html; with search: python3 -m http.server --directory build/site"
 
 lint: build ## ruff and cython-lint; types, layers and style are tests
 	@$(RUN) -m ruff check

@@ -16,7 +16,7 @@ class RuntimeDocstrings(griffe.Extension):
         if isinstance(made, griffe.Function) and "__init__" not in cls.members:
             cls.set_member("__init__", made)
 
-    def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
+    def on_object(self, *, obj: griffe.Object, loader: griffe.GriffeLoader, **_: Any) -> None:
         """Look an object up that has no docstring."""
         if obj.docstring is not None or obj.is_alias or obj.is_module:
             return
@@ -30,4 +30,4 @@ class RuntimeDocstrings(griffe.Extension):
         if not obj.is_attribute or inspect.isdatadescriptor(found):
             text = inspect.getdoc(found)
             if text:
-                obj.docstring = griffe.Docstring(text, parent=obj)
+                obj.docstring = griffe.Docstring(text, parent=obj, parser=loader.docstring_parser)
