@@ -19,7 +19,7 @@ from udpfast.host.setting import set_value
 from udpfast.host.tree import HostTree, HostUse
 from udpfast.host.undo import Row, UndoFile, UndoFileError
 
-__all__ = ["UNDO_FILE", "main"]
+__all__ = ["UNDO_FILE", "help_text", "main"]
 
 UNDO_FILE = Path("/var/lib/udpfast-tune/undo")
 
@@ -91,6 +91,11 @@ def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") 
     sys.exit(any(row[3] == "refused" for row in rows))
 
 
+def help_text(program: str) -> str:
+    """Return what `--help` prints."""
+    return _parser(program).format_help()
+
+
 def _parser(program: str) -> _Parser:
     parser = _Parser(
         prog=program,
@@ -99,7 +104,8 @@ def _parser(program: str) -> _Parser:
         usage=f"{program} [check | apply | undo | boot-line] [options]",
         description="Compare this host with what a low-latency receiver wants, and set at run "
         f"time what can be set.\n\n{_VERBS_HELP}",
-        epilog="Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: "
+        epilog=f"Example: {program} check --rx-cpus 1\n\n"
+        "Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: "
         "docs/operating.md.",
     )
     parser.add_argument("verb", nargs="?", type=_verb, default="check", help=argparse.SUPPRESS)
