@@ -53,17 +53,23 @@ class Hosts:
         return self.folder / host / store
 
     def state(self, host: str, store: str = "orders") -> dict[str, Any]:
-        """Return what the daemon that runs says; nothing, if it said nothing so far."""
-        try:
-            said = read_description(self.path(host, store))
-        except FileNotFoundError:
-            return {}
-        return said if said["pid"] == self.daemons[host].pid else {}
+        """Return what the daemon that runs says, once it says something."""
+        found: list[dict[str, Any]] = []
+
+        def said() -> bool:
+            try:
+                found[:] = [read_description(self.path(host, store))]
+            except FileNotFoundError:
+                return False
+            return bool(found[0]["pid"] == self.daemons[host].pid)
+
+        wait_until(said, f"what {host} says of {store}")
+        return found[0]
 
     def until(
         self, host: str, what: str, holds: Callable[[Any], object], store: str = "orders"
     ) -> None:
-        wait_until(lambda: holds(self.state(host, store).get(what)), f"{what} of {store} on {host}")
+        wait_until(lambda: holds(self.state(host, store)[what]), f"{what} of {store} on {host}")
 
     def bus(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "udpfast", "bus", *arguments]
