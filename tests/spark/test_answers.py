@@ -38,8 +38,8 @@ def race(line: int, wins: int, share: float, alone: int, lead_ns: int | None) ->
 def test_nothing_lost_is_said_first() -> None:
     rows = [losses(messages=3000), losses(1, messages=5, lost=7, gaps=1)]
     assert said(losses=rows) == [
-        "good! Nothing was lost: 3,000 messages came in order, each once.",
-        "The recovery channel lacked 7 messages; it sends each state again and again.",
+        "good! Nothing was lost: 3,000 messages arrived in order, each once.",
+        "The recovery channel lost 7 messages; it repeats every state regularly.",
     ]
 
 
@@ -51,21 +51,21 @@ def test_losses_say_why_how_long_and_when() -> None:
         later | {"lost_by_count": 20, "hour": HOUR + datetime.timedelta(hours=1)},
     ]
     assert said(losses=rows) == [
-        "bad! 100 of 1,100 messages were lost (9.09%), in 3 gaps: too many came behind them and "
-        "they did not come in time. The longest gap had 60; what came behind a gap waited 5 ms at "
-        "most, and objects went stale 5 times.",
-        "Most in the hour from 2026-11-23 14:00 (UTC), incremental: 80.",
+        "bad! 100 of 1,100 messages were lost (9.09%), in 3 gaps, because too many later messages "
+        "arrived first and they did not arrive in time. The longest gap had 60 messages. Messages "
+        "after a gap waited 5 ms at most, and objects went stale 5 times.",
+        "The worst hour began at 2026-11-23 14:00 UTC (incremental), with 80 lost messages.",
     ]
 
 
 def test_lines_are_worth_what_they_bring_sooner_and_alone() -> None:
     rows = [race(0, 900, 0.9, 10, 1_200_000), race(1, 100, 0.1, 5, -700)]
     assert said(races=rows) == [
-        "x: microwave was first with 90.0% of the datagrams, by 1.2 ms in the median. Without it "
-        "10 would be missing (1.00%).",
-        "x: fibre was first with 10.0% of the datagrams. Without it 5 would be missing (0.500%).",
+        "x: microwave delivered 90.0% of the datagrams first, 1.2 ms ahead in the median. Without "
+        "it, 10 would be missing (1.00%).",
+        "x: fibre delivered 10.0% of the datagrams first. Without it, 5 would be missing (0.500%).",
     ]
-    assert said({}, races=rows)[0].startswith("x: line 0 was first")
+    assert said({}, races=rows)[0].startswith("x: line 0 delivered 90.0%")
     assert said(races=[rows[0]]) == []  # nobody to race with
 
 
@@ -78,11 +78,11 @@ def test_clocks_that_differ_are_said_and_no_latency() -> None:
         hop("of_a_replay", 0, 0),
     ]
     assert said(hops=rows) == [
-        "exchange to this host: the stamps are an hour or more behind this host's clock: a market "
-        "that is replayed, or a clock that is wrong. Not drawn.",
-        "publisher to this host: the stamps are 2 ms ahead of this host's clock in the median: one "
-        "of the clocks is wrong. Not drawn.",
-        "kernel to ring: 7.2 us in the median, 7.2 us at 99 %, 51.1 ms at most.",
+        "exchange to this host: not drawn, because the stamps are an hour or more behind this "
+        "host's clock. The market is a replay, or a clock is wrong.",
+        "publisher to this host: not drawn, because the stamps are 2 ms ahead of this host's clock "
+        "in the median. One of the clocks is wrong.",
+        "kernel to ring: median 7.2 us, p99 7.2 us, maximum 51.1 ms.",
     ]
 
 
@@ -92,7 +92,7 @@ def test_lead_of_a_pair_is_said_with_who_is_first() -> None:
 
     rows = [pair("A", 0, 0.3), pair("A", -100, 0.8), pair("C", 0, 0.5), pair("C", 100, None)]
     assert said(leadlag=rows) == [
-        "A moves 100 ms after B: of all pairs the most alike (correlation 0.80)."
+        "A moves 100 ms after B: the highest correlation of all pairs (0.80)."
     ]
     assert said(leadlag=[pair("A", 200, 0.4)])[0].startswith("B moves 200 ms after A")
     assert said(leadlag=[pair("A", 0, 0.1)]) == []

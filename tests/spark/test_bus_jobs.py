@@ -126,15 +126,15 @@ def test_report_of_a_composite_answers_first(spark, composite: Path, tmp_path: P
     said = [text for _, text in report["answers"]]
     total = sum(map(len, seen(composite).values()))
     assert said[0] == (
-        f"order: {total:,} messages of 3 senders are there, each once, and no number is missing "
-        "between a sender's first and last."
+        f"order: {total:,} messages from 3 senders, each there once. No number is missing between "
+        "a sender's first and last."
     )
-    assert any("second in b: the composite's host had taken a message" in text for text in said)
+    assert any("second in b, from the sequencer's stamp until" in text for text in said)
     assert said[-1] == UNKNOWN
     assert not any("Nothing was lost" in text for text in said)  # which is of feeds
     page = (out / "report.html").read_text()
     assert page.count("<figure>") == 2 and page.count('class="chart"') == 3
-    assert "What senders brought" in page and "seen after, p50" in page
+    assert "What each sender sent" in page and "seen after, p50" in page
 
 
 def test_report_of_a_store_says_what_it_cannot(spark, composite: Path, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_report_of_a_store_says_what_it_cannot(spark, composite: Path, tmp_path:
     )
     assert result.exit_code == 0, result.output
     said = [text for _, text in json.loads(result.stdout.splitlines()[-1])["answers"]]
-    assert said[1:] == [UNSEEN, UNKNOWN] and "each once" in said[0]
+    assert said[1:] == [UNSEEN, UNKNOWN] and "each there once" in said[0]
 
 
 def test_what_was_taken_back_is_said(spark, tmp_path: Path) -> None:

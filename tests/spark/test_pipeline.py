@@ -84,7 +84,7 @@ def test_job_of_a_bus_is_run_when_it_is_asked_for(spark, export: Path, tmp_path:
     result = CliRunner().invoke(verb, arguments, catch_exceptions=False)
     report = json.loads(result.stdout.splitlines()[-1])
     assert report["jobs"]["bus"]["rows"] == 0 < report["jobs"]["losses"]["rows"]
-    said = f"Nothing was kept that would answer: {TITLES['bus']}."
+    said = f"No data was kept for: {TITLES['bus']}."
     assert said in (tmp_path / "report.html").read_text()
 
 
@@ -155,7 +155,7 @@ def test_page_is_one_file_with_a_figure_and_a_table_per_job(out: Path) -> None:
     for name in JOBS:
         answered = name not in OF_A_BUS
         assert (f'<h2 id="{name}">' in text) == (f'<a href="#{name}">' in text) == answered
-    assert "Nothing was kept that would answer" not in text
+    assert "No data was kept for" not in text
     assert text.count('class="chart"') >= 5
     assert text.count("<table") == len(JOBS) - len(OF_A_BUS) + 1
     assert ran["losses"]["rows"] == 2

@@ -1,1 +1,1 @@
-"""What a journal says, in columns: for Parquet, for Spark, for whoever has Arrow."""
+"""A journal's records as columns: for Parquet, for Spark, for anything that reads Arrow."""

@@ -1,4 +1,4 @@
-"""Rows of a table out of a run of records: found once, then copied a column at a time."""
+"""Rows of a table from a run of records: found once, then copied column by column."""
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

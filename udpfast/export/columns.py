@@ -1,4 +1,4 @@
-"""Records to columns of Arrow: the rows that a block has for one table."""
+"""Records to Arrow columns: the rows of one table in a block."""
 
 from __future__ import annotations
 

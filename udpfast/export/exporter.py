@@ -1,4 +1,4 @@
-"""Finished parts of a journal into Parquet: each once, however often it is asked for."""
+"""Export the finished parts of a journal to Parquet, each once, however often it is run."""
 
 from __future__ import annotations
 

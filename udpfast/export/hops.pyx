@@ -1,4 +1,4 @@
-"""Latency out of records: an HDR histogram for each minute, session, channel, line and hop."""
+"""Latencies from records: an HDR histogram per minute, session, channel, line and hop."""
 
 cimport cython
 from libc.stdint cimport int64_t, uint64_t

@@ -1,12 +1,12 @@
-"""What an export holds: an entry for each part of a journal, which is there when its files are.
+"""The manifest of an export: an entry for each exported part of a journal.
 
 _manifest/export.json                 the export's own identity
-_manifest/FEED/JOURNAL-FROM-TO.json   what became of the records FROM up to TO of JOURNAL
+_manifest/FEED/JOURNAL-FROM-TO.json   the files made from records FROM up to TO of JOURNAL
 
-A part is addressed by what it is made of: the journal's identity and the indices of its records. So
-its files never change, whatever is appended later, and however often it is asked for. An entry
-whose name begins with a dot is one whose files are all written, and not all shown: what is left to
-do is done by whoever comes next.
+A part is named after its content: the journal's identity and the indices of its records. So its
+files never change, whatever is appended later and however often it is exported. A name that begins
+with a dot marks an entry whose files are all written but not all shown; the next exporter finishes
+it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parquet files as they are written: aside, until all of a part are complete and are shown."""
+"""Write Parquet files aside, and show those of a part once all are complete."""
 
 from __future__ import annotations
 

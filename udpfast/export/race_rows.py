@@ -1,4 +1,4 @@
-"""The table of races: from a raw capture to Arrow."""
+"""The table of races, from a raw capture to Arrow."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
     feed = read_feed(directory)
     if feed is not None and feed.wire.framing != "roq":
         raise ConfigError(
-            f"{directory}: expected a raw capture of roq, whose races are told by its headers, "
+            f"{directory}: expected a raw capture of roq, whose headers identify each datagram, "
             f"found one of {feed.wire.framing}"
         )
     big_endian = feed is not None and feed.wire.byteorder == "big"

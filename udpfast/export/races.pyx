@@ -1,4 +1,4 @@
-"""Races between lines, out of a raw capture: which brought each datagram first, and by how much."""
+"""Races between lines in a raw capture: which line delivered each datagram first, by how much."""
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t

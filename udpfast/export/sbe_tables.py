@@ -1,8 +1,8 @@
-"""SBE messages in records, as tables for Parquet and Spark: one for each message and group.
+"""SBE messages in records as tables for Parquet and Spark: one per message and group.
 
-Columns of the record come first, then those of the schema, whose names get a `_` behind them where
-they are taken, whatever the case: Spark does not see it. What Spark does not have becomes the next
-wider type that it has; 64 bits without a sign keep their bits.
+The record's columns come first, then those of the schema. A schema column gets a trailing `_` if
+its name is taken; names are compared without case, as Spark does. A type that Spark lacks becomes
+the next wider one; unsigned 64-bit integers keep their bits.
 """
 
 from __future__ import annotations

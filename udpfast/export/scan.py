@@ -1,4 +1,4 @@
-"""Tables straight from a journal, in pieces that any process can read: what Spark's tasks do."""
+"""Read tables directly from a journal, in pieces that any process can read, as Spark's tasks do."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ class Scan:
         if end is None and not self.skip_damage and not is_end_known(state, parts):
             raise FormatError(
                 f"{self.directory}: expected the file `journal`, found none that can be read: "
-                "records behind the last segment may have been lost"
+                "records after the last segment may have been lost"
             )
         if raw:
             parts = raced_parts(self.directory, parts, closed)

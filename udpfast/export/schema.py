@@ -1,14 +1,14 @@
-"""The tables that an export holds and the Spark source reads: their columns, for both.
+"""The tables that an export holds and the Spark source reads, with their columns.
 
-Nothing here imports pyarrow or pyspark until a schema of theirs is asked for.
+Nothing here imports pyarrow or pyspark before one of their schemas is needed.
 
-What Spark cannot hold is not here: no unsigned numbers (64 bits of them keep their bits, so what
-is 2**63 or more turns negative), no timestamps of nanoseconds. Times are `..._ns`, BIGINT, UNIX
-nanoseconds; one of them per table is a TIMESTAMP of microseconds too. A number that is absent (NaN
-on the wire, id 0, the value 0 of an enumeration) is NULL.
+The tables use only types that Spark has. It has no unsigned integers: those of 64 bits keep their
+bits, so values of 2**63 or more turn negative. It has no timestamps in nanoseconds: times are
+`..._ns`, BIGINT, UNIX nanoseconds, and one time per table is also a TIMESTAMP in microseconds. A
+missing number (NaN on the wire, id 0, the value 0 of an enumeration) is NULL.
 
-The publisher's enumerations go by the names that its schema gives them ("Buy"), ours by their own
-("GAP"); a number beyond the schema stays a number ("37").
+The publisher's enumerations have the names of its schema ("Buy"), ours have their own ("GAP"). A
+number beyond the schema stays a number ("37").
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Column:
         What fills it: `record.FIELD` of the record's header, `payload.FIELD` of its payload,
         `row.FIELD` of one of its rows; or a word that `export.columns` knows.
     doc : str
-        What it says, where its name does not.
+        What it means, unless its name says so.
     words : str
-        Whose names its numbers go by: `Kind`, `GapReason`, ..., or an enumeration of the
+        The enumeration that names its numbers: `Kind`, `GapReason`, ..., or an enumeration of the
         publisher's schema.
     """
 
@@ -66,17 +66,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table: its columns. It lies in the directory of its name, below the export's root.
+    """A table and its columns. Its directory, below the export's root, has its name.
 
     Attributes
     ----------
     name : str
     kinds : tuple of str
-        Of the records that have rows here; empty: all, or those of a raw capture.
+        Kinds of records with rows here; empty: all, or those of a raw capture.
     raw : bool
         Made from a raw capture.
     rows : bool
-        A record has a row here for each row of its payload (level, trade, ...); else one row.
+        A record has one row per row of its payload (level, trade, ...); else one row.
     doc : str
     columns : tuple of Column
         Without the partition columns, which are the names of directories.
@@ -117,46 +117,46 @@ PARTITION_COLUMNS = {"date": "DATE", "stream": "INT", "session": "STRING"}
 _FEED = Column("feed", "string", "feed", "name of the instance that was recorded")
 _RECORD = (
     _FEED,
-    Column("position", "long", "record.position", "of the record in its journal, bytes"),
-    Column("index", "long", "record.index", "of the record in its journal, records"),
-    Column("received_ns", "long", "record.received_ns", "first receipt of its first datagram"),
-    Column("published_ns", "long", "record.published_ns", "the loop's clock"),
+    Column("position", "long", "record.position", "position of the record in its journal, bytes"),
+    Column("index", "long", "record.index", "position of the record in its journal, records"),
+    Column("received_ns", "long", "record.received_ns", "when its first datagram first arrived"),
+    Column("published_ns", "long", "record.published_ns", "when the loop published it"),
     Column("received_at", "timestamp", "record.received_ns"),
-    Column("number", "long", "record.number", "the publisher's, by stream"),
-    Column("line", "int", "record.line", "that brought what completed the message"),
+    Column("number", "long", "record.number", "the publisher's number, per stream"),
+    Column("line", "int", "record.line", "line that completed the message"),
     Column("flags", "int", "record.flags", "RecordFlag"),
-    Column("snapshot", "boolean", "snapshot", "complete state, not a change to it"),
+    Column("snapshot", "boolean", "snapshot", "true: complete state, not a change"),
 )
-_OBJECT = Column("object", "long", "record.object", "the publisher's number of it")
+_OBJECT = Column("object", "long", "record.object", "the publisher's number of the object")
 _NAMES = (
     Column("exchange", "string", "name.exchange_id"),
     Column("symbol", "string", "name.symbol_id"),
 )
 _HEADER_SIZE = UPDATE_DTYPES[Kind.TRADES].itemsize  # which has no more than what all begin with
 _ROW = Column("row", "int", "ordinal", "0, 1, ... within the record")
-_TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not said")
+_TIME = Column("exchange_time_ns", "long", "update.exchange_time_utc", "0: not stated")
 _UPDATE = (*_RECORD, _OBJECT, *_NAMES, _TIME)
 
 _MESSAGES = (
     _FEED,
-    Column("position", "long", "record.position", "of the record in its journal, bytes"),
-    Column("index", "long", "record.index", "of the record in its journal, records"),
+    Column("position", "long", "record.position", "position of the record in its journal, bytes"),
+    Column("index", "long", "record.index", "position of the record in its journal, records"),
     Column("kind", "string", "record.kind", "BOOK, TRADES, GAP, ...", "Kind"),
     *_RECORD[3:],
     _OBJECT,
-    Column("sent_ns", "long", "sent_ns", "by its sender's clock"),
+    Column("sent_ns", "long", "sent_ns", "when it was sent, by the sender's clock"),
     Column("size", "int", "size", "bytes of the payload in its fixed layout"),
     *_NAMES,
     _TIME,
     Column("exchange_sequence", "long", "update.exchange_sequence"),
-    Column("sending_time_ns", "long", "update.sending_time_utc", "by the exchange"),
+    Column("sending_time_ns", "long", "update.sending_time_utc", "when the exchange sent it"),
     Column("source_seqno", "long", "update.source_seqno"),
-    Column("source_send_ns", "long", "update.source_send_time_utc", "by the publisher"),
+    Column("source_send_ns", "long", "update.source_send_time_utc", "when the publisher sent it"),
     Column("source_create_ns", "long", "update.source_create_time_utc"),
     Column("stream_id", "int", "update.stream_id"),
     Column("update_type", "string", "update.update_type", "", "UpdateType"),
-    Column("rows", "int", "update.row_count", "rows of the payload; of a book, levels"),
-    Column("payload", "binary", "payload", "the record's payload, if it was asked for"),
+    Column("rows", "int", "update.row_count", "rows of the payload; levels of a book"),
+    Column("payload", "binary", "payload", "the record's payload, if requested"),
 )
 
 _LEVELS = (
@@ -194,7 +194,7 @@ _TOPS = (
 _TRADES = (
     *_UPDATE,
     _ROW,
-    Column("side", "string", "row.side", "of the taker: Buy, Sell", "Side"),
+    Column("side", "string", "row.side", "side of the taker: Buy, Sell", "Side"),
     Column("price", "double", "row.price"),
     Column("quantity", "double", "row.quantity"),
     Column("trade_id", "string", "row.trade_id"),
@@ -258,9 +258,9 @@ _STATUS = (
 
 _GAPS = (
     *_RECORD,
-    Column("first_number", "long", "payload.first", "of the lost ones"),
-    Column("last_number", "long", "payload.last", "of the lost ones, inclusive"),
-    Column("lost", "long", "payload.count", "messages"),
+    Column("first_number", "long", "payload.first", "first lost number"),
+    Column("last_number", "long", "payload.last", "last lost number"),
+    Column("lost", "long", "payload.count", "lost messages"),
     Column("reason", "string", "payload.reason", "COUNT, TIME, ...", "GapReason"),
     Column("waited_ns", "long", "payload.waited_ns"),
 )
@@ -268,108 +268,121 @@ _GAPS = (
 _EVENTS = (
     *_RECORD,
     Column("kind", "string", "record.kind", "SESSION, STALE, RECOVERED, LAPPED, ...", "Kind"),
-    Column("reason", "string", "event.reason", "of SESSION and LAPPED"),
-    Column("status", "string", "event.status", "of an object, or of a connection"),
+    Column("reason", "string", "event.reason", "SESSION, LAPPED: why"),
+    Column("status", "string", "event.status", "status of an object or a connection"),
     *_NAMES,
     Column("object", "long", "event.object"),
     Column("applied", "long", "event.applied", "STALE, RECOVERED: last number applied"),
-    Column("old_session", "long", "event.old_id", "as published"),
-    Column("new_session", "long", "event.new_id", "as published"),
+    Column("old_session", "long", "event.old_id", "session id as published"),
+    Column("new_session", "long", "event.new_id", "session id as published"),
     Column("discarded", "long", "event.discarded", "SESSION: messages that were pending"),
-    Column("first_number", "long", "event.first_number", "SESSION: of the new one"),
-    Column("unseen", "long", "event.unseen", "SESSION: numbers before that, refused or lost"),
+    Column(
+        "first_number", "long", "event.first_number", "SESSION: first number of the new session"
+    ),
+    Column("unseen", "long", "event.unseen", "SESSION: earlier numbers, refused or lost"),
     Column("waits", "string", "event.waits", "STALE: SNAPSHOT, SNAPSHOT_SILENT, ...; else NONE"),
-    Column("scope", "string", "event.scope", "CONNECTION: of a CHANNEL, or of a LINE"),
-    Column("silent_ns", "long", "event.silent_ns", "CONNECTION: nothing had arrived for so long"),
+    Column("scope", "string", "event.scope", "CONNECTION: CHANNEL or LINE"),
+    Column("silent_ns", "long", "event.silent_ns", "CONNECTION: how long nothing had arrived"),
     Column("fragment", "int", "event.fragment", "DISAGREEMENT"),
-    Column("line_first", "int", "event.line_first", "DISAGREEMENT: whose bytes were used"),
+    Column("line_first", "int", "event.line_first", "DISAGREEMENT: line whose bytes were used"),
     Column("line_other", "int", "event.line_other"),
-    Column("missed", "long", "event.missed", "LAPPED: records"),
-    Column("epoch", "long", "event.epoch", "RESTART: of the new writer"),
+    Column("missed", "long", "event.missed", "LAPPED: missed records"),
+    Column("epoch", "long", "event.epoch", "RESTART: epoch of the new writer"),
     Column("restarted_ns", "long", "event.restarted_ns"),
 )
 
 _PLACE = (
     _FEED,
-    Column("position", "long", "record.position", "of the record in its store, bytes"),
-    Column("index", "long", "record.index", "of the record in its store, records"),
+    Column("position", "long", "record.position", "position of the record in its store, bytes"),
+    Column("index", "long", "record.index", "position of the record in its store, records"),
     Column(
         "received_ns",
         "long",
         "record.received_ns",
-        "in a composite's copy: when its order took it; in a store: the sequencer's clock",
+        "in a composite's copy: when its order took the message; in a store: the sequencer's clock",
     ),
-    Column("published_ns", "long", "record.published_ns", "the sequencer's time: its stamp"),
+    Column("published_ns", "long", "record.published_ns", "the sequencer's stamp"),
     Column("published_at", "timestamp", "record.published_ns"),
 )
 
 _BUS = (
     *_PLACE,
-    Column("sender", "int", "sender", "number of its sender in the store; see `senders`"),
-    Column("incarnation", "int", "incarnation", "which outbox of that name, from 1"),
-    Column("number", "long", "record.number", "the sender's, from 1"),
-    Column("type", "int", "type", "as given to `send`"),
+    Column("sender", "int", "sender", "number of the sender in the store; see `senders`"),
+    Column("incarnation", "int", "incarnation", "ordinal of the outbox of that name, from 1"),
+    Column("number", "long", "record.number", "the sender's number of the message, from 1"),
+    Column("type", "int", "type", "type given to `send`"),
     Column("size", "int", "size", "bytes of the payload"),
     Column("payload", "binary", "bytes"),
 )
 
 _SENDERS = (
     *_PLACE,
-    Column("sender", "int", "payload.sender", "its number in the store"),
-    Column("incarnation", "int", "payload.incarnation", "which outbox of that name, from 1"),
+    Column("sender", "int", "payload.sender", "number of the sender in the store"),
+    Column(
+        "incarnation", "int", "payload.incarnation", "ordinal of the outbox of that name, from 1"
+    ),
     Column("name", "string", "payload.name"),
-    Column("host", "string", "payload.host", "of the app"),
+    Column("host", "string", "payload.host", "host of the app"),
 )
 
 _MERGES = (
     *_PLACE[:3],
-    Column("received_ns", "long", "record.received_ns", "as published_ns"),
-    Column("published_ns", "long", "record.published_ns", "when it was decided"),
+    Column("received_ns", "long", "record.received_ns", "same as published_ns"),
+    Column("published_ns", "long", "record.published_ns", "when the order was decided"),
     _PLACE[-1],
     Column("place", "long", "record.number", "in a copy: position in the order log; else 0"),
-    Column("input", "int", "payload.input", "as bus.toml lists them, from 0"),
-    Column("back", "boolean", "back", "the input lost these records: they are taken back"),
-    Column("first", "long", "payload.first", "position of the first one in the input"),
-    Column("end", "long", "payload.end", "behind the last one"),
-    Column("first_index", "long", "payload.first_index", "of the first one in the input, records"),
-    Column("count", "long", "payload.count", "records"),
+    Column("input", "int", "payload.input", "index of the input in bus.toml, from 0"),
+    Column("back", "boolean", "back", "true: the input lost these records, so they are taken back"),
+    Column("first", "long", "payload.first", "position of the first record in the input"),
+    Column("end", "long", "payload.end", "position after the last record"),
+    Column("first_index", "long", "payload.first_index", "index of the first record in the input"),
+    Column("count", "long", "payload.count", "number of records"),
 )
 
 _RACES = (
     _FEED,
-    Column("position", "long", "record.position", "of its first copy, in the raw capture"),
-    Column("received_ns", "long", "record.received_ns", "of its first copy"),
-    Column("published_ns", "long", "record.published_ns", "the loop's clock, at its first copy"),
+    Column("position", "long", "record.position", "position of the first copy in the raw capture"),
+    Column("received_ns", "long", "record.received_ns", "when the first copy arrived"),
+    Column("published_ns", "long", "record.published_ns", "the loop's clock at the first copy"),
     Column("received_at", "timestamp", "record.received_ns"),
     Column("number", "long", "race"),
     Column("fragment", "int", "race"),
-    Column("fragments", "int", "fragments", "datagrams of the message"),
-    Column("completed", "boolean", "race", "the last missing fragment: one per whole message"),
-    Column("winner", "int", "race", "line that brought it first"),
-    Column("second", "int", "race", "line that brought it next; NULL: none did"),
-    Column("lead_ns", "long", "race", "by which it won; negative if stamps contradict the order"),
-    Column("copies", "int", "race", "lines that brought it"),
-    Column("lines", "int", "race", "which: a bit each, 1 << line"),
-    Column("delays_ns", "longs", "race", "by line: behind the first copy; NULL: did not bring it"),
+    Column("fragments", "int", "fragments", "number of the message's datagrams"),
+    Column("completed", "boolean", "race", "true: completed the message; once per whole message"),
+    Column("winner", "int", "race", "line that delivered it first"),
+    Column("second", "int", "race", "line that delivered it next; NULL: none"),
+    Column(
+        "lead_ns", "long", "race", "lead of the winner; negative if stamps contradict the order"
+    ),
+    Column("copies", "int", "race", "number of lines that delivered it"),
+    Column("lines", "int", "race", "lines that delivered it: a bit each, 1 << line"),
+    Column(
+        "delays_ns", "longs", "race", "delay of each line after the first copy; NULL: not delivered"
+    ),
 )
 
 _LATENCY = (
     _FEED,
-    Column("minute_ns", "long", "latency", "UNIX ns of the minute's beginning"),
+    Column("minute_ns", "long", "latency", "start of the minute"),
     Column("minute", "timestamp", "latency"),
-    Column("segment", "long", "latency", "of the journal"),
+    Column("segment", "long", "latency", "segment of the journal"),
     Column("line", "int", "latency"),
     Column("hop", "string", "latency", "origin_to_kernel, kernel_to_loop, ..."),
-    Column("count", "long", "latency", "values"),
+    Column("count", "long", "latency", "number of values"),
     Column("above", "long", "latency", "values of more than an hour, counted as an hour"),
-    Column("slots", "ints", "latency", "of an HDR histogram with three digits that are not empty"),
-    Column("values_ns", "longs", "latency", "the largest value of each of these slots"),
-    Column("counts", "longs", "latency", "values in each: histograms merge by adding them"),
+    Column(
+        "slots",
+        "ints",
+        "latency",
+        "slots that are not empty, of an HDR histogram with three digits",
+    ),
+    Column("values_ns", "longs", "latency", "largest value of each of these slots"),
+    Column("counts", "longs", "latency", "values in each slot; add them to merge histograms"),
 )
 
 
 def _columns(dtype: np.dtype[Any], base: str, skip: int) -> tuple[Column, ...]:
-    # A column for each field from an offset on: what a table has that nobody thought out.
+    # A column for each field from an offset on, for tables that were not designed by hand.
     columns = []
     for name, (type_, offset, *_) in (dtype.fields or {}).items():
         if offset < skip or name == "present" or name.startswith("reserved"):
@@ -383,17 +396,17 @@ def _columns(dtype: np.dtype[Any], base: str, skip: int) -> tuple[Column, ...]:
 
 
 def _derived(kind: Kind) -> Table:
-    # Of a kind without a table of its own: what its layout says.
+    # The table of a kind that has no own one: its columns follow from its layout.
     row = ROW_DTYPES.get(kind)
     columns = (*_UPDATE, *_columns(UPDATE_DTYPES[kind], "payload", _HEADER_SIZE))
     if row is not None:
         columns += (_ROW, *_columns(row, "row", 0))
     words = kind.name.lower().replace("_", " ").capitalize()
-    doc = f"{words}: its layout, field by field."
+    doc = f"{words}, one column per field of its layout."
     return Table(kind.name.lower(), (kind.name,), False, row is not None, doc, columns)
 
 
-#: Tables that were thought out.
+#: Tables that were designed by hand.
 _TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -412,7 +425,7 @@ _TABLES: dict[str, Table] = {
             _REFERENCE,
         ),
         Table("status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
-        Table("gaps", ("GAP",), False, False, "Messages that no line brought.", _GAPS),
+        Table("gaps", ("GAP",), False, False, "Messages that no line delivered.", _GAPS),
         Table(
             "events",
             (
@@ -426,17 +439,17 @@ _TABLES: dict[str, Table] = {
             ),
             False,
             False,
-            "What else the feed said of itself: sessions, doubts, silence.",
+            "The feed's other reports: sessions, doubts, silence.",
             _EVENTS,
         ),
         Table("bus", ("BUS",), False, False, "Messages that apps sent over a bus.", _BUS),
-        Table("senders", ("SENDER",), False, False, "Apps as a bus registered them.", _SENDERS),
+        Table("senders", ("SENDER",), False, False, "Apps that a bus registered.", _SENDERS),
         Table(
             "merges",
             ("ORDER",),
             False,
             False,
-            "What a composite took next, of which input: entries of its order log.",
+            "Entries of a composite's order log: which records it took next, from which input.",
             _MERGES,
         ),
         Table(
@@ -444,7 +457,7 @@ _TABLES: dict[str, Table] = {
             (),
             True,
             False,
-            "Every datagram: which line brought it first, and by how much.",
+            "Every datagram, with the line that delivered it first and by how much.",
             _RACES,
         ),
         Table(
@@ -461,7 +474,7 @@ _TABLES: dict[str, Table] = {
 _OWN = {kind for table in _TABLES.values() for kind in table.kinds}
 
 #: The tables by name. `messages` has every record; (feed, position) joins it with the others. A
-#: kind of update that has no table of its own has one that follows from its layout.
+#: kind of update without a table of its own gets one that follows from its layout.
 TABLES = _TABLES | {
     table.name: table
     for table in (_derived(kind) for kind in UPDATE_DTYPES if kind.name not in _OWN)
@@ -488,7 +501,7 @@ def spark_schema(name: str, *, partitions: bool = True) -> str:
     ----------
     name : str
     partitions : bool
-        With the columns that are directories, behind the others.
+        Append the columns that are directories.
     """
     columns = [f"{each.name} {SPARK_TYPES[each.type]}" for each in table_of(name).columns]
     if partitions:
@@ -498,7 +511,7 @@ def spark_schema(name: str, *, partitions: bool = True) -> str:
 
 @cache
 def arrow_schema(name: str, *, partitions: bool = False) -> pa.Schema:
-    """Return a table's schema as Arrow has it: of its files, or with the partition columns."""
+    """Return a table's Arrow schema: that of its files, or with the partition columns."""
     import pyarrow as pa
 
     types = {

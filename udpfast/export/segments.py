@@ -1,4 +1,4 @@
-"""A journal's segments as an export takes them: which are finished, and what is in them."""
+"""A journal's segments for an export: which are finished, and their contents."""
 
 from __future__ import annotations
 

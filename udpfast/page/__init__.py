@@ -1,1 +1,1 @@
-"""Reports: how a page, a figure and a number of ours look, whoever makes them."""
+"""Reports: the common look of our pages, figures and numbers."""

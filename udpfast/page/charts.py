@@ -1,9 +1,9 @@
-"""Charts of a page: values where the mouse points, zoom by dragging, lines that a click hides.
+"""Charts of a page: values under the mouse, zoom by dragging, lines that a click hides.
 
-Drawn by Bokeh in the reader's browser. Its script, of which the base is enough, is embedded: the
-page stays one file. Ink, grid and background are the page's, light or dark, by variables of CSS
-(`--bk-...`). Bokeh takes a text like `$$x$$` for a formula: names, which come from the network, are
-given as PlainText, or are in a legend or a tooltip, which take them as they are.
+Bokeh draws them in the reader's browser. Its script is embedded (the base component is enough), so
+the page stays one file. CSS variables (`--bk-...`) give charts the page's ink, grid and background,
+light or dark. Bokeh would draw a text like `$$x$$` as a formula. Names come from the network, so
+they are passed as PlainText, or stand in a legend or a tooltip, which show them literally.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ __all__ = [
     "time_axis",
 ]
 
-#: Pixels: of a panel, and of a line of its legend. So many letters are as wide as a phone.
+#: Pixels of a panel and of a legend line; the letters that fit the width of a phone.
 HEIGHT, LEGEND_HEIGHT = 260, 21
 PHONE_LETTERS = 40
 
-#: Per cent, and where they are on an axis on which the rare is as wide as the common.
+#: Percentiles that the axis labels.
 LABELLED = (10, 50, 90, 99, 99.9, 99.99)
 
-#: The numbers of an axis of ns, with their unit.
+#: Labels of an axis in ns, with their unit.
 DURATION_JS = """
 const [size, unit] =
   [[1e9, "s"], [1e6, "ms"], [1e3, "us"]].find(([size]) => Math.abs(tick) >= size) ?? [1, "ns"]
 return (tick / size).toLocaleString("en", {maximumSignificantDigits: 3}) + " " + unit
 """
-#: Its letters are not drawn, but HTML with a colour of their own.
+#: Bokeh makes the labels as HTML with a colour of its own.
 LEGEND_CSS = ".bk-label { color: var(--ink) !important } .bk-inactive { opacity: .4 }"
-#: A dragging finger moves the page and does not zoom.
+#: A dragging finger scrolls the page instead of zooming.
 EMBED_JS = """
 for (const each of document.querySelectorAll("script.chart")) {
   const item = JSON.parse(each.textContent)
@@ -92,17 +92,17 @@ class Chart:
 
 
 def script_html() -> str:
-    """Return what draws the charts of a page: Bokeh itself, and the line that starts it."""
+    """Return the scripts that draw a page's charts: Bokeh itself, and the code that starts it."""
     library = "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
     return f"<script>{library}</script>\n<script>{EMBED_JS}</script>"
 
 
 def chart_html(chart: Chart, name: str) -> str:
-    """Return a chart's element; `name` is nothing else's in the page."""
+    """Return a chart's element; `name` must be unique in the page."""
     panels = []
     for place, (title, drawn) in enumerate(chart.panels):
         target = f"{name}-{place}"
-        # As text in a script: an instrument's name shall not end it.
+        # An instrument's name must not end the script that holds it.
         item = json.dumps(_named(json_item(drawn, ID(target)), f"{target}-", {})).replace(
             "<", "\\u003c"
         )
@@ -118,7 +118,7 @@ def chart_html(chart: Chart, name: str) -> str:
 
 
 def _named(item: Any, prefix: str, known: dict[str, str]) -> Any:
-    # With ids that do not depend on what was drawn before: the same data make the same page.
+    # Ids do not depend on earlier drawings, so the same data make the same page.
     if isinstance(item, list | tuple):
         return [_named(each, prefix, known) for each in item]
     if not isinstance(item, dict):
@@ -165,7 +165,7 @@ def colours_of(names: Sequence[str]) -> dict[str, str]:
 def draw_line(
     made: figure, name: str, colour: str, columns: Mapping[str, Any], *, dots: bool = False
 ) -> list[GlyphRenderer[Any]]:
-    """Draw `y` over `x`; the other columns, and `name`, are for its tooltip."""
+    """Draw `y` over `x`; the tooltip shows `name` and the other columns."""
     count = len(columns["x"])
     source = ColumnDataSource({**columns, "name": [name] * count})
     drawn: list[GlyphRenderer[Any]] = [
@@ -177,7 +177,7 @@ def draw_line(
 
 
 def legend(made: figure, lines: Mapping[str, list[GlyphRenderer[Any]]]) -> None:
-    """Put the lines' names above a panel; a click hides one, or shows it again."""
+    """Put the lines' names above a panel; a click hides or shows a line."""
     if not lines:
         return
     columns = max(1, min(len(lines), PHONE_LETTERS // (5 + max(map(len, lines)))))
@@ -209,7 +209,7 @@ def hover(
     times: bool = False,
     near: bool = False,
 ) -> None:
-    """Show values: of all lines above and below the mouse, or (`near`) of what it points at."""
+    """Show the values of all lines above and below the mouse, or (`near`) of the nearest."""
     made.add_tools(
         HoverTool(
             tooltips=[*([("time", "@x{%F %T}")] if times else []), *tooltips],
@@ -221,31 +221,31 @@ def hover(
 
 
 def time_axis(made: figure) -> None:
-    """Label as many times as a phone has room for, and show ten seconds around a single one."""
+    """Label as many times as fit on a phone, and show ten seconds around a single one."""
     made.xaxis.ticker = DatetimeTicker(desired_num_ticks=4)
     made.x_range.default_span = 10_000  # type: ignore[attr-defined]
 
 
 def log_axis(made: figure) -> None:
-    """Put numbers at 1, 2 and 5 of a logarithmic axis."""
+    """Label 1, 2 and 5 in each decade of a logarithmic axis."""
     made.yaxis.ticker = LogTicker(mantissas=[1, 2, 5], desired_num_ticks=8, num_minor_ticks=0)
 
 
 def duration_axis(made: figure, *, logarithmic: bool = True) -> None:
-    """Put units at an axis of ns."""
+    """Label an axis in ns with units."""
     if logarithmic:
         log_axis(made)
     made.yaxis.formatter = CustomJSTickFormatter(code=DURATION_JS)
 
 
 def percentile_panel(curves: Mapping[str, Sequence[float]], percents: Sequence[float]) -> figure:
-    """Return curves of times in ns: the rare at the right is as wide as the common.
+    """Return curves of times in ns over percentiles: 99 to 99.9 is as wide as 90 to 99.
 
     Where a time is 0 or below, the axis is bent: linear near 0, logarithmic from 1 us on.
     """
     low = min((value for own in curves.values() for value in own), default=1.0)
     bent = low <= 0
-    made = panel("per cent of them at or below", y_axis_type="linear" if bent else "log")
+    made = panel("% of values at or below", y_axis_type="linear" if bent else "log")
     places = [-math.log10(1 - percent / 100) for percent in percents]
     lines, colours = {}, colours_of(list(curves))
     for name, values in curves.items():
@@ -266,7 +266,7 @@ def percentile_panel(curves: Mapping[str, Sequence[float]], percents: Sequence[f
         )
     else:
         duration_axis(made)
-    tooltips = [("", "@name"), ("at or below", "@value"), ("of them", "@share")]
+    tooltips = [("", "@name"), ("at or below", "@value"), ("share of values", "@share")]
     hover(made, tooltips, [own[0] for own in lines.values()])
     legend(made, lines)
     return made

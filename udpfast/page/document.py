@@ -1,4 +1,4 @@
-"""One HTML file: no other file, no network; light or dark as the reader's."""
+"""A page as one HTML file that fetches nothing and follows the reader's light or dark mode."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ svg text { font-family: system-ui, sans-serif !important } details { margin: .6r
 """
 
 
-#: What a page may do: run the scripts that are in it, and fetch nothing.
+#: A page may run the scripts embedded in it and must fetch nothing.
 POLICY = (
     "default-src 'none'; img-src data:; font-src data:; style-src 'unsafe-inline'; "
     "script-src 'unsafe-inline' 'unsafe-eval'"

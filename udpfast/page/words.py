@@ -6,12 +6,12 @@ __all__ = ["channel", "duration", "figure", "literal"]
 
 
 def channel(stream: int) -> str:
-    """Return what a stream is called: Roq's two are channels, others have numbers from 2 on."""
+    """Return a stream's name: Roq's two are channels, others have numbers from 2 on."""
     return ("incremental", "snapshot")[stream] if stream < 2 else f"stream {stream}"
 
 
 def figure(value: float) -> str:
-    """Return a number with as many digits as mean something: at least three; millions as M."""
+    """Return a number with at least three significant digits; tens of millions in M."""
     if abs(value) >= 1e7:
         return f"{value / 1e6:,.1f} M"
     if abs(value) >= 1000:
@@ -20,7 +20,7 @@ def figure(value: float) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text from the network in one line that changes nothing around it.
+    """Return a text from the network as one line that cannot affect the text around it.
 
     Control characters, line ends and marks that turn the direction of writing are escaped as Python
     writes them.
@@ -37,7 +37,7 @@ def duration(value: float) -> str:
     return f"{scaled:,.0f} {unit}" if abs(scaled) >= 999.5 else f"{scaled:.3g} {unit}"
 
 
-#: Below so many ns, the unit and its size.
+#: Upper limit in ns, size of the unit in ns, and the unit.
 _UNITS = (
     (1e3, 1.0, "ns"),
     (1e6, 1e3, "us"),

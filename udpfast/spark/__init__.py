@@ -1,7 +1,7 @@
-"""What was kept, on Spark: a session that knows its traps, the jobs, and their report.
+"""Analysis of journals and exports on Spark: a session without traps, the jobs, and their report.
 
-Wants the extra `[spark]` and Java 17 or newer. Nothing of udpfast imports this package but
-`udpfast spark`: who receives and trades never loads it.
+This needs the extra `[spark]` and Java 17 or newer. Only `udpfast spark` imports this package, so
+processes that receive and trade never load it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["open_session", "register"]
 
 
 def register(spark: SparkSession) -> None:
-    """Have a session know the format "udpfast", also where Spark does not find it by itself.
+    """Register the format "udpfast" with a session, for when Spark does not find it by itself.
 
-    It does where the package `pyspark_udpfast`, which is installed with udpfast, can be imported.
+    Spark finds it if it can import the package `pyspark_udpfast`, which udpfast installs.
 
     Raises
     ------
     SparkStartError
-        Workers of this host run another Python, which has no udpfast.
+        Workers on this host run another Python, which has no udpfast.
     """
     from pyspark.sql.utils import is_remote
 

@@ -1,6 +1,6 @@
-"""What a report says first: what was lost, what it cost, which line to pay for, how late it came.
+"""The answers at the top of a report: losses, their cost, the worth of each line, latencies.
 
-Each answer is a sentence that stands alone, made of the rows of the tables.
+Each answer stands alone; it is made from the rows of the tables.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Inputs, Lines, hop, line_name
 
 __all__ = ["Answer", "answers", "clock_differs"]
 
-#: Whether it is good or bad news, "" for neither, and the sentence.
+#: "good", "bad" or "" for neither, and the sentence.
 Answer = tuple[str, str]
 Row = dict[str, Any]
 
-#: Prices of a pair that move together less than this say nothing of who is first.
+#: Below this correlation a pair of prices does not show which one moves first.
 CORRELATION_MIN = 0.2
 
 REASONS = {
-    "lost_by_count": "too many came behind them",
-    "lost_by_time": "they did not come in time",
+    "lost_by_count": "too many later messages arrived first",
+    "lost_by_time": "they did not arrive in time",
     "lost_by_window_full": "the window was full",
     "lost_by_finish": "the feed ended",
 }
@@ -33,7 +33,7 @@ REASONS = {
 def answers(
     tables: dict[str, list[Row]], lines: Lines, inputs: Inputs | None = None
 ) -> Iterator[Answer]:
-    """Yield what the tables answer, feed by feed."""
+    """Yield the answers that the tables give, feed by feed."""
     losses = _by(tables.get("losses", []), "feed")
     for feed, rows in losses.items():
         of = f"{literal(feed)}: " if len(losses) > 1 else ""
@@ -70,9 +70,9 @@ def _lost(rows: list[Row]) -> Iterator[Answer]:
             " ".join(
                 (
                     f"{lost:,} of {whole:,} messages were lost ({share(lost / whole)}),",
-                    f"in {_many(gaps, 'gap')}: {' and '.join(reasons)}.",
-                    f"The longest gap had {longest:,}; what came behind a gap waited {waited}",
-                    f"at most, and objects went stale {_many(stale, 'time')}.",
+                    f"in {_many(gaps, 'gap')}, because {' and '.join(reasons)}.",
+                    f"The longest gap had {_many(longest, 'message')}. Messages after a gap waited",
+                    f"{waited} at most, and objects went stale {_many(stale, 'time')}.",
                 )
             ),
         )
@@ -80,29 +80,30 @@ def _lost(rows: list[Row]) -> Iterator[Answer]:
         if len(market) > 1:
             hour = f"{worst['hour']:%Y-%m-%d %H:%M}"
             where = channel(worst["stream"])
-            yield "", f"Most in the hour from {hour} (UTC), {where}: {worst['lost']:,}."
+            most = _many(worst["lost"], "lost message")
+            yield "", f"The worst hour began at {hour} UTC ({where}), with {most}."
     else:
-        yield "good", f"Nothing was lost: {messages:,} messages came in order, each once."
+        yield "good", f"Nothing was lost: {messages:,} messages arrived in order, each once."
     repeated = sum(row["lost"] for row in rows if row["stream"] == SNAPSHOT)
     if repeated:
-        lacked = _many(repeated, "message")
-        yield "", f"The recovery channel lacked {lacked}; it sends each state again and again."
+        lost = _many(repeated, "message")
+        yield "", f"The recovery channel lost {lost}; it repeats every state regularly."
 
 
 def _raced(rows: list[Row], lines: Lines) -> Iterator[str]:
-    # What a line brings sooner, and what would be missing without it, is what it is worth.
+    # A line is worth the time that it saves, and the datagrams that only it delivers.
     total = sum(row["wins"] for row in rows)
     for row in sorted(rows, key=lambda row: -row["wins"]):
         name = line_name(lines, row["feed"], row["stream"], row["line"])
         lead = row["lead_p50_ns"]
-        ahead = f", by {duration(lead)} in the median" if lead is not None and lead > 0 else ""
+        ahead = f", {duration(lead)} ahead in the median" if lead is not None and lead > 0 else ""
         alone = row["only_copy"]
-        first = f"{name} was first with {share(row['win_rate'])} of the datagrams{ahead}."
-        yield f"{first} Without it {alone:,} would be missing ({share(alone / total)})."
+        first = f"{name} delivered {share(row['win_rate'])} of the datagrams first{ahead}."
+        yield f"{first} Without it, {alone:,} would be missing ({share(alone / total)})."
 
 
 def clock_differs(row: Row) -> bool:
-    """Whether a hop's times are of clocks that do not agree, and so say nothing of latency."""
+    """Whether the clocks of a hop disagree, so that its times do not show latency."""
     return bool(row["p50_ns"] < 0 or row["p50_ns"] >= HOUR_NS)
 
 
@@ -110,21 +111,21 @@ def _late(row: Row) -> str:
     what = hop(row["hop"])
     if row["p50_ns"] >= HOUR_NS:
         return (
-            f"{what}: the stamps are an hour or more behind this host's clock: a market that is "
-            "replayed, or a clock that is wrong. Not drawn."
+            f"{what}: not drawn, because the stamps are an hour or more behind this host's clock. "
+            "The market is a replay, or a clock is wrong."
         )
     if row["p50_ns"] < 0:
         ahead = duration(-row["p50_ns"])
         return (
-            f"{what}: the stamps are {ahead} ahead of this host's clock in the median: one of the "
-            "clocks is wrong. Not drawn."
+            f"{what}: not drawn, because the stamps are {ahead} ahead of this host's clock in the "
+            "median. One of the clocks is wrong."
         )
     half, most, longest = (duration(row[f"{name}_ns"]) for name in ("p50", "p99", "max"))
-    return f"{what}: {half} in the median, {most} at 99 %, {longest} at most."
+    return f"{what}: median {half}, p99 {most}, maximum {longest}."
 
 
 def _peaks(rows: list[Row]) -> list[Row]:
-    """Return of each pair of instruments the lag at which they are related most, best first."""
+    """Return the row of each pair's highest correlation, the most correlated pair first."""
     best = [
         max(own, key=lambda row: abs(row["correlation"] or 0))
         for own in _by(rows, "feed", "a", "b").values()
@@ -140,8 +141,8 @@ def _first(rows: list[Row]) -> Iterator[str]:
         if lag < 0:
             first, second, lag = second, first, -lag
         moves = f"{lag:,} ms after" if lag else "together with"
-        alike = f"correlation {row['correlation']:.2f}"
-        yield f"{second} moves {moves} {first}: of all pairs the most alike ({alike})."
+        strength = f"{row['correlation']:.2f}"
+        yield f"{second} moves {moves} {first}: the highest correlation of all pairs ({strength})."
 
 
 def _many(count: int, noun: str) -> str:

@@ -1,7 +1,7 @@
-"""Bronze: the tables of exports and journals as they are, read at once or as they grow.
+"""Bronze: the unchanged tables of exports and journals, read at once or as they grow.
 
-The columns are those of `export/schema.py`. A table of which an export has nothing (no trades on
-this feed, no raw capture) is one without rows, so that every job runs on every export.
+The columns are those of `export/schema.py`. A table that an export lacks (no trades on this feed,
+no raw capture) is read as a table without rows, so that every job runs on every export.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a report says of a bus: is every message there once, how late, and what cannot be known.
+"""A report's answers about a bus: is every message there once, how late, and what is unknown.
 
-As `answers`: each a sentence that stands alone.
+As in `answers`, each stands alone.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from udpfast.spark.shown import HOUR_NS, Inputs, input_name
 
 __all__ = ["bus_answers", "sender_name", "stamps_differ"]
 
-#: So many senders are named, those with the most messages.
+#: The report names this many senders, those with the most messages.
 SENDERS_MAX = 6
 
 UNKNOWN = (
-    "Not known from this: when apps called send, which messages were sent again or refused as "
-    "duplicates, and how far other copies were behind. No record says it; udpfast bus stat does, "
-    "while the bus runs."
+    "The records do not show when apps called send, which messages were sent again or refused as "
+    "duplicates, or how far other copies were behind. udpfast bus stat shows it while the bus runs."
 )
 UNSEEN = (
-    "Not known from this: how long messages took to their readers. A store has its sequencer's "
-    "stamps alone; a composite says when its order took each (udpfast record composite:NAME)."
+    "The records do not show how long messages took to reach their readers, because a store holds "
+    "only its sequencer's stamps. A copy of a composite also shows when its order took each "
+    "message (udpfast record composite:NAME)."
 )
 
 Row = dict[str, Any]
 
 
 def bus_answers(rows: list[Row], inputs: Inputs) -> Iterator[tuple[str, str]]:
-    """Yield what the table `bus` answers, feed by feed; nothing, if it has no rows."""
+    """Yield the answers of the table `bus`, feed by feed; none if it has no rows."""
     feeds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         feeds[row["feed"]].append(row)
@@ -42,7 +42,7 @@ def bus_answers(rows: list[Row], inputs: Inputs) -> Iterator[tuple[str, str]]:
         for row in seen[:SENDERS_MAX]:
             yield "", f"{literal(feed)}: {_late(row, inputs)}"
         if len(seen) > SENDERS_MAX:
-            yield "", f"{literal(feed)}: {len(seen) - SENDERS_MAX:,} senders more are in the table."
+            yield "", f"{literal(feed)}: the table lists {len(seen) - SENDERS_MAX:,} more senders."
         if not seen:
             yield "", UNSEEN
     if feeds:
@@ -50,13 +50,13 @@ def bus_answers(rows: list[Row], inputs: Inputs) -> Iterator[tuple[str, str]]:
 
 
 def sender_name(row: Row) -> str:
-    """Return a sender's name; its number, where its registration is not among what was read."""
+    """Return a sender's name, or its number if the records read lack its registration."""
     name = f"sender {row['sender']}" if row["name"] is None else literal(row["name"])
     return name if row["incarnation"] == 1 else f"{name} (outbox {row['incarnation']})"
 
 
 def stamps_differ(half_ns: int) -> bool:
-    """Whether a median is of clocks that do not agree, and so says nothing of latency."""
+    """Whether a median shows that the clocks disagree, so that it does not show latency."""
     return half_ns < 0 or half_ns >= HOUR_NS
 
 
@@ -67,24 +67,24 @@ def _complete(feed: str, rows: list[Row], inputs: Inputs) -> Iterator[tuple[str,
     if back:
         yield (
             "bad",
-            f"{literal(feed)}: inputs lost {_many(back, 'record')} that had been taken: a host was "
-            "promoted that did not have them. Senders that live sent theirs again under the same "
-            "numbers, so that a copy which had them has them twice.",
+            f"{literal(feed)}: inputs lost {_many(back, 'record')} that had been taken, because a "
+            "host without them was promoted. Senders that were still alive sent theirs again under "
+            "the same numbers, so a copy that had them holds them twice.",
         )
     if not wrong:
         yield (
             "good",
-            f"{literal(feed)}: {_many(total, 'message')} of {_many(len(rows), 'sender')} are there,"
-            " each once, and no number is missing between a sender's first and last.",
+            f"{literal(feed)}: {_many(total, 'message')} from {_many(len(rows), 'sender')}, each "
+            "there once. No number is missing between a sender's first and last.",
         )
     for row in wrong:
-        # A copy that had records before they were taken back has them twice, and says so.
+        # A copy that had records before they were taken back holds them twice; that is no fault.
         kind = "" if row["taken_back"] >= row["twice"] and not row["missing"] else "bad"
         yield (
             kind,
-            f"{literal(feed)}: of {sender_name(row)} in "
+            f"{literal(feed)}: {sender_name(row)} in "
             f"{input_name(inputs, feed, row['session'])}, numbers {row['first_number']:,} to "
-            f"{row['last_number']:,}, {_fault(row)}.",
+            f"{row['last_number']:,}: {_fault(row)}.",
         )
 
 
@@ -93,7 +93,7 @@ def _fault(row: Row) -> str:
         return f"{_many(row['missing'], 'message')} {_are(row['missing'])} missing"
     if row["twice"]:
         return f"{_many(row['twice'], 'message')} {_are(row['twice'])} there twice"
-    return "some messages are missing, and as many are there twice"
+    return "some messages are missing, and as many others are there twice"
 
 
 def _late(row: Row, inputs: Inputs) -> str:
@@ -103,13 +103,14 @@ def _late(row: Row, inputs: Inputs) -> str:
         ahead = "ahead of" if half < 0 else "behind"
         size = duration(abs(half)) if half < HOUR_NS else "an hour or more"
         return (
-            f"{what}: the sequencer's stamps are {size} {ahead} the clock of the composite's host "
-            "in the median: the clocks do not agree, or the composite was made later. Not drawn."
+            f"{what}: not drawn, because the sequencer's stamps are {size} {ahead} the clock of "
+            "the composite's host in the median. The clocks disagree, or the composite was made "
+            "later."
         )
     p50, p99, most = (duration(row[f"seen_{name}_ns"]) for name in ("p50", "p99", "max"))
     return (
-        f"{what}: the composite's host had taken a message {p50} after its stamp in the median, "
-        f"{p99} at 99 %, {most} at most."
+        f"{what}, from the sequencer's stamp until the composite's host took the message: median "
+        f"{p50}, p99 {p99}, maximum {most}."
     )
 
 

@@ -1,4 +1,4 @@
-"""The charts of a bus: how late each sender's messages were seen, and how that went over time."""
+"""The charts of a bus: how late the composite took each sender's messages, also over time."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from udpfast.spark.shown import Inputs, input_name
 
 __all__ = ["bus_charts"]
 
-#: Periods of one chart, of all inputs: the first ones.
+#: The most periods of one chart, over all inputs; the first ones are kept.
 PERIODS_MAX = 20_000
 
 Row = dict[str, Any]
 
 
 def bus_charts(gold: Gold, inputs: Inputs) -> Iterator[Chart]:
-    """Yield the charts that the tables can fill: those of a composite, by clocks that agree."""
+    """Yield the charts that the tables can fill: those of a composite whose clocks agree."""
     senders = [
         row
         for row in gold.table("bus", 100_000).to_pylist()
@@ -53,9 +53,10 @@ def bus_charts(gold: Gold, inputs: Inputs) -> Iterator[Chart]:
         }
         yield Chart(
             "bus",
-            "How long after its sequencer's stamp the composite's host had taken a message, by "
-            "sender: half of all at or below the point at 50, all but one in a thousand at or "
-            "below that at 99.9. It includes the difference between the clocks of the two hosts.",
+            "Time from the sequencer's stamp until the composite's host took the message, by "
+            "sender. Half of all values are at or below the point at 50, and all but one in a "
+            "thousand at or below the point at 99.9. The time includes the difference between the "
+            "clocks of the two hosts.",
             (("", percentile_panel(curves, list(PROBABILITIES.values()))),),
         )
     periods = [
@@ -66,17 +67,17 @@ def bus_charts(gold: Gold, inputs: Inputs) -> Iterator[Chart]:
     if len({row["time"] for row in periods}) > 1:
         yield Chart(
             "seen",
-            "How far the composite's host was behind the sequencer of each input: left in the "
-            "median of each period, right at most.",
+            "How far the composite's host was behind the sequencer of each input. Left: the median "
+            "of each period. Right: the maximum.",
             (
-                ("in the median", seen_panel(periods, inputs, "p50_ns")),
-                ("at most", seen_panel(periods, inputs, "max_ns")),
+                ("median", seen_panel(periods, inputs, "p50_ns")),
+                ("maximum", seen_panel(periods, inputs, "max_ns")),
             ),
         )
 
 
 def seen_panel(rows: list[Row], inputs: Inputs, column: str) -> figure:
-    """Return a line per input; in both panels an input has its colour."""
+    """Return a line per input; an input has the same colour in both panels."""
     positive = min(row[column] for row in rows) > 0
     made = panel(x_axis_type="datetime", y_axis_type="log" if positive else "linear")
     keys = list(dict.fromkeys((row["feed"], row["session"]) for row in rows))

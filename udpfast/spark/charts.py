@@ -42,18 +42,18 @@ from udpfast.spark.shown import SNAPSHOT, Lines, hop, line_name, share
 
 __all__ = ["find_charts", "told_apart"]
 
-#: A page shows so many instruments, those with the most trades (or quotes), and pairs of them.
+#: A page shows this many instruments, those with the most trades, and this many pairs.
 INSTRUMENTS_MAX = 6
 PAIRS_MAX = 5
 
-#: Of one chart: a day of minutes, and the levels near the mid.
+#: The most bars of one chart (a day of minutes), and the most levels near the mid.
 BARS_MAX = 1440
 LEVELS_MAX = 20_000
 
-#: Of one side of a book: a panel is 150 pixels high.
+#: Steps drawn of one side of a book: a panel is 150 pixels high.
 STEPS_MAX = 150
 
-#: Pixels of a bar, and of what is around the bars.
+#: Pixels of a bar, and of the space around the bars.
 BAR_HEIGHT, BARS_AROUND = 34, 80
 
 MUTED = "#8d96a0"
@@ -97,7 +97,7 @@ def rows_of(
 
 
 def told_apart(names: Iterable[str]) -> list[str]:
-    """Return names as they are drawn; those that are the same get a number."""
+    """Return names as they are drawn; equal names get a number."""
     seen: Counter[str] = Counter()
     found = []
     for each in map(literal, names):
@@ -107,7 +107,7 @@ def told_apart(names: Iterable[str]) -> list[str]:
 
 
 def rate_charts(rates: pa.Table) -> Iterator[Chart]:
-    """Yield messages and losses over time, where there is more than one period of them."""
+    """Yield messages and losses over time, if there is more than one period."""
     rows = rates.to_pylist()
     if len({row["time"] for row in rows}) < 2:
         return
@@ -119,7 +119,7 @@ def rate_charts(rates: pa.Table) -> Iterator[Chart]:
     yield Chart(
         "rates",
         f"Per period of {duration(rows[0]['seconds'] * 1e9)}. Left: messages per second. Right: "
-        "messages per second that no line brought.",
+        "lost messages per second, which no line delivered.",
         (
             ("messages per second", rate_panel(channels, "messages")),
             ("lost per second", rate_panel(lost, "lost")),
@@ -128,7 +128,7 @@ def rate_charts(rates: pa.Table) -> Iterator[Chart]:
 
 
 def rate_panel(channels: dict[str, list[Row]], what: str) -> figure:
-    """Return a line per channel; in both panels a channel has its colour."""
+    """Return a line per channel; a channel has the same colour in both panels."""
     made = panel(x_axis_type="datetime")
     colours = colours_of(list(channels))
     drawn = {}
@@ -152,7 +152,7 @@ def rate_panel(channels: dict[str, list[Row]], what: str) -> figure:
 
 
 def every_period(rows: list[Row]) -> Iterator[Row]:
-    """Yield a channel's periods in order, those without a message, too."""
+    """Yield a channel's periods in order, including those without a message."""
     expected = rows[0]["time"]
     for row in rows:
         while expected < row["time"]:
@@ -163,7 +163,7 @@ def every_period(rows: list[Row]) -> Iterator[Row]:
 
 
 def race_charts(races: pa.Table, lines: Lines) -> Iterator[Chart]:
-    """Yield the share of races that each line won, and its lead; one line alone has none."""
+    """Yield the share of races that each line won, and its lead; a single line has none."""
     rows = races.to_pylist()
     counts = Counter((row["feed"], row["stream"]) for row in rows)
     raced = [row for row in rows if counts[row["feed"], row["stream"]] > 1]
@@ -181,9 +181,9 @@ def race_charts(races: pa.Table, lines: Lines) -> Iterator[Chart]:
     }
     yield Chart(
         "races",
-        "Left: the share of datagrams that a line brought first; in grey, those that no other "
-        "line brought at all. Right: how far ahead it was when it was first. Below 0 the other "
-        "copy reached the host earlier, but the loop took this one first.",
+        "Left: the share of datagrams that a line delivered first; grey: those that no other line "
+        "delivered. Right: how far ahead a line was when it was first. A lead below 0 means that "
+        "the other copy reached the host earlier, but the loop took this one first.",
         (
             ("share of races won", share_panel(names, raced)),
             ("lead", percentile_panel(leads, list(PROBABILITIES.values()))),
@@ -226,9 +226,9 @@ def share_panel(names: list[str], rows: list[Row]) -> figure:
 
 
 def hop_charts(hops: pa.Table) -> Iterator[Chart]:
-    """Yield the curves of each hop that took any time by clocks that agree.
+    """Yield the curves of each hop whose clocks agree and that took any time.
 
-    A replay's hops took none of their own.
+    The hops of a replay take none.
     """
     rows = [row for row in hops.to_pylist() if row["max_ns"] and not clock_differs(row)]
     if not rows:
@@ -241,14 +241,14 @@ def hop_charts(hops: pa.Table) -> Iterator[Chart]:
     }
     yield Chart(
         "hops",
-        "How long each hop takes: half of all at or below the point at 50, all but one in a "
-        "thousand at or below that at 99.9.",
+        "How long each hop takes. Half of all values are at or below the point at 50, and all but "
+        "one in a thousand at or below the point at 99.9.",
         (("", percentile_panel(curves, list(PROBABILITIES.values()))),),
     )
 
 
 def names_of(busy: Sequence[dict[str, str]]) -> list[str]:
-    """Return the names of instruments; with that of the feed, if there are several."""
+    """Return the names of instruments, with the feed's name if there are several feeds."""
     feeds = len({each["feed"] for each in busy}) > 1
     return told_apart(
         f"{each['feed']} " * feeds + f"{each['exchange']}:{each['symbol']}" for each in busy
@@ -261,7 +261,7 @@ def bar_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
     if any(table.num_rows for table in tables):
         yield Chart(
             "bars",
-            "Low to high of each period, its close, and in orange its VWAP.",
+            "Each period's range from low to high, its close, and its VWAP (orange).",
             [
                 (name, bar_panel(table))
                 for name, table in zip(names_of(busy), tables, strict=True)
@@ -294,7 +294,7 @@ def spread_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
     if kept:
         yield Chart(
             "spreads",
-            "Mean spread of each period in hundredths of a per cent of the mid.",
+            "Mean spread of each period, in basis points of the mid.",
             (("", spread_panel(kept)),),
         )
 
@@ -312,9 +312,9 @@ def spread_panel(tables: dict[str, pa.Table]) -> figure:
             "asks": table["ask_quantity_mean"].to_numpy(),
         }
         drawn[name] = draw_line(made, name, colours[name], columns)
-    tooltips = [("", "@name"), ("bps", "@y{0,0.[000]}"), ("at the bid", "@bids{0,0.[00]}")]
+    tooltips = [("", "@name"), ("bps", "@y{0,0.[000]}"), ("mean bid size", "@bids{0,0.[00]}")]
     own = [each[0] for each in drawn.values()]
-    hover(made, [*tooltips, ("at the ask", "@asks{0,0.[00]}")], own, times=True, near=True)
+    hover(made, [*tooltips, ("mean ask size", "@asks{0,0.[00]}")], own, times=True, near=True)
     time_axis(made)
     log_axis(made)
     legend(made, drawn)
@@ -329,7 +329,7 @@ def book_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
     if kept:
         yield Chart(
             "book",
-            "Quantity up to each price, bids blue and asks orange, within 50 bps of the mid.",
+            "Quantity up to each price, within 50 bps of the mid. Bids are blue, asks orange.",
             [(title, book_panel(table)) for title, table in kept],
         )
 
@@ -340,7 +340,7 @@ def near(table: pa.Table) -> pa.Table:
 
 
 def by_object(title: str, table: pa.Table) -> list[tuple[str, pa.Table]]:
-    """Return an instrument's books with their titles: one, but for objects of the same name."""
+    """Return an instrument's books with titles; several if objects have the same name."""
     numbers = table["object"].unique().to_pylist() if table.num_rows else []
     if len(numbers) < 2:
         return [(title, table) for _ in numbers]
@@ -364,7 +364,7 @@ def book_panel(table: pa.Table) -> figure:
         made.line(*steps, color=colour)
         drawn += draw_line(made, side, colour, {"x": prices, "y": sums})[:1]
         drawn[-1].glyph.line_alpha = 0
-    tooltips = [("", "@name"), ("price", "@x{0,0.[00000000]}"), ("up to there", "@y{0,0.[00]}")]
+    tooltips = [("", "@name"), ("price", "@x{0,0.[00000000]}"), ("cumulative", "@y{0,0.[00]}")]
     hover(made, tooltips, drawn)
     made.xaxis.formatter = NumeralTickFormatter(format="0,0.[00000000]")
     made.xaxis.ticker = BasicTicker(desired_num_ticks=5)
@@ -373,7 +373,7 @@ def book_panel(table: pa.Table) -> figure:
 
 
 def thinned(prices: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
-    """Return the steps that a panel can show: the first and the last of each pixel's height.
+    """Return the steps that a panel can show: the first and last at each pixel of height.
 
     A book of thousands of levels, drawn in full, made the page ten times as large.
     """
@@ -386,7 +386,7 @@ def thinned(prices: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def leadlag_charts(table: pa.Table) -> Iterator[Chart]:
-    """Yield the correlations by lag of the pairs that are related most."""
+    """Yield the correlations by lag of the most correlated pairs."""
     if not table.num_rows:
         return
     curves: dict[tuple[str, str, str], Curve] = {}
@@ -400,7 +400,7 @@ def leadlag_charts(table: pa.Table) -> Iterator[Chart]:
     chosen = {name: sorted(curves[pair]) for name, pair in zip(names, shown, strict=True)}
     yield Chart(
         "leadlag",
-        "Correlation of returns by lag: right of zero the first instrument moved first.",
+        "Correlation of returns by lag. To the right of zero, the first instrument moved first.",
         (("", leadlag_panel(chosen)),),
     )
 

@@ -1,10 +1,10 @@
-"""The process that Spark forks its Python workers from, with what each of them imports.
+"""The process from which Spark forks its Python workers, with their imports already done.
 
-Spark starts a worker for every time that it asks a source for its columns or its parts, and each
-would import pyarrow, pandas and udpfast anew: more than a second of a core. Spark's own daemon
-imports nothing, because a library may begin threads, which a fork leaves behind. The one thread
-that these begin knows of forks; should there be others, nothing is kept, and workers import as
-they ever did.
+Spark starts a worker each time it asks a source for its columns or partitions. Each worker would
+import pyarrow, pandas and udpfast again, which takes more than a second of a core. Spark's own
+daemon imports nothing, because a library may start threads, and a fork loses them. The one thread
+that these libraries start handles forks. If there are other threads, the daemon keeps nothing, and
+workers import as usual.
 """
 
 import contextlib

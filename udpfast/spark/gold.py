@@ -1,4 +1,4 @@
-"""Gold tables as a reader has them: by pyarrow, without a Java."""
+"""Gold tables, read with pyarrow and without Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the Java that Spark shall run on."""
+"""Find the Java that Spark should use."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ INSTALLED = Path("/usr/lib/jvm")
 
 
 class JavaMissingError(UdpfastError):
-    """There is no Java that Spark runs on."""
+    """There is no Java that Spark can run on."""
 
 
 def find_java(installed: Path = INSTALLED) -> Path:

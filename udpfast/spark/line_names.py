@@ -1,4 +1,4 @@
-"""What a feed's lines, and a composite's inputs, are called: an export says it, and a journal."""
+"""Names of a feed's lines and a composite's inputs, as an export or a journal keeps them."""
 
 from __future__ import annotations
 

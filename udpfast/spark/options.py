@@ -1,4 +1,4 @@
-"""The options of the data source: what there are, and what their texts mean."""
+"""The options of the data source: their names, and how their values are read."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from udpfast.errors import ConfigError
 
 __all__ = ["OPTIONS", "flag_of", "list_of", "number_of", "unix_ns"]
 
-#: What each option says; all are texts, lists with commas between.
+#: The meaning of each option; all values are texts, lists are separated by commas.
 OPTIONS = {
-    "path": "the journal: its directory, or its name below $UDPFAST_JOURNALS",
-    "table": "of the export's tables; messages by default",
-    "schema": "an SBE schema: table is one of its messages or groups then, Order or Order.fills",
-    "framing": "with schema: of the feed, if a record has all that one datagram carried",
-    "columns": "only these, in this order",
-    "start": "published from then on: 2026-08-21T09:30Z, or UNIX ns",
-    "end": "published before then",
-    "kinds": "only records of these kinds: BOOK,TRADES",
-    "symbols": "only of these symbols",
-    "exchanges": "only of these exchanges",
-    "feed": "what the column feed says; else the name of the instance recorded",
+    "path": "directory of the journal, or its name below $UDPFAST_JOURNALS",
+    "table": "one of the export's tables; messages by default",
+    "schema": "an SBE schema; table then names one of its messages or groups: Order, Order.fills",
+    "framing": "with schema: the feed's framing, if a record holds all messages of a datagram",
+    "columns": "read only these columns, in this order",
+    "start": "read records published from this time on: 2026-08-21T09:30Z, or UNIX ns",
+    "end": "read records published before this time",
+    "kinds": "read only records of these kinds: BOOK,TRADES",
+    "symbols": "read only records of these symbols",
+    "exchanges": "read only records of these exchanges",
+    "feed": "value of the column feed; by default the name of the recorded instance",
     "payloads": "true: fill the column payload of messages",
-    "pushdown": "true: let filters of the query choose records",
-    "piece_bytes": "of the journal, about, for one task; 33554432 by default",
-    "skip_damage": "true: go on behind damaged records; else they are an error",
-    "from": "a stream's first record: begin (by default), or tail",
-    "max_records": "a stream's records in one batch, at most",
-    "skip_loss": "true: a stream goes on behind records that were removed; else that is an error",
+    "pushdown": "true: use the query's filters to select records",
+    "piece_bytes": "approximate bytes of the journal per task; 33554432 by default",
+    "skip_damage": "true: skip damaged records; by default they are an error",
+    "from": "where a stream starts: begin (default) or tail",
+    "max_records": "most records of a stream in one batch",
+    "skip_loss": "true: a stream skips records that were removed; by default they are an error",
 }
 
 

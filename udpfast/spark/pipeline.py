@@ -1,12 +1,12 @@
 """Bronze to gold: run jobs over exports, at once or as a stream, and write a table for each.
 
     OUT/gold/JOB/      a table per job, Parquet
-    OUT/silver/TABLE/  the typed tables, where they were asked for
-    OUT/run.json       what ran, on what, and how long each took
-    OUT/checkpoints/   how far each stream has come, and in of.json what it is a stream of
+    OUT/silver/TABLE/  the typed tables, if they were requested
+    OUT/run.json       which jobs ran, on which sources, and how long each took
+    OUT/checkpoints/   the progress of each stream, with its sources in of.json
 
-Nothing that grows comes to the driver: jobs write their tables from the executors, and what the
-driver reads back is a number of rows.
+No data that grows reaches the driver: executors write the tables, and the driver reads back only
+numbers of rows.
 """
 
 from __future__ import annotations

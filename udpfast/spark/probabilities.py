@@ -1,4 +1,4 @@
-"""Which quantiles every table of latencies and leads has, in per cent."""
+"""The quantiles of every table of latencies and leads, in per cent."""
 
 __all__ = ["PROBABILITIES"]
 

@@ -1,4 +1,4 @@
-"""How far Spark is: a line that a person can follow while a job runs."""
+"""Spark's progress: a line for people to follow while a job runs."""
 
 from __future__ import annotations
 

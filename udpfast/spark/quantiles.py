@@ -1,8 +1,8 @@
-"""Quantiles from histograms: counts per slot add up exactly, whatever was counted where.
+"""Quantiles from histograms: counts per slot add up exactly, wherever they were counted.
 
-A slot is that of `shm/histogram`: three digits, so a quantile is at most 0.1 % above the value that
-it stands for, at p50 as at p99.99. Approximate sketches are not: a tail of theirs was found a third
-too high.
+The slots are those of `shm/histogram`. They have three digits, so a quantile is at most 0.1 % above
+the value that it stands for, at p50 as at p99.99. Approximate sketches are worse: the tail of one
+was a third too high.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The report of a run: every gold table in words, as JSON, and as one HTML page with charts.
+"""The report of a run: every gold table as text, as JSON, and as one HTML page with charts.
 
-It reads what the run has left, so it needs no Spark and no Java. Of a table that grows it shows the
-first rows and says how many there are.
+It reads the files that the run wrote, so it needs no Spark and no Java. It shows the first rows of
+a long table and says how many there are.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from udpfast.spark.shown import (
 
 __all__ = ["page", "read_report", "text_tables"]
 
-#: Of a table of a page, and of one on a terminal.
+#: Rows of a table on a page, and on a terminal.
 ROWS_MAX = 50
 ROWS_OF_TERMINAL = 12
-#: A longer table of a page is folded.
+#: A page folds longer tables.
 ROWS_OPEN = 12
-#: Tables that answers are made of, and so many rows of each at most.
+#: Tables that the answers are made from, and the most rows that are read of each.
 ANSWERED = ("losses", "races", "hops", "leadlag", "bus")
 ROWS_OF_ANSWERS = 100_000
-WITHOUT_SCRIPTS = "<noscript>The charts need a script, which is in this page.</noscript>"
+WITHOUT_SCRIPTS = "<noscript>The charts need the script that is embedded in this page.</noscript>"
 
 
 def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
-    """Return what ran, its answers, and at most `rows` rows of each table, for `json.dumps`.
+    """Return the run, its answers, and at most `rows` rows of each table, for `json.dumps`.
 
-    Answers, feeds and the period are of the whole tables, however few rows are shown.
+    Answers, feeds and the period come from the whole tables, however few rows are shown.
     """
     run = gold.run()
     whole = {name: gold.table(name, ROWS_OF_ANSWERS).to_pylist() for name in ANSWERED}
@@ -67,7 +67,7 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: times in ISO 8601, what is no number as null."""
+    """Return a value for JSON: times in ISO 8601, floats that are not finite as null."""
     if isinstance(value, datetime.datetime):
         return value.isoformat().replace("+00:00", "Z")
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -81,7 +81,7 @@ def text_tables(report: dict[str, Any], rows: int = ROWS_OF_TERMINAL) -> Iterato
         yield ""
         yield f"{name}: {job['question']}"
         if not job["table"]:
-            yield "  (nothing)"
+            yield "  (no rows)"
             continue
         shown, cells = table_cells(report, name, rows)
         widths = [
@@ -101,7 +101,7 @@ def text_tables(report: dict[str, Any], rows: int = ROWS_OF_TERMINAL) -> Iterato
 def table_cells(
     report: dict[str, Any], name: str, rows: int | None = None
 ) -> tuple[list[Shown], list[list[str]]]:
-    """Return the columns of a table that are shown, and the cells of its first rows."""
+    """Return the shown columns of a table and the cells of its first rows."""
     shown = shown_columns(name, len(report["feeds"]))
     lines: Lines = report.get("lines", {})
     inputs: Inputs = report.get("inputs", {})
@@ -130,7 +130,7 @@ def page(gold: Gold) -> str:
     charts: dict[str, list[Chart]] = {}
     for chart in (*find_charts(gold, lines), *bus_charts(gold, report.get("inputs", {}))):
         charts.setdefault(chart.section, []).append(chart)
-    title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'what was kept'}"
+    title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'report'}"
     parts = [*header(report, title), *answered(report), contents(report)]
     for name, job in report["jobs"].items():
         if not job["table"]:
@@ -147,7 +147,7 @@ def page(gold: Gold) -> str:
 
 
 def header(report: dict[str, Any], title: str) -> Iterator[str]:
-    """Yield the title, what time it is about, and what it was made of."""
+    """Yield the title, the period that it covers, and its sources."""
     yield f"<h1>{escape(title)}</h1>"
     said = [f"from {', '.join(report['sources'])}", f"made {when(report['finished'][:19])} UTC"]
     first, last = report["first_ns"], report["last_ns"]
@@ -165,7 +165,7 @@ def _time(unix_ns: int) -> str:
 
 
 def answered(report: dict[str, Any]) -> Iterator[str]:
-    """Yield the answers: what one who reads nothing else shall know."""
+    """Yield the answers, for readers who read nothing else."""
     found = [
         f'<li class="{kind}">{escape(text)}</li>' if kind else f"<li>{escape(text)}</li>"
         for kind, text in report["answers"]
@@ -185,11 +185,11 @@ def contents(report: dict[str, Any]) -> str:
 
 
 def unanswered(report: dict[str, Any]) -> str:
-    """Return the questions of which nothing was kept: a line, and no section each."""
+    """Return one line with the sections that have no data."""
     titles = [escape(TITLES[name]) for name, job in report["jobs"].items() if not job["table"]]
     if not titles:
         return ""
-    return f'<p class="muted">Nothing was kept that would answer: {"; ".join(titles)}.</p>'
+    return f'<p class="muted">No data was kept for: {"; ".join(titles)}.</p>'
 
 
 def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -199,7 +199,7 @@ def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
 
 
 def html_table(report: dict[str, Any], name: str) -> str:
-    """Return a table of a page; a long one is folded. On a narrow page each row is a card."""
+    """Return a table of a page, folded if it is long. On a narrow page each row is a card."""
     job = report["jobs"][name]
     shown, cells = table_cells(report, name)
     kinds = ["n" if each.number else "w" for each in shown]
@@ -229,7 +229,7 @@ def html_table(report: dict[str, Any], name: str) -> str:
 
 
 def footer(report: dict[str, Any]) -> str:
-    """Return what ran, and how long each job took."""
+    """Return what ran and how long each job took."""
     names = ("master", "spark", "parameters")
     about: Sequence[tuple[str, str]] = [
         *((name, str(report[name])) for name in names),
@@ -241,4 +241,4 @@ def footer(report: dict[str, Any]) -> str:
     lines = "".join(
         f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in about
     )
-    return f'<h2>What ran</h2><div class="wide"><table>{lines}</table></div>'
+    return f'<h2>About this run</h2><div class="wide"><table>{lines}</table></div>'

@@ -1,9 +1,8 @@
-"""A Spark session with the settings that a pipeline over udpfast's tables wants.
+"""A Spark session with the settings that a pipeline over udpfast's tables needs.
 
-Three traps are dealt with here, and nowhere else. Workers run the first `python3` of PATH unless
-told otherwise, which is seldom the one that has pyarrow and udpfast. A laptop's host name often
-resolves to an address that it does not have. And a Java that is missing is reported by Spark in
-forty lines, by us in one.
+This module alone handles three traps. By default, workers run the first `python3` in PATH, which
+seldom has pyarrow and udpfast. A laptop's host name often resolves to an address that the laptop
+does not have. And if Java is missing, Spark prints forty lines; we print one.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class SparkMissingError(UdpfastError):
 
 
 class SparkStartError(UdpfastError):
-    """No session came of the settings: most often, there is no such master."""
+    """Spark could not start with these settings; most often there is no such master."""
 
 
 def is_local(master: str) -> bool:
@@ -146,7 +145,7 @@ def open_session(
         reason = next((line[2:] for line in lines if line.startswith(": ")), lines[0])
         raise SparkStartError(
             f"Spark did not start with master {master!r} (local[N], spark://HOST:7077, yarn, "
-            f"k8s://...; what it said itself stands above): {reason}"
+            f"k8s://...; Spark's own messages are above): {reason}"
         ) from None
 
 
@@ -176,7 +175,7 @@ def check_workers(python: str) -> None:
             return
         reason = (done.stderr.splitlines() or [f"it ended with code {done.returncode}"])[-1]
     raise SparkStartError(
-        f"Spark's workers run {python} ({found}), expected that it imports udpfast, found: "
+        f"Spark's workers run {python} ({found}), which cannot import udpfast: "
         f"{reason}; set PYSPARK_PYTHON={sys.executable} before the session starts"
     )
 

@@ -1,4 +1,4 @@
-"""What a report shows of each table: columns by names that people use, values with their units.
+"""The columns of each table that a report shows: names that people use, values with units.
 
 JSON and the tables themselves have all columns, in ns.
 """
@@ -22,33 +22,33 @@ __all__ = [
     "shown_columns",
 ]
 
-#: Of each feed: the names of its lines, and of those of its recovery channel.
+#: For each feed: the names of its lines, and those of its recovery channel's lines.
 Lines = dict[str, list[list[str]]]
 
-#: Of each composite: the names of its inputs.
+#: For each composite: the names of its inputs.
 Inputs = dict[str, list[str]]
 
 #: Roq's stream of snapshots.
 SNAPSHOT = 1
 
-#: Where the histogram of a hop ends, less the half slot that a value of it may be off.
+#: Where the histogram of a hop ends, less the half slot by which a value may be off.
 HOUR_NS = 3_600_000_000_000 * 0.999
 
-#: What the section of a job is called.
+#: The heading of each job's section.
 TITLES = {
-    "losses": "What was lost",
-    "rates": "How much came, and when it was lost",
+    "losses": "Lost messages",
+    "rates": "Messages and losses over time",
     "lines": "What each line missed",
-    "races": "Which line is ahead",
+    "races": "Which line is faster",
     "hops": "How long each hop takes",
     "instruments": "What was traded",
     "bars": "How prices moved",
-    "spreads": "How wide the market was",
-    "depth": "What stood around the mid",
-    "book": "The books",
+    "spreads": "How wide the spreads were",
+    "depth": "Depth around the mid",
+    "book": "Order books",
     "leadlag": "Whose price moves first",
-    "bus": "What senders brought",
-    "seen": "How late a composite saw its inputs",
+    "bus": "What each sender sent",
+    "seen": "How far a composite was behind its inputs",
 }
 
 HOPS = {
@@ -71,13 +71,13 @@ class Shown:
 
 
 def line_name(lines: Lines, feed: str, stream: int, line: int) -> str:
-    """Return what the feed's settings call a line; its number, where they were not kept."""
+    """Return a line's name in the feed's settings, or its number if they were not kept."""
     names = lines.get(feed, [[], []])[stream == SNAPSHOT]
     return literal(names[line]) if line < len(names) else f"line {line}"
 
 
 def input_name(inputs: Inputs, feed: str, session: str) -> str:
-    """Return what a composite calls an input, or its number; of a store, what that is called."""
+    """Return a composite's name for an input, or its number; for a store, the store's name."""
     at = int(session[1:])
     names = inputs.get(feed, [])
     if not at:
@@ -86,12 +86,12 @@ def input_name(inputs: Inputs, feed: str, session: str) -> str:
 
 
 def count(value: int) -> str:
-    """Return how many."""
+    """Return a count with separators."""
     return f"{value:,}"
 
 
 def share(value: float) -> str:
-    """Return a part of a whole in per cent."""
+    """Return a share in per cent."""
     return f"{value:.{3 if value < 0.01 else 2 if value < 0.1 else 1}%}"
 
 
@@ -106,17 +106,17 @@ def short(value: float) -> str:
 
 
 def when(value: str) -> str:
-    """Return a time that JSON has as ISO 8601."""
+    """Return a time from JSON (ISO 8601) as people write it."""
     return literal(value.replace("T", " ").removesuffix("Z"))
 
 
 def taken(value: float) -> str:
-    """Return what a hop took; its histogram ends at an hour."""
+    """Return the latency of a hop; its histogram ends at an hour."""
     return "1 h or more" if value >= HOUR_NS else duration(value)
 
 
 def hop(value: str) -> str:
-    """Return what a hop leads from and to."""
+    """Return the two ends of a hop."""
     return HOPS.get(value, literal(value))
 
 
@@ -152,11 +152,11 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
     "races": {
         "stream": "channel", "line": "line", "wins": "first", "win_rate": "share",
-        "only_copy": "nobody else", "lead_p50_ns": "lead, p50", "lead_p90_ns": "p90",
-        "lead_p99_ns": "p99", "saved_ns": "sum of leads",
+        "only_copy": "only copy", "lead_p50_ns": "lead, p50", "lead_p90_ns": "p90",
+        "lead_p99_ns": "p99", "saved_ns": "time saved",
     },
     "hops": {
-        "hop": "from, to", "count": "count", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
+        "hop": "hop", "count": "count", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
         "p99_9_ns": "p99.9", "p99_99_ns": "p99.99", "max_ns": "max",
     },
     "instruments": {
@@ -170,8 +170,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
     "spreads": {
         "exchange": "exchange", "symbol": "symbol", "time": "time (UTC)", "quotes": "quotes",
-        "spread_mean": "mean spread", "spread_bps_mean": "bps", "bid_quantity_mean": "at the bid",
-        "ask_quantity_mean": "at the ask",
+        "spread_mean": "mean spread", "spread_bps_mean": "bps",
+        "bid_quantity_mean": "mean bid size", "ask_quantity_mean": "mean ask size",
     },
     "depth": {
         "exchange": "exchange", "symbol": "symbol", "bid_price": "bid", "ask_price": "ask",
@@ -180,7 +180,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
     "book": {
         "exchange": "exchange", "symbol": "symbol", "side": "side", "level": "level",
-        "price": "price", "quantity": "quantity", "cumulative": "up to there",
+        "price": "price", "quantity": "quantity", "cumulative": "cumulative",
     },
     "leadlag": {
         "a": "first", "b": "second", "lag_ms": "lag, ms", "correlation": "correlation",
@@ -200,7 +200,7 @@ _COLUMNS: dict[str, dict[str, str]] = {
 
 
 def shown_columns(job: str, feeds: int) -> list[Shown]:
-    """Return what a job's table shows; the feed's name, where there is more than one."""
+    """Return the columns shown of a job's table, with the feed's name if there are several."""
     titles = ({"feed": "feed"} if feeds > 1 else {}) | _COLUMNS[job]
     return [
         Shown(name, title, name not in _WORDS and name != "line", _form(name))

@@ -1,11 +1,11 @@
 """Silver: typed tables that mean one thing each, derived row by row from bronze.
 
-Every function is a projection and a filter: it works on a stream as on what is there, costs no
-shuffle, and lets Parquet read only the columns that a job asks for.
+Every function is a projection and a filter. It works on streams as on complete tables, needs no
+shuffle, and lets Parquet read only the columns that a job uses.
 
 `at` orders the rows of a feed: a record's position in bytes plus the row's number within it. No
-record has more rows than bytes, so no two rows share one, and a single BIGINT is what the
-aggregates `min_by` and `max_by` compare fastest.
+record has more rows than bytes, so every row has its own `at`. It is a single BIGINT, because
+`min_by` and `max_by` compare that fastest.
 """
 
 from __future__ import annotations

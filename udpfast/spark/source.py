@@ -1,11 +1,11 @@
 """A journal as a data source of Spark: `spark.read.format("udpfast").load("deribit")`.
 
-The tables and their columns are those of an export (`export/schema.py`), for what is not exported
-yet and for what is being recorded right now. Everything that a task yields is a batch of Arrow.
+The tables and columns are those of an export (`export/schema.py`), so a query can read data that
+is not exported yet, or that is still being recorded. Tasks yield only Arrow batches.
 
-Spark asks a source for all columns and all rows, whatever a query needs of them: so there are
-options for both. With the option `pushdown` filters of the query do the same as those for rows,
-where the session allows it (`spark.sql.python.filterPushdown.enabled`).
+Spark asks a source for all columns and rows, even if a query needs few of them; the source has
+options to limit both. With the option `pushdown` the query's own filters limit the rows, if the
+session allows it (`spark.sql.python.filterPushdown.enabled`).
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ def scan_of(options: Mapping[str, str], schema: StructType) -> Scan:
         if name.lower() not in OPTIONS:
             raise ConfigError(f"option must be one of {', '.join(OPTIONS)}, was {name!r}")
     if "path" not in options:
-        raise ConfigError("load() wants the directory of a journal, or its name")
+        raise ConfigError("load() needs the directory of a journal, or its name")
     whole = _scan(options)
     own = _fields(whole)
     for field in schema.fields:

@@ -1,7 +1,7 @@
-"""A journal as a stream of Spark: offsets are places between its records, and say in which journal.
+"""A journal as a Spark stream: an offset names a journal and a place between its records.
 
-A journal's records never change, and a batch is what lies between two positions. A query that
-restarts from a checkpoint therefore reads the unfinished batch again, record by record.
+A journal's records never change, and a batch is the records between two positions. A query that
+restarts from a checkpoint therefore reads exactly the unfinished batch again.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class JournalStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise FormatError(
                     f"{self._scan.directory}: records from {begin.index} to {oldest.index} were "
                     "removed before they were read (record.keep_bytes), or their files are "
-                    "damaged; with the option skip_loss = true the stream goes on behind them"
+                    "damaged; with the option skip_loss = true the stream skips them"
                 )
             begin = oldest
         if begin.position >= behind.position:

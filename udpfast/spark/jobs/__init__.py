@@ -1,4 +1,4 @@
-"""Gold: a table per question, each by one job."""
+"""Gold: a table per question, each made by one job."""
 
 from udpfast.spark.jobs.bars import BARS, INSTRUMENTS, SPREADS
 from udpfast.spark.jobs.book import BOOK, DEPTH

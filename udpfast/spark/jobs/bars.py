@@ -89,7 +89,7 @@ def finish_spreads(sums: DataFrame, _: Parameters) -> DataFrame:
 
 INSTRUMENTS = Job(
     "instruments",
-    "What was traded of each instrument, at which average price?",
+    "What was traded in each instrument, and at which average price?",
     reduce_instruments,
     finish_instruments,
 )
@@ -101,7 +101,7 @@ BARS = Job(
 )
 SPREADS = Job(
     "spreads",
-    "How wide was the market, and how much stood at its top, per period?",
+    "How wide was the spread, and how much was quoted at the top, per period?",
     reduce_spreads,
     finish_spreads,
 )

@@ -1,7 +1,7 @@
-"""The order book of every object at a time: the newest snapshot before it, and what followed.
+"""The order book of every object at a given time: the newest snapshot and later changes.
 
-The heavy step is an aggregation (the last change of each price), which Spark does in parts; only
-the levels that are left, a few thousand per instrument, are put in order by `applyInArrow`.
+The heavy step is an aggregation (the last change of each price), which Spark runs in parallel.
+`applyInArrow` sorts only the levels that remain, a few thousand per instrument.
 """
 
 from __future__ import annotations
@@ -159,13 +159,13 @@ def middle(bids: Values, asks: Values) -> float:
 
 BOOK = Job(
     "book",
-    "What stood in each order book, at the time asked for or at the end?",
+    "Which levels did each order book have, at the given time or at the end?",
     reduce_book,
     finish_book,
 )
 DEPTH = Job(
     "depth",
-    "How much stood within some distance of the mid, at that time?",
+    "How much was quoted near the mid, at that time?",
     reduce_book,
     finish_depth,
 )

@@ -1,9 +1,9 @@
-"""What a bus carried: each sender's messages, each once, and how late a composite saw them.
+"""The messages of a bus: whether each sender's are there once, and how late a composite took them.
 
-A store has the stamps of its sequencer, and no others: when an app called `send`, what was sent
-again and what was refused as a duplicate is in no record. What is, is looked at here: whether a
-sender's numbers are all there, once; and in a composite, how long after its stamp a message had
-reached the host that decides the order.
+A store holds only its sequencer's stamps. No record shows when an app called `send`, which messages
+were sent again, or which were refused as duplicates. These jobs use what the records do show:
+whether a sender's numbers are all there, once; and, in a composite, how long after its stamp a
+message reached the host that decides the order.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def finish_seen(slots: DataFrame, _: Parameters) -> DataFrame:
 
 BUS = Job(
     "bus",
-    "What did each sender bring into the one order, is all of it there once, and how late was it?",
+    "What did each sender send, is each message there once, and how late was it taken?",
     reduce_bus,
     finish_bus,
     BRONZE,

@@ -1,4 +1,4 @@
-"""What a job is: a reduction that a stream can do too, and what is made of its result."""
+"""A job: a reduction, which a stream can do too, and a last step on its result."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Lead and lag between instruments: whose mid price moves first. The worked example.
 
-Time is cut into buckets; an instrument's return of a bucket is the logarithm of its last mid by
-its last mid before. The correlation of two instruments at a lag of k buckets is that of a's
-returns with b's k buckets later, both about zero: if it is largest at k > 0, a leads b.
+Time is cut into buckets. An instrument's return in a bucket is the logarithm of its last mid over
+its last mid before the bucket. The correlation of two instruments at a lag of k buckets is that of
+a's returns with b's returns k buckets later, both about zero. If it is largest at k > 0, a leads b.
 
-Buckets without a move have a return of zero and add nothing to any sum, so only those with one are
-joined: the work grows with the moves, not with the time.
+Buckets without a move have a return of zero and add nothing to any sum, so only buckets with a move
+are joined: the work grows with the moves, not with the time.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def finish_leadlag(mids: DataFrame, parameters: Parameters) -> DataFrame:
 
 LEADLAG = Job(
     "leadlag",
-    "Whose price moves first: how are two instruments' returns related at each lag?",
+    "Whose price moves first: how do two instruments' returns correlate at each lag?",
     reduce_leadlag,
     finish_leadlag,
 )

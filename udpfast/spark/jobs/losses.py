@@ -1,4 +1,4 @@
-"""What was lost: by the feed as a whole, and by each line."""
+"""Losses of the feed as a whole, and of each line."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def finish_lines(sums: DataFrame, _: Parameters) -> DataFrame:
 
 LOSSES = Job(
     "losses",
-    "How many messages arrived, and how many no line brought, per channel and hour?",
+    "How many messages arrived, and how many did no line deliver, per channel and hour?",
     reduce_losses,
     finish_losses,
 )
@@ -156,7 +156,7 @@ RATES = Job(
 )
 LINES = Job(
     "lines",
-    "Of all datagrams that any line brought, how many did each line miss, per hour?",
+    "Of all datagrams that any line delivered, how many did each line miss, per hour?",
     reduce_lines,
     finish_lines,
 )

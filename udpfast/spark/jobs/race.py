@@ -1,4 +1,4 @@
-"""Which line wins, by how much, and what each of them saves."""
+"""Which line wins, by how much, and how much time each line saves."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def finish_hops(slots: DataFrame, _: Parameters) -> DataFrame:
 
 RACES = Job(
     "races",
-    "How often does each line win, by how much, and what did only this line bring?",
+    "How often is each line first, by how much, and what did only this line deliver?",
     reduce_races,
     finish_races,
 )
