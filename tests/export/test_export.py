@@ -358,7 +358,7 @@ def test_journal_begun_anew_is_another_one(tmp_path: Path) -> None:
     append_and_die(journal, 0, 80)
     with pytest.raises(FormatError, match="found another one"):
         list(exporter.run())
-    with pytest.raises(FormatError, match="found that of another journal"):
+    with pytest.raises(FormatError, match="found one of another journal"):
         list(Exporter(journal, root, tables=("messages",)).run())
     assert table_of(root, "messages").num_rows == 50
     list(Exporter(journal, root, tables=("messages",), feed="anew").run())
@@ -370,7 +370,7 @@ def test_other_journal_of_the_name_is_refused_until_it_is_replaced(
 ) -> None:
     other = make_journal(tmp_path, 5)
     list(Exporter(other, tmp_path / "root").run())
-    with pytest.raises(FormatError, match="found that of another journal"):
+    with pytest.raises(FormatError, match="found one of another journal"):
         list(Exporter(journal, tmp_path / "root").run())
     list(Exporter(journal, tmp_path / "root", replace=True).run())
     assert len(rows_of(tmp_path / "root", "messages")) == RECORDS
@@ -467,7 +467,7 @@ def test_segments_removed_before_their_export_are_said(journal: Path, tmp_path: 
     gone = read_entries(tmp_path / "root")[1].index - read_entries(tmp_path / "root")[0].end_index
     said = json.loads(found.stdout)
     assert (said["lost"], said["records"] + said["lost"]) == (gone, RECORDS)
-    assert "are in no segment any more" in found.stderr
+    assert "are no longer in any segment" in found.stderr
 
 
 def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:

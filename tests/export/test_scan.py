@@ -137,7 +137,7 @@ def test_begin_is_behind_what_was_removed_to_make_room_and_nothing_else(
     assert (begin.position, begin.index) == (second.position, second.index) > (0, 0)
     assert scanned(Scan(str(copy))).num_rows == RECORDS - begin.index
     segment_path(copy, second.number).unlink()
-    with pytest.raises(FormatError, match="are in no segment any more"):
+    with pytest.raises(FormatError, match="are no longer in any segment"):
         Scan(str(copy)).pieces()
 
 

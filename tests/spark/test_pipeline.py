@@ -186,7 +186,7 @@ def test_run_refuses_a_job_that_is_none(tmp_path: Path) -> None:
     arguments = ["run", str(tmp_path), str(tmp_path), "--job", "bar"]
     error = CliRunner().invoke(verb, arguments).exception
     assert isinstance(error, ConfigError)
-    assert "jobs must be of losses, rates, lines" in str(error)
+    assert "job must be one of losses, rates, lines" in str(error)
 
 
 def test_run_refuses_to_write_into_its_source(export: Path) -> None:
@@ -287,5 +287,5 @@ def test_place_of_a_stream_is_its_own(tmp_path: Path, change: dict, stream: bool
     about = {"of": {"roots": [["a", "1"]]}, "parameters": {"bar_s": 1}}
     for _ in range(2):
         begin_run(str(tmp_path), about, stream=True)
-    with pytest.raises(ConfigError, match="OUT has the stream of other sources or parameters"):
+    with pytest.raises(ConfigError, match="holds the stream of other sources or parameters"):
         begin_run(str(tmp_path), about | change, stream=stream)

@@ -166,7 +166,7 @@ def test_pushed_filters_change_no_answer(
     [
         ({"tabel": "trades"}, "option must be one of path, table"),
         ({"table": "bars"}, "table must be one of messages"),
-        ({"columns": "prise"}, "columns must be of feed, position"),
+        ({"columns": "prise"}, "columns must be among feed, position"),
         ({"kinds": "TRADE"}, "kind must be one of PAD"),
         ({"start": "2026-08-21"}, "start must be UNIX ns, or a time with its zone"),
         ({"pushdown": "yes"}, "pushdown must be true or false"),

@@ -175,13 +175,13 @@ class _Summary:
         self._since_ns = now_ns
 
     def tell_lost(self, lost: list[Lost]) -> None:
-        """Say what is in no file and in no segment any more, once."""
+        """Report records that are neither in a file nor in a segment, once."""
         for each in lost:
             if each not in self._lost:
                 click.echo(
-                    f"udpfast: {'raw ' * each.raw}records {each.index} to {each.end_index} are in "
-                    "no segment any more and were not exported before: removed to make room, or "
-                    "their files are damaged",
+                    f"udpfast: {'raw ' * each.raw}records {each.index} to {each.end_index} are "
+                    "no longer in any segment and were not exported before: they were removed to "
+                    "make room, or their files are damaged",
                     err=True,
                 )
         self._lost = set(lost)

@@ -312,7 +312,7 @@ def export_journal(journal: Path, root: Path) -> int:
         f"{time.perf_counter() - began:.1f} s"
         + (f"; {missing:,} records of it are damaged" if missing else "")
         + (f"; the names of {nameless:,} records are lost" if nameless else "")
-        + (f"; {lost:,} records are in no segment any more" if lost else "")
+        + (f"; {lost:,} records are no longer in any segment" if lost else "")
         + ("; what is still written to is left out" if exporter.unfinished else ""),
         err=True,
     )

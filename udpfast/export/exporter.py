@@ -218,7 +218,7 @@ class Exporter:
             if not self._replace:
                 raise FormatError(
                     f"{self.root}: expected records of {segment_path(directory, part.number)} as "
-                    "they were exported, found others there: the journal was cut and went on; "
+                    "they were exported, found others: the journal was cut and then continued; "
                     "choose another directory, or replace them"
                 )
             for each in entries:
@@ -507,9 +507,9 @@ class _Feed:
                 continue
             if not replace:
                 raise FormatError(
-                    f"{self._root}: expected of {self.name!r} the journal {journal}, found that of "
-                    f"another journal, {entry.journal} ({entry.directory}): choose another "
-                    "directory or feed name, or replace it"
+                    f"{self._root}: expected an export of journal {journal} as {self.name!r}, "
+                    f"found one of another journal, {entry.journal} ({entry.directory}): choose "
+                    "another directory or feed name, or replace it"
                 )
             self.remove(entry)
         return [entry for entry in self._entries if entry.journal == journal]

@@ -219,7 +219,7 @@ class Scan:
             if index > begin:
                 raise FormatError(
                     f"{self.directory}: expected records from {begin} on, found none before "
-                    f"{index}: {index - begin} are in no segment any more"
+                    f"{index}: {index - begin} are no longer in any segment"
                 )
             begin = max(begin, end_index)
 

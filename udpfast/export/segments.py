@@ -369,5 +369,5 @@ def check_journal(directory: str | os.PathLike[str], journal: str) -> None:
     if found != journal:
         raise FormatError(
             f"{directory}: expected the journal {journal}, found another one, {found}: it was "
-            "removed and begun anew"
+            "removed and started again"
         )

@@ -60,16 +60,16 @@ def chosen_jobs(names: Sequence[str]) -> list[Job]:
     """
     for name in names:
         if name not in JOBS:
-            raise ConfigError(f"jobs must be of {', '.join(JOBS)}, was {name!r}")
+            raise ConfigError(f"job must be one of {', '.join(JOBS)}, was {name!r}")
     return [JOBS[name] for name in names or JOBS]
 
 
 def run_jobs(
     bronze: Bronze, out: str, jobs: Sequence[Job], parameters: Parameters
 ) -> Iterator[Ran]:
-    """Run jobs one after the other over what is there; yield each as it is done.
+    """Run jobs one after the other over the existing data; yield each when it is done.
 
-    What several of them make of the same reduction, they make of one.
+    Jobs that need the same reduction share it.
     """
     shared = Counter(job.reduce for job in jobs)
     reduced: dict[Any, DataFrame] = {}
@@ -92,11 +92,11 @@ def stream_jobs(
     *,
     every_s: float | None = None,
 ) -> Iterator[Ran]:
-    """Run the same jobs over what comes; yield each whenever its stream has ended.
+    """Run the same jobs as streams; yield each when its stream has ended.
 
-    Every batch writes the table anew from all that has been seen: a batch that is done twice, after
-    a crash, writes the same table twice. What a stream remembers is the reduction, in the
-    checkpoint: as many rows as it has keys, not as many as came.
+    Every batch rewrites the table from everything seen so far, so a batch that is repeated after a
+    crash writes the same table twice. A stream keeps the reduction in its checkpoint: as many rows
+    as there are keys, not as many as were read.
 
     Parameters
     ----------
@@ -104,10 +104,10 @@ def stream_jobs(
     out : str
     jobs : sequence of Job
     parameters : Parameters
-        Those of the checkpoint, if there is one: a reduction cannot change underneath its sums.
+        Must equal those of the checkpoint, if there is one: its sums depend on them.
     every_s : float, optional
-        Seconds from batch to batch, until it is interrupted; by default, what is there now is
-        done and the stream ends.
+        Seconds from batch to batch, until interrupted; by default the stream processes the
+        existing data and ends.
     """
     stream = replace(bronze, streaming=True)
     began = time.perf_counter()
@@ -164,22 +164,22 @@ def gold(out: str, name: str) -> str:
 
 
 def begin_run(out: str, about: dict[str, Any], *, stream: bool) -> None:
-    """Make a place ready for a run: what is there then is of the same sources, or gone.
+    """Prepare a directory for a run, so that it holds only results of the same sources.
 
-    Tables that another run has made of other sources, or of another time, are removed: the report
-    shows what was asked for. A stream's place is its own.
+    Tables that another run made from other sources, or another time range, are removed, so that the
+    report shows what was asked for. A stream needs a directory of its own.
 
     Parameters
     ----------
     out : str
     about : dict
-        What runs; `of` says on what.
+        The run; `of` names its sources.
     stream : bool
 
     Raises
     ------
     ConfigError
-        The place has a stream of something else, or with other parameters.
+        The directory holds a stream of other sources, or with other parameters.
     """
     files, path = open_file_system(out)
     of, parameters = about["of"], about["parameters"]
@@ -187,8 +187,8 @@ def begin_run(out: str, about: dict[str, Any], *, stream: bool) -> None:
     name = f"{path}/checkpoints/of.json"
     there = files.get_file_info(f"{path}/checkpoints").type != FileType.NotFound
     if there and _read_json(files, name) != own:
-        raise ConfigError(f"OUT has the stream of other sources or parameters, was {out!r}: choose "
-                          f"another one, or remove {out}/checkpoints")  # fmt: skip
+        raise ConfigError(f"OUT {out!r} holds the stream of other sources or parameters: choose "
+                          f"another OUT, or remove {out}/checkpoints")  # fmt: skip
     if stream and not there:
         files.create_dir(f"{path}/checkpoints", recursive=True)
         _write_json(files, name, own)

@@ -73,7 +73,7 @@ class UdpfastSource(DataSource):
             return StructType(list(own.values()))
         for name in columns:
             if name not in own:
-                raise ConfigError(f"columns must be of {', '.join(own)}, had {name!r}")
+                raise ConfigError(f"columns must be among {', '.join(own)}, had {name!r}")
         return StructType([own[name] for name in columns])
 
     def reader(self, schema: StructType) -> JournalReader:
