@@ -26,7 +26,7 @@ def goal_table(results: Sequence[Result]) -> str:
     """Return what was run on which host, then a table: a row per goal and variant.
 
     Of several results, of one host, the newer rows count. Found are ratios, or values if the goal
-    has a unit; NEAR where nothing else is said.
+    has a unit; NEAR unless stated otherwise.
     """
     for result in results:
         for name in ("cpu", "cores", "kernel", "python", "date", "commit", "dirty"):
@@ -47,8 +47,8 @@ def origin(results: Sequence[Result]) -> str:
         first += f" ({', '.join(dict.fromkeys(row.benchmark for row in result.rows))}: {words})"
     return (
         f"{host['cpu']}, {host['cores']} cores, Linux {host['kernel'].split('-')[0]}, "
-        f"{host['python']}, {first}; ratios of at least {TRIALS_MIN} trials, NEAR where nothing "
-        "else is said:"
+        f"{host['python']}, {first}; ratios of at least {TRIALS_MIN} trials, NEAR unless stated "
+        "otherwise:"
     )
 
 

@@ -1,5 +1,5 @@
 # The closed list of framings, and the one switch over it. A framing is added by its own file, one
-# member and one branch here, and one row of facts in framing.pyx (docs/framings.md shows it).
+# member and one branch here, and one row of facts in facts.py (docs/framings.md shows it).
 
 from libc.stdint cimport uint8_t, uint32_t
 
