@@ -3,10 +3,11 @@
 import gzip
 import json
 import random
+import resource
 import shutil
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,17 +39,24 @@ def capture(path: Path, sent: Sequence[tuple[int, bytes]], kept: int = 65535) ->
     with path.open("wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, kept, 101))
         for number, (port, payload) in enumerate(sent):
-            size = 28 + len(payload)
-            ip = struct.pack(
-                ">BBHHHBBH4s4s",
-                *(0x45, 0, size, number & 0xFFFF, 0, 64, 17, 0),
-                *(bytes([127, 0, 0, 1]), bytes([239, 1, 1, 1])),
-            )
             udp = struct.pack(">HHHH", 40000, port, 8 + len(payload), 0)
-            lengths = (min(size, kept), size)
+            frame = framed(17, udp + payload, number)
+            lengths = (min(len(frame), kept), len(frame))
             file.write(struct.pack("<IIII", number // 1000, number % 1000 * 1000, *lengths))
-            file.write((ip + udp + payload)[:kept])
+            file.write(frame[:kept])
     return path
+
+
+def framed(protocol: int, content: bytes, number: int = 0) -> bytes:
+    """Return content of a protocol, behind a header of IPv4."""
+    return (
+        struct.pack(
+            ">BBHHHBBH4s4s",
+            *(0x45, 0, 20 + len(content), number & 0xFFFF, 0, 64, protocol, 0),
+            *(bytes([127, 0, 0, 1]), bytes([239, 1, 1, 1])),
+        )
+        + content
+    )
 
 
 def dissected(
@@ -185,6 +193,122 @@ def test_session_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_
     assert [row["lost.numbers"] for row in found] == ["", "", "", "", "", "", "3"]
 
 
+def test_incremental_channel_that_begins_with_snapshots_is_not_the_snapshot_channel(
+    tshark: str, tmp_path: Path
+) -> None:
+    # Both channels begin at 1. Number 2 of the one and 3 of the other are lost.
+    sent = [(port, *datagrams(b"x", seqno=1, snapshot=True)) for port in (A, B, SNAPSHOT)]
+    sent += [(SNAPSHOT, *datagrams(b"x", seqno=2, snapshot=True))]
+    sent += [(port, datagram(b"x", seqno=3)) for port in (A, B)]
+    sent += [(SNAPSHOT, *datagrams(b"x", seqno=4, snapshot=True))]
+    path = capture(tmp_path / "channels.pcap", sent)
+    found = dissected(tshark, path, ("port", "lost.numbers", "copy_of"))
+    lost = [(row["port"], row["lost.numbers"]) for row in found if row["lost.numbers"]]
+    assert lost == [(str(A), "2"), (str(SNAPSHOT), "3")]
+    assert [row["copy_of"] for row in found] == ["", "1", "", "", "", "5", ""]
+
+
+def test_snapshot_ports_alone_tell_the_channel_where_they_are_given(
+    tshark: str, tmp_path: Path
+) -> None:
+    sent = [
+        (port, *datagrams(b"x", seqno=seqno, snapshot=True))
+        for seqno, ports in ((1, (A, SNAPSHOT)), (2, (A,)), (3, (A, SNAPSHOT)))
+        for port in ports
+    ]
+    path = capture(tmp_path / "channels.pcap", sent)
+    options = ("-o", f"roqudp.snapshot_ports:{SNAPSHOT}")
+    found = dissected(tshark, path, ("lost.numbers", "copy_of"), *options)
+    assert [tuple(row.values()) for row in found] == [("", "")] * 4 + [("2", "")]
+
+
+def test_number_lost_between_heartbeats_is_told_before_any_payload(
+    tshark: str, tmp_path: Path
+) -> None:
+    sent = [(A, datagram(seqno=1)), (A, datagram(seqno=3)), (A, datagram(b"x", seqno=5))]
+    path = capture(tmp_path / "idle.pcap", sent)
+    found = dissected(tshark, path, ("lost.numbers", "line.lost.numbers"))
+    assert [tuple(row.values()) for row in found] == [("", ""), ("2", "2"), ("4", "4")]
+
+
+def test_info_names_the_channel_of_a_heartbeat(tshark: str, tmp_path: Path) -> None:
+    sent = [(SNAPSHOT, *datagrams(b"x", seqno=1, snapshot=True)), (SNAPSHOT, datagram(seqno=2))]
+    sent += [(A, datagram(b"x", seqno=1)), (A, *datagrams(b"x", seqno=2, snapshot=True))]
+    path = capture(tmp_path / "info.pcap", sent)
+    command = [tshark, "-n", "-X", f"lua_script:{SCRIPT}", "-r", str(path), "-T", "fields"]
+    command += ["-e", "_ws.col.Info"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    names = [line.partition(" session")[0] for line in result.stdout.splitlines()]
+    assert names == ["Snapshot", "Snapshot", "Incremental", "Incremental (a snapshot)"]
+
+
+def test_fragment_with_another_fragment_max_does_not_complete_the_message(
+    tshark: str, tmp_path: Path
+) -> None:
+    whole = datagrams(bytes(1200), seqno=1)
+    odd = datagram(b"x", seqno=1, fragment=1, fragment_max=1)
+    sent = [(A, each) for each in (whole[0], odd, whole[2], datagram(b"x", seqno=2))]
+    path = capture(tmp_path / "odd.pcap", sent)
+    found = dissected(tshark, path, ("refused", "lost.numbers"))
+    assert [bool(row["refused"]) for row in found] == [False, True, False, False]
+    assert [row["lost.numbers"] for row in found] == ["", "", "", "1"]
+
+
+def test_datagram_that_icmp_quotes_is_no_copy(tshark: str, tmp_path: Path) -> None:
+    path = capture(tmp_path / "quoted.pcap", [(A, datagram(b"x", seqno=1))])
+    original = path.read_bytes()[24 + 16 :]
+    error = framed(1, struct.pack(">BBHI", 3, 3, 0, 0) + original)  # port unreachable
+    with path.open("ab") as file:
+        file.write(struct.pack("<IIII", 1, 0, len(error), len(error)) + error)
+    found = dissected(tshark, path, ("seqno", "duplicate", "copy_of"))
+    assert [tuple(row.values()) for row in found] == [("1", "", ""), ("1", "", "")]
+
+
+def test_restart_with_the_same_id_begins_a_numbering(tshark: str, tmp_path: Path) -> None:
+    # The second life lacks 2 on line A, which the first one lacked not, and 40 on both.
+    sent = [(port, datagram(b"x", seqno=seqno)) for seqno in range(1, 60) for port in (A, B)]
+    again = [(A, seqno) for seqno in range(1, 60) if seqno not in (2, 40)]
+    again += [(B, seqno) for seqno in range(1, 60) if seqno != 40]
+    sent += [(port, datagram(b"x", seqno=seqno)) for port, seqno in again]
+    path = capture(tmp_path / "restart.pcap", sent)
+    fields = ("port", "seqno", "lost.numbers", "line.lost.numbers", "session.begins", "duplicate")
+    found = dissected(tshark, path, fields)
+    begins = [(row["port"], row["seqno"]) for row in found if row["session.begins"]]
+    assert begins == [(str(A), "1"), (str(B), "1")] * 2
+    assert [row["lost.numbers"] for row in found if row["lost.numbers"]] == ["40"]
+    lost = [(row["port"], row["line.lost.numbers"]) for row in found if row["line.lost.numbers"]]
+    assert lost == [(str(A), "2"), (str(A), "40"), (str(B), "40")]
+    assert not any(row["duplicate"] for row in found)
+
+
+def test_lines_that_jump_one_after_the_other_share_a_numbering(tshark: str, tmp_path: Path) -> None:
+    sent = [(port, datagram(b"x", seqno=10**6)) for port in (A, B)]
+    sent += [(A, datagram(b"x", seqno=seqno)) for seqno in (1, 2)]
+    sent += [(B, datagram(b"x", seqno=10**6 + 1)), (A, datagram(b"x", seqno=4))]
+    sent += [(B, datagram(b"x", seqno=seqno)) for seqno in (1, 2, 3, 4)]
+    path = capture(tmp_path / "jumps.pcap", sent)
+    found = dissected(tshark, path, ("lost.numbers", "line.lost.numbers"))
+    assert not any(row["lost.numbers"] for row in found)
+    assert [row["line.lost.numbers"] for row in found if row["line.lost.numbers"]] == ["3"]
+
+
+def test_capture_of_few_of_many_numbers_takes_little_memory(tshark: str, tmp_path: Path) -> None:
+    step, count = 8000, 2000
+    sent = [(A, datagram(b"x", seqno=number * step)) for number in range(count)]
+    path = capture(tmp_path / "sampled.pcap", sent)
+    limit = 1 << 30  # 16 million numbers were left behind
+    command = [tshark, "-n", "-X", f"lua_script:{SCRIPT}", "-r", str(path), "-T", "fields"]
+    result = subprocess.run(
+        [*command, "-e", "roqudp.lost"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_DATA, (limit, limit)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == [str(step - 1)] * (count - 1)
+
+
 def test_damaged_datagrams_are_shown_without_an_error_of_the_dissector(
     tshark: str, tmp_path: Path
 ) -> None:
@@ -215,6 +339,65 @@ def test_jump_is_believed_with_its_second_datagram_in_a_row(tshark: str, tmp_pat
     assert [bool(row["session.foreign"]) for row in found] == [0, 0, 1, 0, 0, 0, 0]
     assert [bool(row["session.begins"]) for row in found] == [1, 0, 0, 0, 0, 1, 0]
     assert [row["lost.numbers"] for row in found] == ["", "", "", "", "4", "", "1000001"]
+
+
+def life(
+    chance: random.Random, session: int, first: int, start_s: float
+) -> tuple[list[tuple[float, int, bytes]], list[str]]:
+    """Return what both lines of a session bring, with times, and the numbers that both lose.
+
+    The first and the last messages come whole: what is before or behind is no loss.
+    """
+    brought, lost = [], []
+    skews = {port: chance.uniform(0, 10) for port in (A, B)}
+    for index in range(150):
+        size = chance.choice([0, 40, 512, 1200])
+        fragments = datagrams(
+            bytes(size), seqno=first + index, session_id=session, snapshot=size > 0 and index < 9
+        )
+        edge = index < 3 or index == 149
+        seen = set()
+        for port, skew_s in skews.items():
+            for part, fragment in enumerate(fragments):
+                if edge or chance.random() > 0.15:
+                    seen.add(part)
+                    late_s = 0 if edge else chance.uniform(0, 3)
+                    brought.append((start_s + index + skew_s + late_s, port, fragment))
+        if len(seen) < len(fragments):
+            lost.append(str((first + index) % 2**32))
+    return brought, lost
+
+
+def single(spans: Iterator[str]) -> list[str]:
+    """Return the numbers of spans ("5-7, 9"), one by one, across the wrap."""
+    found = []
+    for span in spans:
+        for part in span.split(", "):
+            first, _, last = part.partition("-")
+            count = (int(last or first) - int(first)) % 2**32 + 1
+            found += [str((int(first) + step) % 2**32) for step in range(count)]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("restart", ["another id", "the same id, far", "the same id, near"])
+def test_lost_numbers_of_random_lives_are_those_that_no_line_brought(
+    tshark: str, tmp_path: Path, seed: int, restart: str
+) -> None:
+    chance = random.Random(seed)
+    brought, lost = [], []
+    first = chance.choice([1, 2**31 - 50, 2**32 - 50])
+    for number in range(3):
+        session = 7 + number if restart == "another id" else 7
+        more, more_lost = life(chance, session, first, start_s=number * 200)
+        brought += more
+        lost += more_lost
+        first += 10**6 if restart == "the same id, far" else 0
+    brought.sort(key=lambda each: each[0])
+    path = capture(tmp_path / "lives.pcap", [(port, each) for _, port, each in brought])
+    found = dissected(tshark, path, ("lost.numbers",))
+    told = single(row["lost.numbers"] for row in found if row["lost.numbers"])
+    assert sorted(told) == sorted(lost)
 
 
 def test_dissector_knows_the_messages_of_the_schema() -> None:

@@ -5,10 +5,12 @@
 -- preference of the protocol (roqudp.ports), or "Decode As...".
 --
 -- A line is one destination (address and port); a channel is all lines of one session that are
--- incremental, or all that are snapshot: a line is what the snapshot bit of its first payload says,
--- or roqudp.snapshot_ports (heartbeats have no such bit, nor has the legacy revision). What of a channel was not brought by any line is lost; what
--- one line did not bring, and another one did, is lost on that line. Both are known for certain
--- when the whole file was read once: Wireshark does so, tshark with -2.
+-- incremental, or all that are snapshot. roqudp.snapshot_ports tells which lines are snapshot. If
+-- it is empty, the snapshot bit tells: a line is incremental as soon as one payload comes without
+-- it, since the incremental channel carries snapshots too (heartbeats have no such bit, nor has the
+-- legacy revision). What of a channel was not brought by any line is lost; what one line did not
+-- bring, and another one did, is lost on that line. Both are known for certain when the whole file
+-- was read once: Wireshark does so, tshark with -2.
 --
 -- Lua 5.2 to 5.4: no bit operators, numbers may be floats.
 
@@ -17,8 +19,13 @@ local roq = Proto("roqudp", "Roq UDP")
 local HEADER_SIZE = 16
 local PAYLOAD_MAX = 512
 local NUMBERS = 4294967296 -- seqnos go from 0 to one less
-local REMEMBERED = 65536 -- of a line and of a channel: numbers behind the newest one
+local REMEMBERED = 65536 -- further behind the newest number is another numbering, not a late one
 local SKIPPED_MAX = 8192 -- a jump further ahead is another numbering, not a loss
+local NUMBERINGS_MAX = 8 -- of one session that are looked through, the youngest first
+local REPLAYED = 32 -- datagrams brought again, in a row and in order: a restart with the same id
+local REPLAYED_TOO = 4 -- the same, once another line of the channel has shown it
+local STRAYS_MAX = 64 -- of other sessions, held beside until one of these is believed
+local STEP_BACK_MAX = 8 -- of that row: what was only reordered does not end it
 
 local ENCODINGS = { [1] = "native", [2] = "FlatBuffers" }
 
@@ -43,7 +50,7 @@ local REFUSED = {
 
 roq.prefs.ports = Pref.range("UDP ports", "9001,9002,9101", "Destination ports of the lines", 65535)
 roq.prefs.snapshot_ports = Pref.range("Snapshot ports", "",
-    "Of these, destination ports of snapshot lines; others are told by the snapshot bit", 65535)
+    "Of these, destination ports of snapshot lines; empty: the snapshot bit tells", 65535)
 roq.prefs.big_endian = Pref.bool("Big-endian header", false, "wire.byteorder of the feed")
 roq.prefs.legacy = Pref.bool("Legacy revision", false,
     "The whole first byte is the encoding; there is no snapshot bit")
@@ -93,7 +100,7 @@ local e = {
 }
 roq.experts = { e.refused, e.lost, e.line_lost, e.session, e.foreign, e.control }
 
-local lines, channels, found -- by destination; by session and direction; by frame
+local lines, channels, found -- by destination; by session and kind; by frame
 
 function roq.init()
     lines, channels, found = {}, {}, {}
@@ -105,68 +112,92 @@ local function distance(a, b)
     return ahead < NUMBERS / 2 and ahead or ahead - NUMBERS
 end
 
--- Messages by number, of a line or of a channel: which fragments came, and up to where. The last
--- fragment of a message (`max`) is not known before any of it came.
-local function new_tracker()
-    return { messages = {}, newest = nil }
+-- A numbering is the messages of a line, or of a channel, from a session's begin or a jump to the
+-- next one. Its numbers go on beyond 2^32, so that each has one message.
+local function unwrapped(numbering, seqno)
+    local newest = numbering.newest
+    return newest and newest + distance(seqno, newest % NUMBERS) or seqno
 end
 
--- Note a fragment. Returns its message, whether it came before, and the span of numbers that this
--- datagram leaves behind: from the newest number before it up to the one before its own.
-local function track(tracker, seqno, fragment, fragment_max, frame)
-    local ahead = tracker.newest and distance(seqno, tracker.newest) or 0
-    if ahead > SKIPPED_MAX or ahead < -REMEMBERED then
-        tracker.messages, tracker.newest, ahead = {}, nil, 0
+local function is_near(numbering, seqno)
+    local ahead = distance(seqno, numbering.newest % NUMBERS)
+    return ahead <= SKIPPED_MAX and ahead >= -REMEMBERED
+end
+
+-- The youngest numbering that a seqno goes on with, but none as old as `older`; nil: there is none.
+local function near_numbering(list, seqno, older)
+    for at = #list, math.max(1, #list - NUMBERINGS_MAX + 1), -1 do
+        if list[at] == older then
+            return nil
+        elseif is_near(list[at], seqno) then
+            return list[at]
+        end
     end
-    local message = tracker.messages[seqno]
-    local before = message and message.frames[fragment]
+    return nil
+end
+
+local function new_numbering(list)
+    local numbering = { messages = {} }
+    list[#list + 1] = numbering
+    return numbering
+end
+
+-- Note a fragment. Returns its message, the frame that brought it before, and the span of numbers
+-- that this datagram leaves behind: from the newest number before it up to the one before its own.
+-- The last fragment of a message (`max`) is what the first of it to come said.
+local function track(numbering, datagram)
+    local number = unwrapped(numbering, datagram.seqno)
+    local message = numbering.messages[number]
     if message == nil then
-        message = { frames = {}, seen = 0 }
-        tracker.messages[seqno] = message
+        message = { frames = {}, seen = 0, max = datagram.max }
+        numbering.messages[number] = message
     end
-    message.max = message.max or fragment_max
-    if not before then
-        message.frames[fragment] = frame
-        message.seen = message.seen + 1
+    local before = message.frames[datagram.fragment]
+    if message.max == datagram.max and (before == nil or before > datagram.frame) then
+        message.frames[datagram.fragment] = datagram.frame
+        message.seen = message.seen + (before and 0 or 1)
     end
-    -- What is looked up later, when the messages of these numbers may be complete.
-    local span = {}
-    for step = 0, ahead - 1 do
-        tracker.messages[(seqno - REMEMBERED - step) % NUMBERS] = nil
-        local number = (tracker.newest + step) % NUMBERS
-        tracker.messages[number] = tracker.messages[number] or { frames = {}, seen = 0 }
-        span[#span + 1] = { number = number, message = tracker.messages[number] }
-    end
-    if tracker.newest == nil or ahead > 0 then
-        tracker.newest = seqno
+    local newest = numbering.newest or number
+    numbering.newest = math.max(newest, number)
+    local span = nil
+    if number > newest then
+        span = { messages = numbering.messages, first = newest, last = number - 1 }
     end
     return message, before, span
 end
 
+-- Take back what `track` noted of a datagram.
+local function forget(message, datagram)
+    if message.frames[datagram.fragment] == datagram.frame then
+        message.frames[datagram.fragment] = nil
+        message.seen = message.seen - 1
+    end
+end
+
 local function whole(message)
-    return message.max ~= nil and message.seen > message.max
+    return message ~= nil and message.seen > message.max
 end
 
 -- The numbers of a span whose messages are not whole: how many, and as text ("5-7, 9").
 local function missing(span)
-    local count, parts, first, last = 0, {}, nil, nil
-    local function close()
+    local count, parts, first = 0, {}, nil
+    local function close(last)
         if first then
-            parts[#parts + 1] = first == last and string.format("%.0f", first)
-                or string.format("%.0f-%.0f", first, last)
+            local text = string.format("%.0f", first % NUMBERS)
+            parts[#parts + 1] = first == last and text
+                or text .. string.format("-%.0f", last % NUMBERS)
+            first = nil
         end
     end
-    for _, each in ipairs(span) do
-        if not whole(each.message) then
+    for number = span.first, span.last do
+        if whole(span.messages[number]) then
+            close(number - 1)
+        else
             count = count + 1
-            if first == nil or each.number ~= (last + 1) % NUMBERS then
-                close()
-                first = each.number
-            end
-            last = each.number
+            first = first or number
         end
     end
-    close()
+    close(span.last)
     return count, table.concat(parts, ", ")
 end
 
@@ -180,38 +211,135 @@ local function has_port(range, port)
     return false
 end
 
-local function follow(line, datagram, result)
-    if line.snapshot == nil then
-        if not datagram.snapshot_port and datagram.empty then
-            return -- a heartbeat, before anything said which channel this is
+-- Whether the preference says that a port is a snapshot line's; nil if it says nothing of any port.
+local function snapshot_port(port)
+    local ports = tostring(roq.prefs.snapshot_ports)
+    if ports == "" then
+        return nil
+    end
+    return has_port(ports, port)
+end
+
+-- Which channel a session has on a line. While only snapshot bits told, or heartbeats alone came,
+-- the line may turn out to be of another channel: then the history is gone through again.
+local function channel_key(line, session)
+    return session .. " " .. (line.snapshot == nil and line.where or line.snapshot and "S" or "I")
+end
+
+-- Note a datagram in its channel. A numbering of a line stays with one numbering of the channel.
+local function share(entry)
+    local datagram, result, numbering = entry.datagram, entry.result, entry.numbering
+    local key = channel_key(entry.line, datagram.session)
+    local channel = channels[key] or { list = {}, of = {}, history = {} }
+    channels[key] = channel
+    local shared = channel.of[numbering]
+    if shared == nil then
+        local older = numbering.previous and channel.of[numbering.previous]
+        shared = near_numbering(channel.list, datagram.seqno, older) or new_numbering(channel.list)
+        channel.of[numbering] = shared
+    end
+    local before
+    result.message, before, result.span = track(shared, datagram)
+    result.copy_of = before
+    if before and before > datagram.frame then -- these numbers were gone through again
+        found[before].copy_of, result.copy_of = datagram.frame, nil
+    end
+    result.differs = result.message.max ~= datagram.max
+    if entry.line.snapshot ~= false then
+        channel.history[#channel.history + 1] = entry
+    end
+end
+
+local function set_snapshot(line, snapshot)
+    local keys = {}
+    for session in pairs(line.numberings) do
+        keys[#keys + 1] = channel_key(line, session)
+    end
+    line.snapshot = snapshot
+    for _, key in ipairs(keys) do
+        local history = channels[key] and channels[key].history or {}
+        channels[key] = nil
+        for _, entry in ipairs(history) do
+            share(entry)
         end
-        line.snapshot = datagram.snapshot_port or datagram.snapshot
     end
-    local key = datagram.session .. (line.snapshot and "S" or "I")
-    channels[key] = channels[key] or new_tracker()
-    local message, before, span =
-        track(channels[key], datagram.seqno, datagram.fragment, datagram.max, datagram.frame)
-    result.message, result.copy_of, result.span = message, before, span
-    line.tracker = line.tracker or new_tracker()
-    local _, repeated, own =
-        track(line.tracker, datagram.seqno, datagram.fragment, datagram.max, datagram.frame)
-    result.duplicate, result.line_span = repeated ~= nil, own
 end
 
--- Whether a datagram goes on with the numbering of a line.
-local function goes_on(line, datagram)
-    if datagram.session ~= line.session then
-        return false
+local function follow(line, numbering, datagram, result)
+    local snapshot = datagram.snapshot_port
+    if snapshot == nil and not datagram.empty then
+        snapshot = datagram.snapshot
     end
-    local newest = line.tracker and line.tracker.newest
-    local ahead = newest and distance(datagram.seqno, newest) or 0
-    return ahead <= SKIPPED_MAX and ahead >= -REMEMBERED
+    if snapshot ~= nil and line.snapshot ~= snapshot and line.snapshot ~= false then
+        set_snapshot(line, snapshot)
+    end
+    result.line = line
+    local message, before, span = track(numbering, datagram)
+    result.line_message, result.duplicate, result.line_span = message, before ~= nil, span
+    share({ line = line, numbering = numbering, datagram = datagram, result = result })
 end
 
--- Whether a datagram goes on with one that was held beside.
-local function confirms(candidate, datagram)
-    return candidate ~= nil and candidate.datagram.session == datagram.session
-        and math.abs(distance(datagram.seqno, candidate.datagram.seqno)) <= SKIPPED_MAX
+-- Whether a line began anew with the same session: it brings again what it brought, in order, and
+-- nothing beyond. Then these datagrams are the first of a new numbering.
+local function watch_replay(line, datagram, result, progress)
+    local row = line.row
+    if progress then
+        line.row = nil
+        return
+    end
+    if row == nil or distance(datagram.seqno, row.seqno) < -STEP_BACK_MAX then
+        row = { seqno = datagram.seqno, fragment = -1, count = 0, held = {} }
+        line.row = row
+    end
+    row.held[#row.held + 1] = { datagram = datagram, result = result }
+    local ahead = distance(datagram.seqno, row.seqno)
+    if ahead > 0 or ahead == 0 and datagram.fragment > row.fragment then
+        row.seqno, row.fragment = datagram.seqno, datagram.fragment
+        row.count = row.count + (result.duplicate and not datagram.empty and 1 or 0)
+    end
+    local channel = channels[channel_key(line, line.session)]
+    local known = near_numbering(channel.list, datagram.seqno, channel.of[line.numbering])
+    if row.count >= (known and REPLAYED_TOO or REPLAYED) then
+        local numbering = new_numbering(line.numberings[line.session])
+        numbering.previous, line.numbering, line.row = line.numbering, numbering, nil
+        row.held[1].result.begins = true
+        for _, each in ipairs(row.held) do
+            forget(each.result.line_message, each.datagram)
+            forget(each.result.message, each.datagram)
+            follow(line, numbering, each.datagram, each.result)
+        end
+    end
+end
+
+local function advance(line, datagram, result)
+    local newest = line.numbering.newest
+    follow(line, line.numbering, datagram, result)
+    watch_replay(line, datagram, result, newest == nil or line.numbering.newest > newest)
+end
+
+-- Whether one datagram goes on with another.
+local function confirms(one, other)
+    return one.session == other.session
+        and math.abs(distance(one.seqno, other.seqno)) <= SKIPPED_MAX
+end
+
+-- Let a line go on with a session, with a numbering that it had or with a new one, from what was
+-- held beside and belongs to it.
+local function enter(line, datagram)
+    line.session, line.row = datagram.session, nil
+    local list = line.numberings[line.session] or {}
+    line.numberings[line.session] = list
+    line.numbering = near_numbering(list, datagram.seqno)
+    local begins = line.numbering == nil
+    line.numbering = line.numbering or new_numbering(list)
+    for _, stray in ipairs(line.strays) do
+        if confirms(stray.datagram, datagram) then
+            stray.result.begins, begins = begins or nil, false
+            stray.result.foreign = nil
+            advance(line, stray.datagram, stray.result)
+        end
+    end
+    line.strays = {}
 end
 
 -- Look at a datagram once, in the order of the file. A session, or a numbering far from the one at
@@ -219,25 +347,23 @@ end
 local function look(where, datagram)
     local result = {}
     found[datagram.frame] = result
-    local line = lines[where]
-    if line == nil then
-        line = { session = datagram.session }
-        lines[where] = line
-        result.begins = true
+    local line = lines[where] or { where = where, numberings = {}, strays = {} }
+    lines[where] = line
+    local last = line.last
+    line.last = nil
+    if line.session == datagram.session and is_near(line.numbering, datagram.seqno) then
+        advance(line, datagram, result)
+        return result
     end
-    if goes_on(line, datagram) then
-        line.candidate = nil
-        follow(line, datagram, result)
-    elseif confirms(line.candidate, datagram) then
-        local first = line.candidate
-        line = { session = datagram.session, snapshot = line.snapshot }
-        lines[where] = line
-        first.result.begins, first.result.foreign = true, nil
-        follow(line, first.datagram, first.result)
-        follow(line, datagram, result)
-    else
-        line.candidate = { datagram = datagram, result = result }
-        result.foreign = true
+    line.strays[#line.strays + 1] = { datagram = datagram, result = result }
+    result.foreign = true
+    if line.session == nil or last and confirms(last, datagram) then
+        enter(line, datagram)
+        return result
+    end
+    line.last = datagram
+    if #line.strays > STRAYS_MAX then
+        table.remove(line.strays, 1)
     end
     return result
 end
@@ -307,7 +433,11 @@ local function add_found(tree, result, info)
         info[#info + 1] = "[another session]"
         return
     end
-    if result.message == nil then
+    if result.differs then
+        local text = "fragment_max is not the message's, which is " .. result.message.max
+        tree:add(f.refused, text):set_generated()
+        tree:add_proto_expert_info(e.refused, text)
+        info[#info + 1] = "[" .. text .. "]"
         return
     end
     tree:add(f.fragments, result.message.max + 1):set_generated()
@@ -319,20 +449,36 @@ local function add_found(tree, result, info)
     if result.duplicate then
         tree:add(f.duplicate, true):set_generated()
     end
-    local count, numbers = missing(result.span)
-    if count > 0 then
-        tree:add(f.lost, count):set_generated()
-        tree:add(f.lost_numbers, numbers):set_generated()
-        tree:add_proto_expert_info(e.lost, "lost on all lines: " .. numbers)
-        info[#info + 1] = string.format("[LOST %d]", count)
+    if result.span then
+        local count, numbers = missing(result.span)
+        if count > 0 then
+            tree:add(f.lost, count):set_generated()
+            tree:add(f.lost_numbers, numbers):set_generated()
+            tree:add_proto_expert_info(e.lost, "lost on all lines: " .. numbers)
+            info[#info + 1] = string.format("[LOST %d]", count)
+        end
     end
-    count, numbers = missing(result.line_span)
-    if count > 0 then
-        tree:add(f.line_lost, count):set_generated()
-        tree:add(f.line_lost_numbers, numbers):set_generated()
-        tree:add_proto_expert_info(e.line_lost, "lost on this line: " .. numbers)
-        info[#info + 1] = string.format("[%d lost on this line]", count)
+    if result.line_span then
+        local count, numbers = missing(result.line_span)
+        if count > 0 then
+            tree:add(f.line_lost, count):set_generated()
+            tree:add(f.line_lost_numbers, numbers):set_generated()
+            tree:add_proto_expert_info(e.line_lost, "lost on this line: " .. numbers)
+            info[#info + 1] = string.format("[%d lost on this line]", count)
+        end
     end
+end
+
+-- What the datagram's line is, or what its own bit says as long as no line is known.
+local function kind(datagram, line)
+    local snapshot = datagram.snapshot
+    if line and line.snapshot ~= nil then
+        snapshot = line.snapshot
+    end
+    if datagram.snapshot and not snapshot then
+        return "Incremental (a snapshot)"
+    end
+    return snapshot and "Snapshot" or "Incremental"
 end
 
 function roq.dissector(buffer, pinfo, root)
@@ -365,11 +511,11 @@ function roq.dissector(buffer, pinfo, root)
         session = number(6, 2),
         seqno = number(8, 4),
         empty = size == HEADER_SIZE,
-        snapshot_port = has_port(roq.prefs.snapshot_ports, pinfo.dst_port),
+        snapshot_port = snapshot_port(pinfo.dst_port),
     }
     add_header(tree, buffer, datagram)
     local info = {
-        datagram.snapshot and "Snapshot" or "Incremental",
+        "", -- which channel, as far as it is known at the end
         string.format("session=%d seqno=%.0f", datagram.session, datagram.seqno),
         string.format("object=%d:%d", buffer(3, 1):uint(), number(4, 2)),
     }
@@ -397,12 +543,13 @@ function roq.dissector(buffer, pinfo, root)
     end
     local where = tostring(pinfo.dst) .. ":" .. pinfo.dst_port
     local result = found[pinfo.number]
-    if not pinfo.visited and result == nil then
+    if not pinfo.visited and result == nil and not pinfo.in_error_pkt then -- ICMP quotes it
         result = look(where, datagram)
     end
     if result then
         add_found(tree, result, info)
     end
+    info[1] = kind(datagram, result and result.line)
     pinfo.cols.info = table.concat(info, " ")
     return size
 end
