@@ -27,7 +27,8 @@ __all__ = ["monitor"]
     "--token",
     metavar="TEXT",
     default="",
-    help="The page is shown only with ?token=TEXT; by default random, where one is needed.",
+    help="The page is shown only with ?token=TEXT; by default random, where one is needed. Without "
+    "a token, the page has no other name than localhost.",
 )
 @click.option(
     "--interval",

@@ -10,6 +10,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 from nicegui import app, ui
 
@@ -60,7 +61,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         Of the feeds; empty: all of this user.
     host, port : str, int
     token : str
-        Empty: no token is asked for.
+        Empty: no token is asked for, only that the page is not asked for by a foreign name.
     interval_s : float
         Between two looks, which are made only while a browser shows the page.
 
@@ -77,10 +78,9 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     def page() -> None:
         _Page(looks)
 
-    if token:
-        app.add_middleware(Door, token=token)
+    app.add_middleware(Door, token=token)
     shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/" + (f"?token={token}" if token else "")
+    address = f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
     for number in stop_signals():
         signal.signal(number, lambda *_: sys.exit(0))  # which the server raises again when it ends
 
