@@ -9,7 +9,7 @@ import click
 
 from udpfast.cli.options import InstanceName
 from udpfast.cli.stop import Stop
-from udpfast.core.endpoint import parse_endpoint
+from udpfast.core.endpoint import endpoint_text, parse_endpoint
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
 
@@ -40,8 +40,13 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
     stopping = Stop()
     for number in stop_signals():
         signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
-    server, thread = start_http_server(port, host, feed_registry(names))
-    click.echo(f"udpfast: http://{host}:{server.server_port}/metrics")
+    try:
+        server, thread = start_http_server(port, host, feed_registry(names))
+    except OSError as error:
+        raise ConfigError(
+            f"--listen: expected a free port of this host, found {listen}: {error.strerror}"
+        ) from None
+    click.echo(f"udpfast: http://{endpoint_text(host, server.server_port)}/metrics")
     sys.stdout.flush()
     while not stopping.wait(1.0):
         pass

@@ -7,7 +7,7 @@ import re
 
 from udpfast.errors import ConfigError
 
-__all__ = ["is_interface", "is_port", "parse_endpoint", "parse_sender"]
+__all__ = ["endpoint_text", "is_interface", "is_port", "parse_endpoint", "parse_sender"]
 
 #: What Linux lets an interface be called (dev_valid_name), but for what cannot be printed.
 _INTERFACE = re.compile(r"[!-.0-9;-~]{1,15}")
@@ -38,6 +38,11 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     if colon and is_port(port) and _version(host) == (6 if bracketed else 4):
         return host, int(port)
     raise ConfigError(f'address must be "ip:port" or "[ip6]:port", was {text!r}')
+
+
+def endpoint_text(host: str, port: int) -> str:
+    """Return address and port as `parse_endpoint` takes them, and as a URL has them."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def parse_sender(text: str) -> tuple[str, int]:
