@@ -72,6 +72,17 @@ def test_texts_are_strings(batch: Batch) -> None:
     assert table["quote_currency"].to_pylist() == [""]
 
 
+def test_text_that_is_no_utf8_is_replaced(instance: Instance) -> None:
+    cut = "é鍵".encode()[:-1]  # the last character is cut, as by a field that is too short
+    reference = instance.update(REFERENCE_DATA, "binance-usdm", "BTC")
+    reference["description"] = cut
+    instance.append(Kind.REFERENCE_DATA, reference.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        table = pa.table(reader.poll().table(Kind.REFERENCE_DATA))
+    table.validate(full=True)
+    assert table["description"].to_pylist() == ["é\ufffd"]
+
+
 def test_control_records_have_columns_too(batch: Batch) -> None:
     table = pa.table(batch.table(Kind.GAP))
     assert table.num_rows == 1

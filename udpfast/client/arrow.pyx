@@ -264,10 +264,16 @@ def _fields(array, names):
 
 
 def _texts(name, values):
-    """A column of strings, given as bytes."""
+    """A column of strings, given as bytes; what is no UTF-8 becomes U+FFFD."""
+    joined = b"".join(values)
+    if not joined.isascii():
+        # A text may be cut inside a character, and libraries believe what they are given: polars
+        # panics.
+        values = [value.decode(errors="replace").encode() for value in values]
+        joined = b"".join(values)
     offsets = np.zeros(len(values) + 1, np.int32)
     np.cumsum([len(value) for value in values], out=offsets[1:])
-    text = np.frombuffer(b"".join(values) or b"\0", np.uint8)
+    text = np.frombuffer(joined or b"\0", np.uint8)
     return _Column(name, b"u", len(values), [None, offsets, text])
 
 
