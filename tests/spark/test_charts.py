@@ -45,6 +45,13 @@ NAMES = [
     "Zürich 円",
 ]
 TIME = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
+#: How many charts a browser has drawn; written so that it looks into Bokeh's shadow roots.
+CANVASES = """
+const found = (root) => [...root.querySelectorAll("*")].reduce(
+  (sum, each) => sum + (each.tagName == "CANVAS" && each.width > 300)
+    + (each.shadowRoot ? found(each.shadowRoot) : 0), 0)
+return found(document)
+"""
 
 
 def drawn(chart: Chart) -> str:
@@ -104,20 +111,28 @@ def browser(tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.system
+@pytest.mark.parametrize("width", [1400, 390])
+def test_long_names_make_no_page_wider(tmp_path: Path, browser: Any, width: int) -> None:
+    charts = charts_of("W" * 200)
+    parts = [chart_html(chart, f"chart-{place}") for place, chart in enumerate(charts)]
+    page = tmp_path / "page.html"
+    page.write_text(document("names", "\n".join([*parts, script_html()])))
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.get(page.as_uri())
+    wait_until(lambda: browser.execute_script(CANVASES) >= len(charts), "a canvas per chart")
+    # A phone makes the window as wide as what is in it.
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+@pytest.mark.system
 def test_browser_draws_every_chart_and_fetches_nothing(tmp_path: Path, browser: Any) -> None:
     charts = [chart for name in NAMES for chart in charts_of(name)]
     parts = [chart_html(chart, f"chart-{place}") for place, chart in enumerate(charts)]
     page = tmp_path / "page.html"
     page.write_text(document("names", "\n".join([*parts, script_html()])))
     browser.get(page.as_uri())
-    # Written so that it looks into Bokeh's shadow roots.
-    count = """
-    const found = (root) => [...root.querySelectorAll("*")].reduce(
-      (sum, each) => sum + (each.tagName == "CANVAS" && each.width > 300)
-        + (each.shadowRoot ? found(each.shadowRoot) : 0), 0)
-    return found(document)
-    """
-    wait_until(lambda: browser.execute_script(count) >= len(charts), "a canvas per chart")
+    wait_until(lambda: browser.execute_script(CANVASES) >= len(charts), "a canvas per chart")
     width = "return document.documentElement.scrollWidth - innerWidth"
     assert browser.execute_script(width) <= 0
     fetched = [

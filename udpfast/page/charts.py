@@ -38,7 +38,7 @@ from bokeh.plotting import figure
 from bokeh.resources import Resources
 
 from udpfast.page.colours import OWN, PEERS
-from udpfast.page.words import duration
+from udpfast.page.words import duration, shortened
 
 __all__ = [
     "Chart",
@@ -180,8 +180,9 @@ def legend(made: figure, lines: Mapping[str, list[GlyphRenderer[Any]]]) -> None:
     """Put the lines' names above a panel; a click hides or shows a line."""
     if not lines:
         return
-    columns = max(1, min(len(lines), PHONE_LETTERS // (5 + max(map(len, lines)))))
-    items = [LegendItem(label={"value": name}, renderers=own) for name, own in lines.items()]
+    names = {name: shortened(name, PHONE_LETTERS - 5) for name in lines}
+    columns = max(1, min(len(lines), PHONE_LETTERS // (5 + max(map(len, names.values())))))
+    items = [LegendItem(label={"value": names[name]}, renderers=own) for name, own in lines.items()]
     made.add_layout(
         Legend(
             items=items,

@@ -19,7 +19,7 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
   max-width: 72rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.6rem; margin: 0 } h2 { margin: 3rem 0 .2rem; font-size: 1.25rem }
-h1, p, li { overflow-wrap: anywhere }
+h1, h3, p, li, figcaption { overflow-wrap: anywhere }
 h3 { margin: 1.4rem 0 .3rem; font-size: .95rem; font-weight: 600 }
 p { margin: .3rem 0 } .muted, figcaption, caption { color: var(--muted) }
 pre { background: var(--quiet); padding: .8rem 1rem; overflow-x: auto; font-size: 12.5px;

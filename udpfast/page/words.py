@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["channel", "duration", "figure", "literal"]
+__all__ = ["channel", "duration", "figure", "literal", "shortened"]
 
 
 def channel(stream: int) -> str:
@@ -28,6 +28,14 @@ def literal(text: str) -> str:
     return "".join(
         each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )
+
+
+def shortened(text: str, letters: int) -> str:
+    """Return a text of at most so many letters: of a longer one, both ends."""
+    if len(text) <= letters:
+        return text
+    end = letters // 2
+    return f"{text[: letters - end - 1]}…{text[-end:]}"
 
 
 def duration(value: float) -> str:

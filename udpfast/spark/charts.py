@@ -34,7 +34,7 @@ from udpfast.page.charts import (
     time_axis,
 )
 from udpfast.page.colours import OWN, PEERS
-from udpfast.page.words import channel, duration, literal
+from udpfast.page.words import channel, duration, literal, shortened
 from udpfast.spark.answers import clock_differs
 from udpfast.spark.gold import Gold
 from udpfast.spark.probabilities import PROBABILITIES
@@ -55,6 +55,8 @@ STEPS_MAX = 150
 
 #: Pixels of a bar, and of the space around the bars.
 BAR_HEIGHT, BARS_AROUND = 34, 80
+#: Of a bar's name: more would leave no place for the bar on a phone.
+BAR_LETTERS = 28
 
 MUTED = "#8d96a0"
 Curve = list[tuple[float, float]]
@@ -216,7 +218,8 @@ def share_panel(names: list[str], rows: list[Row]) -> figure:
     made.xaxis.formatter = NumeralTickFormatter(format="0%")
     made.yaxis.ticker = FixedTicker(ticks=places, minor_ticks=[])
     made.yaxis.major_label_overrides = {
-        place: PlainText(text=name) for place, name in zip(places, names, strict=True)
+        place: PlainText(text=shortened(name, BAR_LETTERS))
+        for place, name in zip(places, names, strict=True)
     }
     made.yaxis.major_tick_line_color = None
     made.yaxis.axis_line_color = None
