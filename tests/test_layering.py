@@ -5,8 +5,12 @@ do not see each other; some see less (`ONLY`). `import`, `cimport` and `include`
 wherever in the file they stand.
 """
 
+import ast
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 
 import pytest
 
@@ -190,3 +194,51 @@ def test_broken_arrows_wrong_line_is_refused(path: str, line: str, message: str)
 )
 def test_broken_arrows_right_line_passes(path: str, line: str) -> None:
     assert broken_arrows(path, line) == []
+
+
+#: What `pip install udpfast` brings, and what its extras for users do.
+EXTRAS = ("market", "export", "monitor", "spark")
+#: Brought by one of those (py4j: pyspark), compiled away, or the user's own (a frame of polars).
+UNDECLARED = {"py4j", "cython", "polars"}
+
+
+def declared() -> set[str]:
+    """Return the distributions that the project asks pip for, in lower case."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *(line for extra in EXTRAS for line in extras[extra])]
+    return {re.split(r"[^\w.-]", line)[0].lower().replace("_", "-") for line in asked}
+
+
+def packages_imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the packages that a module imports when it runs: not `if TYPE_CHECKING`."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+        else:
+            yield from packages_imported(node)
+
+
+def cython_imported(text: str) -> Iterator[str]:
+    """Yield the packages that a `.pyx` imports; `cimport` lines are the compiler's."""
+    for match in re.finditer(r"^\s*(?:from\s+(\w+)[\w.]*\s+import\b|import\s+(\w+))", text, re.M):
+        yield match[1] or match[2]
+
+
+def test_every_imported_package_is_one_that_pip_is_asked_for() -> None:
+    """What only the tools of a checkout bring is missing where a user has installed udpfast."""
+    homes, asked = packages_distributions(), declared()
+    known = {"udpfast", *sys.stdlib_module_names, *UNDECLARED}
+    found = []
+    for path in files("udpfast", ".py", ".pyx"):
+        text = path.read_text()
+        python = path.suffix == ".py"
+        for name in packages_imported(ast.parse(text)) if python else cython_imported(text):
+            brings = {home.lower().replace("_", "-") for home in homes.get(name, [name])}
+            if name not in known and not brings & asked:
+                found.append(f"{path.relative_to(ROOT)}: imports {name}, which nothing brings")
+    assert not found, "\n" + "\n".join(found)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from typing_extensions import Buffer
 
 from udpfast.errors import ConfigError, FormatError
 from udpfast.payload.sbe.encode import Encoder
@@ -20,6 +19,7 @@ from udpfast.payload.sbe.rows import Rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Buffer
 
 __all__ = ["FRAMINGS", "Message", "Schema"]
 
