@@ -23,6 +23,7 @@ def test_notebook_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     monkeypatch.setenv("MPLBACKEND", "agg")
+    monkeypatch.setenv("PATH", str(tmp_path))  # a kernel's need not be that of its environment
     notebook = nbformat.reads(text, as_version=4)
     nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
