@@ -22,6 +22,7 @@ import Cython.Utils
 import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, find_packages, setup
+from setuptools.command.build import build
 from setuptools.command.build_ext import build_ext
 
 
@@ -61,6 +62,12 @@ directives = {
     # Of calls that may raise: hundreds, nearly all where it costs nothing. `cython -a` shows them.
     "show_performance_hints": False,
 }
+
+
+class Build(build):
+    """`build` that compiles first: pip would show 700 copied files before what is missing."""
+
+    sub_commands = sorted(build.sub_commands, key=lambda command: command[0] != "build_ext")
 
 
 class BuildExt(build_ext):
@@ -233,7 +240,7 @@ extensions.insert(
 benchmarks = ["udpfast_bench", "udpfast_bench.loops", "udpfast_bench.peers"]
 
 setup(
-    cmdclass={"build_ext": BuildExt},
+    cmdclass={"build": Build, "build_ext": BuildExt},
     packages=[
         *find_packages(include=["udpfast", "udpfast.*"]),
         "pyspark_udpfast",

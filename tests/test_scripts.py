@@ -59,11 +59,12 @@ def test_preflight_without_java_says_what_to_install_in_one_line(tmp_path: Path)
     assert "apt-get install openjdk-17-jre-headless" in line
 
 
-def test_setup_without_compiler_says_so_last(tmp_path: Path) -> None:
-    result = run(sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(tmp_path),
+def test_setup_without_compiler_says_so_before_it_copies_anything(tmp_path: Path) -> None:
+    result = run(sys.executable, "setup.py", "build", "--build-base", str(tmp_path),
                  **BARE, CC="no-such-compiler")  # fmt: skip
     assert result.returncode != 0
     assert result.stderr.splitlines()[-1].startswith("udpfast needs a C compiler")
+    assert "copying" not in result.stdout
 
 
 @pytest.mark.parametrize("name", ["first.py", "deep/second.py"])
