@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -57,9 +58,10 @@ def tail(
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
     address = name if name.startswith(("ring:", *_STORES)) else f"ring:{name}"
     shown = 0
+    start = "oldest" if begin else "tail"
     with (
         contextlib.suppress(KeyboardInterrupt),  # the ordinary end
-        Reader(address, start="oldest" if begin else "tail", name="tail") as reader,
+        _open(address, start) as reader,
     ):
         for record in _records(reader):
             if record.kind not in wanted or (symbols and record.symbol not in symbols):
@@ -68,6 +70,13 @@ def tail(
             shown += 1
             if shown == count:
                 return
+
+
+def _open(address: str, start: str) -> Reader:
+    # That the writer is dead is said in a line of its own, by `_records`.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return Reader(address, start=start, name="tail")
 
 
 def _records(reader: Reader) -> Iterator[Any]:
