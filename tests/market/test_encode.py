@@ -17,7 +17,7 @@ from udpfast.errors import FormatError, RangeError
 from udpfast.market import encode
 from udpfast.market.decode import decode
 from udpfast.market.encode import SourceInfo
-from udpfast.market.event import encode_event, event_to_dict, update_to_dict
+from udpfast.market.event import MESSAGE_NAMES, encode_event, event_to_dict, update_to_dict
 from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
 from udpfast.market.updates import LEVEL, ROW_DTYPES, TRADE, UPDATE_DTYPES, view_update
@@ -121,7 +121,14 @@ def test_every_golden_update_encoded_again_decodes_to_the_same_bytes():
             assert (again.kind, again.payload) == (result.kind, result.payload) or (
                 result.kind is Kind.GATEWAY_STATUS
             )
-    assert seen == set(UPDATE_DTYPES)
+    assert seen == set(MESSAGE_NAMES)
+
+
+def test_update_that_no_event_carries_is_refused(monkeypatch):
+    monkeypatch.delitem(MESSAGE_NAMES, Kind.MARKET_STATUS)
+    update = bytes(UPDATE_DTYPES[Kind.MARKET_STATUS].itemsize)
+    with pytest.raises(FormatError, match="no event of the schema carries MARKET_STATUS"):
+        encode.encode_update(Kind.MARKET_STATUS, update, NameTable())
 
 
 LEVELS = [(101.5, 2.0), (101.0, 0.0)]

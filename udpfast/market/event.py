@@ -15,7 +15,7 @@ import flatbuffers
 import numpy as np
 
 from udpfast.core.layout import Kind
-from udpfast.errors import RangeError
+from udpfast.errors import FormatError, RangeError
 from udpfast.market.flatbuffer import verify
 from udpfast.market.names import NameTable
 from udpfast.market.schema import ENUMS, MESSAGES, TABLES, Field
@@ -180,9 +180,16 @@ def update_to_dict(kind: int, payload: Buffer, names: NameTable) -> dict[str, An
         The record's payload.
     names : NameTable
         The table that its ids refer to.
+
+    Raises
+    ------
+    FormatError
+        The payload is shorter than its counts say, or no event of the schema carries the kind.
     """
     update = view_update(kind, payload)
-    message = MESSAGE_NAMES[update.kind]
+    message = MESSAGE_NAMES.get(update.kind)
+    if message is None:
+        raise FormatError(f"no event of the schema carries {update.kind.name}")
     header = update.header
     present = int(header["present"])
     source = {field.name: int(header[f"source_{field.name}"]) for field in TABLES["SourceInfo"]}
