@@ -83,9 +83,9 @@ format: build ## let ruff lay out the Python files
 	@$(RUN) -m ruff check --fix
 	@$(RUN) -m ruff format
 
-clean: ## remove what make has made
-	@rm -rf $(VENV) build dist *.egg-info
-	@find udpfast -name '*.so' -delete
+clean: ## remove what make has made, except results of benchmarks
+	@rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis .benchmarks
+	@find udpfast bench '(' -name '*.so' -o -name '__pycache__' ')' -prune -exec rm -rf {} +
 
 # Three steps, each with its stamp: tools (what compiling needs), compiled, installed.
 
