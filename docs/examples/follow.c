@@ -53,7 +53,7 @@ static const void *map(const char *directory, const char *name, const char *kind
     snprintf(path, sizeof path, "%s/%s", directory, name);
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 || fstat(file, &status) != 0)
-        die(path, "cannot be opened");
+        die(path, strerror(errno));
     if (status.st_size < UDPFAST_REGION_PAGE)
         die(path, "is too small");
     header = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, file, 0);
@@ -132,7 +132,7 @@ int main(int count, char **words)
     uint8_t *copy;
     int state, orphan = 0;
     if (count != 2)
-        die(words[0], "takes the directory of an instance");
+        die(words[0], "takes the directory of an instance, as /dev/shm/udpfast-0/NAME");
     ring.header = map(words[1], "ring", UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT);
     ring.data = (const uint8_t *) ring.header + UDPFAST_RING_DATA;
     ring.capacity = ((const struct udpfast_region_header *) ring.header)->size - UDPFAST_RING_DATA;

@@ -3,6 +3,7 @@
 import datetime
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,13 @@ def test_words_from_the_network_stay_in_their_cell() -> None:
     assert forms["symbol"]("A\x1b[31m\u202eB\n") == "A\\x1b[31m\\u202eB\\n"
     assert forms["time"]("2026-01-01T00:00:00Z") == "2026-01-01 00:00:00"
     assert forms["feed"]("a\n") == forms["hop"]("a\n") == "a\\n"
+
+
+def test_prices_that_nothing_can_have_are_short() -> None:
+    forms = {each.name: each.form for each in shown_columns("bars", 1)}
+    assert forms["close"](123_456_789.5) == "123,456,790"
+    assert forms["close"](sys.float_info.max) == "1.7976931e+308"
+    assert len(forms["close"](-1e15)) < 10
 
 
 def test_races_of_any_stream_are_drawn_with_the_names_of_their_lines() -> None:

@@ -34,6 +34,9 @@ SNAPSHOT = 1
 #: Where the histogram of a hop ends, less the half slot by which a value may be off.
 HOUR_NS = 3_600_000_000_000 * 0.999
 
+#: From here on digits before the point are more than a double has: the power of ten is shown.
+HUGE = 1e15
+
 #: The heading of each job's section.
 TITLES = {
     "losses": "Lost messages",
@@ -97,12 +100,12 @@ def share(value: float) -> str:
 
 def number(value: float) -> str:
     """Return a price or a quantity: eight digits, or all before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1e7 else f"{value:,.8g}"
+    return f"{value:,.0f}" if 1e7 <= abs(value) < HUGE else f"{value:,.8g}"
 
 
 def short(value: float) -> str:
     """Return a mean: four digits, or all before the point."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{value:,.0f}" if 1000 <= abs(value) < HUGE else f"{value:.4g}"
 
 
 def when(value: str) -> str:

@@ -16,4 +16,6 @@ def main(address: str, threshold: str = "1000") -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
     main(*sys.argv[1:])
