@@ -548,11 +548,6 @@ class _Part:
             "received": 0 if sequencer is None else sequencer.received,
             "held": 0 if sequencer is None else sequencer.held,
             "clock_steps": 0 if sequencer is None else sequencer.clock_steps,
-            "outboxes": {
-                courier.outbox.name: {**courier.outbox.counts(),
-                                      "state": courier.outbox.state.name.lower()}
-                for courier, _ in self.outboxes.values()
-            },
             "feed": None if self.feed is None else self.feed.description(),
         }  # fmt: skip
 

@@ -16,10 +16,10 @@ __all__ = ["FeedStore"]
 #: What `bus stat` shows of links and messages, where there are none.
 NO_BUS: dict[str, object] = {
     "source_end": None,
-    **dict.fromkeys(("waits", "stopped", "feed"), ""),
+    **dict.fromkeys(("waits", "stopped"), ""),
     **dict.fromkeys(("reconnects", "damaged", "quarantined", "unauthentic", "clock_steps"), 0),
     "verdicts": {},
-    "outboxes": {},
+    "feed": None,
 }
 _TELL_S = 0.02
 #: Turns between two descriptions.

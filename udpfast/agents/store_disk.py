@@ -10,7 +10,13 @@ import threading
 import time
 from pathlib import Path
 
-from udpfast.archive.bus_files import Live, LiveState, describe_store, make_shared
+from udpfast.archive.bus_files import (
+    Live,
+    LiveState,
+    describe_store,
+    make_shared,
+    note_store,
+)
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.config.bus import StoreConfig
@@ -83,6 +89,7 @@ class StoreDisk:
         )  # fmt: skip
         self.live = Live(self.directory, create=True)
         self._shared = make_shared(self.directory, group)
+        note_store(self._shared, self.directory)  # for who looks at all stores of a host
         self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
         self.problem = ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -12,7 +13,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from udpfast.errors import RegionError
-from udpfast.shm.instance import instance_directory, instance_root, journal_directory
+from udpfast.shm.instance import (
+    instance_directory,
+    instance_root,
+    journal_directory,
+    journal_root,
+)
 from udpfast.shm.lock import mode_below
 
 __all__ = [
@@ -22,6 +28,7 @@ __all__ = [
     "copy_directory",
     "describe_composite",
     "describe_store",
+    "list_stores",
     "make_shared",
     "make_wish",
     "note_store",
@@ -233,7 +240,7 @@ def read_description(directory: Path) -> dict[str, Any]:
     path = directory / "bus.json"
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-    except ValueError as problem:
+    except (ValueError, RecursionError) as problem:
         raise RegionError(f"{path}: expected what its daemon said, found: {problem}") from None
     return found
 
@@ -321,8 +328,29 @@ def stored_journal(address: str) -> Path:
     return copy
 
 
+def list_stores() -> list[Path]:
+    """Return where the stores of this user on this host lie, sorted; of dead daemons, too.
+
+    Those below the journals' directory, and all others whose shared memory is there still.
+    """
+    found = {path.parent for path in _entries(journal_root(), "*/bus.json")}
+    for shared in _entries(instance_root() / SHARED, "*"):
+        with contextlib.suppress(OSError, ValueError):  # not ours, or no path
+            store = noted_store(shared)
+            if store is not None and (store / "bus.json").exists():
+                found.add(store)
+    return sorted(found)
+
+
+def _entries(directory: Path, pattern: str) -> list[Path]:
+    try:
+        return list(directory.glob(pattern))
+    except OSError:  # removed meanwhile, or not ours to see
+        return []
+
+
 def note_store(instance: Path, store: Path | None) -> None:
-    """Write into an instance's directory which store its feed writes; None: a ring."""
+    """Write into an instance's, or shared, directory which store is its; None: a ring."""
     path = instance / "store"
     if store is None:
         path.unlink(missing_ok=True)

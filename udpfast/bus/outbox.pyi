@@ -3,7 +3,9 @@ from typing import Any
 
 from udpfast.bus.log import Store
 
-__all__ = ["Courier", "Outbox", "OutboxState", "Watch"]
+__all__ = ["OUTBOX_HEADER", "Courier", "Outbox", "OutboxState", "Watch", "outbox_facts"]
+
+OUTBOX_HEADER: int
 
 class OutboxState(enum.IntEnum):
     NEW = 0
@@ -32,6 +34,8 @@ class Outbox:
     @property
     def sender(self) -> tuple[int, int]: ...
     def counts(self) -> dict[str, int]: ...
+
+def outbox_facts(header: bytes, size_bytes: int) -> dict[str, Any]: ...
 
 class Courier:
     alive: bool

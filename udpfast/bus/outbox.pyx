@@ -23,7 +23,10 @@ from udpfast.bus.wire import name_bytes, name_text, send_datagram, send_parse
 from udpfast.errors import (
     OutboxFullError, OutboxLostError, SupersededError, WriterExistsError)
 
-__all__ = ["Courier", "Outbox", "OutboxState", "Watch"]
+__all__ = ["OUTBOX_HEADER", "Courier", "Outbox", "OutboxState", "Watch", "outbox_facts"]
+
+#: Bytes at the beginning of an outbox that tell all of it but its messages.
+OUTBOX_HEADER = sizeof(OutboxHeader)
 
 if sizeof(OutboxHeader) != 336 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
@@ -168,6 +171,45 @@ cdef class Outbox:
         cdef OutboxHeader* header = self.header
         return {"accepted": header.accepted, "seen": header.seen, "freed": header.freed,
                 "datagrams": header.sent, "resent": header.resent}
+
+
+def outbox_facts(bytes header, size_bytes):
+    """Return what an outbox's first bytes say of it, for who only looks.
+
+    Parameters
+    ----------
+    header : bytes
+        The first `OUTBOX_HEADER` of them.
+    size_bytes : int
+        Of the whole file.
+
+    Returns
+    -------
+    dict
+        `sender`; `state` as in `OutboxState`; its counts as `Outbox.counts` has them; `waiting`:
+        messages that were accepted and not let go; `slots`: as many as may be; `waiting_bytes` and
+        `capacity_bytes`: the same in bytes.
+
+    Raises
+    ------
+    ValueError
+        They are no outbox's.
+    """
+    cdef OutboxHeader found
+    if len(header) >= <int>sizeof(found):
+        memcpy(&found, <const char*>header, sizeof(found))
+    if len(header) < <int>sizeof(found) or not found.slots or (
+            size_bytes != Outbox.size_bytes(found.slots, found.capacity)):
+        raise ValueError(f"{size_bytes} bytes are no outbox")
+    return {
+        "sender": name_text(found.name[:NAME_SIZE]), "state": OutboxState(found.state).name.lower(),
+        "accepted": found.accepted, "seen": found.seen, "freed": found.freed,
+        "datagrams": found.sent, "resent": found.resent,
+        # The app counts while the daemon does: one of both may be newer.
+        "waiting": max(<object>found.accepted - <object>found.freed, 0), "slots": found.slots,
+        "waiting_bytes": max(<object>found.filled - <object>found.emptied, 0),
+        "capacity_bytes": found.capacity,
+    }
 
 
 cdef class Courier:

@@ -9,9 +9,9 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from udpfast.archive.bus_files import (
     Live,
@@ -22,20 +22,16 @@ from udpfast.archive.bus_files import (
 )
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.service import Service
+from udpfast.cli.top_host import store_lines
+from udpfast.cli.top_words import plain
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.stop import stop_signals
-from udpfast.errors import ConfigError, NotReadyError
-from udpfast.log.journal_cursor import JournalCursor
+from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
+from udpfast.monitor.stores import StoreStatus, read_store
+from udpfast.page.words import literal
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["bus"]
-
-#: What `stat` shows of a store, a number to a line.
-_COUNTS = (
-    *("end", "records", "synced", "released", "kept"),
-    *("reconnects", "damaged", "quarantined", "unauthentic"),
-    *("removed", "removed_lacked", "dropped", "clock_steps"),
-)
 
 #: Of `promote`: the daemon has begun, and has not said how it ends.
 EXIT_GOES_ON = 3
@@ -139,15 +135,17 @@ def run(
 def stat(file: Path, directory: Path | None, as_json: bool) -> None:
     """Show each store of this host: its end, its copies, its senders; of a dead daemon too."""
     config = load_bus(file)
-    found = {name: describe(directory, name) for name in config.logs}
+    found = {name: _status(directory, name) for name in config.logs}
     if as_json:
-        click.echo(json.dumps(found))
+        click.echo(json.dumps(to_builtins(found)))
         return
-    for name, state in found.items():
-        if state is None:
+    for name, store in found.items():
+        if store is None:
             click.echo(f"{name}: not on this host")
-            continue
-        _print(name, state)
+        elif isinstance(store, str):
+            click.echo(f"{name}: {literal(store)}")
+        else:
+            click.echo(plain(store_lines(store)))
 
 
 @bus.command(epilog="Example: udpfast bus promote bus.toml orders --host one")
@@ -246,79 +244,16 @@ def place(directory: Path | None, store: str) -> Path:
     return journal_directory(directory / store if directory is not None else store)
 
 
-def describe(directory: Path | None, store: str) -> dict[str, Any] | None:
-    """Return what a store's daemon said last, and whether it lives; None: it is not here."""
+def _status(directory: Path | None, store: str) -> StoreStatus | str | None:
+    # None: it is not here. A text: why it cannot be read.
     try:
-        path = place(directory, store)
-        live = Live(path)
-        found = read_description(path)
-        alive = live.is_alive()
-        # What was killed had no time to say how far it was.
-        kept = {} if alive or found.get("ended") else _kept(path, found["end"])
-        return {**found, **kept, "alive": alive, "silent_s": live.silent_s()}
+        return read_store(place(directory, store))
     except FileNotFoundError:
         return None
-
-
-def _kept(path: Path, end: int) -> dict[str, int]:
-    # Where a dead daemon's records end, looked for from where it said that they do.
-    with JournalCursor.attach(path, ("position", end), follow=False) as cursor:
-        while cursor.poll():
-            pass
-        return {"end": cursor.position, "records": cursor.index}
+    except (OSError, UdpfastError) as error:
+        return sentence(error)
 
 
 def _check_host(config: BusConfig, file: Path, host: str) -> None:
     if host not in config.hosts:
         raise ConfigError(f"{file}: expected one of {', '.join(config.hosts)}, found {host!r}")
-
-
-def _print(name: str, state: dict[str, Any]) -> None:
-    alive = "" if state["alive"] else f"  (its daemon does not run{_silence(state)})"
-    part = "writes" if state["writer"] else f"copies from {state['writer_host'] or 'nobody yet'}"
-    if state["source_end"] is not None:
-        part += f", {max(state['source_end'] - state['end'], 0):,} bytes behind"
-    click.echo(f"{name} on {state['host']}: {part}, epoch {state['epoch']}{alive}")
-    for what in _COUNTS:
-        click.echo(f"  {what:14} {state[what]:>16,}")
-    for host, consumer in state["consumers"].items():
-        click.echo(f"  copy {host}: {_behind(consumer)}")
-    for reader in state["readers"]:
-        gone = "" if reader["alive"] else " (gone)"
-        click.echo(
-            f"  reader {reader['name']} pid {reader['pid']}{gone}: "
-            f"{_lag(reader)}, {reader['read']:,} read"
-        )
-    if state["feed"]:
-        failure = state["feed"]["failure"]
-        click.echo(f"  feed: {state['feed']['state']}{': ' + failure if failure else ''}")
-    if state["verdicts"]:
-        click.echo(
-            "  messages: "
-            + ", ".join(f"{count:,} {what}" for what, count in state["verdicts"].items() if count)
-        )
-    for sender, counts in state["outboxes"].items():
-        click.echo(f"  sender {sender}: " + ", ".join(f"{what} {n}" for what, n in counts.items()))
-    for key in ("waits", "stopped", "problem"):
-        if state[key]:
-            click.echo(f"  {key}: {state[key]}")
-    for line in state["said"][-5:]:
-        click.echo(f"  said: {line}")
-
-
-def _behind(consumer: dict[str, Any]) -> str:
-    away = "" if consumer["connected"] else "not connected, "
-    if consumer["acked"] is None:
-        return f"{away}nothing was heard of it since this daemon began"
-    return away + _lag(consumer)
-
-
-def _lag(behind: dict[str, Any]) -> str:
-    return (
-        f"{behind['lag_records']:,} records, {behind['lag_bytes']:,} bytes, "
-        f"{behind['lag_ms'] / 1000:.3f} s behind"
-    )
-
-
-def _silence(state: dict[str, Any]) -> str:
-    return "" if state["silent_s"] is None else f", for {state['silent_s']:,.0f} s"

@@ -16,7 +16,8 @@ from nicegui import app, ui
 
 from udpfast.cli.door import Door
 from udpfast.cli.monitor_charts import Charts, add_script
-from udpfast.cli.top_text import feed_lines, short
+from udpfast.cli.top_text import feed_lines
+from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError, UdpfastError
@@ -208,7 +209,7 @@ class _Page:
             self._words.set_text("")
             return
         self._title.set_text(f"{feed.name}: {feed.status.life}")
-        self._words.set_text("\n".join(feed_lines(feed, look.unix_ns)))
+        self._words.set_text(plain(feed_lines(feed, look.unix_ns)))
         self._charts.show(self._chosen, history.points.get(self._chosen, ()))
         if self._symbol.value is not None and time.monotonic() - self._shown_s >= BOOK_S:
             self._show_book()

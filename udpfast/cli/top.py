@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
 
 import click
 
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
+from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
-from udpfast.monitor.change import changes, look_at_host
+from udpfast.cli.top_words import plain
+from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
+from udpfast.monitor.paced import Paced
 
 __all__ = ["top"]
 
@@ -30,9 +34,10 @@ __all__ = ["top"]
 def top(names: tuple[str, ...], interval_s: float, once: bool) -> None:
     """Show the feeds NAME, by default all of this user on this host, live and dead.
 
-    Enter opens one with its lines, readers, latency and losses; ? shows the keys. NO_COLOR=1 in the
-    environment turns colours off. With --once the list is printed, and each NAME in full. Needs the
-    extra [monitor], except for --once.
+    Enter opens one with its lines, readers, latency and losses; o shows the host: stores of a bus,
+    journals and disks, faults; ? shows the keys. NO_COLOR=1 in the environment turns colours off.
+    With --once all of it is printed: the list, each NAME in full, and without a NAME the host.
+    Needs the extra [monitor], except for --once.
     """
     if once:
         _print_once(names, interval_s)
@@ -46,18 +51,22 @@ def top(names: tuple[str, ...], interval_s: float, once: bool) -> None:
 
 
 def _print_once(names: tuple[str, ...], interval_s: float) -> None:
-    before = look_at_host(names)
+    paced = Paced()
+    before = look_at_host(names, paced)
     time.sleep(interval_s)
-    now = look_at_host(names)
-    feeds = changes(before, now)
-    click.echo(host_caption(now))
-    click.echo(HOST_TITLE)
-    for feed in feeds:
-        click.echo(host_row(feed))
-    for name, reason in now.unreadable.items():
-        click.echo(f"{name}: {reason}")
-    for feed in feeds if names else ():
-        click.echo("")
-        for line in feed_lines(feed, now.unix_ns):
-            click.echo(line)
+    now = look_at_host(names, paced)
+    click.echo(plain(_lines(now, changes(before, now), names)))
     sys.exit(bool(names and now.unreadable))
+
+
+def _lines(look: HostLook, feeds: list[FeedChange], names: tuple[str, ...]) -> Iterator[str]:
+    yield host_caption(look)
+    yield HOST_TITLE
+    yield from map(host_row, feeds)
+    yield from (f"{name}: {reason}" for name, reason in look.unreadable.items())
+    if not names:
+        yield from host_lines(look.host)
+        return
+    for feed in feeds:
+        yield ""
+        yield from feed_lines(feed, look.unix_ns)

@@ -1,8 +1,8 @@
-"""`udpfast top` as it moves: a list of feeds, and a page about one of them, by Textual."""
+"""`udpfast top` as it moves: a list of feeds, a page about one of them, one about the host."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
 from textual.app import App, ComposeResult
@@ -12,16 +12,25 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
+from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
+from udpfast.cli.top_words import plain
 from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
+from udpfast.monitor.paced import Paced
+from udpfast.monitor.troubles import describe_troubles
+from udpfast.page.words import literal
 
 __all__ = ["TopApp"]
+
+#: Of the host's troubles, shown below the list.
+TROUBLES = 3
 
 HELP = """\
 udpfast top: the feeds of this user on this host, live and dead
 
   Up, Down, j, k      choose a feed, or scroll its page
   Enter               the page of the feed: lines, readers, latency, losses
+  o                   the page of the host: stores, journals and disks, faults
   Escape, Backspace   back to the list
   p, Space            stand still, and go on
   r                   look again now
@@ -46,34 +55,52 @@ class _Help(ModalScreen[None]):
         self.dismiss()
 
 
-class _FeedPage(Screen[None]):
+class _Page(Screen[None]):
+    """Lines that are longer than a terminal, and go on."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         ("escape,backspace", "app.pop_screen", "Back"),
         ("j", "scroll_page(1)", ""),
         ("k", "scroll_page(-1)", ""),
     ]
 
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static("", markup=False, id="page")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.show()
+
+    def show(self) -> None:
+        """Show how it is now."""
+        assert isinstance(self.app, TopApp)
+        self.query_one("#page", Static).update(plain(self.lines(self.app)))
+
+    def lines(self, app: TopApp) -> Iterator[str]:
+        raise NotImplementedError
+
+    def action_scroll_page(self, lines: int) -> None:
+        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+class _FeedPage(_Page):
     def __init__(self, name: str) -> None:
         super().__init__()
         self.feed_name = name
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll():
-            yield Static("", markup=False, id="feed")
-        yield Footer()
+    def lines(self, app: TopApp) -> Iterator[str]:
+        feed = app.feeds.get(self.feed_name)
+        if feed is None:
+            yield f"{self.feed_name}: its directory was removed"
+        else:
+            yield from feed_lines(feed, app.look.unix_ns)
 
-    def on_mount(self) -> None:
-        assert isinstance(self.app, TopApp)
-        self.show(self.app.feeds.get(self.feed_name), self.app.look.unix_ns)
 
-    def show(self, feed: FeedChange | None, unix_ns: int) -> None:
-        """Show a feed as it is now; None: it was removed."""
-        gone = f"{self.feed_name}: its directory was removed"
-        text = gone if feed is None else "\n".join(feed_lines(feed, unix_ns))
-        self.query_one("#feed", Static).update(text)
-
-    def action_scroll_page(self, lines: int) -> None:
-        self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+class _HostPage(_Page):
+    def lines(self, app: TopApp) -> Iterator[str]:
+        yield "this host"
+        yield from host_lines(app.look.host)
 
 
 class TopApp(App[None]):
@@ -101,6 +128,7 @@ class TopApp(App[None]):
         ("question_mark,h", "help", "Help"),
         ("p,space", "pause", "Pause"),
         ("r", "look", "Look"),
+        ("o", "host", "Host"),
         ("q", "quit", "Quit"),
         ("j", "move(1)", ""),
         ("k", "move(-1)", ""),
@@ -112,7 +140,8 @@ class TopApp(App[None]):
         self._names = tuple(names)
         self._paused = False
         self._shown: list[str] = []
-        self.look: HostLook = look_at_host(self._names)
+        self._paced = Paced()
+        self.look: HostLook = look_at_host(self._names, self._paced)
         self.feeds: dict[str, FeedChange] = {
             feed.name: feed for feed in changes(self.look, self.look)
         }
@@ -122,7 +151,7 @@ class TopApp(App[None]):
         yield Static("", markup=False, id="caption")
         yield Static(HOST_TITLE, markup=False, id="title")
         yield OptionList(id="feeds", markup=False)
-        yield Static("", markup=False, id="unreadable")
+        yield Static("", markup=False, id="notes")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -133,13 +162,13 @@ class TopApp(App[None]):
 
     def action_look(self) -> None:
         """Look at all feeds, and show what changed."""
-        now = look_at_host(self._names)
+        now = look_at_host(self._names, self._paced)
         self.feeds = {feed.name: feed for feed in changes(self.look, now)}
         self.look = now
         self._show()
         for screen in self.screen_stack:
-            if isinstance(screen, _FeedPage):
-                screen.show(self.feeds.get(screen.feed_name), now.unix_ns)
+            if isinstance(screen, _Page):
+                screen.show()
 
     def action_pause(self) -> None:
         """Stand still, or go on."""
@@ -149,6 +178,11 @@ class TopApp(App[None]):
     def action_help(self) -> None:
         """Show the keys and the words."""
         self.push_screen(_Help())
+
+    def action_host(self) -> None:
+        """Show the host, unless it is shown."""
+        if not isinstance(self.screen, _HostPage):
+            self.push_screen(_HostPage())
 
     def action_move(self, rows: int) -> None:
         """Choose the next feed, or the one before."""
@@ -172,7 +206,7 @@ class TopApp(App[None]):
         paused = "  PAUSED" if self._paused else ""
         base.query_one("#caption", Static).update(host_caption(self.look) + paused)
         options = base.query_one("#feeds", OptionList)
-        rows = [host_row(feed) for feed in self.feeds.values()]
+        rows = [literal(host_row(feed)) for feed in self.feeds.values()]
         if list(self.feeds) == self._shown:
             for place, row in enumerate(rows):
                 options.replace_option_prompt_at_index(place, row)
@@ -183,7 +217,15 @@ class TopApp(App[None]):
             # Ids by place: names of directories may have what ids may not.
             options.add_options([Option(row, id=str(place)) for place, row in enumerate(rows)])
             options.highlighted = min(chosen or 0, len(rows) - 1) if rows else None
+        base.query_one("#notes", Static).update(plain(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        # Below the list: what cannot be read, and what of the host needs somebody.
         gone = [f"{name}: {reason}" for name, reason in self.look.unreadable.items()]
-        if not rows and not gone:
+        if not self.feeds and not gone:
             gone = ["no feed of this user on this host: udpfast run FEED.TOML starts one"]
-        base.query_one("#unreadable", Static).update("\n".join(gone))
+        yield from gone
+        troubles = describe_troubles(self.look.host)
+        yield from troubles[:TROUBLES]
+        if len(troubles) > TROUBLES:
+            yield f"and {len(troubles) - TROUBLES} more: o shows them"

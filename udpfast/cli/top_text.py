@@ -1,14 +1,19 @@
-"""What `udpfast top` shows, as lines of at most 80 columns: of a host, and of one feed."""
+"""What `udpfast top` shows of feeds, as lines of at most 80 columns: of all, and of one."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from udpfast.cli.top_host import journal_lines
+from udpfast.cli.top_words import section, short
 from udpfast.client.latency import Hop
+from udpfast.core.counter import VERDICTS
 from udpfast.monitor.change import FeedChange, HostLook
+from udpfast.monitor.losses import VERDICTS_USED
+from udpfast.monitor.objects import REASONS
 
-__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "short"]
+__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row"]
 
 #: Of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
@@ -16,19 +21,8 @@ HOST_TITLE = (
     f"{'drops':>7}{'missed':>7}{'p99 us':>9}"
 )
 
-_UNITS = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_GAP_REASONS = ("by_count", "by_time", "window_full")
 _PERCENTS = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "max": 100.0}
-
-
-def short(count: float, width: int = 9) -> str:
-    """Return a count in few characters: 1,234, then 12.3k, 1.23M."""
-    text = f"{count:,.0f}"
-    if len(text) <= width:
-        return text
-    for unit, letter in _UNITS:
-        if abs(count) >= unit:
-            return f"{count / unit:#.3g}".rstrip(".") + letter
-    return text
 
 
 def host_caption(look: HostLook) -> str:
@@ -64,7 +58,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     )
     yield f"{feed.name}: {state}; pid {status.writer_pid}, started {since} ago"
     yield f"{short(feed.datagrams_per_s)} datagrams/s, {short(feed.records_per_s)} records/s"
-    yield from _section(
+    yield from section(
         f"{'line':<26}{'datagr/s':>10}{'first':>8}{'lead us':>10}{'losses':>10}{'drops':>8}",
         [
             f"{line.name[:25]:<26}{short(line.datagrams_per_s):>10}{_share(line.first):>8}"
@@ -73,7 +67,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
             for line in feed.lines
         ],
     )
-    yield from _section(
+    yield from section(
         f"{'reader':<20}{'pid':>9}{'records/s':>11}{'lag':>11}{'missed':>10}{'p50 us':>9}"
         f"{'p99 us':>9}",
         [
@@ -84,7 +78,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
             for one in feed.readers
         ],
     )
-    yield from _section(
+    yield from section(
         f"{'latency, us':<22}{'count':>12}" + "".join(f"{name:>11}" for name in _PERCENTS),
         [
             f"{name:<22}{short(hop.count, 11):>12}"
@@ -92,9 +86,19 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
             for name, hop in feed.hops.items()
         ],
     )
-    yield from _section("losses since the start, by stage", list(_losses(feed)))
+    yield from _objects(feed)
+    yield from section("losses since the start, by stage", list(_losses(feed)))
+    yield from section(
+        f"{'gaps since the start':<20}{'gaps':>10}{'by count':>11}{'by time':>11}{'no room':>11}"
+        f"{'messages':>12}",
+        list(_gaps(feed)),
+    )
+    yield from section(
+        f"{'verdicts, but those that go on':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
+    )
+    yield from journal_lines(status.journals)
     was = "" if status.alive else "was "
-    yield from _section(
+    yield from section(
         "agents",
         [
             f"{agent.name}: {was}{agent.state}, {agent.restarts} restarts"
@@ -104,6 +108,38 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     )
     yield from status.silent
     yield from (f"FULL: {sentence}" for sentence in status.limits.values())
+
+
+def _objects(feed: FeedChange) -> Iterator[str]:
+    status = feed.status
+    known, turned = (short(status.counters["feed"][name]) for name in ("objects", "stale"))
+    yield ""
+    if status.objects is None:
+        yield f"objects: {known}, {turned} times STALE; without an [image] no count of those now"
+        return
+    sound, doubted = short(status.objects.sound), short(status.objects.doubted)
+    yield f"objects: {sound} sound, {doubted} in doubt; {turned} times STALE since the start"
+    for reason, count in status.objects.in_doubt.items():
+        if count:
+            yield f"  {short(count)}: {REASONS[reason]}"
+
+
+def _gaps(feed: FeedChange) -> Iterator[str]:
+    for channel in ("incremental", "snapshot"):
+        values = feed.status.counters[channel]
+        if values["gaps"]:
+            yield f"{channel:<20}{short(values['gaps']):>10}" + "".join(
+                f"{short(values[f'gaps_{reason}']):>11}" for reason in _GAP_REASONS
+            ) + f"{short(values['lost']):>12}"  # fmt: skip
+
+
+def _verdicts(feed: FeedChange) -> Iterator[str]:
+    # With two lines every second datagram is a duplicate: no loss, but the sum wants it.
+    for line in feed.lines:
+        for info in VERDICTS:
+            count = feed.status.counters[line.name][info.name]
+            if count and info.name not in VERDICTS_USED:
+                yield f"{info.name:<32}{line.name[:25]:<26}{count:>14,}"
 
 
 def _losses(feed: FeedChange) -> Iterator[str]:
@@ -125,14 +161,6 @@ def _losses(feed: FeedChange) -> Iterator[str]:
             yield f"{name:<42}{count:>14,}"
     if not feed.status.alive and not feed.status.ledger.adds_up:
         yield "THE SUMS DIFFER"
-
-
-def _section(title: str, rows: Sequence[str]) -> Iterator[str]:
-    yield ""
-    yield title
-    yield from rows
-    if not rows:
-        yield "none"
 
 
 def _share(part: float | None) -> str:

@@ -43,6 +43,13 @@ cdef packed struct StateEntryValue:  # 88 bytes; fields as in StateValue
     uint8_t reserved[2]
     Record record
 
+cdef struct StateDoubts:         # how many objects with a gate are sound, or in doubt, and why
+    uint64_t sound
+    uint64_t gap                 # a message was lost since, which may have been theirs
+    uint64_t waits[4]            # the feed said STALE: by ObjectWait
+    uint64_t unheard             # records were missed, the feed's word perhaps among them
+    uint64_t damaged             # entries that nobody can read
+
 cdef struct StateOutput:         # records behind each other, each aligned to 8; memory is ours
     uint8_t* bytes
     uint64_t used
@@ -70,5 +77,10 @@ cdef void head_write(const State* state, StateHead* out) noexcept nogil
 # of the state: until its position is `newest`, it is no state that anybody else may begin with.
 cdef int state_read(
     State* state, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
+# Count the objects of a source as for state_read by what may be believed of them: their entries'
+# first bytes are enough, so `copy` may copy just what there is room for. Entries are as of
+# different moments. 0, -EAGAIN or -EBADMSG, as state_read.
+cdef int doubts_read(
+    StateDoubts* out, entry_copy copy, const void* source, uint64_t entries) noexcept nogil
 # The state as records. 0 or -ENOMEM. The output is freed with free(output.bytes).
 cdef int state_records(const State* state, StateOutput* output) noexcept nogil

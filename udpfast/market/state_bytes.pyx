@@ -1,6 +1,7 @@
 """A state as entries of an image, and as the records of a late joiner: for callers in Cython."""
 
 from libc.errno cimport EAGAIN, EBADMSG, EMSGSIZE, ENOMEM
+from libc.stdint cimport int32_t
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memset
 
@@ -10,7 +11,8 @@ from udpfast.core.layout cimport (
     OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
     RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.doubt cimport doubt_stands, doubt_ungated, doubts_find
+from udpfast.market.doubt cimport (
+    DOUBT_UNHEARD, Heard, doubt_stands, doubt_ungated, doubts_find)
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_at, state_changed,
@@ -231,6 +233,41 @@ cdef int read_all(
         if rc < 0:
             return rc
     return 0
+
+
+cdef int doubts_read(
+        StateDoubts* out, entry_copy copy, const void* source, uint64_t entries) noexcept nogil:
+    cdef StateHead head
+    cdef StateEntry entry
+    cdef uint32_t i
+    cdef int64_t size = copy(source, 0, <uint8_t*>&head, sizeof(head))
+    memset(out, 0, sizeof(StateDoubts))
+    if size <= 0:
+        return <int>size if size < 0 else -EAGAIN
+    if size != sizeof(head) or head.heard.objects >= entries:
+        return -EBADMSG
+    for i in range(head.heard.objects):
+        size = copy(source, 1 + i, <uint8_t*>&entry, sizeof(entry))
+        if size < 0 or 0 < size < <int64_t>sizeof(entry):
+            out.damaged += 1
+        elif size and entry.generation == head.mark.generation:
+            doubts_count(out, &head.heard, &entry)
+    return 0
+
+
+cdef inline void doubts_count(
+        StateDoubts* out, const Heard* heard, const StateEntry* entry) noexcept nogil:
+    # What has no gate has no doubt of its own. An entry may know of later gaps than the head.
+    if doubt_ungated(entry.doubt.key):
+        return
+    if entry.doubt.doubted == DOUBT_UNHEARD:
+        out.unheard += 1
+    elif entry.doubt.doubted:
+        out.waits[entry.waits & 3] += 1
+    elif <int32_t>(heard.gaps - entry.doubt.sure) > 0:
+        out.gap += 1
+    else:
+        out.sound += 1
 
 
 cdef int entry_read_value(

@@ -9,7 +9,15 @@ from msgspec import Struct
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.errors import UdpfastError, sentence
-from udpfast.monitor.status import InstanceStatus, ReaderStatus, read_host, read_status
+from udpfast.monitor.host import HostFacts, read_host_facts
+from udpfast.monitor.paced import Paced
+from udpfast.monitor.status import (
+    HostStatus,
+    InstanceStatus,
+    ReaderStatus,
+    read_host,
+    read_status,
+)
 
 __all__ = ["FeedChange", "HostLook", "LineChange", "ReaderChange", "changes", "look_at_host"]
 
@@ -31,6 +39,8 @@ class HostLook(Struct, frozen=True):
         By feed and hop, as `read_hops` returns them.
     unreadable : dict of str
         Why nothing is known of the others, by name.
+    host : HostFacts
+        What is known of the host beside its feeds.
     """
 
     at_ns: int
@@ -38,6 +48,7 @@ class HostLook(Struct, frozen=True):
     feeds: dict[str, InstanceStatus]
     hops: dict[str, dict[str, Hop]]
     unreadable: dict[str, str]
+    host: HostFacts
 
 
 class LineChange(Struct, frozen=True):
@@ -108,25 +119,37 @@ class FeedChange(Struct, frozen=True):
         return sum(reader.status.lapped for reader in self.readers)
 
 
-def look_at_host(names: Sequence[str] = ()) -> HostLook:
-    """Look at instances by name, or at all of this user on this host."""
-    if names:
-        feeds, unreadable = {}, {}
-        for name in names:
-            try:
-                feeds[name] = read_status(name, with_latency=False)
-            except (OSError, UdpfastError) as error:
-                unreadable[name] = sentence(error)
-    else:
-        host = read_host(with_latency=False)
-        feeds, unreadable = dict(host.instances), dict(host.unreadable)
+def look_at_host(names: Sequence[str] = (), paced: Paced | None = None) -> HostLook:
+    """Look at instances by name, or at all of this user on this host, and at the host itself.
+
+    Parameters
+    ----------
+    names : sequence of str
+    paced : Paced, optional
+        Remembers what takes long, for who looks again: then rates are known of journals, too.
+    """
+    paced = Paced() if paced is None else paced
+    status = _read_named(names, paced) if names else read_host(with_latency=False, paced=paced)
     hops = {}
-    for name, status in feeds.items():
+    for name, each in status.instances.items():
         try:
-            hops[name] = read_hops(status.path)
+            hops[name] = read_hops(each.path)
         except (OSError, UdpfastError):  # removed meanwhile
             hops[name] = {}
-    return HostLook(monotonic_ns(), realtime_ns(), feeds, hops, unreadable)
+    return HostLook(
+        monotonic_ns(), realtime_ns(), status.instances, hops, status.unreadable, status.host
+    )
+
+
+def _read_named(names: Sequence[str], paced: Paced) -> HostStatus:
+    found, unreadable = {}, {}
+    for name in names:
+        try:
+            found[name] = read_status(name, with_latency=False, paced=paced)
+        except (OSError, UdpfastError) as error:
+            unreadable[name] = sentence(error)
+    live = [status.path for status in found.values() if status.alive]
+    return HostStatus(found, unreadable, read_host_facts(live, paced))
 
 
 def changes(before: HostLook, now: HostLook) -> list[FeedChange]:
@@ -154,12 +177,16 @@ def _feed_change(
         before = status
     restarted = before.started_ns != status.started_ns
 
-    def grown(scope: str, counter: str) -> int:
+    def gain(scope: str, counter: str) -> int:
         earlier = 0 if restarted else before.counters.get(scope, {}).get(counter, 0)
-        return max(status.counters[scope][counter] - earlier, 0)
+        return status.counters[scope][counter] - earlier
+
+    def grown(scope: str, counter: str) -> int:
+        return max(gain(scope, counter), 0)
 
     scopes = [scope for scope in status.counters if "." in scope]
     wins = {scope: grown(scope, "wins") for scope in scopes}
+    leads = {scope: grown(scope, "leads") for scope in scopes}
     lines = []
     for scope in scopes:
         channel = scope.partition(".")[0]
@@ -170,7 +197,7 @@ def _feed_change(
                 name=scope,
                 datagrams_per_s=grown(scope, "datagrams") / seconds,
                 first=wins[scope] / brought if brought else None,
-                lead_ns=values["lead_ns"] / values["leads"] if values["leads"] else None,
+                lead_ns=gain(scope, "lead_ns") / leads[scope] if leads[scope] else None,
                 losses_total=values["losses"],
                 kernel_drops_total=values["kernel_drops"],
                 silent=scope in status.silent_lines,

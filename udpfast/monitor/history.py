@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from udpfast.client.latency import Hop
 from udpfast.monitor.change import FeedChange, HostLook, changes, look_at_host
+from udpfast.monitor.paced import Paced
 
 __all__ = ["History", "Point"]
 
@@ -29,6 +30,10 @@ class Point(Struct, frozen=True):
         By hop and percentile; without hops in which nothing was recorded.
     first : dict of float
         By line, the part of its channel's fragments that it brought first.
+    lead_ns : dict of float
+        By line, its mean lead over the next one, of the fragments that it brought first.
+    in_doubt : dict of int
+        Objects in doubt, by reason; empty without an image.
     lag : dict of int
         By reader, `NAME PID`: records between it and the ring's end.
     """
@@ -41,6 +46,8 @@ class Point(Struct, frozen=True):
     lapped: int
     latency_ns: dict[str, dict[str, int]]
     first: dict[str, float]
+    lead_ns: dict[str, float]
+    in_doubt: dict[str, int]
     lag: dict[str, int]
 
 
@@ -67,14 +74,15 @@ class History:
 
     def __init__(self, names: Sequence[str] = (), length: int = 300) -> None:
         self._names = tuple(names)
+        self._paced = Paced()
         self.length = length
-        self.look: HostLook = look_at_host(self._names)
+        self.look: HostLook = look_at_host(self._names, self._paced)
         self.feeds = {feed.name: feed for feed in changes(self.look, self.look)}
         self.points: dict[str, deque[Point]] = {}
 
     def advance(self) -> None:
         """Look again. Reads shared memory and files: no feed takes part."""
-        now = look_at_host(self._names)
+        now = look_at_host(self._names, self._paced)
         before = self.feeds
         self.feeds = {feed.name: feed for feed in changes(self.look, now)}
         self.look = now
@@ -98,6 +106,8 @@ def _point(feed: FeedChange, before: FeedChange, unix_ns: int) -> Point:
         lapped=max(feed.lapped_total - before.lapped_total, 0),
         latency_ns={name: _percentiles(hop) for name, hop in feed.hops.items() if hop.count},
         first={line.name: line.first for line in feed.lines if line.first is not None},
+        lead_ns={line.name: line.lead_ns for line in feed.lines if line.lead_ns is not None},
+        in_doubt={} if feed.status.objects is None else feed.status.objects.in_doubt,
         lag={
             f"{one.status.name or 'reader'} {one.status.pid}": one.status.lag
             for one in feed.readers

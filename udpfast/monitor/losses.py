@@ -16,12 +16,22 @@ from udpfast.monitor.silence import describe_silence
 from udpfast.net.drops import SocketDrops, host_drops, socket_drops
 from udpfast.shm.counters import CounterBlock
 
-__all__ = ["HostLosses", "Loss", "LossSum", "Losses", "read_counters", "read_losses"]
+__all__ = [
+    "VERDICTS_USED",
+    "HostLosses",
+    "Loss",
+    "LossSum",
+    "Losses",
+    "read_counters",
+    "read_host_losses",
+    "read_losses",
+]
 
 Counters = dict[str, dict[str, int]]
 
 _FRAMES = ("frames_fragment", "frames_checksum", "frames_malformed", "frames_foreign")
-_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced")
+#: Verdicts of what goes on.
+VERDICTS_USED = ("delivered", "held", "session_pending", "heartbeat", "unsequenced")
 _CHANNEL = ("lost", "incomplete", "disregarded", "session_discarded")
 _OBJECTS = (
     "objects_full",
@@ -106,7 +116,7 @@ def read_losses(directory: Path) -> Losses:
         silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
         stages=tuple(_stages(values, readers)),
         sums=(*_line_sums(values), *_feed_sums(values), *_reader_sums(readers, output.records)),
-        host=_host(output.writer_pid if live else None),
+        host=read_host_losses(output.writer_pid if live else None),
     )
 
 
@@ -119,7 +129,7 @@ def read_counters(directory: Path) -> tuple[Counters, int]:
 def _stages(values: Counters, readers: Sequence[ReaderInfo]) -> Iterator[Loss]:
     lines = [scope for scope in values if "." in scope]
     feed = values["feed"]
-    unused = [info.name for info in VERDICTS if info.name not in _USED]
+    unused = [info.name for info in VERDICTS if info.name not in VERDICTS_USED]
     for scope in lines:
         yield Loss("kernel", scope, "kernel_drops", values[scope]["kernel_drops"])
     for scope in lines:
@@ -189,7 +199,11 @@ def _reader_sums(readers: Sequence[ReaderInfo], records: int) -> Iterator[LossSu
         )
 
 
-def _host(pid: int | None) -> HostLosses:
+def read_host_losses(pid: int | None = None) -> HostLosses:
+    """Return the losses of a process's network namespace; by default of this one's.
+
+    Of a process that is gone, or another user's, too: then of this one's, and of no socket.
+    """
     try:
         sockets = None if pid is None else tuple(socket_drops(pid))
         return HostLosses(**asdict(host_drops(pid)), sockets=sockets)

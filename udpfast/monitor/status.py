@@ -13,10 +13,14 @@ from udpfast.core.clock import realtime_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.readers import list_readers
 from udpfast.monitor.bypass import BypassStatus, read_bypass
+from udpfast.monitor.host import HostFacts, read_host_facts
+from udpfast.monitor.journals import Journals, feed_journals, read_journals
 from udpfast.monitor.ledger import Ledger, ledger_of
 from udpfast.monitor.limits import feed_counts, reached_limits, read_image
 from udpfast.monitor.losses import read_counters
+from udpfast.monitor.objects import ObjectStates, read_objects
 from udpfast.monitor.output import read_output
+from udpfast.monitor.paced import Paced
 from udpfast.monitor.silence import describe_silence
 from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.roster import read_roster
@@ -89,6 +93,10 @@ class InstanceStatus(Struct, frozen=True):
         By scope and name.
     image : dict or None
         What the image says of itself; None: there is none of this ring.
+    objects : ObjectStates or None
+        How many objects are in doubt, and why; None: without an image nobody counts them.
+    journals : Journals
+        What its recorder keeps, or the store that it writes.
     readers : tuple of ReaderStatus
     latency_ns : dict
         By hop, as `udpfast.latency` returns it; empty if it was not asked for.
@@ -109,6 +117,8 @@ class InstanceStatus(Struct, frozen=True):
     silent: tuple[str, ...]
     counters: dict[str, dict[str, int]]
     image: dict[str, int] | None
+    objects: ObjectStates | None
+    journals: Journals
     readers: tuple[ReaderStatus, ...]
     latency_ns: dict[str, dict[str, int]]
 
@@ -144,19 +154,26 @@ class HostStatus(Struct, frozen=True):
         By name.
     unreadable : dict of str
         Why there is no status of the others, by name: not a feed's, or of another version.
+    host : HostFacts
+        What is known of the host beside them.
     """
 
     instances: dict[str, InstanceStatus]
     unreadable: dict[str, str]
+    host: HostFacts
 
 
-def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatus:
+def read_status(
+    name: str | Path, *, with_latency: bool = True, paced: Paced | None = None
+) -> InstanceStatus:
     """Return everything about an instance, by its name or its directory.
 
     Parameters
     ----------
     with_latency : bool
         False: who looks often, and reads the histograms anyway, spares half of the time.
+    paced : Paced, optional
+        Remembers what takes long, for who looks again.
 
     Raises
     ------
@@ -166,8 +183,10 @@ def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatu
         It is of another version, or not safe to read.
     """
     directory = instance_directory(name)
+    paced = Paced() if paced is None else paced
     values, started_ns = read_counters(directory)
     output = read_output(directory)
+    image = read_image(directory, output.epoch)
     return InstanceStatus(
         directory=str(directory),
         writer_pid=output.writer_pid,
@@ -186,7 +205,15 @@ def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatu
         ledger=ledger_of(values),
         silent=tuple(describe_silence(values, started_ns, realtime_ns()).values()),
         counters=values,
-        image=read_image(directory, output.epoch),
+        image=image,
+        objects=paced.get(
+            ("objects", directory),
+            lambda _: read_objects(directory, values["feed"]["objects"], image),
+        ),
+        journals=paced.get(
+            ("journals", directory),
+            lambda before: read_journals(feed_journals(directory), before),
+        ),
         readers=tuple(
             ReaderStatus(
                 **asdict(reader),
@@ -200,14 +227,23 @@ def read_status(name: str | Path, *, with_latency: bool = True) -> InstanceStatu
     )
 
 
-def read_host(*, with_latency: bool = True) -> HostStatus:
-    """Return the status of every instance of this user on this host, live or dead."""
+def read_host(*, with_latency: bool = True, paced: Paced | None = None) -> HostStatus:
+    """Return the status of every instance of this user on this host, live or dead, and of the host.
+
+    Parameters
+    ----------
+    with_latency, paced : bool, Paced
+        As for `read_status`.
+    """
     instances, unreadable = {}, {}
     for directory in list_instances():
         if directory.name == SHARED:
             continue
         try:
-            instances[directory.name] = read_status(directory, with_latency=with_latency)
+            instances[directory.name] = read_status(
+                directory, with_latency=with_latency, paced=paced
+            )
         except (OSError, UdpfastError) as error:
             unreadable[directory.name] = sentence(error)
-    return HostStatus(instances, unreadable)
+    live = [status.path for status in instances.values() if status.alive]
+    return HostStatus(instances, unreadable, read_host_facts(live, paced))

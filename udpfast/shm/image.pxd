@@ -154,6 +154,16 @@ cdef inline int64_t image_copy(
     # Copy an entry; its size, 0 if it was never written. -EMSGSIZE: room is too small (*out holds
     # its size, 8 bytes, which `room` must have); -EBADMSG: no entry of any writer; -EAGAIN: it
     # was replaced too often while it was copied.
+    cdef int64_t size = image_copy_head(r, slot, out, room)
+    if size > 0 and <uint64_t>size > room:
+        memcpy(out, &size, 8)
+        return -EMSGSIZE
+    return size
+
+
+cdef inline int64_t image_copy_head(
+        const ImageReader* r, uint32_t slot, uint8_t* out, uint64_t room) noexcept nogil:
+    # Copy the first `room` bytes of an entry, or all of it; otherwise as image_copy.
     cdef const ImageSlot* s = r.slots + slot
     cdef uint64_t version, offset, size
     cdef int _attempt
@@ -163,17 +173,14 @@ cdef inline int64_t image_copy(
             return 0
         offset = load_relaxed(&s.offset[version & 1])
         size = load_relaxed(&s.size[version & 1])
-        if size <= room and size <= r.size and offset <= r.size - size:
-            memcpy(out, r.memory + offset, size)
+        if size <= r.size and offset <= r.size - size:
+            memcpy(out, r.memory + offset, min(size, room))
         # Orders the copy before the look; the writer stored `begun` before it overwrote.
         fence_acquire()
         if load_relaxed(&s.begun) > version + 1:
             continue
         if size > r.size or offset > r.size - size or offset & 7:
             return -EBADMSG
-        if size > room:
-            memcpy(out, &size, 8)
-            return -EMSGSIZE
         return <int64_t>size
     return -EAGAIN
 

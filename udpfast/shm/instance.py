@@ -28,6 +28,7 @@ __all__ = [
     "instance_directory",
     "instance_root",
     "journal_directory",
+    "journal_root",
     "list_instances",
 ]
 
@@ -135,7 +136,7 @@ def admit_group_to_journal(directory: Path, group: str) -> None:
         There is no such group; this user is not in it.
     """
     if group:
-        _let_through(directory, _journal_root())
+        _let_through(directory, journal_root())
         for path in directory.iterdir():
             # A lock that others can open, they can hold.
             if path.is_file() and not path.is_symlink() and not path.name.endswith(".lock"):
@@ -192,7 +193,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
             raise ConfigError(
                 f"a journal's name has letters, digits, '.', '_' and '-' only, was {text!r}"
             )
-        directory = _journal_root() / text
+        directory = journal_root() / text
     if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
         directory = Path(os.path.realpath(directory))
     if create and not directory.is_dir():
@@ -202,7 +203,8 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     return directory
 
 
-def _journal_root() -> Path:
+def journal_root() -> Path:
+    """Return the directory in which journals lie that are called by a name."""
     setting = os.environ.get("UDPFAST_JOURNALS")
     own = Path("/var/lib") if os.geteuid() == 0 else Path.home() / ".local/share"
     return Path(setting) if setting else own / "udpfast"

@@ -1,0 +1,121 @@
+"""What is known of a host beside its feeds: what is wrong with it, its stores, its journals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from udpfast.archive.bus_files import list_stores
+from udpfast.archive.feed_settings import read_feed
+from udpfast.config import FeedConfig
+from udpfast.errors import UdpfastError
+from udpfast.host import HostUse, inspect_host
+from udpfast.monitor.findings import feed_use
+from udpfast.monitor.journals import Journals, feed_journals, list_journals, read_journals
+from udpfast.monitor.losses import HostLosses, read_host_losses
+from udpfast.monitor.paced import Paced
+from udpfast.monitor.stores import Stores, read_stores
+
+__all__ = ["HostFacts", "HostFinding", "read_host_facts"]
+
+#: Findings are read so often: of a hundred small files, of which hardly any ever changes.
+FINDINGS_S = 60.0
+
+
+class HostFinding(Struct, frozen=True):
+    """What of the host is not as its feeds want it, as `udpfast check` finds it.
+
+    `fault`: a feed cannot run as it is asked to; otherwise it costs time, or datagrams under load.
+    """
+
+    name: str
+    want: str
+    have: str
+    effect: str
+    fault: bool
+
+
+class HostFacts(Struct, frozen=True):
+    """A host at one moment, without its feeds.
+
+    Attributes
+    ----------
+    findings : tuple of HostFinding
+        Faults first. The host's own; what a feed's file asks of its sockets, `udpfast check FILE`
+        says: who looks opens none.
+    losses : HostLosses
+        Of the network namespace of who looks, since it began; of no socket.
+    stores : Stores
+        Of this user, of a bus or of a feed alone.
+    journals : Journals
+        Of this user; the records of stores, too.
+    """
+
+    findings: tuple[HostFinding, ...]
+    losses: HostLosses
+    stores: Stores
+    journals: Journals
+
+
+def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) -> HostFacts:
+    """Return what is known of this host.
+
+    Parameters
+    ----------
+    instances : iterable of Path
+        Directories of the feeds whose use of the host is judged.
+    paced : Paced, optional
+        Remembers what takes long.
+    """
+    paced = Paced() if paced is None else paced
+    feeds = tuple(instances)
+    return HostFacts(
+        findings=paced.get(("findings", feeds), lambda _: _findings(feeds), FINDINGS_S),
+        losses=read_host_losses(),
+        stores=paced.get("stores", lambda _: read_stores(list_stores())),
+        journals=paced.get("journals", lambda before: read_journals(_all_journals(feeds), before)),
+    )
+
+
+def _findings(feeds: Iterable[Path]) -> tuple[HostFinding, ...]:
+    found = [
+        HostFinding(each.name, each.want, each.have, each.effect, each.fault)
+        for each in inspect_host(use=_use_of_all(_configs(feeds)))
+        if each.ok is False
+    ]
+    return tuple(sorted(found, key=lambda each: not each.fault))
+
+
+def _configs(feeds: Iterable[Path]) -> list[FeedConfig]:
+    found = []
+    for instance in feeds:
+        try:
+            found.append(read_feed(instance))
+        except (OSError, UdpfastError):  # the instance's own status says so
+            continue
+    return [config for config in found if config is not None]
+
+
+def _use_of_all(configs: Sequence[FeedConfig]) -> HostUse:
+    # What one of the feeds needs, the host needs.
+    uses = [feed_use(config) for config in configs]
+    if not uses:
+        return HostUse()
+    return HostUse(
+        cores=tuple(dict.fromkeys(core for use in uses for core in use.cores)),
+        interfaces=tuple(dict.fromkeys(name for use in uses for name in use.interfaces)),
+        rcvbuf_bytes=max(use.rcvbuf_bytes for use in uses),
+        busy_poll=any(use.busy_poll for use in uses),
+        prefer_busy_poll=any(use.prefer_busy_poll for use in uses),
+        gro=any(use.gro for use in uses),
+        fifo=any(use.fifo for use in uses),
+    )
+
+
+def _all_journals(feeds: Iterable[Path]) -> list[Path]:
+    found = {*list_journals(), *list_stores()}
+    for instance in feeds:
+        found.update(feed_journals(instance))
+    return sorted(found)

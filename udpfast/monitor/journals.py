@@ -1,0 +1,178 @@
+"""Journals and their disks: how far each is, what the disk has of it, and how much room is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from udpfast.archive.bus_files import noted_store
+from udpfast.archive.feed_settings import read_feed
+from udpfast.core.clock import monotonic_ns
+from udpfast.errors import UdpfastError, sentence
+from udpfast.log.journal_state import journal_state
+from udpfast.log.segment import list_segments
+from udpfast.shm.instance import journal_directory, journal_root
+
+__all__ = ["JournalStatus", "Journals", "feed_journals", "list_journals", "read_journals"]
+
+
+class JournalStatus(Struct, frozen=True):
+    """A journal, or a store, at one moment; of a dead writer what it said last.
+
+    Attributes
+    ----------
+    directory : str
+    state : str
+        writing; closed: it is complete; dead: its writer ended without closing it.
+    at_ns : int
+        When it was looked at, monotonic.
+    records : int
+        That were ever written.
+    written_bytes : int
+        Of them.
+    kept_bytes : int
+        Of those that are there still.
+    segments : int
+        Files that they lie in.
+    unsynced_bytes : int
+        Written, and not known to be on the disk: a power cut may cost them. Of a journal that is
+        never synced (`record.sync = "none"`), all.
+    synced_unix_ns : int
+        When the disk had all before; 0: never.
+    sync_errors, sync_longest_ns : int
+        Syncs that failed, and how long the longest took.
+    lapped_records, dropped_records : int
+        Not recorded: overwritten before they were read; the disk had no room.
+    removed_segments : int
+        Removed to make room.
+    free_bytes, size_bytes : int
+        Of the file system: what this user may still write, and all there is.
+    bytes_per_s : float or None
+        How fast it grows, since the look before; None: this was the first.
+    """
+
+    directory: str
+    state: Literal["writing", "closed", "dead"]
+    at_ns: int
+    records: int
+    written_bytes: int
+    kept_bytes: int
+    segments: int
+    unsynced_bytes: int
+    synced_unix_ns: int
+    sync_errors: int
+    sync_longest_ns: int
+    lapped_records: int
+    dropped_records: int
+    removed_segments: int
+    free_bytes: int
+    size_bytes: int
+    bytes_per_s: float | None
+
+    @property
+    def full_s(self) -> float | None:
+        """When its disk is full at this rate, in seconds from now; None: it does not grow.
+
+        What else writes there, and what room old segments make, nobody knows.
+        """
+        return self.free_bytes / self.bytes_per_s if self.bytes_per_s else None
+
+
+class Journals(Struct, frozen=True):
+    """Journals by directory, and why nothing is known of others."""
+
+    found: dict[str, JournalStatus]
+    unreadable: dict[str, str]
+
+
+def feed_journals(instance: Path) -> list[Path]:
+    """Return where a feed keeps what it brings: its recorder's journals, or the store it writes.
+
+    None of an instance whose settings nobody can read: they say whether it has a recorder.
+    """
+    try:
+        return list(_feed_directories(instance))
+    except (OSError, UdpfastError, ValueError):
+        return []
+
+
+def list_journals() -> list[Path]:
+    """Return the journals and stores below the directory in which they lie by name, sorted."""
+    try:
+        found = [*journal_root().glob("*/journal"), *journal_root().glob("*/raw/journal")]
+    except OSError:  # removed meanwhile, or not ours to see
+        return []
+    return sorted(path.parent for path in found)
+
+
+def read_journals(directories: Iterable[Path], before: Journals | None = None) -> Journals:
+    """Return how journals are, live or dead; of those that are damaged, why they cannot be read.
+
+    Parameters
+    ----------
+    directories : iterable of Path
+    before : Journals or None
+        An earlier look, for rates.
+    """
+    earlier = {} if before is None else before.found
+    found, unreadable = {}, {}
+    for directory in directories:
+        name = str(directory)
+        try:
+            found[name] = _read_journal(directory, earlier.get(name))
+        except (OSError, UdpfastError) as error:
+            unreadable[name] = sentence(error)
+    return Journals(found, unreadable)
+
+
+def _feed_directories(instance: Path) -> Iterator[Path]:
+    store = noted_store(instance)
+    if store is not None:
+        yield store
+    config = read_feed(instance)
+    if config is None or not config.record.enabled:
+        return
+    wanted = config.record.directory or config.name
+    target = Path(wanted) if "/" in wanted else journal_root() / wanted
+    with contextlib.suppress(FileNotFoundError):  # absolute, as the recorder found it
+        target = Path((instance / "journal").read_text())
+    if config.record.what != "raw":
+        yield target
+    if config.record.what != "records":
+        yield target / "raw"
+
+
+def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
+    directory = journal_directory(path)  # whose it is
+    state = journal_state(directory)
+    at_ns = monotonic_ns()
+    disk = os.statvfs(directory)
+    rate = None
+    if before is not None and at_ns > before.at_ns:
+        grown = max(state.position - before.written_bytes, 0)  # 0: it began anew
+        rate = grown / ((at_ns - before.at_ns) / 1e9)
+    return JournalStatus(
+        directory=str(path),
+        state="writing" if state.alive else "closed" if state.closed else "dead",
+        at_ns=at_ns,
+        records=state.index,
+        written_bytes=state.position,
+        # The two ends are read one after the other, and a writer goes on meanwhile.
+        kept_bytes=max(state.position - state.oldest_position, 0),
+        segments=len(list_segments(directory)),
+        unsynced_bytes=max(state.position - state.synced_position, 0),
+        synced_unix_ns=state.synced_ns,
+        sync_errors=state.sync_errors,
+        sync_longest_ns=state.sync_longest_ns,
+        lapped_records=state.lapped,
+        dropped_records=state.dropped,
+        removed_segments=state.removed,
+        free_bytes=disk.f_bavail * disk.f_frsize,
+        size_bytes=disk.f_blocks * disk.f_frsize,
+        bytes_per_s=rate,
+    )
