@@ -19,7 +19,8 @@ from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.main import cli
 from udpfast.client.latency import Hop
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS, VERDICTS
-from udpfast.monitor.metrics import BOUNDS_NS, metrics_text
+from udpfast.monitor.families import BOUNDS_NS
+from udpfast.monitor.metrics import metrics_text
 from udpfast.monitor.status import read_status
 from udpfast.shm.histogram import LatencyHistogram
 
@@ -88,7 +89,7 @@ def test_readers_of_one_name_are_told_apart(feed: Subscriber) -> None:
 
 
 def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
-    from udpfast.monitor import metrics
+    from udpfast.monitor import families
 
     values = [100, 1_000, 1_001, 999_999, 3_000_000_000]
     histogram = LatencyHistogram()
@@ -96,7 +97,7 @@ def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
         histogram.record(value)
     counts = histogram.counts()
     hop = Hop(counts, np.zeros_like(counts), 0, 0)
-    buckets, total = metrics._cumulated(hop)
+    buckets, total = families._cumulated(hop)
     assert buckets == sorted(buckets)
     for bound, count in zip(BOUNDS_NS, buckets, strict=True):
         # A slot that the bound cuts through counts above it.
@@ -104,7 +105,7 @@ def test_buckets_hold_what_was_recorded_and_sum_it_up() -> None:
         assert count <= sum(value <= bound for value in values)
     assert total == pytest.approx(sum(values) / 1e9, rel=0.01)
     below = Hop(counts, counts, 5, 0)
-    assert metrics._cumulated(below)[0] == [5 + count for count in buckets]
+    assert families._cumulated(below)[0] == [5 + count for count in buckets]
 
 
 def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path) -> None:
@@ -132,7 +133,7 @@ def test_stat_prints_the_same_metrics(feed: Subscriber) -> None:
     result = CliRunner().invoke(cli, ["stat", "deribit", "--metrics"])
     assert result.exit_code == 0
     assert result.output.endswith("# EOF\n")
-    assert families(result.output).keys() == families(metrics_text()).keys()
+    assert families(result.output).keys() == families(metrics_text(["deribit"])).keys()
     absent = CliRunner().invoke(cli, ["stat", "absent", "--metrics"])
     assert isinstance(absent.exception, FileNotFoundError)
 

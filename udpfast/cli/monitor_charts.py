@@ -58,6 +58,8 @@ class Charts:
             "latency": _chart("latency, kernel to loop, us", "line", log=True),
             "losses": _chart("lost, by stage: messages, datagrams, records", "bar"),
             "first": _chart("part that each line brought first, %", "line"),
+            "lead": _chart("mean lead of a line that was first, us", "line"),
+            "doubt": _chart("objects in doubt, by reason", "bar"),
             "lag": _chart("lag of readers, records", "line"),
         }
 
@@ -91,6 +93,8 @@ def _values(point: Point) -> dict[str, Values]:
             "readers": point.lapped,
         },
         "first": {name: 100 * part for name, part in point.first.items()},
+        "lead": {name: lead_ns / 1e3 for name, lead_ns in point.lead_ns.items()},
+        "doubt": {reason: count for reason, count in point.in_doubt.items() if count},
         "lag": point.lag,
     }
 

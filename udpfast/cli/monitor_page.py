@@ -1,4 +1,4 @@
-"""The page of `udpfast monitor`, by NiceGUI: a table of feeds, charts of one, a book."""
+"""The page of `udpfast monitor`, by NiceGUI: a table of feeds, charts of one, a book, the host."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nicegui import app, ui
 
 from udpfast.cli.door import Door
 from udpfast.cli.monitor_charts import Charts, add_script
+from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import feed_lines
 from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
@@ -24,6 +25,7 @@ from udpfast.errors import ConfigError, UdpfastError
 from udpfast.monitor.change import FeedChange
 from udpfast.monitor.history import History
 from udpfast.monitor.present import present_books
+from udpfast.monitor.troubles import describe_troubles
 
 __all__ = ["serve"]
 
@@ -49,6 +51,7 @@ STYLE = """
 .charts > * { min-width: 0; }
 .charts > .nicegui-echart { height: 17rem; }
 .words { font-family: monospace; white-space: pre; overflow-x: auto; max-width: 100%; }
+.troubles { white-space: pre-wrap; overflow-wrap: anywhere; font-weight: 600; }
 .nicegui-content { padding: .75rem; }
 """
 
@@ -160,6 +163,7 @@ class _Page:
         self._table.classes("w-full").props("dense flat bordered")
         self._table.on("rowClick", lambda event: self._click(event.args[1]["feed"]))
         self._unreadable = ui.label()
+        self._troubles = ui.label().classes("troubles")
         self._title = ui.label().classes("text-lg")
         with ui.element("div").classes("charts"):
             self._charts = Charts(looks.history.length)
@@ -178,6 +182,8 @@ class _Page:
                 ).props("dense flat hide-bottom")
                 self._book_state = ui.label()
         self._words = ui.label().classes("words")
+        ui.label("this host").classes("text-lg")
+        self._host = ui.label().classes("words")
         ui.timer(looks.interval_s, self._show)
 
     def _turn(self) -> None:
@@ -201,6 +207,8 @@ class _Page:
             "; ".join(f"{name}: {reason}" for name, reason in look.unreadable.items())
             or ("" if history.feeds else "no feed of this user: udpfast run FEED.TOML starts one")
         )
+        self._troubles.set_text(plain(iter(describe_troubles(look.host))))
+        self._host.set_text(plain(host_lines(look.host)))
         if self._chosen not in history.feeds:
             self._choose(next(iter(history.feeds), ""))
         feed = history.feeds.get(self._chosen)

@@ -27,7 +27,7 @@ def host_lines(host: HostFacts) -> Iterator[str]:
     """Yield the lines about a host: what needs somebody first."""
     yield from section("what needs somebody", describe_troubles(host))
     yield from section(
-        f"{'store':<18}{'host':<10}{'epoch':<10}{'end':>9}{'unsynced':>9}  state",
+        f"{'store':<16}{'host':<10}{'epoch':<9}{'end':>8}{'unsynced':>9}{'behind':>9}  state",
         [row for store in host.stores.found.values() for row in _store_rows(store)],
     )
     yield from journal_lines(host.journals)
@@ -43,7 +43,8 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     """Yield all that is known of a store: a number to a line."""
     silence = "" if store.silent_s is None else f", for {store.silent_s:,.0f} s"
     alive = "" if store.alive else f"  (its daemon does not run{silence})"
-    yield f"{store.store} on {store.host}: {_part(store)}, epoch {store.epoch}{alive}"
+    behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
+    yield f"{store.store} on {store.host}: {_part(store)}{behind}, epoch {store.epoch}{alive}"
     for what in _COUNTS:
         yield f"  {what:14} {getattr(store, what):>16,}"
     for host, copy in store.consumers.items():
@@ -58,8 +59,8 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     if verdicts:
         yield f"  messages: {', '.join(verdicts)}"
     for sender, outbox in store.outboxes.items():
-        counts = asdict(outbox).items()
-        yield f"  sender {sender}: " + ", ".join(f"{what} {n}" for what, n in counts)
+        counts = ", ".join(f"{what} {n}" for what, n in asdict(outbox).items())
+        yield f"  sender {sender}: {counts}"
     for name, why in store.unreadable.items():
         yield f"  {name}: {why}"
     for key in ("waits", "stopped", "problem"):
@@ -72,18 +73,28 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
 def journal_lines(journals: Journals) -> Iterator[str]:
     """Yield the lines about journals, and the disks that they lie on."""
     yield from section(
-        f"{'journal':<24}{'state':<9}{'kept':>8}{'per s':>9}{'unsynced':>9}{'disk free':>12}"
-        f"{'full in':>9}",
+        f"{'journal':<32}{'state':<9}{'files':>7}{'kept':>9}{'grows/s':>10}{'unsynced':>10}",
         [row for each in journals.found.values() for row in _journal_rows(each)],
     )
     yield from (f"{path}: {why}" for path, why in journals.unreadable.items())
+    if journals.disks:
+        yield from section(
+            f"{'disk of':<32}{'size':>9}{'free':>9}{'free %':>8}{'grows/s':>10}{'full in':>10}",
+            [
+                f"{tail(disk.directory, 31):<32}{size(disk.size_bytes):>9}"
+                f"{size(disk.free_bytes):>9}{100 * disk.free:>8.1f}"
+                f"{_rate(disk.bytes_per_s):>10}{soon(disk.full_s):>10}"
+                for disk in journals.disks
+            ],
+        )
 
 
 def _store_rows(store: StoreStatus) -> Iterator[str]:
+    behind = "-" if store.lag_bytes is None else size(store.lag_bytes)
     state = _part(store) if store.alive else "ENDED" if store.ended else "DEAD"
     yield (
-        f"{store.store[:17]:<18}{store.host[:9]:<10}{store.epoch[:9]:<10}{size(store.end):>9}"
-        f"{size(max(store.end - store.synced, 0)):>9}  {state}"
+        f"{store.store[:15]:<16}{store.host[:9]:<10}{store.epoch[:8]:<9}{size(store.end):>8}"
+        f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:18]}"
     )
     for host, copy in store.consumers.items():
         yield f"  copy {host}: {_behind(copy)}"
@@ -96,16 +107,13 @@ def _store_rows(store: StoreStatus) -> Iterator[str]:
 
 def _part(store: StoreStatus) -> str:
     # What the host does with it.
-    if store.writer:
-        return "writes"
-    behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
-    return f"copies from {store.writer_host or 'nobody yet'}{behind}"
+    return "writes" if store.writer else f"copies from {store.writer_host or 'nobody yet'}"
 
 
 def _outbox(sender: str, outbox: OutboxStatus) -> str:
     return (
         f"sender {sender}: {outbox.state}, {short(outbox.waiting)} of {short(outbox.slots)} "
-        f"messages on their way ({100 * outbox.full:.0f} % full), {short(outbox.resent)} sent again"
+        f"on their way ({100 * outbox.full:.0f} % full), {short(outbox.resent)} sent again"
     )
 
 
@@ -123,13 +131,15 @@ def _lag(behind: ReplicaStatus | StoreReader) -> str:
     )
 
 
+def _rate(bytes_per_s: float | None) -> str:
+    return "-" if bytes_per_s is None else size(bytes_per_s)
+
+
 def _journal_rows(journal: JournalStatus) -> Iterator[str]:
-    rate = "-" if journal.bytes_per_s is None else size(journal.bytes_per_s)
-    part = 100 * journal.free_bytes / max(journal.size_bytes, 1)
     yield (
-        f"{tail(journal.directory, 23):<24}{journal.state:<9}{size(journal.kept_bytes):>8}"
-        f"{rate:>9}{size(journal.unsynced_bytes):>9}"
-        f"{f'{size(journal.free_bytes)} {part:.0f}%':>12}{soon(journal.full_s):>9}"
+        f"{tail(journal.directory, 31):<32}{journal.state:<9}{short(journal.segments, 6):>7}"
+        f"{size(journal.kept_bytes):>9}{_rate(journal.bytes_per_s):>10}"
+        f"{size(journal.unsynced_bytes):>10}"
     )
     missed = {
         "overwritten before they were read": journal.lapped_records,

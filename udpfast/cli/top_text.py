@@ -94,7 +94,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
         list(_gaps(feed)),
     )
     yield from section(
-        f"{'verdicts, but those that go on':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
+        f"{'verdicts of what did not go on':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
     )
     yield from journal_lines(status.journals)
     was = "" if status.alive else "was "
@@ -134,12 +134,12 @@ def _gaps(feed: FeedChange) -> Iterator[str]:
 
 
 def _verdicts(feed: FeedChange) -> Iterator[str]:
-    # With two lines every second datagram is a duplicate: no loss, but the sum wants it.
+    # A duplicate is no loss: of two lines, each brings what the other brought.
     for line in feed.lines:
         for info in VERDICTS:
             count = feed.status.counters[line.name][info.name]
             if count and info.name not in VERDICTS_USED:
-                yield f"{info.name:<32}{line.name[:25]:<26}{count:>14,}"
+                yield f"{info.name:<32}{line.name[:25]:<26}{short(count, 14):>14}"
 
 
 def _losses(feed: FeedChange) -> Iterator[str]:

@@ -18,7 +18,14 @@ from udpfast.log.journal_state import journal_state
 from udpfast.log.segment import list_segments
 from udpfast.shm.instance import journal_directory, journal_root
 
-__all__ = ["JournalStatus", "Journals", "feed_journals", "list_journals", "read_journals"]
+__all__ = [
+    "DiskStatus",
+    "JournalStatus",
+    "Journals",
+    "feed_journals",
+    "list_journals",
+    "read_journals",
+]
 
 
 class JournalStatus(Struct, frozen=True):
@@ -50,8 +57,8 @@ class JournalStatus(Struct, frozen=True):
         Not recorded: overwritten before they were read; the disk had no room.
     removed_segments : int
         Removed to make room.
-    free_bytes, size_bytes : int
-        Of the file system: what this user may still write, and all there is.
+    device : int
+        Which file system it lies on.
     bytes_per_s : float or None
         How fast it grows, since the look before; None: this was the first.
     """
@@ -70,13 +77,38 @@ class JournalStatus(Struct, frozen=True):
     lapped_records: int
     dropped_records: int
     removed_segments: int
+    device: int
+    bytes_per_s: float | None
+
+
+class DiskStatus(Struct, frozen=True):
+    """A file system on which journals lie.
+
+    Attributes
+    ----------
+    directory : str
+        Of one of them.
+    device : int
+    free_bytes, size_bytes : int
+        What this user may still write, and all there is.
+    bytes_per_s : float or None
+        How fast the journals on it grow together; None: this was the first look.
+    """
+
+    directory: str
+    device: int
     free_bytes: int
     size_bytes: int
     bytes_per_s: float | None
 
     @property
+    def free(self) -> float:
+        """The part of it that is free, 0 to 1."""
+        return self.free_bytes / max(self.size_bytes, 1)
+
+    @property
     def full_s(self) -> float | None:
-        """When its disk is full at this rate, in seconds from now; None: it does not grow.
+        """When it is full at this rate, in seconds from now; None: nothing grows.
 
         What else writes there, and what room old segments make, nobody knows.
         """
@@ -84,10 +116,11 @@ class JournalStatus(Struct, frozen=True):
 
 
 class Journals(Struct, frozen=True):
-    """Journals by directory, and why nothing is known of others."""
+    """Journals by directory, why nothing is known of others, and the disks that they lie on."""
 
     found: dict[str, JournalStatus]
     unreadable: dict[str, str]
+    disks: tuple[DiskStatus, ...]
 
 
 def feed_journals(instance: Path) -> list[Path]:
@@ -127,7 +160,7 @@ def read_journals(directories: Iterable[Path], before: Journals | None = None) -
             found[name] = _read_journal(directory, earlier.get(name))
         except (OSError, UdpfastError) as error:
             unreadable[name] = sentence(error)
-    return Journals(found, unreadable)
+    return Journals(found, unreadable, tuple(_disks(found.values())))
 
 
 def _feed_directories(instance: Path) -> Iterator[Path]:
@@ -151,7 +184,6 @@ def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
     directory = journal_directory(path)  # whose it is
     state = journal_state(directory)
     at_ns = monotonic_ns()
-    disk = os.statvfs(directory)
     rate = None
     if before is not None and at_ns > before.at_ns:
         grown = max(state.position - before.written_bytes, 0)  # 0: it began anew
@@ -172,7 +204,25 @@ def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
         lapped_records=state.lapped,
         dropped_records=state.dropped,
         removed_segments=state.removed,
-        free_bytes=disk.f_bavail * disk.f_frsize,
-        size_bytes=disk.f_blocks * disk.f_frsize,
+        device=directory.stat().st_dev,
         bytes_per_s=rate,
     )
+
+
+def _disks(journals: Iterable[JournalStatus]) -> Iterator[DiskStatus]:
+    by_device: dict[int, list[JournalStatus]] = {}
+    for journal in journals:
+        by_device.setdefault(journal.device, []).append(journal)
+    for device, own in by_device.items():
+        rates = [each.bytes_per_s for each in own if each.bytes_per_s is not None]
+        try:
+            disk = os.statvfs(own[0].directory)
+        except OSError:  # removed meanwhile
+            continue
+        yield DiskStatus(
+            directory=own[0].directory,
+            device=device,
+            free_bytes=disk.f_bavail * disk.f_frsize,
+            size_bytes=disk.f_blocks * disk.f_frsize,
+            bytes_per_s=sum(rates) if rates else None,
+        )

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from udpfast.client.latency import Hop, read_hops
 from udpfast.core.counter import (
     CHANNEL_COUNTERS,
@@ -22,18 +20,19 @@ from udpfast.core.counter import (
     CounterInfo,
 )
 from udpfast.errors import UdpfastError
+from udpfast.monitor.families import Families, distinct_names
+from udpfast.monitor.host import HostFacts
+from udpfast.monitor.host_metrics import add_host
 from udpfast.monitor.losses import HostLosses, read_losses
+from udpfast.monitor.objects import REASONS
+from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
-from udpfast.shm.histogram import LatencyHistogram
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["BOUNDS_NS", "FeedCollector", "feed_registry", "metrics_text"]
-
-#: Upper ends of the buckets of latency: from a quarter of a microsecond to a second.
-BOUNDS_NS = tuple(step * 10**power for power in range(1, 8) for step in (25, 50, 100))
+__all__ = ["FeedCollector", "feed_registry", "metrics_text"]
 
 # What goes up and down, or is a code: gauges. (The leads of a line may sum up to less.)
 _GAUGES = {
@@ -63,17 +62,20 @@ class FeedCollector:
     Parameters
     ----------
     names : sequence of str
-        Of the instances, or their directories; empty: all of this user on this host.
+        Of the instances, or their directories; empty: all of this user on this host, and what is
+        known of the host beside them.
     """
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         self._names = tuple(names)
+        self._paced = Paced()
 
     def collect(self) -> Iterator[Metric]:
         """Yield each family of metrics, with the samples of every instance."""
-        families = _Families()
+        families = Families()
         readable = "whether the instance can be read: 0, it is no feed's, or of another version"
-        for name, status in self._statuses().items():
+        statuses, host_facts = self._statuses()
+        for name, status in statuses.items():
             facts = None if status is None else _hops_and_host(status)
             families.gauge("feed_readable", readable, facts is not None, feed=name)
             if status is None or facts is None:
@@ -84,22 +86,24 @@ class FeedCollector:
             _add_readers(families, name, status)
             _add_agents(families, name, status)
             _add_latency(families, name, hops)
-            _add_host(families, name, host)
+            _add_host_losses(families, name, host)
+        if host_facts is not None:
+            add_host(families, host_facts)
         yield from families.made.values()
 
-    def _statuses(self) -> dict[str, InstanceStatus | None]:
-        # By name; None: it cannot be read.
+    def _statuses(self) -> tuple[dict[str, InstanceStatus | None], HostFacts | None]:
+        # By name; None: it cannot be read. And the host, unless it is asked for some feeds alone.
         if not self._names:
-            host = read_host(with_latency=False)
-            return {**host.instances, **dict.fromkeys(host.unreadable)}
+            host = read_host(with_latency=False, paced=self._paced)
+            return {**host.instances, **dict.fromkeys(host.unreadable)}, host.host
         found: dict[str, InstanceStatus | None] = {}
         for name in self._names:
             label = name.rstrip("/").rpartition("/")[2]
             try:
-                found[label] = read_status(name, with_latency=False)
+                found[label] = read_status(name, with_latency=False, paced=self._paced)
             except (OSError, UdpfastError):
                 found[label] = None
-        return found
+        return found, None
 
 
 def _hops_and_host(status: InstanceStatus) -> tuple[dict[str, Hop], HostLosses] | None:
@@ -126,39 +130,7 @@ def metrics_text(names: Sequence[str] = ()) -> str:
     return text.decode()
 
 
-class _Families:
-    """Families by name, each made when its first sample comes."""
-
-    def __init__(self) -> None:
-        self.made: dict[str, Metric] = {}
-
-    def gauge(self, name: str, text: str, value: float, **labels: str) -> None:
-        self._add("gauge", name, text, "", float(value), labels)
-
-    def counter(self, name: str, text: str, value: float, **labels: str) -> None:
-        self._add("counter", name, text, "_total", float(value), labels)
-
-    def histogram(self, name: str, text: str, measured: Hop, **labels: str) -> None:
-        counts, total = _cumulated(measured)
-        for bound_ns, count in zip(BOUNDS_NS, counts, strict=True):
-            le = {"le": repr(bound_ns / 1e9)}
-            self._add("histogram", name, text, "_bucket", count, labels | le)
-        self._add("histogram", name, text, "_bucket", measured.count, labels | {"le": "+Inf"})
-        self._add("histogram", name, text, "_count", measured.count, labels)
-        self._add("histogram", name, text, "_sum", total, labels)
-
-    def _add(
-        self, kind: str, name: str, text: str, suffix: str, value: float, labels: dict[str, str]
-    ) -> None:
-        from prometheus_client.metrics_core import Metric
-
-        full = f"udpfast_{name}"
-        if full not in self.made:
-            self.made[full] = Metric(full, f"{text[0].upper()}{text[1:]}.", kind)
-        self.made[full].add_sample(full + suffix, labels, value)
-
-
-def _add_feed(families: _Families, feed: str, status: InstanceStatus) -> None:
+def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     up = "whether the feed's process lives"
     families.gauge("feed_up", up, status.alive, feed=feed)
     start = "when the feed was started, UNIX time"
@@ -175,9 +147,19 @@ def _add_feed(families: _Families, feed: str, status: InstanceStatus) -> None:
     if status.image is not None:
         objects = "objects that the image holds for readers that come late"
         families.gauge("image_objects", objects, status.image["objects"], feed=feed)
+    if status.objects is not None:
+        sound = "objects of which what the image has may be believed"
+        families.gauge("objects_sound", sound, status.objects.sound, feed=feed)
+        doubted = f"objects in doubt now, by reason: {'; '.join(_reasons())}"
+        for reason, count in status.objects.in_doubt.items():
+            families.gauge("objects_in_doubt", doubted, count, feed=feed, reason=reason)
 
 
-def _add_counters(families: _Families, feed: str, status: InstanceStatus) -> None:
+def _reasons() -> Iterator[str]:
+    return (f"{reason}, {text}" for reason, text in REASONS.items())
+
+
+def _add_counters(families: Families, feed: str, status: InstanceStatus) -> None:
     for scope, values in status.counters.items():
         channel, _, line = scope.partition(".")
         if line:
@@ -202,7 +184,7 @@ def _add_counters(families: _Families, feed: str, status: InstanceStatus) -> Non
 
 
 def _add_scope(
-    families: _Families,
+    families: Families,
     scope: str,
     infos: Iterable[CounterInfo],
     values: dict[str, int],
@@ -218,13 +200,9 @@ def _add_scope(
             )
 
 
-def _add_readers(families: _Families, feed: str, status: InstanceStatus) -> None:
-    shown = set()
-    for reader in status.readers:
-        name = reader.name or "reader"
-        while (name, reader.pid) in shown:  # one process, two readers of one name
-            name += "+"
-        shown.add((name, reader.pid))
+def _add_readers(families: Families, feed: str, status: InstanceStatus) -> None:
+    names = distinct_names((reader.name, reader.pid) for reader in status.readers)
+    for reader, name in zip(status.readers, names, strict=True):
         labels = {"feed": feed, "reader": name, "pid": str(reader.pid)}
         families.gauge("reader_up", "whether the reader's process lives", reader.alive, **labels)
         lag = "records between the writer's last flush and the reader, as of its last poll"
@@ -237,7 +215,7 @@ def _add_readers(families: _Families, feed: str, status: InstanceStatus) -> None
         families.counter("reader_lapped_records", lapped, reader.lapped, **labels)
 
 
-def _add_agents(families: _Families, feed: str, status: InstanceStatus) -> None:
+def _add_agents(families: Families, feed: str, status: InstanceStatus) -> None:
     for agent in status.agents:
         labels = {"feed": feed, "agent": agent.name}
         running = status.alive and agent.state == "running"
@@ -248,7 +226,7 @@ def _add_agents(families: _Families, feed: str, status: InstanceStatus) -> None:
         families.counter("agent_cycles", "turns of the agent", agent.cycles, **labels)
 
 
-def _add_latency(families: _Families, feed: str, hops: dict[str, Hop]) -> None:
+def _add_latency(families: Families, feed: str, hops: dict[str, Hop]) -> None:
     text = (
         "time of a hop on the way from the publisher to the ring, to the resolution of the feed's "
         "own histograms; values below 0 (clocks of two hosts) count as 0"
@@ -264,18 +242,7 @@ def _add_latency(families: _Families, feed: str, hops: dict[str, Hop]) -> None:
             families.histogram("hop_latency_seconds", text, hop, feed=feed, hop=name)
 
 
-def _add_host(families: _Families, feed: str, host: HostLosses) -> None:
+def _add_host_losses(families: Families, feed: str, host: HostLosses) -> None:
     # Of the feed's network namespace: all datagrams, no matter which process they were for.
     for name, text in _HOST.items():
         families.counter(f"host_{name}", f"{text}; whole host", getattr(host, name), feed=feed)
-
-
-def _cumulated(hop: Hop) -> tuple[list[int], float]:
-    # By bound the values that do not exceed it, and the sum of all in seconds.
-    lowest = LatencyHistogram.values()
-    highest = np.append(lowest[1:] - 1, lowest[-1])
-    sums = np.concatenate(([0], np.cumsum(hop.counts)))
-    below = int(hop.opposite.sum())
-    slots = np.searchsorted(highest, np.array(BOUNDS_NS), side="right")
-    middle = (lowest + highest) / 2
-    return (sums[slots] + below).tolist(), float((hop.counts * middle).sum() / 1e9)

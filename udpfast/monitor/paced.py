@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import NamedTuple, TypeVar, cast
 
@@ -11,8 +12,8 @@ __all__ = ["Paced"]
 
 T = TypeVar("T")
 
-#: Of the time, at most one part of so many goes into one thing.
-SHARE = 500
+#: Of a core, at most one part of so many goes into one thing.
+SHARE = 2000
 #: Things that are remembered; more of them are read anew. Each feed of a host has three.
 KEPT_MAX = 1024
 
@@ -23,9 +24,16 @@ class _Kept(NamedTuple):
 
 
 class Paced:
-    """Remembers what was read, until it is due again."""
+    """Remembers what was read, until it is due again.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    share : int
+        One part of so many of a core is what each thing may take; 0: all is read at each look.
+    """
+
+    def __init__(self, share: int = SHARE) -> None:
+        self._share = share
         self._kept: dict[object, _Kept] = {}
 
     def get(self, what: object, read: Callable[[T | None], T], least_s: float = 0.0) -> T:
@@ -40,14 +48,14 @@ class Paced:
         least_s : float
             At least so long what was read is good enough.
         """
-        began_ns = monotonic_ns()
         kept = self._kept.get(what)
-        if kept is not None and began_ns < kept.due_ns:
+        if kept is not None and monotonic_ns() < kept.due_ns:
             return cast(T, kept.value)
+        cpu_ns = time.thread_time_ns()
         value = read(None if kept is None else cast(T, kept.value))
-        ended_ns = monotonic_ns()
+        cpu_ns = time.thread_time_ns() - cpu_ns
         if len(self._kept) >= KEPT_MAX:
             self._kept.clear()
-        rest_ns = max(int(least_s * 1e9), SHARE * (ended_ns - began_ns))
-        self._kept[what] = _Kept(value, ended_ns + rest_ns)
+        rest_ns = max(int(least_s * 1e9), self._share * cpu_ns)
+        self._kept[what] = _Kept(value, monotonic_ns() + rest_ns)
         return value

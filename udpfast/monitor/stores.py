@@ -52,25 +52,25 @@ class OutboxStatus(Struct, frozen=True):
 
     Attributes
     ----------
-    state : str
-        registered, or why what is in it does not get into the stream: new, name_in_use,
-        superseded, lost.
     accepted, seen, freed : int
         Messages that were taken from the app, that are in the stream, and that were let go.
     datagrams, resent : int
         Datagrams sent; messages sent again.
+    state : str
+        registered, or why what is in it does not get into the stream: new, name_in_use,
+        superseded, lost.
     waiting, slots : int
         Messages that were not let go, and as many as may be.
     waiting_bytes, capacity_bytes : int
         The same in bytes.
     """
 
-    state: str
     accepted: int
     seen: int
     freed: int
     datagrams: int
     resent: int
+    state: str
     waiting: int
     slots: int
     waiting_bytes: int

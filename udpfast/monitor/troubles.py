@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from udpfast.monitor.host import HostFacts
-from udpfast.monitor.journals import JournalStatus
+from udpfast.monitor.journals import DiskStatus
 from udpfast.monitor.stores import StoreStatus
 
 __all__ = ["describe_troubles"]
@@ -24,9 +24,8 @@ def describe_troubles(host: HostFacts) -> list[str]:
     for store in host.stores.found.values():
         found += [f"store {store.store} on {store.host}: {each}" for each in _of_store(store)]
     found += [f"{path}: {why}" for path, why in host.stores.unreadable.items()]
-    disks = {(each.size_bytes, each.free_bytes): each for each in _by_haste(host)}
-    for journal in disks.values():
-        found += _of_disk(journal)
+    for disk in host.journals.disks:
+        found += _of_disk(disk)
     for journal in host.journals.found.values():
         if journal.dropped_records and journal.state == "writing":
             found.append(
@@ -59,15 +58,8 @@ def _of_store(store: StoreStatus) -> Iterator[str]:
         yield f"{name}: {why}"
 
 
-def _by_haste(host: HostFacts) -> list[JournalStatus]:
-    # Those that are written; what fills its disk first comes last.
-    written = [each for each in host.journals.found.values() if each.state == "writing"]
-    return sorted(written, key=lambda each: -(each.full_s or float("inf")))
-
-
-def _of_disk(journal: JournalStatus) -> Iterator[str]:
-    free = journal.free_bytes / max(journal.size_bytes, 1)
-    if journal.full_s is not None and journal.full_s < DISK_FULL_S:
-        yield f"disk of {journal.directory}: full in {journal.full_s / 60:,.0f} min at this rate"
-    elif free < DISK_FREE:
-        yield f"disk of {journal.directory}: {100 * free:.1f} % free"
+def _of_disk(disk: DiskStatus) -> Iterator[str]:
+    if disk.full_s is not None and disk.full_s < DISK_FULL_S:
+        yield f"disk of {disk.directory}: full in {disk.full_s / 60:,.0f} min at this rate"
+    elif disk.free < DISK_FREE:
+        yield f"disk of {disk.directory}: {100 * disk.free:.1f} % free"
