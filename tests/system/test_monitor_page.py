@@ -30,7 +30,7 @@ pytestmark = pytest.mark.system
 POINTS_DRAWN = """() => {
     const charts = Object.keys(udpfastPoints).map(id => getElement(Number(id)).chart);
     const drawn = charts.map(one => one.getOption().series.map(each => each.data.length));
-    return drawn.length === 5 ? Math.min(...drawn.flat()) : 0;
+    return drawn.length === 7 ? Math.min(...drawn.flat()) : 0;
 }"""
 
 
@@ -100,7 +100,7 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
 
             wait_until(comes, "datagrams")
         drawn = "return document.querySelectorAll('.charts canvas').length"
-        wait_until(lambda: browser.execute_script(drawn) == 5, "five charts")
+        wait_until(lambda: browser.execute_script(drawn) == 7, "seven charts")
         drawn = f"return ({POINTS_DRAWN})()"
         wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
         assert "image" in words()  # why there is no book

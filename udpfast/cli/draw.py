@@ -7,22 +7,35 @@ from collections.abc import Mapping
 import click
 from msgspec.structs import asdict
 
+from udpfast.cli.top_host import host_lines
+from udpfast.cli.top_words import plain
 from udpfast.monitor.ledger import Ledger
 from udpfast.monitor.losses import Losses
 from udpfast.monitor.status import HostStatus
+from udpfast.page.words import literal
 
-__all__ = ["print_host", "print_latency", "print_ledger", "print_losses"]
+__all__ = ["print_host", "print_latency", "print_ledger", "print_losses", "say"]
 
 _COLUMNS = {"p50": "p50", "p90": "p90", "p99": "p99", "p99_9": "p99.9", "max": "max"}
 
 
+def say(text: str = "") -> None:
+    """Print a line that changes nothing around it, whatever names are in it (`literal`)."""
+    click.echo(literal(text))
+
+
 def print_host(host: HostStatus) -> None:
-    """Print a line for each instance of a host: whether it runs, what it brought and lost."""
-    if not host.instances and not host.unreadable:
-        click.echo("no instance of this user on this host: udpfast run FEED.TOML starts one")
-        return
+    """Print a line for each instance of a host, then what is known of the host beside them."""
+    if host.instances or host.unreadable:
+        _print_instances(host)
+    else:
+        say("no instance of this user on this host: udpfast run FEED.TOML starts one")
+    click.echo(plain(host_lines(host.host)))
+
+
+def _print_instances(host: HostStatus) -> None:
     width = max(len(name) for name in (*host.instances, *host.unreadable, "instance"))
-    click.echo(
+    say(
         f"{'instance':<{width}}  {'state':<8}{'pid':>9}{'records':>16}{'lost':>10}"
         f"{'readers':>9}  silent lines"
     )
@@ -30,25 +43,25 @@ def print_host(host: HostStatus) -> None:
         lost = sum(status.counters[channel]["lost"] for channel in ("incremental", "snapshot"))
         silent = ", ".join(status.silent_lines)
         readers = sum(reader.alive for reader in status.readers)
-        click.echo(
+        say(
             f"{name:<{width}}  {status.life:<8}{status.writer_pid:>9}{status.records:>16,}"
             f"{lost:>10,}{readers:>9}  {silent or 'none'}"
         )
     for name, reason in host.unreadable.items():
-        click.echo(f"{name:<{width}}  {reason}")
+        say(f"{name:<{width}}  {reason}")
 
 
 def print_latency(hops: Mapping[str, Mapping[str, int]]) -> None:
     """Print a table: a row per hop, percentiles in microseconds; of readers those that time."""
     hops = {name: values for name, values in hops.items() if "." not in name or values["count"]}
     width = max([28, *(len(name) + 2 for name in hops)])
-    click.echo(
+    say(
         f"{'latency, us':<{width}}{'count':>12}"
         + "".join(f"{title:>12}" for title in _COLUMNS.values())
         + f"{'below 0':>10}"
     )
     for name, values in hops.items():
-        click.echo(
+        say(
             f"{name:<{width}} {values['count']:>11,}"
             + "".join(f" {values[key] / 1e3:>11,.2f}" for key in _COLUMNS)
             + f"{values['below']:>10,}"
@@ -59,9 +72,7 @@ def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> N
     """Print a table: a row per verdict, a column per line, and the sums."""
     scopes = list(ledger.lines)
     width = max([16, *(len(scope) + 2 for scope in scopes)])
-    click.echo(
-        f"{'verdict':<22}" + "".join(f"{scope:>{width}}" for scope in scopes) + f"{'all':>12}"
-    )
+    say(f"{'verdict':<22}" + "".join(f"{scope:>{width}}" for scope in scopes) + f"{'all':>12}")
     rows = [
         (name, [counters[scope][name] for scope in scopes], total)
         for name, total in ledger.by_verdict.items()
@@ -73,30 +84,29 @@ def print_ledger(counters: Mapping[str, Mapping[str, int]], ledger: Ledger) -> N
     if ledger.units_more:
         rows.append(("units beyond one", [line.units_more for line in lines], ledger.units_more))
     for name, counts, total in rows:
-        click.echo(
-            f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}"
-        )
-    click.echo("the sums are equal" if ledger.adds_up else "THE SUMS DIFFER")
+        say(f"{name:<22}" + "".join(f"{count:>{width},}" for count in counts) + f"{total:>12,}")
+    say("the sums are equal" if ledger.adds_up else "THE SUMS DIFFER")
 
 
 def print_losses(losses: Losses, with_zeros: bool) -> None:
     """Print what was lost, stage by stage, then the sums; zeros only if asked for."""
     width = max([24, *(len(one.where) + 2 for one in losses.stages)])
-    click.echo(f"{'stage':<10}{'where':<{width}}{'did not go on':<22}{'count':>14}")
+    say(f"{'stage':<10}{'where':<{width}}{'did not go on':<22}{'count':>14}")
     for one in losses.stages:
         if one.count or with_zeros:
-            click.echo(f"{one.stage:<10}{one.where:<{width}}{one.what:<22}{one.count:>14,}")
-    click.echo("")
+            say(f"{one.stage:<10}{one.where:<{width}}{one.what:<22}{one.count:>14,}")
+    say("")
     for each in losses.sums:
         sign = "=" if each.equal else "IS NOT"
-        click.echo(f"{each.what}: {each.left:,} {sign} {each.right:,}")
-    click.echo("the sums are equal" if losses.adds_up else "THE SUMS DIFFER")
+        say(f"{each.what}: {each.left:,} {sign} {each.right:,}")
+    say("the sums are equal" if losses.adds_up else "THE SUMS DIFFER")
     for sentence in losses.silent:
-        click.echo(sentence)
+        say(sentence)
     host = {name: count for name, count in asdict(losses.host).items() if name != "sockets"}
-    click.echo(
-        "\nwhole host, since it began: "
+    say()
+    say(
+        "whole host, since it began: "
         + ", ".join(f"{name} {count:,}" for name, count in host.items())
     )
     for socket in losses.host.sockets or ():
-        click.echo(f"socket {socket.address}: {socket.drops:,} drops by the kernel's own count")
+        say(f"socket {socket.address}: {socket.drops:,} drops by the kernel's own count")

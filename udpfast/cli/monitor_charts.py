@@ -59,7 +59,7 @@ class Charts:
             "losses": _chart("lost, by stage: messages, datagrams, records", "bar"),
             "first": _chart("part that each line brought first, %", "line"),
             "lead": _chart("mean lead of a line that was first, us", "line"),
-            "doubt": _chart("objects in doubt, by reason", "bar"),
+            "doubt": _chart("objects in doubt, by reason: with an [image]", "bar"),
             "lag": _chart("lag of readers, records", "line"),
         }
 
@@ -94,7 +94,9 @@ def _values(point: Point) -> dict[str, Values]:
         },
         "first": {name: 100 * part for name, part in point.first.items()},
         "lead": {name: lead_ns / 1e3 for name, lead_ns in point.lead_ns.items()},
-        "doubt": {reason: count for reason, count in point.in_doubt.items() if count},
+        "doubt": {
+            reason: count for reason, count in point.in_doubt.items() if count or reason == "gap"
+        },
         "lag": point.lag,
     }
 

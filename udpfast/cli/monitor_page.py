@@ -50,6 +50,9 @@ STYLE = """
           grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
 .charts > * { min-width: 0; }
 .charts > .nicegui-echart { height: 17rem; }
+.texts { display: grid; gap: 1rem 2rem; width: 100%;
+         grid-template-columns: repeat(auto-fit, minmax(min(100%, 42rem), 1fr)); }
+.texts > * { min-width: 0; }
 .words { font-family: monospace; white-space: pre; overflow-x: auto; max-width: 100%; }
 .troubles { white-space: pre-wrap; overflow-wrap: anywhere; font-weight: 600; }
 .nicegui-content { padding: .75rem; }
@@ -181,9 +184,11 @@ class _Page:
                     rows=[],
                 ).props("dense flat hide-bottom")
                 self._book_state = ui.label()
-        self._words = ui.label().classes("words")
-        ui.label("this host").classes("text-lg")
-        self._host = ui.label().classes("words")
+        with ui.element("div").classes("texts"):
+            self._words = ui.label().classes("words")
+            with ui.element("div"):
+                ui.label("this host").classes("text-lg")
+                self._host = ui.label().classes("words")
         ui.timer(looks.interval_s, self._show)
 
     def _turn(self) -> None:

@@ -11,9 +11,12 @@ from pathlib import Path
 import click
 from msgspec import to_builtins
 
-from udpfast.cli.draw import print_host, print_latency, print_ledger, print_losses
+from udpfast.cli.draw import print_host, print_latency, print_ledger, print_losses, say
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
+from udpfast.cli.top_host import journal_lines
+from udpfast.cli.top_text import object_lines
+from udpfast.cli.top_words import plain
 from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.log.readers import READERS_MAX
 from udpfast.monitor.losses import read_losses
@@ -48,9 +51,10 @@ def stat(
 ) -> None:
     """Print counters, readers and latency of instance NAME (a name, or a path with a slash).
 
-    Without NAME: a line for each instance of this user on this host, live or dead. Works
-    on a dead instance too. Exit code 1 if the ledger does not add up. With --latency and --watch
-    each table shows what came since the one before it.
+    Without NAME: a line for each instance of this user on this host, live or dead, then stores of a
+    bus, journals and disks, and faults of the host. Works on a dead instance too. Exit code 1 if
+    the ledger does not add up. With --latency and --watch each table shows what came since the one
+    before it.
     """
     if as_metrics:
         need_monitor("prometheus_client")
@@ -125,39 +129,44 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 
 
 def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
-    click.echo(
+    say(
         f"{status.directory}: writer {status.writer_pid} "
         f"{'alive' if status.alive else 'DEAD'}, {status.output} {status.state}, "
         f"epoch {status.epoch}, {status.records:,} records"
     )
-    click.echo(f"bypass {status.bypass.text}")
+    say(f"bypass {status.bypass.text}")
     for name, value in status.bypass.environment.items():
-        click.echo(f"  {name}={value}")
+        say(f"  {name}={value}")
     for sentence in status.limits.values():
-        click.echo(f"FULL: {sentence}")
+        say(f"FULL: {sentence}")
     for agent in status.agents:
         _print_agent(agent, status.alive)
     if status.image is not None:
-        click.echo(f"image: {status.image['objects']:,} objects")
+        say(f"image: {status.image['objects']:,} objects")
+    for line in object_lines(status):
+        say(line)
     print_ledger(status.counters, status.ledger)
     for sentence in status.silent:
-        click.echo(sentence)
+        say(sentence)
     for scope, values in status.counters.items():
         shown = {key: value for key, value in values.items() if value or with_zeros}
-        click.echo(f"\n{scope}")
+        say()
+        say(scope)
         for key, count in shown.items():
-            click.echo(f"  {key:<24}{count:>16,}")
-    click.echo("")
+            say(f"  {key:<24}{count:>16,}")
+    say()
     print_latency(status.latency_ns)
     for reader in status.readers:
-        click.echo(
+        say(
             f"reader {reader.name or reader.pid} (pid {reader.pid}"
             f"{'' if reader.alive else ', DEAD'}): "
             f"lag {reader.lag:,} records, {reader.lag_bytes:,} bytes; "
             f"read {reader.read:,}, missed {reader.lapped:,}"
         )
+    if status.journals.found or status.journals.unreadable:
+        click.echo(plain(journal_lines(status.journals)))
     if len(status.readers) == READERS_MAX:
-        click.echo(f"more than {READERS_MAX - 1:,} readers: the first are shown")
+        say(f"more than {READERS_MAX - 1:,} readers: the first are shown")
 
 
 def _print_agent(agent: AgentStatus, alive: bool) -> None:
@@ -165,7 +174,7 @@ def _print_agent(agent: AgentStatus, alive: bool) -> None:
     was = "" if alive else "was "
     failure = f"; last failure: {agent.failure}" if agent.failure else ""
     place = f", pid {agent.pid}" if agent.pid else ""
-    click.echo(
+    say(
         f"agent {agent.name}: {was}{agent.state}{place}, {agent.restarts} restarts, "
         f"{agent.cycles:,} turns{failure}"
     )

@@ -94,7 +94,7 @@ def _store_rows(store: StoreStatus) -> Iterator[str]:
     state = _part(store) if store.alive else "ENDED" if store.ended else "DEAD"
     yield (
         f"{store.store[:15]:<16}{store.host[:9]:<10}{store.epoch[:8]:<9}{size(store.end):>8}"
-        f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:18]}"
+        f"{size(max(store.end - store.synced, 0)):>9}{behind:>9}  {state[:16]}"
     )
     for host, copy in store.consumers.items():
         yield f"  copy {host}: {_behind(copy)}"
@@ -113,7 +113,7 @@ def _part(store: StoreStatus) -> str:
 def _outbox(sender: str, outbox: OutboxStatus) -> str:
     return (
         f"sender {sender}: {outbox.state}, {short(outbox.waiting)} of {short(outbox.slots)} "
-        f"on their way ({100 * outbox.full:.0f} % full), {short(outbox.resent)} sent again"
+        f"on their way ({100 * outbox.full:.0f} %), {short(outbox.resent)} sent again"
     )
 
 

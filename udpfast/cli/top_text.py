@@ -12,8 +12,9 @@ from udpfast.core.counter import VERDICTS
 from udpfast.monitor.change import FeedChange, HostLook
 from udpfast.monitor.losses import VERDICTS_USED
 from udpfast.monitor.objects import REASONS
+from udpfast.monitor.status import InstanceStatus
 
-__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row"]
+__all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "object_lines"]
 
 #: Of the table of feeds; `host_row` has its rows.
 HOST_TITLE = (
@@ -86,7 +87,8 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
             for name, hop in feed.hops.items()
         ],
     )
-    yield from _objects(feed)
+    yield ""
+    yield from object_lines(status)
     yield from section("losses since the start, by stage", list(_losses(feed)))
     yield from section(
         f"{'gaps since the start':<20}{'gaps':>10}{'by count':>11}{'by time':>11}{'no room':>11}"
@@ -110,10 +112,9 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     yield from (f"FULL: {sentence}" for sentence in status.limits.values())
 
 
-def _objects(feed: FeedChange) -> Iterator[str]:
-    status = feed.status
+def object_lines(status: InstanceStatus) -> Iterator[str]:
+    """Yield the lines about objects: how many are in doubt, and why."""
     known, turned = (short(status.counters["feed"][name]) for name in ("objects", "stale"))
-    yield ""
     if status.objects is None:
         yield f"objects: {known}, {turned} times STALE; without an [image] no count of those now"
         return
