@@ -153,7 +153,7 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
     ----------
     directory : str
     alive : bool
-        The daemon said something within the last second.
+        The daemon said something within the last second, and not that it ended.
     silent_s : float or None
         For how many seconds it said nothing; None: since before this host began.
     outboxes : dict of OutboxStatus
@@ -212,6 +212,7 @@ def read_store(path: Path) -> StoreStatus:
             f"{problem}"
         ) from None
     alive, silent_s, shared = _life(directory)
+    alive = alive and not said.ended
     # What was killed had no time to say how far it was.
     kept = {} if alive or said.ended else _kept(directory, said.end)
     outboxes, unreadable = _outboxes(shared)
