@@ -5,7 +5,7 @@ import os
 import pytest
 
 from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, send, sequencer
-from udpfast.bus.outbox import OutboxState
+from udpfast.bus.outbox import OUTBOX_HEADER, Outbox, OutboxState, outbox_facts
 from udpfast.bus.wire import SENT_SIZE_LIMIT, send_parse
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
 
@@ -291,3 +291,34 @@ def test_a_bell_that_is_full_refuses_no_message() -> None:
     finally:
         os.close(heard)
         os.close(box.bell)
+
+
+def test_first_bytes_of_an_outbox_tell_all_but_its_messages() -> None:
+    seq, size = sequencer(), Outbox.size_bytes(4, 1 << 16)
+    memory = bytearray(size)
+    box = Outbox.create(memory, "algo", "S", 1, 4, 1 << 16)
+    carried, watch = registered(seq, box)
+    box.send(b"seen")
+    deliver(seq, carried.work(MS, True))
+    watch.work()
+    box.send(b"on its way")
+    facts = outbox_facts(bytes(memory[:OUTBOX_HEADER]), size)
+    assert facts.items() >= box.counts().items()
+    assert (facts["sender"], facts["state"]) == ("algo", "registered")
+    assert facts["waiting"] == facts["accepted"] - facts["freed"]
+    assert (facts["slots"], facts["capacity_bytes"]) == (4, 1 << 16)
+    assert facts["waiting_bytes"] >= len(b"on its way")
+
+
+@pytest.mark.parametrize("cut", [0, 1, OUTBOX_HEADER - 1])
+def test_bytes_that_are_no_outbox_are_refused(cut: int) -> None:
+    memory = bytearray(Outbox.size_bytes(4, 1 << 16))
+    Outbox.create(memory, "algo", "S", 1, 4, 1 << 16)
+    header = bytes(memory[:OUTBOX_HEADER])
+    with pytest.raises(ValueError, match="no outbox"):
+        outbox_facts(header[:cut], len(memory))
+    for size_bytes in (0, len(memory) - 1, len(memory) + 1):
+        with pytest.raises(ValueError, match="no outbox"):
+            outbox_facts(header, size_bytes)
+    with pytest.raises(ValueError, match="no outbox"):
+        outbox_facts(bytes(OUTBOX_HEADER), len(memory))

@@ -30,6 +30,7 @@ def killed_feed(name: str) -> None:
 @pytest.fixture(autouse=True)
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
 
 
 def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
@@ -41,14 +42,16 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         result = CliRunner().invoke(cli, ["stat"])
         assert result.exit_code == 0
         rows = [line.split() for line in result.output.splitlines()]
-        assert [row[:2] for row in rows[1:]] == [
+        assert [row[:2] for row in rows[1:4]] == [
             ["ended", "stopped"],
             ["killed", "dead"],
             ["live", "running"],
         ]
+        assert rows[4:6] == [[], ["what", "needs", "somebody"]]
         assert rows[1][-1] == "incremental.A"
         found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
         assert set(found["instances"]) == {"ended", "killed", "live"}
+        assert set(found["host"]) == {"findings", "losses", "stores", "journals"}
 
 
 @pytest.mark.parametrize("option", [["--latency"], ["--losses"], ["--watch", "1"]])

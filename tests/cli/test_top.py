@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+import shutil
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,8 +15,15 @@ from tests.cli.test_stat import feed, killed_feed
 from udpfast import Reader
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.main import cli
-from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row, short
+from udpfast.cli.top_host import host_lines
+from udpfast.cli.top_text import HOST_TITLE, feed_lines, host_caption, host_row
+from udpfast.cli.top_words import plain, short, size, soon, tail
 from udpfast.monitor.change import changes, look_at_host
+from udpfast.monitor.host import HostFacts, HostFinding
+from udpfast.monitor.journals import DiskStatus, Journals, JournalStatus
+from udpfast.monitor.losses import HostLosses
+from udpfast.monitor.objects import ObjectStates
+from udpfast.monitor.stores import OutboxStatus, ReplicaStatus, StoreReader, Stores, StoreStatus
 
 COLUMNS, ROWS = 80, 24
 
@@ -22,6 +31,7 @@ COLUMNS, ROWS = 80, 24
 @pytest.fixture(autouse=True)
 def own_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
 
 
 @pytest.fixture
@@ -46,6 +56,28 @@ def test_short_keeps_its_width(count: float, width: int, text: str) -> None:
     assert short(count, width) == text
 
 
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (999.6, "1.00 kB"), (12_345, "12.3 kB"), (2**60, "1.15 EB")],
+)
+def test_size_keeps_its_width(count: float, text: str) -> None:
+    assert size(count) == text
+    assert len(text) <= 7
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "-"), (5, "5 s"), (90, "1.5 min"), (7200, "2 h"), (1e6, "11.6 d"), (1e9, "> 1 y")],
+)
+def test_soon_says_when(seconds: float | None, text: str) -> None:
+    assert soon(seconds) == text
+
+
+def test_tail_keeps_the_end_that_tells_paths_apart() -> None:
+    assert tail("/a/b", 4) == "/a/b"
+    assert tail("/a/bcdef", 6) == "..cdef"
+
+
 def test_lines_fit_the_terminal_whatever_is_counted(live: Subscriber) -> None:
     with Reader("ring:live", name="a strategy with a long name"):
         look = look_at_host()
@@ -63,6 +95,60 @@ def test_lines_fit_the_terminal_whatever_is_counted(live: Subscriber) -> None:
             assert max(map(len, lines)) <= COLUMNS, max(lines, key=len)
     assert len(HOST_TITLE) <= COLUMNS
     assert len(host_caption(look)) <= COLUMNS
+
+
+def largest(kind: type[msgspec.Struct], **fields: object) -> Any:
+    """Return facts of which every number is as large as numbers get."""
+    known = dict.fromkeys(kind.__struct_fields__, 2**60)
+    return kind(**{**known, **fields})
+
+
+def host_of_large_numbers() -> HostFacts:
+    name = "a name that is longer than most"
+    store = largest(
+        StoreStatus, store=name, host=name, epoch="f" * 16, writer=False, writer_host=name,
+        alive=True, ended=False, end=2**62, waits="", stopped="", problem="", feed=None,
+        verdicts={}, said=[], unreadable={}, directory=f"/{name}", silent_s=0.0,
+        consumers={"replica-1": ReplicaStatus(True, 1, 2**33, 2**43, 0)},
+        outboxes={"algo": largest(OutboxStatus, state="registered")},
+        readers=[
+            largest(StoreReader, name="reader-1", lag_records=2**33, lag_bytes=2**43, lag_ms=0)
+        ],
+    )  # fmt: skip
+    journal = largest(JournalStatus, directory=f"/{name}" * 3, state="writing", bytes_per_s=1e18)
+    disk = DiskStatus(f"/{name}" * 3, 1, 2**60, 2**61, 1e12)
+    return HostFacts(
+        (HostFinding("net.core.rmem_max", "at least 67108864", "212992", "", fault=False),),
+        HostLosses(*[2**60] * 6, None),
+        Stores({store.directory: store}, {}),
+        Journals({journal.directory: journal}, {}, (disk,)),
+    )
+
+
+def test_lines_of_the_host_fit_the_terminal_whatever_is_counted() -> None:
+    lines = list(host_lines(host_of_large_numbers()))
+    # Sentences wrap, tables do not. One column is the scroll bar's.
+    lines = lines[next(at for at, line in enumerate(lines) if line.startswith("store  ")) :]
+    assert max(map(len, lines)) < COLUMNS, max(lines, key=len)
+
+
+def test_names_change_nothing_in_a_terminal(live: Subscriber, tmp_path: Path) -> None:
+    evil = "evil\x1b]0;owned\x07\x9b2J\u202e"
+    shutil.copytree(tmp_path / "killed", tmp_path / evil)
+    with Reader("ring:live", name="reader"):
+        look = look_at_host()
+        (feed,) = (one for one in changes(look, look) if one.name == "live")
+        (reader,) = feed.readers
+        named = msgspec.structs.replace(reader.status, name=evil)
+        shown = msgspec.structs.replace(
+            feed, readers=(msgspec.structs.replace(reader, status=named),)
+        )
+        assert "owned" in plain(feed_lines(shown, look.unix_ns))
+        assert all(one.isprintable() for one in plain(feed_lines(shown, 0)).split("\n"))
+    for command in (["top", "--once", "--interval", "0.1"], ["stat"]):
+        output = CliRunner().invoke(cli, command).output
+        assert "owned" in output
+        assert all(line.isprintable() for line in output.split("\n"))
 
 
 def test_changes_are_those_between_two_looks(live: Subscriber) -> None:
@@ -141,6 +227,10 @@ def test_keys_lead_to_a_feed_and_back(live: Subscriber) -> None:
         assert "Any key goes back" in screen(app)
         await press("x")
         assert HOST_TITLE in screen(app)
+        await press("o", "o")
+        assert "what needs somebody" in screen(app)
+        await press("r", "escape")
+        assert HOST_TITLE in screen(app)
         await press("p")
         assert "PAUSED" in screen(app)
 
@@ -154,6 +244,46 @@ def test_feeds_that_come_and_go_are_followed(live: Subscriber) -> None:
             assert screen(app).index("another") < screen(app).index("killed")
         await pilot.press("r")  # type: ignore[attr-defined]
         assert re.search(r"another +stopped", screen(app))
+
+    piloted(check)
+
+
+def test_page_of_a_feed_has_objects_gaps_verdicts_and_journals(live: Subscriber) -> None:
+    look = look_at_host(["live"])
+    status = look.feeds["live"]
+    counters = {scope: dict(values) for scope, values in status.counters.items()}
+    counters["incremental"] |= {"gaps": 3, "gaps_by_time": 2, "gaps_by_count": 1, "lost": 7}
+    counters["incremental.A"] |= {"late": 5, "delivered": 9}
+    journal = largest(JournalStatus, directory="/j", state="dead", lapped_records=4)
+    states = ObjectStates(10, {"gap": 2, "silent": 1, "first": 0})
+    full = msgspec.structs.replace(
+        status,
+        counters=counters,
+        objects=states,
+        journals=Journals({"/j": journal}, {"/bad": "damaged"}, ()),
+    )
+    later = msgspec.structs.replace(look, feeds={"live": full})
+    (change,) = changes(look, later)
+    text = "\n".join(feed_lines(change, look.unix_ns))
+    assert re.search(r"^incremental +3 +1 +2 +0 +7$", text, re.MULTILINE)
+    assert re.search(r"^late +incremental.A +5$", text, re.MULTILINE)
+    assert "delivered" not in text
+    assert "objects: 10 sound, 3 in doubt; 0 times STALE" in text
+    assert "  1: they wait for a snapshot, and that channel is silent" in text
+    assert re.search(r"^/j +dead ", text, re.MULTILINE)
+    assert "not recorded: 4 overwritten before they were read" in text
+    assert "/bad: damaged" in text
+
+
+def test_what_needs_somebody_is_said_below_the_list(tmp_path: Path) -> None:
+    for name in "abcde":
+        (tmp_path / "journals" / name).mkdir(mode=0o700, parents=True)
+        (tmp_path / "journals" / name / "journal").write_bytes(b"x")
+
+    async def check(app: object, pilot: object) -> None:
+        text = screen(app)
+        assert str(tmp_path / "journals" / "a") in text.replace("\n", "").replace(" ", "")
+        assert re.search(r"and [2-9] more: o shows them", text)
 
     piloted(check)
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,22 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from tests.agents.test_bus_host import running
+from tests.agents.test_bus_host import settings as bus_settings
+from tests.ports import free_port
 from tests.shared import ROOT
+from tests.waiting import wait_until
 from udpfast import Reader
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.main import cli
+from udpfast.client.app import App
 from udpfast.client.latency import Hop
 from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS, VERDICTS
+from udpfast.host import Finding
+from udpfast.monitor import host
 from udpfast.monitor.families import BOUNDS_NS
 from udpfast.monitor.metrics import metrics_text
+from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import read_status
 from udpfast.shm.histogram import LatencyHistogram
 
@@ -33,9 +42,37 @@ DASHBOARD = ROOT / "packaging" / "grafana" / "udpfast.json"
 @pytest.fixture
 def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber]:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     lines = [{"name": "A", "address": "127.0.0.1:0"}]
     with Subscriber({"name": "deribit", "incremental": {"lines": lines}}) as subscriber:
         yield subscriber
+
+
+@pytest.fixture
+def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Run a feed with a recorder and a bus of two hosts; return the metrics of all that."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "S"))
+    wrong = [
+        Finding("x", "1", "2", False, "costs time"),
+        Finding("y", "1", "2", False, "", fault=True),
+    ]
+    monkeypatch.setattr(host, "inspect_host", lambda use: wrong)
+    lines = [{"name": "A", "address": "127.0.0.1:0"}]
+    settings = {"name": "deribit", "incremental": {"lines": lines}, "record": {"enabled": True}}
+    config = bus_settings(tmp_path, free_port())
+    with ExitStack() as stack:
+        stack.enter_context(Subscriber({**settings, "image": {"enabled": True}}))
+        stack.enter_context(running(config, "S", tmp_path))
+        stack.enter_context(running(config, "one", tmp_path))
+        # An app waits until there is a store.
+        wait_until(lambda: "udpfast_replica_lag_seconds" in metrics_text(), "the copy")
+        stack.enter_context(App(f"store:{tmp_path / 'S' / 'orders'}", "algo"))
+        stack.enter_context(Reader("ring:deribit"))
+        journal = f'udpfast_journal_up{{directory="{tmp_path / "S" / "deribit"}"}} 1.0'
+        needed = ("udpfast_objects_sound", journal, "udpfast_store_reader_lag_records")
+        wait_until(lambda: all(name in metrics_text() for name in needed), "all of them")
+        yield metrics_text()
 
 
 def promtool(*arguments: str, text: str = "", directory: Path | None = None) -> str:
@@ -69,14 +106,51 @@ def test_metrics_have_every_counter_with_its_help_and_value(feed: Subscriber) ->
     assert records.labels == {"feed": "deribit"}
 
 
-def test_metrics_are_what_promtool_wants(feed: Subscriber) -> None:
+def test_metrics_are_what_promtool_wants(everything: str) -> None:
     from prometheus_client import generate_latest
 
     from udpfast.monitor.metrics import feed_registry
 
-    with Reader("ring:deribit"):
-        text = generate_latest(feed_registry()).decode()
+    text = generate_latest(feed_registry()).decode()
     assert promtool("check", "metrics", text=text) == ""
+
+
+def test_metrics_of_the_host_have_stores_journals_and_findings(
+    everything: str, tmp_path: Path
+) -> None:
+    found = families(everything)
+
+    def values(name: str, label: str) -> dict[str, float]:
+        return {each.labels[label]: each.value for each in found[f"udpfast_{name}"].samples}
+
+    own, copy = (str(tmp_path / host / "orders") for host in ("S", "one"))
+    assert values("store_up", "directory") == {own: 1, copy: 1}
+    assert values("store_writer", "host") == {"S": 1, "one": 0}
+    assert values("replica_connected", "replica") == {"one": 1}
+    assert values("outbox_slots", "sender") == {"algo": 65_536}
+    assert values("host_finding", "finding") == {"y": 1, "x": 1}
+    assert values("journal_up", "directory")[str(tmp_path / "S" / "deribit")] == 1
+    assert set(values("objects_in_doubt", "reason")) == set(REASONS)
+    series = [line.rpartition(" ")[0] for line in everything.splitlines() if line[0] != "#"]
+    assert len(series) == len(set(series))
+    assert all(each.documentation.endswith(".") for each in found.values())
+
+
+def test_metrics_of_damaged_stores_and_journals_say_so(feed: Subscriber, tmp_path: Path) -> None:
+    for name, file in (("store", "bus.json"), ("journal", "journal")):
+        (tmp_path / "journals" / name).mkdir(mode=0o700, parents=True)
+        (tmp_path / "journals" / name / file).write_bytes(b"\x1b[2J{")
+    found = families(metrics_text())
+    for what in ("store", "journal"):
+        samples = found[f"udpfast_{what}_readable"].samples
+        assert [each.value for each in samples if each.labels["directory"].endswith(what)] == [0]
+    assert found["udpfast_feed_up"].samples[0].value == 1
+
+
+def test_metrics_of_named_feeds_leave_the_host_out(everything: str) -> None:
+    named = families(metrics_text(["deribit"]))
+    assert not any(name.startswith(("udpfast_store", "udpfast_journal")) for name in named)
+    assert "udpfast_objects_sound" in named
 
 
 def test_readers_of_one_name_are_told_apart(feed: Subscriber) -> None:
@@ -164,10 +238,8 @@ def expressions() -> list[str]:
     return [*filled, RULES.read_text()]
 
 
-def test_alerts_and_dashboard_ask_for_metrics_that_there_are(feed: Subscriber) -> None:
-    with Reader("ring:deribit"):
-        text = metrics_text()
-    names = {line.partition("{")[0] for line in text.splitlines() if not line.startswith("#")}
+def test_alerts_and_dashboard_ask_for_metrics_that_there_are(everything: str) -> None:
+    names = {line.partition("{")[0] for line in everything.splitlines() if line[0] != "#"}
     asked = {name for each in expressions() for name in re.findall(r"\budpfast_\w+", each)}
     assert asked <= names, asked - names
 

@@ -90,46 +90,42 @@ def replaced(key: str, value: object) -> Callable[[dict[str, Any]], bytes]:
     return lambda said: json.dumps(said | {key: value}).encode()
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda said: b"",
-        lambda said: b"{",
-        lambda said: b"[1, 2]",
-        lambda said: b"[" * 100_000,
-        lambda said: b"\xff\xfe",
-        lambda said: json.dumps({key: said[key] for key in list(said)[:5]}).encode(),
-        replaced("end", "\x1b[2J"),
-        replaced("end", 1.5),
-        replaced("consumers", {"one": 3}),
-        replaced("readers", [{"name": None}]),
-    ],
-)
-def test_damaged_description_is_said_and_hides_nothing_else(
-    left: Path, damage: Callable[[dict[str, Any]], bytes]
-) -> None:
-    said = read_description(left)
-    (left / "bus.json").write_bytes(damage(said))
-    facts = host_of(left)
-    assert "bus.json" in facts.stores.unreadable[str(left)]
-    assert facts.journals.found[str(left)].state == "closed"
-    text = plain(host_lines(facts))
-    assert "bus.json" in text
-    assert text.isascii() and "\x1b" not in text
+DAMAGES: list[Callable[[dict[str, Any]], bytes]] = [
+    lambda said: b"",
+    lambda said: b"{",
+    lambda said: b"[1, 2]",
+    lambda said: b"[" * 100_000,
+    lambda said: b"\xff\xfe",
+    lambda said: json.dumps({key: said[key] for key in list(said)[:5]}).encode(),
+    replaced("end", "\x1b[2J"),
+    replaced("end", 1.5),
+    replaced("consumers", {"one": 3}),
+    replaced("readers", [{"name": None}]),
+]
 
 
-@pytest.mark.parametrize("end", [-8, 3, 1 << 40, 1 << 70])
-def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(
-    left: Path, end: int
-) -> None:
+def test_damaged_description_is_said_and_hides_nothing_else(left: Path) -> None:
     said = read_description(left)
-    (left / "bus.json").write_bytes(replaced("end", end)(said | {"ended": False}))
-    until(lambda: not Live(left).is_alive(), "its silence")
-    facts = host_of(left)
-    if facts.stores.found:
-        assert "did not end by itself" in "\n".join(describe_troubles(facts))
-    else:
+    for damage in DAMAGES:
+        (left / "bus.json").write_bytes(damage(said))
+        facts = host_of(left)
         assert "bus.json" in facts.stores.unreadable[str(left)]
+        assert facts.journals.found[str(left)].state == "closed"
+        text = plain(host_lines(facts))
+        assert "bus.json" in text
+        assert text.isascii() and "\x1b" not in text
+
+
+def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(left: Path) -> None:
+    said = read_description(left)
+    until(lambda: not Live(left).is_alive(), "its silence")
+    for end in (-8, 3, 1 << 40, 1 << 70):
+        (left / "bus.json").write_bytes(replaced("end", end)(said | {"ended": False}))
+        facts = host_of(left)
+        if facts.stores.found:
+            assert "did not end by itself" in "\n".join(describe_troubles(facts))
+        else:
+            assert "bus.json" in facts.stores.unreadable[str(left)]
 
 
 def test_damaged_live_file_and_outbox_are_said(left: Path) -> None:

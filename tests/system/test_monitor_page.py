@@ -20,6 +20,7 @@ import pytest
 from scripts import chromium
 from tests.ports import free_port
 from tests.waiting import wait_until
+from udpfast import Reader
 from udpfast.agents.subscriber import Subscriber
 
 pytest.importorskip("nicegui")
@@ -38,6 +39,7 @@ POINTS_DRAWN = """() => {
 def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Run a feed named deribit; return its port."""
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     port = free_port()
     lines = [{"name": "A", "address": f"127.0.0.1:{port}"}]
     with Subscriber({"name": "deribit", "incremental": {"lines": lines}}):
@@ -104,6 +106,7 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         drawn = f"return ({POINTS_DRAWN})()"
         wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
         assert "image" in words()  # why there is no book
+        assert "this host" in words() and "what needs somebody" in words()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         fetched = {
             json.loads(entry["message"])["message"]["params"]["request"]["url"]
@@ -118,10 +121,43 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         end(process)
 
 
+#: Of each chart that has a point, show what the mouse would at its newest.
+TIPS_SHOWN = """() => {
+    for (const id of Object.keys(udpfastPoints)) {
+        const chart = getElement(Number(id)).chart;
+        chart.getOption().series.forEach((one, at) => chart.dispatchAction(
+            {type: 'showTip', seriesIndex: at, dataIndex: one.data.length - 1}));
+    }
+}"""
+
+
+def test_names_of_readers_are_text_and_no_page(feed: int, browser: Any) -> None:
+    process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
+    evil = "</script><b id=evil>"
+    try:
+        with Reader("ring:deribit", name=evil):
+            browser.get(address)
+
+            def text() -> str:
+                return str(browser.execute_script("return document.body.innerText"))
+
+            wait_until(lambda: evil in text(), "the reader's name")
+            named = (
+                "return Object.values(udpfastPoints).some(p => JSON.stringify(p).includes('evil'))"
+            )
+            wait_until(lambda: browser.execute_script(named), "a chart that has it")
+            browser.execute_script(f"({TIPS_SHOWN})()")
+            wait_until(lambda: text().count(evil) >= 2, "the tooltip")
+            assert browser.execute_script("return document.getElementById('evil')") is None
+    finally:
+        end(process)
+
+
 def test_page_shows_a_book_when_it_is_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, browser: Any
 ) -> None:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     market, snapshots = free_port(), free_port()
     settings = {
         "name": "deribit",

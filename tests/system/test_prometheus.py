@@ -37,6 +37,7 @@ def test_prometheus_scrapes_a_running_feed(tmp_path: Path, monkeypatch: pytest.M
     if program is None:
         pytest.skip("no prometheus here: apt-get install prometheus")
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     shutil.copy(ROOT / "packaging/prometheus/udpfast.rules.yml", tmp_path)
     exporter, server, line = free_ports(3)
     (tmp_path / "prometheus.yml").write_text(
@@ -68,10 +69,14 @@ def test_prometheus_scrapes_a_running_feed(tmp_path: Path, monkeypatch: pytest.M
 
     processes = [subprocess.Popen(command, cwd=tmp_path) for command in commands]
     try:
-        with Subscriber({"name": "deribit", "incremental": {"lines": lines}}):
+        settings = {"name": "deribit", "incremental": {"lines": lines}, "record": {"enabled": True}}
+        with Subscriber({**settings, "image": {"enabled": True}}):
             wait_until(equal('udpfast_feed_up{feed="deribit"}', 1))
             wait_until(equal('up{job="udpfast"}', 1))
             wait_until(equal('udpfast_line_silent{line="A"}', 1))
+            wait_until(equal("udpfast_journal_up", 1))
+            wait_until(equal("sum(udpfast_objects_in_doubt)", 0))
+            wait_until(lambda: (value("udpfast_journal_disk_free_bytes") or 0) > 0)
             assert value("count(udpfast_hop_latency_seconds_bucket)") is not None
             wait_until(equal('ALERTS{alertname="UdpfastLineSilent"}', 1))
             (known,) = asked(f"{api}/metadata", metric="udpfast_feed_up")["udpfast_feed_up"]

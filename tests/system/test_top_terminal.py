@@ -20,6 +20,7 @@ def test_top_runs_in_tmux_and_ends_with_q(tmp_path: Path, monkeypatch: pytest.Mo
     if program is None:
         pytest.skip("no tmux here: apt-get install tmux")
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
 
     def tmux(*arguments: str) -> str:
         command = [program, "-S", str(tmp_path / "tmux"), *arguments]
@@ -41,6 +42,10 @@ def test_top_runs_in_tmux_and_ends_with_q(tmp_path: Path, monkeypatch: pytest.Mo
             shows("deribit: running", "incremental.A", "latency, us")
             tmux("send-keys", "Escape")
             # Not what its page has, too: a key close behind Escape is one of both, Alt+q.
+            shows("feeds: 1 running", "deribit")
+            tmux("send-keys", "o")
+            shows("this host", "what needs somebody")
+            tmux("send-keys", "Escape")
             shows("feeds: 1 running", "deribit")
             tmux("send-keys", "q")
             shows("ended with 0")
