@@ -126,7 +126,7 @@ def _behind(copy: ReplicaStatus) -> str:
 
 def _lag(behind: ReplicaStatus | StoreReader) -> str:
     return (
-        f"{behind.lag_records or 0:,} records, {behind.lag_bytes or 0:,} bytes, "
+        f"{short(behind.lag_records or 0)} records, {size(behind.lag_bytes or 0)}, "
         f"{(behind.lag_ms or 0) / 1000:.3f} s behind"
     )
 
