@@ -29,9 +29,11 @@ from udpfast.monitor.troubles import describe_troubles
 
 __all__ = ["serve"]
 
-#: Shown of each side of a book, and how long a shown book may be behind.
+#: Shown of each side of a book, and how long a shown book, and what is said of the host, may be
+#: behind.
 DEPTH = 10
 BOOK_S = 3.0
+HOST_S = 3.0
 
 COLUMNS = (
     ("feed", "feed"),
@@ -147,7 +149,7 @@ class _Page:
     def __init__(self, looks: _Looks) -> None:
         self._looks = looks
         self._chosen = ""
-        self._shown_s = 0.0
+        self._shown_s = self._host_s = 0.0
         ui.add_css(STYLE)
         with ui.row(align_items="center").classes("w-full"):
             ui.label("udpfast").classes("text-xl font-bold")
@@ -212,8 +214,10 @@ class _Page:
             "; ".join(f"{name}: {reason}" for name, reason in look.unreadable.items())
             or ("" if history.feeds else "no feed of this user: udpfast run FEED.TOML starts one")
         )
-        self._troubles.set_text(plain(iter(describe_troubles(look.host))))
-        self._host.set_text(plain(host_lines(look.host)))
+        if time.monotonic() - self._host_s >= HOST_S:
+            self._host_s = time.monotonic()
+            self._troubles.set_text(plain(iter(describe_troubles(look.host))))
+            self._host.set_text(plain(host_lines(look.host)))
         if self._chosen not in history.feeds:
             self._choose(next(iter(history.feeds), ""))
         feed = history.feeds.get(self._chosen)

@@ -113,7 +113,7 @@ def _part(store: StoreStatus) -> str:
 def _outbox(sender: str, outbox: OutboxStatus) -> str:
     return (
         f"sender {sender}: {outbox.state}, {short(outbox.waiting)} of {short(outbox.slots)} "
-        f"on their way ({100 * outbox.full:.0f} %), {short(outbox.resent)} sent again"
+        f"waiting ({100 * outbox.full:.0f} %), {short(outbox.resent)} sent again"
     )
 
 

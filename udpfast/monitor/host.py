@@ -22,6 +22,8 @@ __all__ = ["HostFacts", "HostFinding", "read_host_facts"]
 
 #: Findings are read so often: of a hundred small files, of which hardly any ever changes.
 FINDINGS_S = 60.0
+#: And the kernel's counts of losses, of which the feeds' own sockets have theirs at each look.
+LOSSES_S = 5.0
 
 
 class HostFinding(Struct, frozen=True):
@@ -73,7 +75,7 @@ def read_host_facts(instances: Iterable[Path] = (), paced: Paced | None = None) 
     feeds = tuple(instances)
     return HostFacts(
         findings=paced.get(("findings", feeds), lambda _: _findings(feeds), FINDINGS_S),
-        losses=read_host_losses(),
+        losses=paced.get("losses", lambda _: read_host_losses(), LOSSES_S),
         stores=paced.get("stores", lambda _: read_stores(list_stores())),
         journals=paced.get("journals", lambda before: read_journals(_all_journals(feeds), before)),
     )
