@@ -29,7 +29,8 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
     """Serve counters, lags and latency of instances NAME to Prometheus.
 
     Without NAME: of all instances of this user on this host, live or dead, and of those started
-    later. It only reads shared memory, when it is asked. Runs until SIGINT or SIGTERM.
+    later; and of the host: stores of a bus, journals and disks, findings. It only reads shared
+    memory and files, when it is asked. Runs until SIGINT or SIGTERM.
     """
     need_monitor("prometheus_client")
     from prometheus_client import start_http_server

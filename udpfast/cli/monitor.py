@@ -42,9 +42,11 @@ __all__ = ["monitor"]
 def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) -> None:
     """Serve a live page about the feeds NAME, by default all of this user on this host.
 
-    It shows rates, latency percentiles, losses by stage, which line is first, the lag of readers,
-    and the book of a symbol. It only reads shared memory, and only while a browser shows the page;
-    no feed does anything for it. Nothing is fetched from elsewhere. Runs until SIGINT or SIGTERM.
+    It shows rates, latency percentiles, losses by stage, which line is first and by how much,
+    objects in doubt, the lag of readers, the book of a symbol, and of the host: stores of a bus,
+    journals and disks, faults. It only reads shared memory and files, and only while a browser
+    shows the page; no feed does anything for it. Nothing is fetched from elsewhere. Runs until
+    SIGINT or SIGTERM.
     """
     need_monitor("nicegui")
     host, port = parse_endpoint(listen)
