@@ -11,8 +11,7 @@ from udpfast.core.layout cimport (
     OBJECT_STALE, OBJECT_UNKNOWN, OBJECT_WAITING, ObjectState, RECORD_RELEASED, RECORD_SIZE,
     RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Session)
 from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
-from udpfast.market.doubt cimport (
-    DOUBT_UNHEARD, Heard, doubt_stands, doubt_ungated, doubts_find)
+from udpfast.market.doubt cimport DOUBT_UNHEARD, doubt_stands, doubt_ungated, doubts_find
 from udpfast.market.ladder cimport ladder_apply, ladder_copy, ladder_depth, ladder_reserve
 from udpfast.market.state cimport (
     STATE_VALUES_MAX, StateMark, StateObject, StateValue, state_add, state_at, state_changed,
@@ -251,12 +250,12 @@ cdef int doubts_read(
         if size < 0 or 0 < size < <int64_t>sizeof(entry):
             out.damaged += 1
         elif size and entry.generation == head.mark.generation:
-            doubts_count(out, &head.heard, &entry)
+            doubts_count(out, head.heard.gaps, &entry)
     return 0
 
 
 cdef inline void doubts_count(
-        StateDoubts* out, const Heard* heard, const StateEntry* entry) noexcept nogil:
+        StateDoubts* out, uint32_t gaps, const StateEntry* entry) noexcept nogil:
     # What has no gate has no doubt of its own. An entry may know of later gaps than the head.
     if doubt_ungated(entry.doubt.key):
         return
@@ -264,7 +263,7 @@ cdef inline void doubts_count(
         out.unheard += 1
     elif entry.doubt.doubted:
         out.waits[entry.waits & 3] += 1
-    elif <int32_t>(heard.gaps - entry.doubt.sure) > 0:
+    elif <int32_t>(gaps - entry.doubt.sure) > 0:
         out.gap += 1
     else:
         out.sound += 1
