@@ -51,6 +51,8 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
         assert rows[1][-1] == "incremental.A"
         found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
         assert set(found["instances"]) == {"ended", "killed", "live"}
+        ended = CliRunner().invoke(cli, ["stat", "ended"]).output
+        assert ": stopped, writer" in ended.splitlines()[0]
         assert set(found["host"]) == {"findings", "losses", "stores", "journals"}
 
 

@@ -223,3 +223,18 @@ def test_page_port_in_use_is_said(feed: int) -> None:
         )
     assert result.returncode == 2
     assert f"expected a free port of this host, found {listen}" in result.stderr
+
+
+def test_page_at_any_free_port_says_which(feed: int) -> None:
+    process, address = start("--listen", "127.0.0.1:0")
+    try:
+        assert urllib.request.urlopen(address).status == 200
+    finally:
+        end(process)
+
+
+def test_token_that_no_address_can_hold_is_refused() -> None:
+    command = [sys.executable, "-m", "udpfast", "monitor", "--token", "\udcff"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr == "udpfast: --token: expected printable text, found '\\udcff'\n"

@@ -10,6 +10,7 @@ import click
 from udpfast.cli.metrics import need_monitor
 from udpfast.cli.options import FiniteRange, InstanceName
 from udpfast.core.endpoint import parse_endpoint
+from udpfast.errors import ConfigError
 
 __all__ = ["monitor"]
 
@@ -50,6 +51,8 @@ def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) 
     """
     need_monitor("nicegui")
     host, port = parse_endpoint(listen)
+    if not token.isprintable():  # an address cannot hold it
+        raise ConfigError(f"--token: expected printable text, found {token!r}")
     if not token and not ipaddress.ip_address(host).is_loopback:
         token = secrets.token_urlsafe(16)
     from udpfast.cli.monitor_page import serve

@@ -20,6 +20,7 @@ from udpfast.cli.top_host import host_lines
 from udpfast.cli.top_text import feed_lines
 from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
+from udpfast.core.endpoint import endpoint_text
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.monitor.change import FeedChange
@@ -69,6 +70,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     names : sequence of str
         Of the feeds; empty: all of this user.
     host, port : str, int
+        Port 0: one that is free.
     token : str
         Empty: no token is asked for, only that the page is not asked for by a foreign name.
     interval_s : float
@@ -79,7 +81,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     ConfigError
         The port is in use, or the address is none of this host.
     """
-    _check_free(host, port)
+    port = _free_port(host, port)
     looks = _Looks(History(names), interval_s)
     add_script()
 
@@ -88,8 +90,9 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
         _Page(looks)
 
     app.add_middleware(Door, token=token)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{port}/" + (f"?token={quote(token, safe='')}" if token else "")
+    address = f"http://{endpoint_text(host, port)}/"
+    if token:
+        address += f"?token={quote(token, safe='')}"
     for number in stop_signals():
         signal.signal(number, lambda *_: sys.exit(0))  # which the server raises again when it ends
 
@@ -114,7 +117,7 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     )  # fmt: skip
 
 
-def _check_free(host: str, port: int) -> None:
+def _free_port(host: str, port: int) -> int:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -122,9 +125,10 @@ def _check_free(host: str, port: int) -> None:
             sock.bind((host, port))
         except OSError as error:
             raise ConfigError(
-                f"--listen: expected a free port of this host, found {host}:{port}: "
+                f"--listen: expected a free port of this host, found {endpoint_text(host, port)}: "
                 f"{error.strerror}"
             ) from None
+        return int(sock.getsockname()[1])
 
 
 class _Looks:

@@ -129,9 +129,9 @@ def _show_status(name: str, with_zeros: bool, as_json: bool) -> bool:
 
 
 def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
+    life = "DEAD" if status.life == "dead" else status.life
     say(
-        f"{status.directory}: writer {status.writer_pid} "
-        f"{'alive' if status.alive else 'DEAD'}, {status.output} {status.state}, "
+        f"{status.directory}: {life}, writer {status.writer_pid}, {status.output} {status.state}, "
         f"epoch {status.epoch}, {status.records:,} records"
     )
     say(f"bypass {status.bypass.text}")
