@@ -35,7 +35,7 @@ def test_print_findings_says_faults_first_and_what_to_do(
         "not judged:",
         "  nic     absent: the driver does not say",
         "1 faults, 1 of 4 findings could be better",
-        "what can be set at run time, this sets, as root:",
+        "this command, run as root, sets what can be set at run time:",
         "  udpfast tune apply --rx-cpus 2 --iface eth1 --gro",
     ]
     print_findings([FINE, WRONG], use, with_rest=False)
@@ -79,7 +79,7 @@ def test_check_shows_what_the_file_sets_and_defaults_only_if_asked(
     assert short[0] == "nothing is wrong: 1 findings"
     assert any(line.startswith("  name ") for line in short)
     assert not any("# default" in line for line in short)
-    assert short[-1].startswith("--all shows 1 findings that are fine or not judged and ")
+    assert short[-1].startswith("--all also shows 1 findings that are fine or not judged and ")
     every = CliRunner().invoke(check, [str(path), "--all"]).output
     assert "# default" in every
     assert every.startswith("fine:\n  clock  tsc\n")

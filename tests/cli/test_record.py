@@ -76,7 +76,7 @@ def test_verify_of_a_journal_that_lost_its_end_says_so(journal):
     code, text = call("verify", journal, "--json")
     found = json.loads(text)
     assert code == 1 and found["records"] < 3000
-    assert len(found["problems"]) == 1 and "record 3000" in found["problems"][0]
+    assert len(found["problems"]) == 1 and "3000 records" in found["problems"][0]
 
 
 @pytest.mark.parametrize("verb", ["verify", "export"])
@@ -85,7 +85,7 @@ def test_directory_without_a_journal_is_refused(tmp_path, verb):
     arguments = [verb, str(tmp_path / "empty"), str(tmp_path / "out")]
     error = CliRunner().invoke(cli, arguments[: 2 + (verb == "export")]).exception
     assert isinstance(error, FormatError)
-    assert "expected a journal, found none of its files" in str(error)
+    assert "expected a journal, found none of a journal's files" in str(error)
 
 
 def test_journal_that_lies_elsewhere_is_hinted_at(tmp_path, monkeypatch):

@@ -15,9 +15,9 @@ from udpfast.market.updates import LAYOUTS
 
 WHOLE = [ethernet(ipv4(udp(frames.datagram(b"x" * 100, seqno=i)))) for i in range(1, 21)]
 PORT = int.from_bytes(udp(b"")[2:4], "big")
-CUT = "frames cut short by the capture (snaplen): missed"
-MALFORMED = "frames with headers that contradict themselves: missed"
-UNKNOWN = "frames of a link that udpfast does not read: missed"
+CUT = "frames cut short by the capture (snaplen): not read"
+MALFORMED = "frames with headers that contradict each other: not read"
+UNKNOWN = "frames of a link type that udpfast does not read: not read"
 
 
 def replay(path, *arguments):

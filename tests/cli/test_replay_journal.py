@@ -43,7 +43,7 @@ def test_replay_into_a_journal_that_is_there_is_refused(tmp_path: Path) -> None:
     journal = replayed(tmp_path)
     result = invoke("replay", tmp_path / "iex.pcap", "--to", f"journal:{journal}")
     assert result.exit_code != 0
-    assert "is not empty: a replay makes a journal of its own" in str(result.exception)
+    assert "is not empty: a replay needs a new journal" in str(result.exception)
 
 
 def test_venues_clock_is_a_hop_of_the_export(tmp_path: Path) -> None:

@@ -222,7 +222,7 @@ def test_send_dense_market_says_what_is_left_out(listeners):
         f"simulated:AMBER: its book has 5,000 levels, a message carries {most:,}: those furthest "
         "from the touch are left out" in result.stderr
     )
-    assert f"up to {5_000 - most:,} levels beyond those that a message carries" in result.stdout
+    assert f"up to {5_000 - most:,} levels more than a message can carry" in result.stdout
     assert max(len(m.payload) for m in messages(listeners.datagrams(0))) > 130_000
 
 
@@ -252,11 +252,11 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
     [
         (
             ("--incremental", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--interface", "a,b"),
-            "--interface needs one name, or one for each of the 3 incremental lines, had 2",
+            "--interface takes one name, or one for each of the 3 incremental lines, found 2",
         ),
         ((), "choose --market, --simulate, or raw load with --rate"),
         (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
-        (("--rate", "5", "--loss", "0.1"), "faults need --market or --simulate"),
+        (("--rate", "5", "--loss", "0.1"), "faults need --market, --simulate or a capture"),
         (("--incremental", "", "--rate", "5"), "--incremental needs at least one address"),
     ],
 )

@@ -107,8 +107,8 @@ def test_count_ends_a_capture_early(capture, listeners):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--simulate"], "--simulate does not go with it"),
-        (["--restart-at", "1"], "--restart-at does not go with it"),
+        (["--simulate"], "--simulate cannot be combined with a capture"),
+        (["--restart-at", "1"], "--restart-at cannot be combined with a capture"),
         (["--framing", "nonsense"], "nonsense"),
     ],
 )
@@ -123,4 +123,4 @@ def test_capture_of_two_lines_needs_an_address_for_each(tmp_path):
     path = written(tmp_path / "two.pcap", both)
     result = CliRunner().invoke(send, [str(path), "--incremental", "127.0.0.1:9001"])
     assert result.exit_code == 2
-    assert "an address for each of the capture's 2 lines, had 1" in result.output
+    assert "one address for each of the capture's 2 lines, found 1" in result.output

@@ -31,8 +31,8 @@ if (
     or importlib.util.find_spec(f"{_package_name}.loops.hostprobe") is None
 ):
     raise ConfigError(
-        "expected the benchmarks and their loops, found udpfast installed without them: "
-        "UDPFAST_BENCH=1 pip install . (in a checkout) compiles them too"
+        "this udpfast was installed without the benchmarks: install it from a checkout with "
+        "UDPFAST_BENCH=1 pip install ."
     )
 
 bench: click.Command = importlib.import_module(f"{_package_name}.main").bench

@@ -101,7 +101,9 @@ class _Demo(BusHosts):
                 key = app.name, app.send(b"%d" % sent_ns, 7)
                 self.sent[key] = sent_ns
                 self.until(
-                    functools.partial(self._is_back, key), "a message to come back", self.read
+                    functools.partial(self._is_back, key),
+                    "a message to come back to its sender",
+                    self.read,
                 )
 
     def _is_back(self, key: tuple[str, int]) -> bool:
@@ -149,13 +151,13 @@ def run_demo(messages: int, say: Callable[[str], object]) -> dict[str, Any]:
 
 def _run(demo: _Demo, messages: int) -> dict[str, Any]:
     say = demo.say
-    say("three hosts on loopback; 5 % of the datagrams are lost, 5 % come twice, links are cut")
+    say("three hosts on loopback; 5 % of the datagrams are lost, 5 % arrive twice, links are cut")
     for host in HOSTS:
         demo.start(host)
     demo.attach()
     share = max(messages // 5, 1)
     demo.measure(share)
-    say("kill -9: the daemon of one")
+    say("kill -9: the daemon of host one")
     demo.kill("one")
     demo.send(share)
     demo.start("one")
@@ -164,17 +166,17 @@ def _run(demo: _Demo, messages: int) -> dict[str, Any]:
     demo.send(share)
     demo.start("S")
     demo.until(lambda: demo.is_writer("S"), "the sequencer", demo.read)
-    say("stopped for 2 s: the daemon of two")
+    say("stopped for 2 s: the daemon of host two")
     demo.daemons["two"].send_signal(signal.SIGSTOP)
     demo.send(share)
     time.sleep(2)
     demo.daemons["two"].send_signal(signal.SIGCONT)
-    say("promoted: one; the sequencer is dead")
+    say("promoted: host one; the sequencer is dead")
     demo.kill("S")
     demo.promote("one")
     demo.start("S")
     demo.send(messages - 4 * share)
-    demo.until(demo.is_settled, "one to write, all copies to have all messages", demo.read)
+    demo.until(demo.is_settled, "one host to write and all copies to have all messages", demo.read)
     return _judge(demo, messages)
 
 
@@ -215,7 +217,9 @@ def _judge(demo: _Demo, messages: int) -> dict[str, Any]:
     for name, hops in found["latency, ms"].items():
         said = ", ".join(f"{hop} {each['p50']}, {each['p99']}" for hop, each in hops.items())
         demo.say(f"  {name}: ms, p50, p99: {said}")
-    demo.say("ok: every message accepted is in every copy, once" if found["ok"] else "NOT ok")
+    demo.say(
+        "ok: every accepted message is in every copy exactly once" if found["ok"] else "NOT ok"
+    )
     return found
 
 

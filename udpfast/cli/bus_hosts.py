@@ -163,7 +163,7 @@ class BusHosts:
             if time.monotonic() > deadline:
                 logs = "".join(f"\n{path.name}: {path.read_text(errors='replace')[-800:]}"
                                for path in self.folder.glob("*.log"))  # fmt: skip
-                raise UdpfastError(f"waited in vain for {what}; see {self.folder}{logs}")
+                raise UdpfastError(f"waited too long for {what}; see the logs: {self.folder}{logs}")
             meanwhile()
             time.sleep(0.001)
 

@@ -35,7 +35,7 @@ def enter_bypass(config: FeedConfig, *, quiet: bool) -> None:
         return
     if loaded.state is not State.NONE:
         raise ConfigError(
-            f"bypass {asked}: expected one stack, found {loaded.stack} preloaded already"
+            f"bypass {asked}: expected no other stack to be preloaded, found {loaded.stack}"
         )
     launch = planned_launch(config)
     if not quiet:

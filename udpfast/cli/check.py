@@ -19,15 +19,18 @@ __all__ = ["check", "print_findings"]
 @click.command(epilog="Example: udpfast check feed.toml")
 @click.argument("path", metavar="[FEED.TOML]", required=False)
 @click.option(
-    "--all", "with_rest", is_flag=True, help="Also list every setting, and the checks that passed."
+    "--all",
+    "with_rest",
+    is_flag=True,
+    help="Also list every setting and the checks that passed.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def check(path: str | None, with_rest: bool, as_json: bool) -> None:
     """List what on this host would stop or slow down the feed of FEED.TOML.
 
-    Then come the settings that the file makes; with --all every setting with its reason. Without a
-    file only the host is checked. Exit code 1 if the feed cannot run as its file asks; what only
-    costs time, or datagrams under load, does not count.
+    Then list the settings that the file makes or, with --all, every setting and its reason. Without
+    a file, check only the host. Exit code 1 if the feed cannot run as its file asks; findings that
+    only cost time, or datagrams under load, do not change the exit code.
     """
     config = load_feed(path) if path else None
     settings = list(describe(config)) if config else []
@@ -43,7 +46,7 @@ def check(path: str | None, with_rest: bool, as_json: bool) -> None:
             fine = sum(finding.ok is not False for finding in findings)
             defaults = sum(setting.is_default for setting in settings)
             more = f" and {defaults} settings at their defaults" if settings else ""
-            click.echo(f"\n--all shows {fine} findings that are fine or not judged{more}")
+            click.echo(f"\n--all also shows {fine} findings that are fine or not judged{more}")
     sys.exit(faulty)
 
 
@@ -98,7 +101,9 @@ def print_findings(findings: Sequence[Finding], use: HostUse, with_rest: bool = 
         else f"nothing is wrong: {len(findings)} findings"
     )
     if any(finding.changes for finding in wrong):
-        click.echo(f"what can be set at run time, this sets, as root:\n  {_apply_command(use)}")
+        click.echo(
+            f"this command, run as root, sets what can be set at run time:\n  {_apply_command(use)}"
+        )
 
 
 def _print_rest(findings: Sequence[Finding], width: int) -> None:

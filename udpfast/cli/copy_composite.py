@@ -42,7 +42,7 @@ def copy_composite(
     for option in options:
         if option not in OPTIONS:
             raise ConfigError(
-                f"--{option.replace('_', '-')} says nothing of a composite: expected of "
+                f"--{option.replace('_', '-')} does not apply to a composite: expected only "
                 f"{', '.join('--' + each.replace('_', '-') for each in OPTIONS)}"
             )
     chosen = dict.fromkeys(OPTIONS) | dict(options)
@@ -70,8 +70,8 @@ def copy_composite(
                 synced = time.monotonic()
         if copy.lapped:
             click.echo(
-                f"udpfast: {copy.lapped:,} records are not in the inputs any more: LAPPED says "
-                "where they are missing",
+                f"udpfast: the inputs no longer have {copy.lapped:,} records: LAPPED marks where "
+                "they are missing",
                 err=True,
             )
         return copy.journal.directory

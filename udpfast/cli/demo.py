@@ -70,7 +70,7 @@ class DemonstrationError(UdpfastError):
     type=FiniteRange(3, 300),
     default=20.0,
     show_default=True,
-    help="How long to publish; the recording is played as fast as that needs.",
+    help="How long to publish; a recording is played as fast as needed to fit.",
 )
 @click.option(
     "--seed",
@@ -87,14 +87,14 @@ class DemonstrationError(UdpfastError):
     help="Play this recording: PREFIX_l2.parquet, _trades and _quotes.",
 )
 @click.option(
-    "--simulate", is_flag=True, help="Use the simulated market even if real data is there."
+    "--simulate", is_flag=True, help="Use the simulated market even if recorded data is available."
 )
 @click.option(
     "--levels",
     type=click.IntRange(min=2),
     default=200,
     show_default=True,
-    help="Of each simulated book, at the beginning.",
+    help="Levels that each simulated book begins with.",
 )
 @click.option(
     "--books",
@@ -106,9 +106,10 @@ class DemonstrationError(UdpfastError):
     "--report",
     "report_path",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Keep all that was received in this directory, and make a report of it (extra [spark]).",
+    help="Keep everything received in this directory and make a report of it (needs "
+    "udpfast[spark]).",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def demo(
     seconds: float,
     seed: int,
@@ -119,9 +120,9 @@ def demo(
     report_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Publish a market over two bad lines on loopback, and prove what arrives.
+    """Publish a market over two lossy lines on loopback, and check everything that arrives.
 
-    Exit code 1 if a book differs, a sum does not add up, or anything was lost unexplained.
+    Exit code 1 if a book differs, a sum does not add up, or a loss has no explanation.
     """
     if market_path and simulate:
         raise click.UsageError("choose one of --market and --simulate")
@@ -295,9 +296,12 @@ capacity_bytes = {1 << 28}
         readers = self.directory / "shm" / NAME / "readers"
         while not readers.is_dir() or len(list(readers.iterdir())) < len(strategies):
             if any(strategy.poll() is not None for strategy in strategies):
-                raise DemonstrationError("a strategy ended before it attached")
+                raise DemonstrationError("a strategy ended before it attached to the feed")
             if time.monotonic() > deadline:
-                raise DemonstrationError(f"the strategies did not attach within {PATIENCE_S:.0f} s")
+                raise DemonstrationError(
+                    f"the strategies did not attach within {PATIENCE_S:.0f} s; this host may be "
+                    "too busy"
+                )
             time.sleep(0.02)
 
     def _await_loop(self, subscriber: subprocess.Popen[str]) -> None:
@@ -307,7 +311,8 @@ capacity_bytes = {1 << 28}
         while self._cycles() == 0:
             if subscriber.poll() is not None or time.monotonic() > deadline:
                 raise DemonstrationError(
-                    f"the subscriber did not begin to receive within {PATIENCE_S:.0f} s"
+                    f"the subscriber did not begin to receive within {PATIENCE_S:.0f} s; this "
+                    "host may be too busy"
                 )
             time.sleep(0.02)
 
@@ -465,7 +470,7 @@ def print_summary(result: dict[str, Any]) -> None:
     published = result["published"]
     click.echo(
         f"\nmarket {result['market']}, seed {result['seed']}: {published['events']:,} events"
-        + ("" if published["finished"] else ", then it was cut off by the time limit")
+        + ("" if published["finished"] else ", then the time limit cut it off")
     )
     for sentence in describe_missing(published):
         click.echo(sentence)
@@ -484,9 +489,8 @@ def print_summary(result: dict[str, Any]) -> None:
     )
     click.echo(f"gaps       {incremental['gaps']:>10,} reported, {incremental['lost']:,} seqnos")
     click.echo(
-        f"objects    {feed['stale']:>10,} times stale, recovered "
-        f"{feed['recovered_chain']:,} times by last_seqno, "
-        f"{feed['recovered_snapshot']:,} times by snapshot"
+        f"objects    {feed['stale']:>10,} times stale; recovered {feed['recovered_chain']:,} "
+        f"times by last_seqno, {feed['recovered_snapshot']:,} times by snapshot"
     )
     click.echo("")
     print_latency(
@@ -498,13 +502,13 @@ def print_summary(result: dict[str, Any]) -> None:
     )
     if (os.cpu_count() or 1) < PROCESSES:
         click.echo(
-            f"({PROCESSES} busy processes share {os.cpu_count()} cores: loop to strategy is the "
-            "scheduler's time)"
+            f"({PROCESSES} busy processes share {os.cpu_count()} cores: the loop-to-strategy time "
+            "is mostly the scheduler's)"
         )
     click.echo("")
     for style, report in result["strategies"].items():
         verdict = (
-            "all equal to what was published"
+            "all equal to the published ones"
             if not report["books_differ"]
             else "DIFFERENT: " + ", ".join(report["books_differ"])
         )

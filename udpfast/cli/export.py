@@ -30,35 +30,49 @@ __all__ = ["export"]
     "tables",
     type=click.Choice(list(TABLES)),
     multiple=True,
-    help="Only this one; may be given several times.",
+    help="Export only this table; may be given several times.",
 )
-@click.option("--feed", default="", help="What the column `feed` says; else the instance's name.")
-@click.option("--payloads", is_flag=True, help="Keep each record's payload in `messages`.")
-@click.option("--replace", is_flag=True, help="Write anew what another journal has left there.")
+@click.option(
+    "--feed", default="", help="Value of the column `feed`; by default the instance's name."
+)
+@click.option(
+    "--payloads", is_flag=True, help="Keep each record's payload in the table `messages`."
+)
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Replace what another journal exported here under the same name.",
+)
 @click.option(
     "--threads",
     type=click.IntRange(1, 64),
     default=1,
     show_default=True,
-    help="That compress at the same time; the feed may want the other cores.",
+    help="Threads that compress at the same time; leave cores for the feed.",
 )
 @click.option(
     "--schema",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="An SBE schema: its messages in payloads become tables, too.",
+    help="An SBE schema: also make tables of its messages.",
 )
 @click.option(
-    "--framing", default="", help="With --schema: of the feed, if a record has a whole datagram."
+    "--framing",
+    default="",
+    help="With --schema: the feed's framing, if a record holds a whole datagram.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what is recorded, until it is closed.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="Keep exporting what is recorded until the recorder closes the journal.",
+)
 @click.option(
     "--look-s",
     type=FiniteRange(min=0.01),
     default=1.0,
     show_default=True,
-    help="With --follow: seconds between two looks.",
+    help="With --follow: seconds between two checks for new segments.",
 )
-@click.option("--json", "as_json", is_flag=True, help="At the end one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def export(
     journal: str,
     directory: Path,
@@ -72,10 +86,10 @@ def export(
 ) -> None:
     """Turn the finished segments of JOURNAL (a name, or a directory) into tables in DIRECTORY.
 
-    Each table is a directory of its name (DIRECTORY/messages, DIRECTORY/trades, ...) with Parquet
-    files by date, channel and session. Files that are there already stay as they are; a file is
-    complete as soon as it has its name. A segment is finished when it is full, or old enough
-    (record.segment_s), or when the recorder has ended.
+    Each table is a directory (DIRECTORY/messages, DIRECTORY/trades, ...) of Parquet files by date,
+    channel and session. Existing files are not touched, and a file appears only when it is
+    complete. A segment is finished when it is full or old enough (record.segment_s), or when the
+    recorder has ended.
     """
     try:
         import pyarrow  # noqa: F401
@@ -83,7 +97,9 @@ def export(
         raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[export]'") from None
     sbe = None
     if framing and schema is None:
-        raise ConfigError("--framing says how the messages of a --schema stand in a record")
+        raise ConfigError(
+            "--framing needs --schema: it says how the schema's messages lie in a record"
+        )
     if schema is not None:
         from udpfast.export.sbe_tables import SbeTables
 
@@ -114,7 +130,8 @@ def export(
     summary.report(time.monotonic_ns() - began_ns, as_json)
     if exporter.unfinished and not follow:
         click.echo(
-            "udpfast: what is still written to was left for later: export again, or with --follow",
+            "udpfast: skipped the segment that is still being written: export again later, or "
+            "use --follow",
             err=True,
         )
 
@@ -162,14 +179,14 @@ class _Summary:
             )
         if entry.nameless:
             click.echo(
-                f"udpfast: {entry.feed} segment {entry.segment}: its file of names is gone or "
-                "torn: symbol and exchange are NULL",
+                f"udpfast: {entry.feed} segment {entry.segment}: its file of names is missing or "
+                "damaged, so symbol and exchange are NULL",
                 err=True,
             )
         if entry.damaged:
             click.echo(
-                f"udpfast: {entry.feed} segment {entry.segment}: {entry.damaged:,} payloads are no "
-                "sound SBE messages: they are in no table of the schema's",
+                f"udpfast: {entry.feed} segment {entry.segment}: {entry.damaged:,} payloads are "
+                "not valid SBE messages and are in none of the schema's tables",
                 err=True,
             )
         self._since_ns = now_ns
@@ -199,7 +216,6 @@ class _Summary:
         counts = self._counts
         click.echo(
             f"segments: {counts['segments']:,}, parts written now: {counts['written']:,}; "
-            f"{counts['records']:,} records ({counts['missing']:,} damaged ones missing, "
-            f"{counts['lost']:,} lost), "
-            f"{counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
+            f"{counts['records']:,} records ({counts['missing']:,} missing because of damage, "
+            f"{counts['lost']:,} lost), {counts['bytes']:,} bytes, {took_ns / 1e9:.1f} s"
         )

@@ -22,5 +22,5 @@ def find_journal(address: str) -> Path:
     directory = stored_journal(address)
     places = [place for place in (directory, directory / "raw") if place.is_dir()]
     if not any((place / "journal").exists() or list_segments(place) for place in places):
-        raise FormatError(f"{directory}: expected a journal, found none of its files")
+        raise FormatError(f"{directory}: expected a journal, found none of a journal's files")
     return directory

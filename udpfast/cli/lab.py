@@ -10,36 +10,37 @@ __all__ = ["PROGRAMS", "lab"]
 
 #: Each program, which is the file of that name, and its line in `udpfast lab --help`.
 PROGRAMS = {
-    "conformance": "golden files and captures of venues: is all in them found?",
-    "live": "captures of venues over loopback multicast: what comes is what was sent",
-    "simulate": "the feed under rows of network faults, against a publisher that is known",
-    "fuzz": "damaged datagrams, payloads and frames: refused, and nothing read beyond them",
-    "object-corners": "objects under all that the protocol lets a publisher do",
-    "identity": "the same answer about an object on every way to read it",
-    "dense-markets": "markets of any density through a hindered gateway",
-    "settings-edges": "every key of every settings file at its edges",
-    "ringcheck": "the ring between processes at full speed, and under kill -9",
-    "hostile": "readers that try what they must not",
-    "lives": "an instance that fails or is killed at any call",
-    "latejoin": "readers that attach to a live feed at any moment",
-    "zmq-stall": "a ZeroMQ subscriber that stands still",
-    "bus": "a whole bus in one process: hosts, links, disks, clocks, and all that goes wrong",
-    "bus-composite": "two stores and the log of their order, as one stream on every host",
-    "bus-faults": "a bus of real daemons: links cut, daemons killed and stopped, disks full",
-    "journalcheck": "journals under kill -9, damage and wrong clocks",
-    "exportcheck": "every record of a journal in its export once, or said to be missing",
-    "export-runs": "exports that are run again and killed",
-    "streamcheck": "a Spark stream that is killed while its journal grows",
-    "pipelinecheck": "from the socket to the report, against what was sent",
-    "pipelinescale": "the report's jobs over an export many times",
-    "sbecheck": "random SBE schemas and messages, against a naive encoder",
-    "strategy": "follow an instance to its end and write down its books",
+    "conformance": "compare what udpfast makes of golden files and venue captures with what it "
+    "must make",
+    "live": "send venue captures over loopback multicast and check that all of it comes out",
+    "simulate": "run the feed under network faults against a publisher whose every state is known",
+    "fuzz": "feed in damaged datagrams, payloads and frames; all must be refused safely",
+    "object-corners": "exercise objects with everything that the protocol lets a publisher do",
+    "identity": "check that every way to read an object gives the same answer",
+    "dense-markets": "publish markets of any density through a gateway that meets failures",
+    "settings-edges": "test every key of every settings file at its limits",
+    "ringcheck": "test the ring between processes at full speed and under kill -9",
+    "hostile": "test that hostile readers can harm neither the feed nor its tools",
+    "lives": "make every step of an instance's start fail, or kill it there",
+    "latejoin": "attach readers to a live feed at any moment",
+    "zmq-stall": "stop a ZeroMQ subscriber and check what it misses",
+    "bus": "run a whole bus in one process, with faults of hosts, links, disks and clocks",
+    "bus-composite": "read two stores in one order on every host, under faults",
+    "bus-faults": "run a bus of real daemons: cut links, kill and stop daemons, fill disks",
+    "journalcheck": "test journals under kill -9, damage and wrong clocks",
+    "exportcheck": "check that an export has every record once, or reports it missing",
+    "export-runs": "repeat and kill exports",
+    "streamcheck": "kill a Spark stream while its journal grows",
+    "pipelinecheck": "check the whole pipeline, from the socket to the report",
+    "pipelinescale": "measure how the report's jobs scale with the size of the export",
+    "sbecheck": "test random SBE schemas and messages against a naive encoder",
+    "strategy": "follow an instance to its end and write its books to a file",
 }
 
 
 @click.group(cls=Verbs, lines=PROGRAMS, file="udpfast.lab.{}:main")
 def lab() -> None:
-    """Try udpfast: with golden files and captures, faults from seeds, damage, kills.
+    """Test udpfast itself: with golden files and captures, seeded faults, damage and kills.
 
     \b
     Examples:
@@ -48,6 +49,6 @@ def lab() -> None:
       udpfast lab conformance DIR
       udpfast lab journalcheck --help
 
-    A failure prints the command that repeats it. Exit codes: 0 all held, 1 something did not, 2
+    A failure prints the command that repeats it. Exit codes: 0 all passed, 1 something failed, 2
     wrong usage.
     """

@@ -23,14 +23,14 @@ __all__ = ["metrics", "need_monitor"]
     metavar="IP:PORT",
     default="127.0.0.1:9817",
     show_default=True,
-    help="Address to serve /metrics at. There is no password.",
+    help="Address to serve /metrics at; anyone who can reach it can read.",
 )
 def metrics(names: tuple[str, ...], listen: str) -> None:
     """Serve counters, lags and latency of instances NAME to Prometheus.
 
-    Without NAME: of all instances of this user on this host, live or dead, and of those started
-    later; and of the host: stores of a bus, journals and disks, findings. It only reads shared
-    memory and files, when it is asked. Runs until SIGINT or SIGTERM.
+    Without NAME, serves all instances of this user on this host, live or dead, including those
+    started later, and the host: stores of a bus, journals and disks, findings. It only reads shared
+    memory and files, and only when Prometheus asks. Runs until SIGINT or SIGTERM.
     """
     need_monitor("prometheus_client")
     from prometheus_client import start_http_server

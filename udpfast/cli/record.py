@@ -33,42 +33,54 @@ COMPOSITE = "composite:"
     type=click.Choice(["records", "raw", "both"]),
     default="records",
     show_default=True,
-    help="What strategies read, every datagram as received, or both; raw needs record.what in "
-    "the feed's file.",
+    help="What to keep: records that strategies read, every datagram as received (raw), or "
+    "both. raw needs record.what in the feed's file.",
 )
-@click.option("--segment-bytes", type=click.IntRange(1 << 18, 1 << 30), help="Of one file.")
-@click.option("--segment-s", type=click.IntRange(min=0), help="Seconds of one file.")
-@click.option("--sync", type=click.Choice(["none", "interval", "batch"]), help="When to sync.")
-@click.option("--sync-ms", type=click.IntRange(1, 3_600_000), help="Milliseconds between syncs.")
 @click.option(
-    "--full", type=click.Choice(["stop", "oldest", "drop"]), help="What a full disk brings about."
+    "--segment-bytes", type=click.IntRange(1 << 18, 1 << 30), help="Bytes of records in one file."
 )
-@click.option("--keep-bytes", type=click.IntRange(min=0), help="Bytes of disk to keep.")
+@click.option(
+    "--segment-s", type=click.IntRange(min=0), help="Seconds after which a new file begins."
+)
+@click.option(
+    "--sync", type=click.Choice(["none", "interval", "batch"]), help="When to sync to the disk."
+)
+@click.option(
+    "--sync-ms", type=click.IntRange(1, 3_600_000), help="Milliseconds between two syncs."
+)
+@click.option(
+    "--full",
+    type=click.Choice(["stop", "oldest", "drop"]),
+    help="What to do when the disk is full.",
+)
+@click.option("--keep-bytes", type=click.IntRange(min=0), help="Bytes of disk to use at most.")
 @click.option("--core", type=click.IntRange(min=0), help="Processor to pin the recorder to.")
 @click.option(
-    "--end", is_flag=True, help="Of a composite: end with what is there now, rather than follow."
+    "--end", is_flag=True, help="Composite only: stop at its present end instead of following it."
 )
-@click.option("--json", "as_json", is_flag=True, help="At the end one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
 def record(name: str, directory: str | None, end: bool, as_json: bool, **options: Any) -> None:
-    """Keep what instance NAME publishes in the journal DIRECTORY, or the one of its name.
+    """Record what instance NAME publishes in the journal DIRECTORY; by default the one of its name.
 
-    NAME may be composite:NAME of a bus, whose records then become a journal of their own; by
-    default below its order log, where `udpfast export composite:NAME` looks for it.
+    NAME may be composite:NAME of a bus: its records are then copied into a journal, by default
+    below its order log, where `udpfast export composite:NAME` looks for it.
 
-    Goes on where an earlier recorder ended, killed or not; what was missed meanwhile stands in the
-    journal as LAPPED. The options are those of the table `record` of a feed's file, where
-    `enabled = true` has `udpfast run` do the same.
+    Continues where an earlier recorder ended, even if it was killed; records missed in between are
+    marked in the journal as LAPPED. The options are those of the table [record] in a feed's file;
+    with `enabled = true` there, `udpfast run` records by itself.
     """
     chosen = {key: value for key, value in options.items() if value is not None}
     if name.startswith("store:"):
-        raise ConfigError(f"{name} is kept as it is: a store is a journal itself")
+        raise ConfigError(f"{name} needs no recording: a store is a journal already")
     if name.startswith(COMPOSITE):
         given = {key: value for key, value in chosen.items() if (key, value) != ("what", "records")}
         copied = copy_composite(name.removeprefix(COMPOSITE), directory, given, end=end)
         report(replace(RecordConfig(), directory=str(copied)), as_json)
         return
     if end:
-        raise ConfigError("--end is of a composite: a ring has no end as long as it is written")
+        raise ConfigError(
+            "--end works only with composite:NAME: a ring has no end while it is written"
+        )
     config = replace(RecordConfig(), directory=directory or name, **chosen)
     recorder = Recorder(config, instance_directory(name), Path(name).name)
     runner = AgentRunner(recorder, core=config.core, idle=config.idle)

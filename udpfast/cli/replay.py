@@ -51,8 +51,8 @@ __all__ = ["replay"]
 #: Frames of a capture that may have held datagrams of the feed, and do so no more.
 UNREADABLE = {
     "truncated": "cut short by the capture (snaplen)",
-    "malformed": "with headers that contradict themselves",
-    "link_unknown": "of a link that udpfast does not read",
+    "malformed": "with headers that contradict each other",
+    "link_unknown": "of a link type that udpfast does not read",
 }
 
 #: IEX's protocols by the payload that decodes them, and how many datagrams are looked at.
@@ -61,9 +61,9 @@ SAMPLE_MAX = 500
 
 #: The options, by the headings of the help.
 GROUPS = {
-    "What is replayed": ("raw", "start", "end", "from_position", "until_position"),
+    "What to replay": ("raw", "start", "end", "from_position", "until_position"),
     "Where to": ("target", "speed", "host", "interface"),
-    "How it is read": (
+    "How to read it": (
         "config_path",
         "framing",
         "payload",
@@ -92,92 +92,100 @@ Examples:
 """,
 )
 @click.argument("source", metavar="NAME|store:NAME|DIRECTORY|CAPTURE")
-@click.option("--raw", is_flag=True, help="Of the journal NAME, the datagrams: its raw capture.")
+@click.option("--raw", is_flag=True, help="Replay the raw capture of journal NAME: its datagrams.")
 @click.option(
     "--to",
     "target",
     default="",
     metavar="TARGET",
-    help="ring:NAME: a ring that readers attach to; journal:NAME: a new journal of all that comes "
-    "out; udp: the addresses of the lines; engine: a second feed, which reads the messages in a "
-    "journal's records; or a .pcap or .pcapng file, also with .gz. By default only the result is "
-    "reported.",
+    help="Where to replay: ring:NAME, a ring that readers attach to; journal:NAME, a new "
+    "journal of all that comes out; udp, the addresses of the lines; engine, a second feed "
+    "that reads the messages in a journal's records; or a .pcap or .pcapng file, also with "
+    ".gz. By default only the result is reported.",
 )
 @click.option(
     "--speed",
     type=FiniteRange(min=0),
     default=0.0,
     show_default=True,
-    help="Times the recorded pace; 0: as fast as it goes.",
+    help="Multiple of the recorded pace; 0: as fast as possible.",
 )
-@click.option("--from", "start", metavar="TIME", help="ISO 8601 with its zone, or UNIX ns.")
-@click.option("--until", "end", metavar="TIME", help="The first moment that is left out.")
+@click.option(
+    "--from", "start", metavar="TIME", help="First moment: ISO 8601 with its zone, or UNIX ns."
+)
+@click.option("--until", "end", metavar="TIME", help="First moment to leave out.")
 @click.option(
     "--from-position",
     type=click.IntRange(min=0),
-    help="Position in the journal, or number of a file's frame.",
+    help="First record: its position in the journal, or the number of a frame in the file.",
 )
-@click.option("--until-position", type=click.IntRange(min=0), help="The first that is left out.")
+@click.option(
+    "--until-position", type=click.IntRange(min=0), help="First position or frame to leave out."
+)
 @click.option(
     "--batch",
     type=click.IntRange(1, 64),
     default=64,
     show_default=True,
-    help="Datagrams that the engine takes at once; the result does not depend on it.",
+    help="Datagrams that the engine takes at once; does not change the result.",
 )
 @click.option(
-    "--expect", metavar="sha256:HEX", help="Exit with 1 unless the records have this SHA-256."
+    "--expect", metavar="sha256:HEX", help="Exit with code 1 unless the records have this SHA-256."
 )
 @click.option(
     "--config",
     "config_path",
     type=click.Path(path_type=Path),
-    help="The feed's TOML file. Raw capture has the settings it was made with. Of a capture file "
-    "the lines are told by their addresses, unless ports are given.",
+    help="The feed's TOML file. A raw capture carries the settings it was made with. The lines "
+    "of a capture file are recognised by their addresses unless ports are given.",
 )
 @click.option(
     "--framing",
     type=click.Choice(FRAMINGS),
-    help="Of a capture file, how its datagrams are made; by default its settings', or what its "
-    "content tells.",
+    help="Framing of a capture file's datagrams; by default from --config, or detected.",
 )
 @click.option(
     "--payload",
     type=click.Choice(["auto", *PAYLOADS]),
-    help="Of a capture file, whose messages become updates; by default its settings', or auto.",
+    help="Whose messages of a capture file become updates; by default from --config, or auto.",
 )
 @click.option(
     "--incremental",
     "incremental_ports",
     multiple=True,
     type=click.IntRange(1, 65535),
-    help="UDP port of an incremental line of a capture, or of a line of its streams; one for each.",
+    help="UDP port of an incremental line in a capture (or of a line of its streams); repeat "
+    "for each.",
 )
 @click.option(
     "--snapshot",
     "snapshot_ports",
     multiple=True,
     type=click.IntRange(1, 65535),
-    help="UDP port of a snapshot line.",
+    help="UDP port of a snapshot line in a capture.",
 )
-@click.option("--host", default="", help="With --to udp, instead of the lines' own addresses.")
-@click.option("--interface", default="", help="With --to udp, for multicast: name or address.")
+@click.option(
+    "--host", default="", help="With --to udp: send here instead of to the lines' own addresses."
+)
+@click.option(
+    "--interface", default="", help="With --to udp and multicast: the interface's name or address."
+)
 @click.option(
     "--books",
     "books_path",
     type=click.Path(path_type=Path),
     help="Write the final books to this file as JSON.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on the last line.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object on the last line.")
 def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) -> None:
-    """Replay a journal's or store's records, raw capture, or a pcap, pcapng or .gz file.
+    """Replay the records or the raw capture of a journal or store, or a pcap, pcapng or .gz file.
 
-    Datagrams go through windows, objects, decoding and ring, as a feed's do, by the clocks that the
-    feed's loop went by; those of a file that udpfast did not write, by their time stamps. The same
-    datagrams make the same records, shown by their SHA-256: everything but position and index
-    counts. Without --config or ports, a file's framing is told by its content, its lines by
-    destination, and Roq's snapshot channel by its snapshot bit. Exit code 1 if the ledger does not
-    add up, something was missed, or --expect was not met.
+    Datagrams pass through the same engine as in a feed. Its clock is the one that the feed's loop
+    recorded; for a file from another program, the time stamps of the capture. The same datagrams
+    always make the same records; their SHA-256, which leaves out only position and index, shows it.
+    Without --config or ports, the framing of a file is detected from its content, its lines from
+    the destinations, and Roq's snapshot channel from its snapshot bit. Exit code 1 if the counters
+    do not add up, something was missed, or --expect was not met.
     """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     expected = _expected(options.pop("expect"))
@@ -191,7 +199,9 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         journal = stored_journal(source)
         journal = journal / "raw" if options["raw"] else journal
     elif options["raw"]:
-        raise click.UsageError("--raw is for journals: a capture file has only datagrams")
+        raise click.UsageError(
+            "--raw works only with a journal: a capture file has nothing but datagrams"
+        )
     target = options["target"]
     if journal is not None:
         check_part(journal, start, end)
@@ -199,7 +209,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         result = replay_records(journal, target, Pacer(options["speed"]), start, end)
         if not result["records"] and (start or end):
             raise ConfigError(
-                f"{journal} covers {_span(journal) or 'nothing'}: nothing of it is in that part"
+                f"{journal} covers {_span(journal) or 'nothing'}: the part asked for has no records"
             )
     else:
         result = replay_datagrams(path if journal is None else journal, start, end, **options)
@@ -246,7 +256,8 @@ def replay_datagrams(
         config = config or read_feed(path)
         if config is None:
             raise ConfigError(
-                f"{path}: it does not say which feed's it is: give its file by --config"
+                f"{path}: expected --config FILE: the raw capture does not say which feed it "
+                "belongs to"
             )
         source = (RawSource if is_raw(path) else MessageSource)(path, config, start, end)
     else:
@@ -280,7 +291,7 @@ def replay_datagrams(
         goal.close()
     if not taken and (start or end):
         raise ConfigError(
-            f"{path} covers {_span(path) or 'nothing'}: nothing of it is in that part"
+            f"{path} covers {_span(path) or 'nothing'}: the part asked for has no datagrams"
         )
     capture = {"frames": source.frames, "other_datagrams": source.others, "damage": source.damage}
     lines = {
@@ -332,7 +343,7 @@ def _told(path: Path, told: Recognition, ports: bool) -> str:
         return told.name
     if ports or not told.candidates or told.candidates[0].name.startswith("roq"):
         return "roq"
-    raise ConfigError(f"{path}: {told.why}: say by --framing which it is")
+    raise ConfigError(f"{path}: {told.why}: choose it with --framing")
 
 
 def _check_framing(path: Path, name: str, told: Recognition) -> None:
@@ -362,7 +373,7 @@ def _check_payload(path: Path, name: str) -> None:
 
 
 def _recognised(name: str, told: Recognition | None) -> dict[str, Any]:
-    return {"framing": {"name": name, "why": told.why if told is not None else "it was said"}}
+    return {"framing": {"name": name, "why": told.why if told is not None else "you chose it"}}
 
 
 def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str) -> Target:
@@ -376,8 +387,8 @@ def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str
         return FileTarget(Path(target))
     if target not in ("", "engine"):
         raise click.UsageError(
-            "--to must be engine, ring:NAME, journal:NAME, udp or a file .pcap or .pcapng, "
-            f"was {target!r}"
+            "--to must be engine, ring:NAME, journal:NAME, udp, or a file ending in .pcap or "
+            f".pcapng, was {target!r}"
         )
     return EngineTarget(config, None, batch)
 
@@ -385,7 +396,10 @@ def _open(target: str, config: FeedConfig, batch: int, host: str, interface: str
 def _new_journal(name: str) -> Path:
     journal = journal_directory(name, create=True)
     if any(journal.iterdir()):
-        raise ConfigError(f"{journal} is not empty: a replay makes a journal of its own")
+        raise ConfigError(
+            f"{journal} is not empty: a replay needs a new journal; choose another name or "
+            "directory"
+        )
     return journal
 
 
@@ -421,23 +435,26 @@ def _print_result(result: dict[str, Any]) -> None:
         print_ledger(result["counters"], result["ledger"])
     capture = result.get("capture", {})
     if capture.get("other_datagrams"):
-        click.echo(f"{capture['other_datagrams']:,} datagrams went elsewhere: left out")
+        click.echo(f"{capture['other_datagrams']:,} datagrams to other addresses: left out")
     frames = capture.get("frames", {})
     if frames.get("fragments"):
         click.echo(f"{frames['fragments']:,} IP fragments: left out")
     for kind, words in UNREADABLE.items():
         if frames.get(kind):
-            click.echo(f"{frames[kind]:,} frames {words}: missed")
+            click.echo(f"{frames[kind]:,} frames {words}: not read")
     if capture.get("damage"):
-        click.echo(f"the capture ends early: {capture['damage']}")
+        click.echo(f"the capture breaks off early: {capture['damage']}")
     if "set_back" in result:
         steps, longest_ns = result["set_back"].values()
         click.echo(
             f"the clock was set back {steps} times, by up to {longest_ns / 1e9:.3f} s: what "
-            "follows is in the order in which it came"
+            "follows is replayed in the order of arrival"
         )
     if result.get("missed"):
-        click.echo(f"{result['missed']:,} were missed by what recorded them, or are damaged")
+        click.echo(
+            f"{result['missed']:,} records or datagrams are missing: their recorder missed them, "
+            "or they are damaged"
+        )
     for session in result.get("sessions", []):
         click.echo(
             f"session {session['old']} -> {session['new']} ({session['reason']}), "
@@ -460,4 +477,4 @@ def _print_result(result: dict[str, Any]) -> None:
     if "sha256" in result:
         click.echo(f"records {result['records']}, sha256 {result['sha256']}")
     if not result.get("as_expected", True):
-        click.echo("not the SHA-256 that was expected")
+        click.echo("the SHA-256 is not the expected one")

@@ -47,8 +47,8 @@ class Output:
         self.read_journal()
         if self.missed > missed:
             raise FormatError(
-                f"the ring is too small for this replay: {self.missed - missed} records "
-                "were overwritten; raise ring.capacity_bytes"
+                f"the ring is too small for this replay: {self.missed - missed} records were "
+                "overwritten; raise ring.capacity_bytes"
             )
 
     def read_journal(self) -> None:

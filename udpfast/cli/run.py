@@ -40,21 +40,29 @@ STATUS_NS = 1_000_000_000
     "--bypass",
     "stack",
     type=click.Choice(["none", *STACKS]),
-    help="Start under this preloaded network stack, whatever bypass.stack says.",
+    help="Start under this preloaded network stack, overriding bypass.stack.",
 )
 @click.option(
-    "--bypass-library", "library", metavar="PATH", help="The stack's library, if not found."
+    "--bypass-library",
+    "library",
+    metavar="PATH",
+    help="Path of the stack's library, if it is not found.",
 )
-@click.option("--bypass-strict", "strict", is_flag=True, help="Fail unless it accelerates.")
+@click.option(
+    "--bypass-strict",
+    "strict",
+    is_flag=True,
+    help="Refuse to start unless the stack accelerates the feed's sockets.",
+)
 def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: bool) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
-    Starts every agent that the file asks for. Runs until SIGINT or SIGTERM, then hands on what
-    waits; a second signal does not wait for that. Strategies attach with
+    Starts every agent that the file asks for. On SIGINT or SIGTERM the agents finish their work
+    before the command ends; a second signal ends it at once. Strategies attach with
     udpfast.Reader("ring:NAME").
 
-    Exit codes: 0 stopped, 1 failed, or an agent left work undone, 2 wrong settings, 3 another
-    process runs this instance.
+    Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
+    settings; 3 another process runs this instance.
     """
     config = _with_options(load_feed(path), stack, library, strict)
     enter_bypass(config, quiet=quiet)
@@ -92,7 +100,8 @@ def _say_undone(subscriber: Subscriber) -> bool:
     undone = [side for side in subscriber.agents[1:] if side.state is AgentState.FAILED]
     for side in undone:
         click.echo(
-            f"udpfast: {subscriber.name}: agent {side.name} left work undone: {side.failure}",
+            f"udpfast: {subscriber.name}: agent {side.name} did not finish its work: "
+            f"{side.failure}",
             err=True,
         )
     return bool(undone)
@@ -156,7 +165,7 @@ def _say_failures(subscriber: Subscriber, said: dict[str, str]) -> None:
         if side.failure and side.failure != said.get(side.name):
             said[side.name] = side.failure
             click.echo(
-                f"udpfast: {subscriber.name}: agent {side.name} failed, is started again: "
+                f"udpfast: {subscriber.name}: agent {side.name} failed and is being restarted: "
                 f"{side.failure}",
                 err=True,
             )

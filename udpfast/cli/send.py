@@ -41,10 +41,10 @@ PAUSE_MIN_NS = 50_000
 def send(**options: Any) -> None:
     """Publish market data over UDP: --market, --simulate, a CAPTURE, or raw load (--rate).
 
-    A capture's datagrams go out as they were: on the lines that it has, or, if it has one, on each
-    of those given.
+    A capture's datagrams are sent unchanged, each on the line that it was captured on. A capture of
+    a single line is sent on every line given.
 
-    This program itself makes the loss, the reordering and so on; --seed repeats them.
+    The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
     """
     senders: list[list[DatagramSender]] = []
     try:
@@ -84,9 +84,13 @@ def send(**options: Any) -> None:
 def _check_capture(options: dict[str, Any]) -> None:
     for name in ("market", "simulate", "books"):
         if options[name]:
-            raise click.UsageError(f"a capture is sent as it is: --{name} does not go with it")
+            raise click.UsageError(
+                f"--{name} cannot be combined with a capture, which is sent as it is"
+            )
     if options["restart_at"] is not None:
-        raise click.UsageError("a capture is sent as it is: --restart-at does not go with it")
+        raise click.UsageError(
+            "--restart-at cannot be combined with a capture, which is sent as it is"
+        )
 
 
 def _spread(interfaces: list[str], addresses: list[str], channel: str) -> list[str]:
@@ -95,8 +99,8 @@ def _spread(interfaces: list[str], addresses: list[str], channel: str) -> list[s
         return interfaces * len(addresses)
     if len(interfaces) < len(addresses):
         raise click.UsageError(
-            f"--interface needs one name, or one for each of the {len(addresses)} {channel} lines, "
-            f"had {len(interfaces)}"
+            f"--interface takes one name, or one for each of the {len(addresses)} {channel} "
+            f"lines, found {len(interfaces)}"
         )
     return interfaces[: len(addresses)]
 
@@ -198,7 +202,7 @@ def _play(player: MarketPlayer, limit_ns: int | None, quiet: bool) -> float:
                     err=True,
                 )
     except KeyboardInterrupt:
-        click.echo("stopped; the snapshots still go round", err=True)
+        click.echo("stopped; a last round of snapshots is still being sent", err=True)
     return (now_ns - began_ns) / 1e9
 
 
@@ -229,7 +233,9 @@ def _send_load(senders: list[DatagramSender], options: dict[str, Any]) -> dict[s
     if options["rate"] is None:
         raise click.UsageError("choose --market, --simulate, or raw load with --rate")
     if wants_faults(options):
-        raise click.UsageError("faults need --market or --simulate: raw load is sent as it is")
+        raise click.UsageError(
+            "faults need --market, --simulate or a capture: raw load is sent without faults"
+        )
     session_id = options["session_id"]
     load = LoadGenerator(
         senders,
@@ -317,15 +323,15 @@ def describe_missing(summary: dict[str, Any]) -> Iterator[str]:
         )
     for name, left in summary.get("left_out", {}).items():
         yield (
-            f"{name}: up to {left['levels_most']:,} levels beyond those that a message carries "
-            f"left out, {left['levels']:,} in the end ({left['changes']:,} changes)"
+            f"{name}: up to {left['levels_most']:,} levels more than a message can carry were "
+            f"left out, {left['levels']:,} at the end ({left['changes']:,} changes)"
         )
     refused = summary.get("refused", {})
     for what, count in refused.items():
         if count:
-            yield f"{count:,} {what} refused: they are no messages"
+            yield f"{count:,} {what} refused: they do not fit a message"
     if summary.get("skipped_s"):
-        yield f"{summary['skipped_s']:,} s of the market's silence cut short"
+        yield f"silences of the market cut short by {summary['skipped_s']:,} s"
 
 
 def _nanoseconds(seconds: float | None) -> int | None:

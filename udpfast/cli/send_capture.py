@@ -41,7 +41,7 @@ class _Captured:
         self.framing = framing or (told.name if told is not None else None) or ""
         if not self.framing:
             why = told.why if told is not None else ""
-            raise click.UsageError(f"{path}: {why}: say by --framing which it is")
+            raise click.UsageError(f"{path}: {why}: choose it with --framing")
         roq = self.framing.startswith("roq")
         channels = guess_channels(path) if roq else guess_lines(path, Framing(self.framing))
         self._flows = [str(flow) for flow in channels["incremental"]]
@@ -63,8 +63,8 @@ def send_capture(senders: list[DatagramSender], options: dict[str, Any]) -> dict
     captured = _Captured(options["capture"], options["framing"])
     if captured.lines not in (1, len(senders)):
         raise click.UsageError(
-            f"--incremental needs an address for each of the capture's {captured.lines} lines, "
-            f"had {len(senders)}"
+            f"--incremental needs one address for each of the capture's {captured.lines} lines, "
+            f"found {len(senders)}"
         )
     faults = Faults(options, lambda datagram: (datagram, datagram))
     spoilt = wants_faults(options)

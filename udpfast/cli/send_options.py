@@ -25,7 +25,7 @@ Examples:
 
 #: The options, by the headings of the help.
 GROUPS = {
-    "What is sent": (
+    "What to send": (
         "framing",
         "market",
         "simulate",
@@ -42,7 +42,7 @@ GROUPS = {
         *("heartbeat_ms", "snapshot_ms", "snapshot_rate"),
         *("session_id", "first_seqno", "revision", "byteorder"),
     ),
-    "What is said": ("books", "as_json"),
+    "Output": ("books", "as_json"),
 }
 
 
@@ -63,20 +63,20 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
     click.option(
         "--framing",
         type=click.Choice(FRAMINGS),
-        help="Of a capture, how its datagrams are made; by default what its content tells.",
+        help="Framing of a capture's datagrams; by default detected.",
     ),
     click.option(
         "--market",
         metavar="PREFIX",
-        help="Recorded market: PREFIX_l2.parquet, _trades and _quotes.",
+        help="Send a recorded market: PREFIX_l2.parquet, _trades and _quotes.",
     ),
-    click.option("--simulate", is_flag=True, help="A simulated market, from --seed."),
+    click.option("--simulate", is_flag=True, help="Send a simulated market, drawn from --seed."),
     click.option(
         "--levels",
         type=click.IntRange(min=2),
         default=200,
         show_default=True,
-        help="Of each simulated book, at the beginning.",
+        help="Levels that each simulated book begins with.",
     ),
     click.option(
         "--incremental",
@@ -84,7 +84,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default="127.0.0.1:9001",
         callback=_addresses,
         show_default=True,
-        help="ip:port of each line, with commas between.",
+        help="ip:port of each incremental line, separated by commas.",
     ),
     click.option(
         "--snapshot",
@@ -92,7 +92,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default="127.0.0.1:9002",
         callback=_addresses,
         show_default=True,
-        help='The same; "" for none.',
+        help='ip:port of each snapshot line; "" for none.',
     ),
     click.option(
         "--interface",
@@ -100,31 +100,33 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         metavar="NAMES",
         default="",
         callback=_interfaces,
-        help="Name or address of the interface that carries all lines, or each line's, with commas "
-        "between; empty: the route's.",
+        help="Name or address of the interface for all lines, or one for each line, separated "
+        "by commas; empty: the route decides.",
     ),
     click.option(
         "--ttl",
         type=click.IntRange(0, 255),
         default=1,
         show_default=True,
-        help="Hops that multicast may take.",
+        help="Hops that multicast may travel.",
     ),
-    click.option("--no-loop", is_flag=True, help="Do not let this host hear its own multicast."),
+    click.option("--no-loop", is_flag=True, help="Do not loop multicast back to this host."),
     click.option(
-        "--segment", is_flag=True, help="Hand bursts to the kernel as trains (UDP_SEGMENT)."
+        "--segment",
+        is_flag=True,
+        help="Pass bursts to the kernel as one large send each (UDP_SEGMENT).",
     ),
     click.option(
         "--speed",
         type=FiniteRange(min=0),
         default=1.0,
         show_default=True,
-        help="Times the recorded pace; 0: as fast as it goes.",
+        help="Multiple of the recorded pace; 0: as fast as possible.",
     ),
     click.option(
         "--rate",
         type=FiniteRange(min=0, min_open=True),
-        help="Events (without a market: datagrams) per second, at equal distances.",
+        help="Events (raw load: datagrams) per second, evenly spaced.",
     ),
     click.option(
         "--size",
@@ -137,50 +139,61 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         "--count",
         type=click.IntRange(min=0),
         default=0,
-        help="End after so many events or datagrams; 0: no limit.",
+        help="Stop after this many events or datagrams; 0: no limit.",
     ),
-    click.option("--seconds", type=FiniteRange(min=0, min_open=True), help="End after so long."),
+    click.option(
+        "--seconds", type=FiniteRange(min=0, min_open=True), help="Stop after this many seconds."
+    ),
     click.option(
         "--linger",
         type=FiniteRange(min=0),
         default=2.5,
         show_default=True,
-        help="Seconds of snapshots and heartbeats behind the last event, faults off.",
+        help="Seconds to go on with snapshots and heartbeats, without faults, after the last "
+        "event.",
     ),
     click.option(
         "--seed",
         type=int,
         default=1,
         show_default=True,
-        help="Decides the faults and the simulated market.",
+        help="Seed of the faults and of the simulated market.",
     ),
     click.option(
         "--loss",
         type=FiniteRange(0, 1),
         default=0.0,
-        help="Part of each line's datagrams to lose (0.01: one in a hundred).",
+        help="Fraction of each line's datagrams to lose (0.01: one in a hundred).",
     ),
     click.option(
         "--burst",
         type=FiniteRange(min=0),
         default=0.0,
-        help="Mean number lost in a row; 0: each by itself.",
+        help="Mean number of datagrams lost in a row; 0: independent losses.",
     ),
-    click.option("--duplicate", type=FiniteRange(0, 1), default=0.0, help="Part to send twice."),
     click.option(
-        "--reorder", type=FiniteRange(0, 1), default=0.0, help="Part to send 0.3 ms late."
+        "--duplicate",
+        type=FiniteRange(0, 1),
+        default=0.0,
+        help="Fraction of datagrams to send twice.",
+    ),
+    click.option(
+        "--reorder",
+        type=FiniteRange(0, 1),
+        default=0.0,
+        help="Fraction of datagrams to send 0.3 ms late.",
     ),
     click.option(
         "--skew-us",
         type=FiniteRange(min=0),
         default=0.0,
-        help="Delay of each line behind the one before it.",
+        help="Microseconds by which each line lags the one before it.",
     ),
     click.option(
         "--restart-at",
         type=FiniteRange(min=0),
         metavar="SECONDS",
-        help="Restart as a new session, by the market's time.",
+        help="Restart as a new session at this time of the market.",
     ),
     click.option(
         "--silence",
@@ -188,57 +201,58 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         default=60.0,
         show_default=True,
         metavar="SECONDS",
-        help="Cut longer silences of the market short; 0: none.",
+        help="Cut silences of the market that are longer than this; 0: keep them.",
     ),
     click.option(
         "--price-band",
         type=FiniteRange(min=0),
         default=0.0,
         show_default=True,
-        help="Leave out book levels further from the starting mid than this part of it; 0: none.",
+        help="Leave out book levels further from the starting mid price than this fraction of "
+        "it; 0: keep all.",
     ),
     click.option(
         "--heartbeat-ms",
         type=click.IntRange(min=1),
         default=1000,
         show_default=True,
-        help="Silence of a channel before a heartbeat.",
+        help="Milliseconds of silence on a channel before a heartbeat is sent.",
     ),
     click.option(
         "--snapshot-ms",
         type=click.IntRange(min=1),
         default=1000,
         show_default=True,
-        help="Between the beginnings of two snapshot rounds.",
+        help="Milliseconds between the starts of two snapshot rounds.",
     ),
     click.option(
         "--snapshot-rate",
         type=click.IntRange(min=1),
         default=50_000,
         show_default=True,
-        help="Snapshot datagrams per second at most.",
+        help="Snapshot datagrams per second, at most.",
     ),
-    click.option("--session-id", type=click.IntRange(0, 65_535), help="Default: random."),
+    click.option("--session-id", type=click.IntRange(0, 65_535), help="By default random."),
     click.option(
         "--first-seqno",
         type=click.IntRange(0, 2**32 - 1),
         default=1,
         show_default=True,
-        help="Of both channels.",
+        help="Session id; random by default.",
     ),
     click.option(
         "--revision",
         type=click.Choice(["current", "legacy"]),
         default="current",
         show_default=True,
-        help="Of the header.",
+        help="Revision of the header.",
     ),
     click.option(
         "--byteorder",
         type=click.Choice(["little", "big"]),
         default="little",
         show_default=True,
-        help="Of the header's integers.",
+        help="Byte order of the header's integers.",
     ),
     click.option(
         "--books",
@@ -247,7 +261,7 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         help="Write the final books, as published, as JSON.",
     ),
     click.option(
-        "--json", "as_json", is_flag=True, help="Nothing but the summary, as one JSON line."
+        "--json", "as_json", is_flag=True, help="Print only the summary, as one JSON line."
     ),
 )
 

@@ -41,44 +41,58 @@ Examples:
 
 @click.group(epilog=EXAMPLES)
 def spark() -> None:
-    """Analyse on Spark what was kept: losses, races of the lines, latency, bars, books, a bus."""
+    """Analyse journals and exports with Spark: losses, line races, latency, bars, books, a bus."""
 
 
 @spark.command(epilog=EXAMPLES)
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("out")
-@click.option("--master", default="local[*]", show_default=True, help="Where Spark runs.")
-@click.option("--memory", default="4g", show_default=True, help="Of a local master.")
-@click.option("--quick", is_flag=True, help="For little data: compile less, start sooner.")
-@click.option("--job", "jobs", multiple=True, help="Only this one; may be given several times.")
+@click.option("--master", default="local[*]", show_default=True, help="Spark master to run on.")
+@click.option("--memory", default="4g", show_default=True, help="Memory of a local master.")
+@click.option("--quick", is_flag=True, help="For small data: compile less and start sooner.")
+@click.option("--job", "jobs", multiple=True, help="Run only this job; may be given several times.")
 @click.option(
-    "--bar-s", type=click.IntRange(1, 86_400), default=60, show_default=True, help="Of a bar."
+    "--bar-s",
+    type=click.IntRange(1, 86_400),
+    default=60,
+    show_default=True,
+    help="Seconds of one bar.",
 )
-@click.option("--at", help="Time of the book: 2026-08-21T09:30Z, or UNIX ns; by default the last.")
+@click.option("--at", help="Time of the book: 2026-08-21T09:30Z, or UNIX ns; by default the end.")
 @click.option(
-    "--bucket-ms", type=click.IntRange(1), default=100, show_default=True, help="Of lead-lag."
+    "--bucket-ms",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Lead-lag: milliseconds of one bucket.",
 )
 @click.option(
-    "--lags", type=click.IntRange(1, 1000), default=10, show_default=True, help="To either side."
+    "--lags",
+    type=click.IntRange(1, 1000),
+    default=10,
+    show_default=True,
+    help="Levels per side in the book.",
 )
-@click.option("--start", help="Only what was received from then on, in the same form.")
-@click.option("--end", help="Only what was received before then.")
-@click.option("--silver", is_flag=True, help="Write the typed tables too.")
-@click.option("--stream", is_flag=True, help="Go on where the last run with --stream ended.")
+@click.option("--start", help="Use only records received from this time on, in the same form.")
+@click.option("--end", help="Use only records received before this time.")
+@click.option("--silver", is_flag=True, help="Also write the typed tables.")
+@click.option(
+    "--stream", is_flag=True, help="Process only what is new since the last run with --stream."
+)
 @click.option(
     "--every-s",
     type=FiniteRange(min=0.1),
-    help="With --stream: go on until interrupted, a batch so often.",
+    help="With --stream: keep running until interrupted, one batch every so many seconds.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> None:
     """Run the jobs over each SOURCE and write tables and report.html into OUT.
 
-    SOURCE is what `udpfast export` wrote, here or where Spark reads it, or the name or directory of
-    a journal, which is exported into a place of its own below OUT/export first. With journal:
-    before it, it is not: every job reads the journal itself, as it is now. Several journals of one
-    feed are given in the order in which they follow each other. OUT then has what was asked for,
-    whatever ran there before.
+    SOURCE is an export (a directory that `udpfast export` wrote, here or anywhere that Spark can
+    read) or a journal (its name or directory). A journal is first exported to its own place below
+    OUT/export; with the prefix journal: every job reads the journal itself, as it is now. Give
+    several journals of one feed in the order in which they were recorded. Results of earlier runs
+    in OUT are replaced.
     """
     _need("pyarrow", "bokeh", "pandas", "pyspark")
     from udpfast.spark.gold import Gold
@@ -101,12 +115,18 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
 @spark.command(epilog="Example: udpfast spark report /data/report --html week.html")
 @click.argument("out")
 @click.option(
-    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Where the page goes."
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="File to write the page to."
 )
-@click.option("--rows", type=click.IntRange(1), default=50, show_default=True, help="Of a table.")
-@click.option("--json", "as_json", is_flag=True, help="The report as one JSON object.")
+@click.option(
+    "--rows",
+    type=click.IntRange(1),
+    default=50,
+    show_default=True,
+    help="Rows to show of each table.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
 def report(out: str, html: Path | None, rows: int, as_json: bool) -> None:
-    """Show what a run has left in OUT, and draw its page anew; needs no Java."""
+    """Show the results of a run in OUT, and draw its page again; needs no Java."""
     _need("pyarrow", "bokeh")
     from udpfast.spark.gold import Gold
     from udpfast.spark.report import read_report, text_tables
@@ -228,7 +248,8 @@ def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
             journal = find_journal(source)
             if "://" in out:
                 raise ConfigError(
-                    f"{source}: export it first, to where Spark reads it as it does {out}"
+                    f"{source}: expected an export that Spark can read, as it does {out}: export "
+                    "the journal to there first"
                 )
             root = Path(out).resolve() / "export" / journal_name(journal)
             if export_journal(journal, root):
@@ -237,8 +258,9 @@ def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
                 empty.append(str(journal))
     if not found:
         raise FormatError(
-            f"{', '.join(empty)}: expected records, found no segment that is finished: wait "
-            "(record.segment_s), export again, or let Spark read what there is (journal:NAME)"
+            f"{', '.join(empty)}: expected records, found no finished segment: wait "
+            "(record.segment_s), export again later, or let Spark read the journal itself "
+            "(journal:NAME)"
         )
     if len(found) > ROOTS_MAX:
         raise ConfigError(f"there must be at most {ROOTS_MAX} sources, were {len(found)}")
@@ -282,8 +304,8 @@ def _refuse_twice(roots: Sequence[str]) -> None:
             for begin, end, other in seen.get((name, table), ()):
                 if other != root and index < end and begin < end_index:
                     raise ConfigError(
-                        f"{root} and {other} have the same records of {table} (journal {name}): "
-                        "they would count twice"
+                        f"{root} and {other} have the same records of {table} (journal {name}), "
+                        "which would count twice: leave one out"
                     )
         for name, table, index, end_index in spans:
             seen.setdefault((name, table), []).append((index, end_index, root))
@@ -310,10 +332,10 @@ def export_journal(journal: Path, root: Path) -> int:
     click.echo(
         f"udpfast: {journal}: {written} parts exported, {records:,} records, "
         f"{time.perf_counter() - began:.1f} s"
-        + (f"; {missing:,} records of it are damaged" if missing else "")
+        + (f"; {missing:,} of its records are damaged" if missing else "")
         + (f"; the names of {nameless:,} records are lost" if nameless else "")
         + (f"; {lost:,} records are no longer in any segment" if lost else "")
-        + ("; what is still written to is left out" if exporter.unfinished else ""),
+        + ("; the segment that is still being written is left out" if exporter.unfinished else ""),
         err=True,
     )
     for doubt in exporter.doubts():

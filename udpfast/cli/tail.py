@@ -35,12 +35,12 @@ _PATIENCE_S = 2.0
     "kinds",
     multiple=True,
     type=click.Choice([kind.name.lower() for kind in Kind]),
-    help="Only records of this kind; may be given several times.",
+    help="Print only records of this kind; may be given several times.",
 )
-@click.option("--symbol", "symbols", multiple=True, help="Only records of this symbol.")
-@click.option("--count", type=click.IntRange(min=1), help="End after this many records.")
-@click.option("--begin", is_flag=True, help="Begin with the oldest record there is.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
+@click.option("--symbol", "symbols", multiple=True, help="Print only records of this symbol.")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after this many records.")
+@click.option("--begin", is_flag=True, help="Begin with the oldest record available.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 def tail(
     name: str,
     kinds: tuple[str, ...],
@@ -49,11 +49,11 @@ def tail(
     begin: bool,
     as_json: bool,
 ) -> None:
-    """Print the records of instance NAME as they come, until SIGINT or the ring is closed.
+    """Print the records of instance NAME as they come, until SIGINT or until the ring is closed.
 
-    NAME is a name, or a path with a slash; store:NAME and composite:NAME are of a bus. The instance
-    may be dead, or the daemon of a store on this host: then what it left is printed (with --begin),
-    and that is all.
+    NAME is an instance's name, or its path (with a slash), or store:NAME or composite:NAME of a
+    bus. If the instance, or this host's daemon of the store, is dead, the command prints the
+    records that it left (with --begin) and ends.
     """
     wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
     address = name if name.startswith(("ring:", *_STORES)) else f"ring:{name}"
@@ -92,7 +92,9 @@ def _records(reader: Reader) -> Iterator[Any]:
         yield from reader
         return
     left = reader.lag
-    click.echo(f"udpfast: writer {pid} is dead; {left:,} records to show", err=True)
+    click.echo(
+        f"udpfast: the writer (pid {pid}) is dead; {left:,} records are left to show", err=True
+    )
     yield from itertools.islice(reader, left)
 
 
@@ -103,7 +105,7 @@ def _stored(reader: Reader) -> Iterator[Any]:
         if reader.wait(0.1):
             yield next(reader)
         elif time.monotonic() >= deadline and not reader.alive:
-            said = "its daemon here is dead; what it left is all there is"
+            said = "its daemon on this host is dead; no more records will come"
             click.echo(f"udpfast: {reader.address}: {said}", err=True)
             return
     yield from reader

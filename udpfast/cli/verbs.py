@@ -45,7 +45,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that is asked for; of one that is not there say which is like it."""
+        """Return the command that is asked for; for an unknown one, suggest a similar name."""
         if args[0] not in self._lines and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self._lines)
             hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""

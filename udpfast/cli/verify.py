@@ -28,14 +28,15 @@ __all__ = ["verify"]
 @click.option(
     "--repair",
     is_flag=True,
-    help="Do what its next writer would: cut a torn record, set aside what is not of the journal.",
+    help="Repair the journal as its next writer would: cut a torn record, and set aside files "
+    "that do not belong to it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def verify(directory: str, repair: bool, as_json: bool) -> None:
-    """Check every record of a journal: checksum, position and index; nothing is changed.
+    """Check the checksum, position and index of every record of a journal.
 
-    The raw capture below it is checked as well. Exit codes: 0 all is as it was written, 1 something
-    is damaged or will be cut.
+    Also checks the journal's raw capture. Changes nothing without --repair. Exit codes: 0 all
+    records are as they were written, 1 something is damaged or would be cut.
     """
     target = find_journal(directory)
     found, checks = _look_at(target, repair)
@@ -67,7 +68,9 @@ def _look_at(target: Path, repair: bool) -> tuple[dict[str, Any], list[SegmentCh
     }
     found |= _origin(target, checks, found["problems"])
     if state is None:
-        found["problems"].append("the file `journal` is lost or damaged: its end is unknown")
+        found["problems"].append(
+            "the file `journal` is lost or damaged, so the journal's end is unknown"
+        )
     if repair and checks:
         found["repaired"] = _repair(target)
     return found, checks
@@ -113,8 +116,8 @@ def _lost_end(checks: list[SegmentCheck], state: dict[str, Any] | None) -> list[
     assert state is not None
     end = max((check.end_index for check in checks), default=0)
     return [
-        f"ends with record {end}, {state['index']} were written; the disk had them up to record "
-        f"{state['synced_index']}"
+        f"ends before record {end}, but {state['index']} records were written, "
+        f"{state['synced_index']} of them synced to the disk"
     ]
 
 
@@ -126,7 +129,7 @@ def _repair(directory: Path) -> dict[str, Any]:
 def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
     click.echo(f"journal {found['identity']}, segments of format {found['format']}")
     for layouts in found["layouts"]:
-        how = "read by name" if layouts["translated"] else "as this version has them"
+        how = "read field by field" if layouts["translated"] else "same as this version's"
         version = layouts["version"] or "of an unknown version"
         click.echo(f"layouts {layouts['hash']}, written by udpfast {version}: {how}")
     click.echo(f"{'segment':<20}{'records':>14}{'first':>16}{'sealed':>9}{'durable':>9}")
@@ -144,12 +147,12 @@ def _print(found: dict[str, Any], checks: list[SegmentCheck]) -> None:
         click.echo(problem)
     click.echo(
         f"{found['records']:,} records valid, {found['missing']:,} missing, "
-        f"{found['cut_bytes']:,} bytes behind the last valid one"
+        f"{found['cut_bytes']:,} bytes after the last valid record"
     )
     state = found["state"]
     if state is not None:
         click.echo(
-            f"on the disk up to record {state['synced_index']:,} (position "
+            f"synced to the disk up to record {state['synced_index']:,} (position "
             f"{state['synced_position']:,}); not recorded: {state['lapped']:,} lapped, "
             f"{state['dropped']:,} dropped"
         )
