@@ -267,6 +267,6 @@ def test_verbs_know_a_composite_by_its_name(tmp_path: Path) -> None:
     assert json.loads(run.stdout)[str(directory)]["records"] == len(copied(directory))
     assert CliRunner().invoke(cli, ["verify", both.address]).exit_code == 0
     wrong = CliRunner().invoke(cli, ["record", both.address, "--full", "drop"])
-    assert "--full says nothing of a composite" in str(wrong.exception)
+    assert "--full does not apply to a composite" in str(wrong.exception)
     wrong = CliRunner().invoke(cli, ["record", "store:orders"])
-    assert "a store is a journal itself" in str(wrong.exception)
+    assert "a store is a journal already" in str(wrong.exception)

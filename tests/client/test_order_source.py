@@ -79,7 +79,7 @@ def test_tail_of_a_composite_whose_daemon_is_dead_ends_with_what_it_left(tmp_pat
     command = [sys.executable, "-m", "udpfast", "tail", both.address, "--begin", "--kind", "bus"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.count(" bytes") == 2000
-    assert f"{both.address}: its daemon here is dead" in done.stderr
+    assert f"{both.address}: its daemon on this host is dead" in done.stderr
 
 
 def test_composite_read_late_is_what_was_read_live(tmp_path: Path) -> None:
@@ -263,11 +263,17 @@ def test_composite_is_the_same_bytes_on_every_host(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("algo", "message"),
     [
-        ({"inputs": ["orders", "x"]}, r"composites.algo.inputs: expected some of .*, found 'x'"),
+        (
+            {"inputs": ["orders", "x"]},
+            r"composites.algo.inputs: expected stores of this file .*, found 'x'",
+        ),
         ({"inputs": ["orders", "orders"]}, r"algo.inputs: expected each store once"),
-        ({"host": "x"}, r"composites.algo.host: expected one of S, one, found 'x'"),
-        ({"port": 9400}, r"composites.algo.port: expected one of its own, found 9400"),
-        ({"replicas": ["one"]}, r"algo: expected hosts that have orders, found 'one'"),
+        ({"host": "x"}, r"composites.algo.host: expected a host of this file .*, found 'x'"),
+        (
+            {"port": 9400},
+            r"composites.algo.port: expected a port that nothing else in this file uses, found 9400",
+        ),
+        ({"replicas": ["one"]}, r"algo: expected hosts that have a copy of orders, found 'one'"),
     ],
 )
 def test_composite_wrong_is_refused(algo: dict[str, object], message: str) -> None:

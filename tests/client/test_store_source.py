@@ -372,7 +372,7 @@ def test_tail_of_a_store_whose_daemon_is_dead_ends_with_what_it_left(tmp_path: P
     command = [sys.executable, "-m", "udpfast", "tail", f"store:{kept.folder}", "--begin"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
     assert done.stdout.count("sender=algo type=") == 3
-    assert f"store:{kept.folder}: its daemon here is dead" in done.stderr
+    assert f"store:{kept.folder}: its daemon on this host is dead" in done.stderr
 
 
 def test_tail_of_a_store_waits_for_a_daemon_that_is_started_again(tmp_path: Path) -> None:

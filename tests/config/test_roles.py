@@ -45,7 +45,7 @@ def test_roq_has_its_two_channels_and_no_streams() -> None:
         (
             {"wire": {"framing": "iex_tp"}, "streams": {"lines": LINES}, "incremental": {}}
             | {"incremental": {"lines": LINES}},
-            "incremental.lines: expected none beside streams.lines",
+            "incremental.lines: expected no lines there",
         ),
         (
             {"incremental": {"lines": LINES, "use": ["C"]}},

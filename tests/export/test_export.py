@@ -402,7 +402,7 @@ def test_open_segment_waits_for_its_end(tmp_path: Path) -> None:
     assert first == [1, 2, 3][: len(first)] and len(first) >= 1
     assert exporter.unfinished == 1
     command = ["export", str(tmp_path / "journal"), str(tmp_path / "root"), "--table", "messages"]
-    assert "still written to" in CliRunner().invoke(cli, command).stderr
+    assert "still being written" in CliRunner().invoke(cli, command).stderr
     fill(market, 150)
     drive(recorder)
     second = [exported.entry.segment for exported in exporter.run()]
@@ -478,7 +478,7 @@ def test_lost_names_are_said(journal: Path, tmp_path: Path) -> None:
     command = ["export", str(copy), str(tmp_path / "root"), "--table", "trades", "--json"]
     found = CliRunner().invoke(cli, command)
     assert json.loads(found.stdout)["nameless"] == json.loads(found.stdout)["records"] == RECORDS
-    assert "its file of names is gone or torn" in found.stderr
+    assert "its file of names is missing or damaged" in found.stderr
     scan = Scan(str(copy), "trades")
     with pytest.raises(FormatError, match="their instruments are unknown"):
         list(scan.batches(scan.pieces()[0]))

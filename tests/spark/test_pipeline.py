@@ -221,7 +221,7 @@ def test_run_refuses_what_has_no_records_before_spark_starts(of: str, tmp_path: 
     (tmp_path / "export" / "_manifest" / "feed").mkdir(parents=True)
     error = CliRunner().invoke(verb, ["run", str(tmp_path / of), str(tmp_path)]).exception
     assert isinstance(error, FormatError)
-    assert "found no segment that is finished" in str(error)
+    assert "found no finished segment" in str(error)
 
 
 def test_export_that_is_not_there_is_refused(spark, export: Path) -> None:

@@ -538,7 +538,7 @@ def test_wrong_settings_are_one_line(start: Start, tmp_path: Path) -> None:
     for table, said in (
         (
             "[record]\nenabled = true",
-            'record.what: expected "raw" with output = "store", which is ',
+            'record.what: expected "raw" with output = "store" (a store is ',
         ),
         ("[store]\nsegment_bytes = 300001", "expected a multiple of 4096"),
     ):

@@ -25,49 +25,72 @@ KEY_BYTES = 32
 class StoreConfig(Struct, frozen=True):
     """One store: who writes it, who has copies."""
 
-    sequencer: Annotated[HostName, Meta(description="the host that writes it, at first")]
+    sequencer: Annotated[HostName, Meta(description="host that writes the store, at first")]
     port: Annotated[
-        int, Meta(ge=1, le=65_535, description="TCP port of copies, UDP port of messages")
+        int, Meta(ge=1, le=65_535, description="TCP port for copies, UDP port for messages")
     ]
     replicas: Annotated[
-        tuple[HostName, ...], Meta(max_length=64, description="the hosts that have a copy")
+        tuple[HostName, ...], Meta(max_length=64, description="hosts that keep a copy")
     ] = ()
     feed: Annotated[
         str,
         Meta(
             max_length=4096,
-            description="file of the feed that writes it, on the sequencer's host, in place of "
-            "apps; empty: none does",
+            description="file of the feed that writes the store on the sequencer's host, "
+            "instead of apps; empty: apps write it",
         ),
     ] = ""
     sources: Annotated[
         dict[HostName, HostName],
-        Meta(max_length=64, description="replica -> replica that it copies from, not the writer"),
+        Meta(
+            max_length=64,
+            description="replica -> another replica that it copies from instead of the writer",
+        ),
     ] = msgspec.field(default_factory=dict)
     gate: Annotated[
-        int, Meta(ge=0, le=64, description="copies that must have a record before readers see it")
+        int,
+        Meta(
+            ge=0,
+            le=64,
+            description="number of copies that must have a record before readers see it",
+        ),
     ] = 0
     resend_ms: Annotated[
-        int, Meta(ge=2, le=8_000, description="ms after which an unseen message is sent again")
+        int,
+        Meta(
+            ge=2,
+            le=8_000,
+            description="ms after which a message that is not in the stream is sent again",
+        ),
     ] = 500
     segment_bytes: Annotated[
-        int, Meta(ge=1 << 18, le=1 << 30, description="of records in one file")
+        int, Meta(ge=1 << 18, le=1 << 30, description="bytes of records in one file")
     ] = 1 << 26
     sync_ms: Annotated[
         int, Meta(ge=1, le=3_600_000, description="ms between two syncs to the disk")
     ] = 100
     keep_segments: Annotated[
-        int, Meta(ge=0, le=1 << 20, description="segments that are kept; 0: all")
+        int, Meta(ge=0, le=1 << 20, description="number of segments to keep; 0: all")
     ] = 0
     keep_for: Annotated[
         Annotated[tuple[HostName, ...], Meta(max_length=64)] | None,
-        Meta(description="replicas whose lack keeps segments; unset: all"),
+        Meta(
+            description="replicas for which segments are kept until they have copied them; "
+            "unset: all"
+        ),
     ] = None
     keep_most: Annotated[
-        int, Meta(ge=0, le=1 << 20, description="segments beyond which nothing keeps one; 0: none")
+        int,
+        Meta(
+            ge=0,
+            le=1 << 20,
+            description="number of segments above which the oldest are "
+            "removed, even if a replica still lacks them; "
+            "0: no limit",
+        ),
     ] = 0
     quarantine: Annotated[
-        bool, Meta(description="set aside records that the writer does not have, and go on")
+        bool, Meta(description="set aside records that the writer does not have, and continue")
     ] = False
 
     @property
@@ -94,12 +117,12 @@ class CompositeConfig(Struct, frozen=True):
     """Several stores as one stream: who decides the order, who has it."""
 
     inputs: Annotated[
-        tuple[Name, ...], Meta(min_length=1, max_length=16, description="stores that it is made of")
+        tuple[Name, ...], Meta(min_length=1, max_length=16, description="stores to combine")
     ]
-    host: Annotated[HostName, Meta(description="the host that decides the order, at first")]
+    host: Annotated[HostName, Meta(description="host that decides the order, at first")]
     port: Annotated[int, Meta(ge=1, le=65_535, description="TCP and UDP port of the order log")]
     replicas: Annotated[
-        tuple[HostName, ...], Meta(max_length=64, description="other hosts that read it")
+        tuple[HostName, ...], Meta(max_length=64, description="other hosts that read the composite")
     ] = ()
 
     @property
@@ -113,7 +136,10 @@ class LinksConfig(Struct, frozen=True):
 
     idle: Annotated[
         Idle,
-        Meta(description="what they do when nothing came; spin is fastest and takes a core each"),
+        Meta(
+            description="what the links' threads do when nothing arrives; spin is fastest and "
+            "takes a core per thread"
+        ),
     ] = "backoff"
     cores: Annotated[
         dict[HostName, tuple[Core, ...]],
@@ -135,7 +161,11 @@ class BusConfig(Struct, frozen=True):
     access: AccessConfig = AccessConfig()
     links: LinksConfig = LinksConfig()
     key_file: Annotated[
-        str, Meta(max_length=4096, description="one or two keys that all hosts have; empty: none")
+        str,
+        Meta(
+            max_length=4096,
+            description="file with one or two keys, the same on all hosts; empty: no keys",
+        ),
     ] = ""
 
     @property
@@ -181,10 +211,11 @@ def bus_keys(config: BusConfig) -> list[bytes]:
         mode = path.stat().st_mode & 0o777
         words = path.read_text().split()
     except (OSError, UnicodeDecodeError) as problem:
-        raise ConfigError(f"key_file: expected a file that can be read: {problem}") from None
+        raise ConfigError(f"key_file: expected a readable file, found: {problem}") from None
     if mode & 0o077:
         raise ConfigError(
-            f"key_file: expected one that only its owner can read, found {path} with mode {mode:o}"
+            f"key_file: expected a file that only its owner can read (chmod 600), found {path} "
+            f"with mode {mode:o}"
         )
     try:
         keys = [bytes.fromhex(word) for word in words]
@@ -192,8 +223,8 @@ def bus_keys(config: BusConfig) -> list[bytes]:
         keys = []
     if not 1 <= len(keys) <= 2 or any(len(key) < KEY_BYTES for key in keys):
         raise ConfigError(
-            f"key_file: expected one or two lines of {2 * KEY_BYTES} or more hexadecimal digits in "
-            f"{path}, found {', '.join(str(len(word)) for word in words) or 'none'}"
+            f"key_file: expected one or two lines of at least {2 * KEY_BYTES} hexadecimal digits "
+            f"in {path}, found {', '.join(str(len(word)) for word in words) or 'none'}"
         )
     return keys
 
@@ -213,7 +244,8 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
     for host in config.links.cores:
         if host not in config.hosts:
             raise ConfigError(
-                f"{where}: links.cores: expected some of {', '.join(config.hosts)}, found {host!r}"
+                f"{where}: links.cores: expected hosts of this file ({', '.join(config.hosts)}), "
+                f"found {host!r}"
             )
     ports: dict[int, str] = {}
     for name, composite in config.composites.items():
@@ -224,26 +256,28 @@ def parse_bus(tables: Mapping[str, Any], where: str = "settings") -> BusConfig:
         other = ports.setdefault(store.port, name)
         if other != name:
             raise ConfigError(
-                f"{where}: {kind}.{name}.port: expected one of its own, found {store.port}, "
-                f"which {other} has"
+                f"{where}: {kind}.{name}.port: expected a port that nothing else in this file "
+                f"uses, found {store.port}, which {other} has"
             )
     return config
 
 
 def _check_composite(where: str, config: BusConfig, name: str, composite: CompositeConfig) -> None:
     if name in config.stores:
-        raise ConfigError(f"{where}: expected a name that no store has")
+        raise ConfigError(f"{where}: expected a name that no store has; rename the composite")
     if len(set(composite.inputs)) != len(composite.inputs):
         raise ConfigError(f"{where}.inputs: expected each store once, found {composite.inputs}")
     for each in composite.inputs:
         if each not in config.stores:
             raise ConfigError(
-                f"{where}.inputs: expected some of {', '.join(config.stores)}, found {each!r}"
+                f"{where}.inputs: expected stores of this file ({', '.join(config.stores)}), "
+                f"found {each!r}"
             )
         for host in composite.store.hosts:
             if host in config.hosts and host not in config.stores[each].hosts:
                 raise ConfigError(
-                    f"{where}: expected hosts that have {each}, found {host!r}, which has not"
+                    f"{where}: expected hosts that have a copy of {each}, found {host!r}: add it "
+                    "to that store's replicas"
                 )
 
 
@@ -253,7 +287,8 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
         for host in names:
             if host not in config.hosts:
                 raise ConfigError(
-                    f"{where}.{key}: expected one of {', '.join(config.hosts)}, found {host!r}"
+                    f"{where}.{key}: expected a host of this file ({', '.join(config.hosts)}), "
+                    f"found {host!r}"
                 )
     if len(set(store.hosts)) != len(store.hosts):
         raise ConfigError(f"{where}.replicas: expected each host once, found {store.hosts}")
@@ -262,37 +297,41 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
         other = at.setdefault(config.hosts[host], host)
         if other != host:
             raise ConfigError(
-                f"{where}: expected hosts with addresses of their own, found {config.hosts[host]} "
-                f"of {other} and {host}"
+                f"{where}: expected each host to have its own address, found {config.hosts[host]} "
+                f"for {other} and {host}"
             )
     if len({":" in address for address in at}) > 1:
         raise ConfigError(
-            f"{where}: expected hosts with addresses of one kind, IPv4 or IPv6, found "
-            f"{', '.join(at)}"
+            f"{where}: expected addresses of one kind, all IPv4 or all IPv6, found {', '.join(at)}"
         )
     for host, source in store.sources.items():
         if host not in store.replicas or source not in store.replicas:
             raise ConfigError(
-                f"{where}.sources: expected replicas, found {host!r} copying from {source!r}"
+                f"{where}.sources: expected two different replicas, found {host!r} copying from "
+                f"{source!r}"
             )
         way = [host, source]
         while way[-1] in store.sources:
             way.append(store.sources[way[-1]])
             if way[-1] in way[:-1]:
-                raise ConfigError(f"{where}.sources: expected no loop, found {' from '.join(way)}")
+                raise ConfigError(
+                    f"{where}.sources: expected that every path leads to the writer, found a "
+                    f"loop: {' from '.join(way)}"
+                )
     for host in store.keep_for or ():
         if host not in store.hosts:
             raise ConfigError(
-                f"{where}.keep_for: expected some of {', '.join(store.hosts)}, found {host!r}"
+                f"{where}.keep_for: expected hosts of this store ({', '.join(store.hosts)}), "
+                f"found {host!r}"
             )
     if store.keep_most and not 0 < store.keep_segments <= store.keep_most:
         raise ConfigError(
-            f"{where}.keep_most: expected 0, or at least keep_segments, of which 0 keeps all, "
-            f"found {store.keep_most}, and {store.keep_segments} there"
+            f"{where}.keep_most: expected 0, or at least keep_segments (which must not be 0 "
+            f"then), found {store.keep_most} with keep_segments = {store.keep_segments}"
         )
     least = min(len(store.standbys(host)) for host in store.hosts)
     if store.gate > least:
         raise ConfigError(
-            f"{where}.gate: expected at most {least}, the hosts that copy from any writer, found "
-            f"{store.gate}"
+            f"{where}.gate: expected at most {least}, the number of hosts that copy directly from "
+            f"any writer, found {store.gate}"
         )

@@ -24,8 +24,8 @@ class FeedConfig(Struct, frozen=True):
     output: Annotated[
         Literal["ring", "store"],
         Meta(
-            description="where records go: a ring in memory, or a store on the disk, which a bus "
-            'may hand on to other hosts (docs/bus.md): Reader("store:NAME")'
+            description="where records go: a ring in memory, or a store on disk, which a bus "
+            'can copy to other hosts (docs/bus.md): Reader("store:NAME")'
         ),
     ] = "ring"
     incremental: ChannelConfig = ChannelConfig()
@@ -54,38 +54,42 @@ class PublishConfig(Struct, frozen=True):
 
     incremental: Annotated[
         tuple[Destination, ...],
-        Meta(min_length=1, max_length=8, description="destinations of the incremental channel"),
+        Meta(
+            min_length=1,
+            max_length=8,
+            description="addresses that the incremental channel is sent to",
+        ),
     ]
     snapshot: Annotated[
         tuple[Destination, ...],
-        Meta(max_length=8, description="destinations of the snapshot channel"),
+        Meta(max_length=8, description="addresses that the snapshot channel is sent to"),
     ] = ()
     session_id: Annotated[
         int, Meta(ge=-1, le=65_535, description="-1: drawn at random at start")
     ] = -1
     first_seqno: Annotated[
-        int, Meta(ge=0, lt=1 << 32, description="the first number of both channels")
+        int, Meta(ge=0, lt=1 << 32, description="first seqno of both channels")
     ] = 1
     heartbeat_interval_ms: Annotated[
         int, Meta(ge=1, le=3_600_000, description="ms of silence after which a heartbeat is sent")
     ] = 1_000
     snapshot_interval_ms: Annotated[
         int,
-        Meta(ge=1, le=3_600_000, description="ms between the beginnings of two snapshot cycles"),
+        Meta(ge=1, le=3_600_000, description="ms between the starts of two snapshot rounds"),
     ] = 1_000
     snapshot_rate_per_s: Annotated[
         int,
         Meta(
             ge=1,
             le=1_000_000_000,
-            description="datagrams per second of the snapshot channel at most",
+            description="limit of the snapshot channel's rate, datagrams per second",
         ),
     ] = 50_000
     segment: Annotated[
         bool,
         Meta(
-            description="hand fragments and bursts of equal size to the kernel as one train "
-            "(UDP_SEGMENT); back to one by one where the route cannot cut them"
+            description="pass fragments and bursts of equal size to the kernel as one large "
+            "send (UDP_SEGMENT); one by one where the route cannot split them"
         ),
     ] = False
     wire: WireConfig = WireConfig()

@@ -45,29 +45,30 @@ PAYLOADS_OF = {"roq": ("roq",), "iex_tp": ("none", "iex_tops", "iex_deep")}
 class LineConfig(Struct, frozen=True):
     """One redundant copy of a channel: a socket."""
 
-    name: Annotated[Name, Meta(description="how counters and records name this line")]
+    name: Annotated[Name, Meta(description="name of this line in counters and records")]
     address: Annotated[
         str,
-        Meta(description="ip:port to bind; a multicast group is joined", extra=ENDPOINT.extra),
+        Meta(description="ip:port to bind to; a multicast group is joined", extra=ENDPOINT.extra),
     ]
     interface: Annotated[
         str,
         Meta(
-            description="name or address of the interface that the line comes by, a group or a "
-            "unicast address; empty: the kernel's choice",
+            description="name or address of the interface that receives the line, for a group "
+            "or a unicast address; empty: the kernel decides",
             extra=INTERFACE.extra,
         ),
     ] = ""
     source: Annotated[
         str,
         Meta(
-            description="join this sender only (source-specific multicast); empty: any source",
+            description="join the group for this sender only (source-specific multicast); "
+            "empty: any sender",
             extra=SOURCE.extra,
         ),
     ] = ""
     senders: Annotated[
         tuple[Annotated[str, Meta(extra=SENDER.extra)], ...],
-        Meta(max_length=64, description="allow-list of ip or ip:port; empty: everyone"),
+        Meta(max_length=64, description="senders to accept, each ip or ip:port; empty: all"),
     ] = ()
 
 
@@ -76,26 +77,32 @@ class ChannelConfig(Struct, frozen=True):
 
     lines: Annotated[
         tuple[LineConfig, ...],
-        Meta(max_length=8, description="redundant lines of the same streams, fastest first"),
+        Meta(
+            max_length=8, description="redundant lines that carry the same streams, fastest first"
+        ),
     ] = ()
     use: Annotated[
         tuple[Name, ...],
         Meta(
             max_length=8,
-            description="names of the lines to receive; empty: all of them",
+            description="names of the lines to receive; empty: all",
             extra=DISTINCT.extra,
         ),
     ] = ()
     out_of_order_max_interval: Annotated[
         int,
-        Meta(ge=0, le=1 << 30, description="as in window, for these streams; 0: what window says"),
+        Meta(
+            ge=0,
+            le=1 << 30,
+            description="as in [window], for these streams; 0: the value in [window]",
+        ),
     ] = 0
     lost_packet_wait_us: Annotated[
         int,
         Meta(
             ge=0,
             le=60_000_000,
-            description="us; as in window, for these streams; 0: what window says",
+            description="us; as in [window], for these streams; 0: the value in [window]",
         ),
     ] = 0
 
@@ -106,15 +113,15 @@ class WireConfig(Struct, frozen=True):
     framing: Annotated[
         str,
         Meta(
-            description="whose datagrams these are; docs/framings.md has the list",
+            description="datagram format of the publisher or venue; docs/framings.md lists them",
             extra=FRAMING.extra,
         ),
     ] = "roq"
     payload: Annotated[
         Payload,
         Meta(
-            description="whose messages become updates (books, trades, ...); none: all come as "
-            "published; auto: roq with that framing, else none"
+            description="whose messages are decoded to updates (books, trades, ...); none: all "
+            "are passed on as published; auto: roq with framing roq, else none"
         ),
     ] = "auto"
     streams_max: Annotated[
@@ -122,16 +129,16 @@ class WireConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=4096,
-            description="numberings that may be found on the lines, other framings than roq; "
-            "units of further ones are counted and refused",
+            description="streams to follow on the lines, with framings other than roq; "
+            "datagrams of further streams are counted and refused",
         ),
     ] = 64
     revision: Annotated[
         Revision, Meta(description="header revision; legacy has no snapshot bit")
     ] = "current"
-    byteorder: Annotated[ByteOrder, Meta(description="little is what known publishers write")] = (
-        "little"
-    )
+    byteorder: Annotated[
+        ByteOrder, Meta(description="byte order of the header; all known publishers use little")
+    ] = "little"
     encodings: Annotated[
         tuple[EncodingName, ...],
         Meta(
@@ -149,13 +156,13 @@ class Destination(Struct, frozen=True):
     interface: Annotated[
         str,
         Meta(
-            description="name or address of the interface that the line leaves by, to a group or a "
-            "unicast address; empty: the kernel's choice",
+            description="name or address of the interface that sends the line, to a group or a "
+            "unicast address; empty: the kernel decides",
             extra=INTERFACE.extra,
         ),
     ] = ""
     ttl: Annotated[int, Meta(ge=0, le=255, description="multicast hops")] = 1
-    loop: Annotated[bool, Meta(description="multicast is seen on this host too")] = True
+    loop: Annotated[bool, Meta(description="let this host receive its own multicast, too")] = True
 
 
 def payload_name(wire: WireConfig) -> str:

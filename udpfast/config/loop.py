@@ -21,17 +21,17 @@ class RingConfig(Struct, frozen=True):
         Meta(
             ge=1 << 22,  # a record of the largest message must fit
             le=1 << 40,
-            description="bytes, a power of two; how far a reader may fall behind "
-            "before it is lapped",
+            description="size of the ring in bytes, a power of two; how far a reader may fall "
+            "behind before it is lapped",
             extra=POWER_OF_TWO.extra,
         ),
     ] = 1 << 26
     carry: Annotated[
         Literal["updates", "messages", "both"],
-        Meta(description="decoded updates, payloads as published, or both"),
+        Meta(description="what the ring carries: decoded updates, payloads as published, or both"),
     ] = "updates"
     names: Annotated[
-        int, Meta(ge=16, le=1 << 22, description="distinct exchange and symbol names")
+        int, Meta(ge=16, le=1 << 22, description="number of different exchange and symbol names")
     ] = 65_536
 
 
@@ -41,7 +41,7 @@ class FeedStoreConfig(Struct, frozen=True):
     directory: Annotated[
         str,
         Meta(
-            description="where it lies. Empty: the feed's name below $UDPFAST_JOURNALS "
+            description="directory of the store. Empty: the feed's name below $UDPFAST_JOURNALS "
             "(/var/lib/udpfast for root, else ~/.local/share/udpfast)",
             extra=JOURNAL.extra,
         ),
@@ -51,8 +51,8 @@ class FeedStoreConfig(Struct, frozen=True):
         Meta(
             ge=1 << 18,
             le=1 << 30,
-            description="bytes of records in one file, a multiple of 4096, taken from the disk "
-            "before they are needed",
+            description="bytes of records in one file, a multiple of 4096; the disk space is "
+            "allocated in advance",
             extra=PAGES.extra,
         ),
     ] = 1 << 26
@@ -61,7 +61,11 @@ class FeedStoreConfig(Struct, frozen=True):
     ] = 100
     keep_segments: Annotated[
         int,
-        Meta(ge=0, le=1 << 20, description="files that are kept, the oldest go first; 0: all"),
+        Meta(
+            ge=0,
+            le=1 << 20,
+            description="number of files to keep, the oldest are removed first; 0: all",
+        ),
     ] = 0
 
 
@@ -69,29 +73,34 @@ class AgentConfig(Struct, frozen=True):
     """The thread that runs the loop."""
 
     core: Annotated[
-        Core | None, Meta(description="processor to pin the loop to; absent: unpinned")
+        Core | None, Meta(description="core to pin the loop to; absent: not pinned")
     ] = None
     idle: Annotated[
         Idle,
         Meta(
-            description="what the loop does when nothing came; spin is fastest and takes "
-            "a whole core"
+            description="what the loop does when nothing arrives; spin is fastest and takes a "
+            "whole core"
         ),
     ] = "backoff"
     fifo_priority: Annotated[
         int, Meta(ge=0, le=99, description="SCHED_FIFO priority; 0: ordinary scheduling")
     ] = 0
     lock_memory: Annotated[
-        bool, Meta(description="mlockall, so that the loop never waits for a page")
+        bool,
+        Meta(description="lock all memory (mlockall), so that the loop never waits for a page"),
     ] = False
     huge_pages: Annotated[
-        bool, Meta(description="put ring and windows on pages of 2 MiB (Linux 6.1; no rights)")
+        bool,
+        Meta(
+            description="put the ring and the windows on 2 MiB pages (needs Linux 6.1, "
+            "no special rights)"
+        ),
     ] = True
     strict: Annotated[
         bool,
         Meta(
-            description="refuse to start when pinning, priority, locking or a socket "
-            "option is denied, instead of saying so and going on"
+            description="refuse to start if pinning, priority, memory locking or a socket "
+            "option is denied; otherwise report it and continue"
         ),
     ] = False
 
@@ -102,9 +111,9 @@ class RunConfig(Struct, frozen=True):
     processes: Annotated[
         Literal["one", "each"],
         Meta(
-            description="one: all agents are threads of the feed's process; each: every agent "
-            "beside the feed has a process of its own, so that not even a crash reaches the feed. "
-            "A recorder always has one"
+            description="one: all agents run as threads of the feed's process; each: every "
+            "agent besides the feed runs in its own process, so that even its crash "
+            "cannot harm the feed. A recorder always has its own"
         ),
     ] = "one"
     restart_first_ms: Annotated[
@@ -112,23 +121,26 @@ class RunConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=60_000,
-            description="ms until what ended with an error is started again; each further end "
-            "doubles it",
+            description="ms until a failed agent is restarted; doubles with each further failure",
         ),
     ] = 100
     restart_longest_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="ms that it is never longer than")
+        int, Meta(ge=1, le=3_600_000, description="longest wait before a restart, ms")
     ] = 10_000
     restart_steady_ms: Annotated[
         int,
-        Meta(ge=1, le=86_400_000, description="ms of running after which it begins anew"),
+        Meta(
+            ge=1,
+            le=86_400_000,
+            description="ms without a failure after which the wait is restart_first_ms again",
+        ),
     ] = 60_000
     feed_restarts: Annotated[
         int,
         Meta(
             ge=0,
             le=1_000_000,
-            description="times in a row that `udpfast run` opens the lines again after a network "
+            description="times in a row that `udpfast run` reopens the lines after a network "
             "error on all of them; 0: it ends at once",
         ),
     ] = 100
@@ -137,7 +149,8 @@ class RunConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=600_000,
-            description="ms that agents have for what is left in the ring when the feed has ended",
+            description="ms that agents may take to finish the records in the ring after the "
+            "feed has ended",
         ),
     ] = 5_000
 
@@ -148,8 +161,8 @@ class AccessConfig(Struct, frozen=True):
     group: Annotated[
         str,
         Meta(
-            description="name or number of the group whose members may read, and register as "
-            "readers; empty: the owner alone",
+            description="name or number of the group whose members may attach as readers; "
+            "empty: only the owner",
             extra=GROUP.extra,
         ),
     ] = ""

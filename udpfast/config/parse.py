@@ -90,8 +90,8 @@ def _check_output(where: str, config: FeedConfig) -> None:
     # A raw capture is read from a ring of its own.
     if config.output == "store" and config.record.enabled and config.record.what != "raw":
         raise ConfigError(
-            f'{where}: record.what: expected "raw" with output = "store", which is the record of '
-            f"what strategies read, found {config.record.what!r}"
+            f'{where}: record.what: expected "raw" with output = "store" (a store is already the '
+            f"record of what strategies read), found {config.record.what!r}"
         )
 
 
@@ -107,8 +107,8 @@ def _by_role(where: str, config: FeedConfig) -> FeedConfig:
         )
     if streams and config.incremental.lines:
         raise ConfigError(
-            f"{where}: incremental.lines: expected none beside streams.lines, "
-            f"found {len(config.incremental.lines)}"
+            f"{where}: incremental.lines: expected no lines there, because streams.lines has "
+            f"some, found {len(config.incremental.lines)}"
         )
     if streams:
         config = replace(config, incremental=config.streams, streams=ChannelConfig())
@@ -147,13 +147,13 @@ def _check_source(where: str, key: str, line: LineConfig) -> None:
     source = ipaddress.ip_address(line.source)
     if not group.is_multicast:
         raise ConfigError(
-            f"{where}: {key}: expected a group as the line's address (of unicast, `senders` says "
-            f"whom to believe), found {line.address!r}"
+            f"{where}: {key}: expected a multicast group as the line's address (for unicast use "
+            f"`senders`), found {line.address!r}"
         )
     if source.version != group.version:
         raise ConfigError(
-            f"{where}: {key}: expected IPv{group.version}, as the line's address {line.address!r} "
-            f"is, found {line.source!r}"
+            f"{where}: {key}: expected an IPv{group.version} address, like the line's "
+            f"{line.address!r}, found {line.source!r}"
         )
 
 
@@ -172,6 +172,6 @@ def _check_sockets(where: str, config: FeedConfig) -> None:
         other = taken.setdefault(key, name)
         if other != name and port:
             raise ConfigError(
-                f"{where}: {name}: expected an address of its own, found {line.address}, "
-                f"which {other} has"
+                f"{where}: {name}: expected an address of its own, found {line.address}, which "
+                f"{other} has"
             )

@@ -21,8 +21,8 @@ class ReceiveConfig(Struct, frozen=True):
     path: Annotated[
         Literal["socket", "xdp"],
         Meta(
-            description="xdp: AF_XDP takes the lines' datagrams off below the network stack; "
-            "each line then needs its interface, or an address of one"
+            description="xdp: AF_XDP takes the lines' datagrams below the network stack; each "
+            "line then needs `interface`, or an address of one"
         ),
     ] = "socket"
     rcvbuf_bytes: Annotated[
@@ -30,17 +30,19 @@ class ReceiveConfig(Struct, frozen=True):
         Meta(
             ge=4096,
             le=(1 << 31) - 1,
-            description="bytes of kernel buffer to ask for; bridges stalls of the loop",
+            description="size of the socket's receive buffer in bytes; it holds what arrives "
+            "while the loop stalls",
         ),
     ] = 1 << 26
     busy_poll_us: Annotated[
-        int, Meta(ge=0, le=100_000, description="us of SO_BUSY_POLL; 0: off")
+        int, Meta(ge=0, le=100_000, description="us of busy polling (SO_BUSY_POLL); 0: off")
     ] = 0
     prefer_busy_poll: Annotated[
         bool,
         Meta(
-            description="SO_PREFER_BUSY_POLL: the NIC's interrupts stay off while the loop "
-            "polls; of use with napi_defer_hard_irqs and gro_flush_timeout set"
+            description="keep the NIC's interrupts off while the loop polls "
+            "(SO_PREFER_BUSY_POLL); works with napi_defer_hard_irqs and "
+            "gro_flush_timeout set"
         ),
     ] = False
     busy_poll_budget: Annotated[
@@ -48,22 +50,25 @@ class ReceiveConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=65_535,
-            description="SO_BUSY_POLL_BUDGET: frames that one busy poll may take from the NIC; "
-            "0: the kernel's 8",
+            description="frames that one busy poll may take from the NIC (SO_BUSY_POLL_BUDGET); "
+            "0: the kernel's default, 8",
         ),
     ] = 0
     timestamps: Annotated[
         Literal["auto", "hardware", "kernel", "none"],
-        Meta(description="receive stamps: auto takes the NIC's where offered, else the kernel's"),
+        Meta(
+            description="source of receive time stamps; auto: the NIC if it offers them, else "
+            "the kernel"
+        ),
     ] = "auto"
     batch: Annotated[
-        int, Meta(ge=1, le=64, description="datagrams per receive call; measured best at 32 to 64")
+        int, Meta(ge=1, le=64, description="datagrams per receive call; 32 to 64 measured best")
     ] = 64
     gro: Annotated[
         bool,
         Meta(
-            description="take trains of equal-sized datagrams in one piece (UDP_GRO); "
-            "kernel_drops then counts trains"
+            description="receive runs of equal-sized datagrams in one piece (UDP_GRO); "
+            "kernel_drops then counts runs"
         ),
     ] = False
 
@@ -74,26 +79,30 @@ class XdpConfig(Struct, frozen=True):
     mode: Annotated[
         Literal["auto", "native", "generic"],
         Meta(
-            description="where frames are taken off: native in the driver, generic behind it, "
-            "on any interface; auto: native where the driver has it"
+            description="where frames are taken: native in the driver; generic after it, on any "
+            "interface; auto: native if the driver supports it"
         ),
     ] = "auto"
     zero_copy: Annotated[
         Literal["auto", "on", "off"],
-        Meta(description="the NIC writes into our frames; auto: where the driver has it"),
+        Meta(
+            description="let the NIC write directly into udpfast's frames; auto: if the driver "
+            "supports it"
+        ),
     ] = "auto"
     checksums: Annotated[
         Literal["auto", "on", "off"],
         Meta(
-            description="on: IPv4 header and UDP checksum must be right; auto: a UDP checksum "
-            "that a sender on a virtual link left to hardware will do; off: not looked at"
+            description="on: the IPv4 header checksum and the UDP checksum must be right; auto: "
+            "also accept a UDP checksum that a sender on a virtual link left to the "
+            "hardware; off: not checked"
         ),
     ] = "auto"
     queues: Annotated[
         tuple[Annotated[int, Meta(ge=0, le=65_535)], ...],
         Meta(
             max_length=32,
-            description="receive queues of the interface; empty: all of them",
+            description="receive queues of the interface to use; empty: all",
             extra=DISTINCT.extra,
         ),
     ] = ()
@@ -102,13 +111,14 @@ class XdpConfig(Struct, frozen=True):
         Meta(
             ge=64,
             le=1 << 20,
-            description="frames of 2,048 bytes per queue, a power of two; bridge stalls of "
-            "the loop as receive.rcvbuf_bytes does for a socket",
+            description="frames of 2,048 bytes per queue, a power of two; they hold what "
+            "arrives while the loop stalls, as receive.rcvbuf_bytes does for a "
+            "socket",
             extra=POWER_OF_TWO.extra,
         ),
     ] = 16_384
     huge_pages: Annotated[
-        bool, Meta(description="put the frames on huge pages (vm.nr_hugepages)")
+        bool, Meta(description="put the frames on huge pages (needs vm.nr_hugepages)")
     ] = False
 
 
@@ -117,14 +127,18 @@ class BypassConfig(Struct, frozen=True):
 
     stack: Annotated[
         BypassStack,
-        Meta(description="the network stack that receives the lines; none: the kernel's"),
+        Meta(description="network stack that receives the lines; none: the kernel's"),
     ] = "none"
     library: Annotated[
-        FilePath, Meta(description="path of the stack's library; empty: looked for as ld.so does")
+        FilePath,
+        Meta(
+            description="path of the stack's library; empty: searched for like any shared library"
+        ),
     ] = ""
     strict: Annotated[
         bool,
         Meta(
-            description="refuse to run unless the stack really accelerates; agent.strict does too"
+            description="refuse to run unless the stack really accelerates; agent.strict "
+            "implies this"
         ),
     ] = False

@@ -74,11 +74,11 @@ def read_tables(path: str | Path) -> dict[str, Any]:
             # Some editors write a byte-order mark.
             return tomllib.loads(text.removeprefix(codecs.BOM_UTF8).decode())
     except FileNotFoundError:
-        raise ConfigError(f"{where}: expected a TOML file, found none") from None
+        raise ConfigError(f"{where}: expected a TOML file, found no such file") from None
     except OSError as error:
         raise ConfigError(f"{where}: expected a TOML file, found: {error.strerror}") from None
     except RecursionError:
-        raise ConfigError(f"{where}: expected TOML, found brackets too deep in brackets") from None
+        raise ConfigError(f"{where}: expected TOML, found brackets nested too deeply") from None
     except ValueError as error:  # of TOML, UTF-8, integers of thousands of digits, a path with NULs
         raise ConfigError(f"{where}: expected TOML, found an error: {error}") from None
     raise ConfigError(f"{where}: expected at most {_FILE_BYTES_MAX} bytes of TOML, found more")

@@ -16,37 +16,41 @@ __all__ = ["ImageConfig", "RecordConfig", "SideConfig", "ZmqConfig"]
 class SideConfig(Struct, frozen=True):
     """What every agent beside the feed has: whether it runs, and how its thread does."""
 
-    enabled: Annotated[bool, Meta(description="run it beside the feed")] = False
+    enabled: Annotated[bool, Meta(description="run this agent beside the feed")] = False
     core: Annotated[
-        Core | None, Meta(description="processor to pin its thread to; absent: unpinned")
+        Core | None, Meta(description="core to pin its thread to; absent: not pinned")
     ] = None
-    idle: Annotated[Idle, Meta(description="what it does when nothing came")] = "backoff"
+    idle: Annotated[Idle, Meta(description="what it does when nothing arrives")] = "backoff"
 
 
 class ImageConfig(SideConfig, frozen=True):
     """The last value of every object, for readers that come late."""
 
-    idle: Annotated[Idle, Meta(description="what it does when nothing came")] = "sleep"
+    idle: Annotated[Idle, Meta(description="what it does when nothing arrives")] = "sleep"
     capacity_bytes: Annotated[
         int,
         Meta(
             ge=1 << 16,
             le=1 << 40,
-            description="bytes for all objects together; each takes twice its size, rounded up "
-            "to a power of two",
+            description="bytes for all objects; each takes twice its size, rounded up to a "
+            "power of two",
         ),
     ] = 1 << 26
     objects: Annotated[
         int,
-        Meta(ge=16, le=1 << 23, description="objects of one session; further ones are not kept"),
+        Meta(
+            ge=16,
+            le=1 << 23,
+            description="number of objects of one session to keep; further ones are left out",
+        ),
     ] = 65_536
     depth: Annotated[
         int,
         Meta(
             ge=0,
             le=1 << 20,
-            description="book levels per side; 0: all. With fewer, a book that begins with the "
-            "image has a hole where levels from behind move up",
+            description="book levels to keep per side; 0: all. With a limit, a book that begins "
+            "with the image lacks the levels that later move up into it",
         ),
     ] = 0
     interval_ms: Annotated[
@@ -54,9 +58,9 @@ class ImageConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=60_000,
-            description="ms between two times that what changed is written, at least; longer "
-            "if the writing takes more than a tenth of it. A reader that joins reads what lies "
-            "between in the ring",
+            description="ms between two updates of the image, at least; longer if writing takes "
+            "more than a tenth of the time. A reader that joins gets later changes "
+            "from the ring",
         ),
     ] = 10
 
@@ -69,21 +73,23 @@ class ZmqConfig(SideConfig, frozen=True):
         Meta(
             min_length=1,
             max_length=8,
-            description="where subscribers connect, ipc://path or tcp://ip:port; ipc alone: a "
+            description="where subscribers connect: ipc://path or tcp://ip:port; ipc alone: a "
             'socket in the instance\'s directory, for Reader("zmq:NAME")',
             extra=DISTINCT.extra,
         ),
     ] = ("ipc",)
     batch_records: Annotated[
         int,
-        Meta(ge=1, le=65_536, description="records per message at most; 1: each one alone"),
+        Meta(
+            ge=1, le=65_536, description="records per message, at most; 1: one record per message"
+        ),
     ] = 1024
     batch_bytes: Annotated[
         int,
         Meta(
             ge=1024,
             le=1 << 20,
-            description="bytes of records per message; a larger record travels alone",
+            description="bytes of records per message; a larger record gets a message of its own",
         ),
     ] = 1 << 14
     linger_us: Annotated[
@@ -91,8 +97,8 @@ class ZmqConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=1_000_000,
-            description="us to wait for more records before a message is sent; 0: what is "
-            "there goes at once, and more of it together the busier the feed is",
+            description="us to wait for more records before sending a message; 0: send what is "
+            "there at once (messages grow by themselves under load)",
         ),
     ] = 0
     queue_bytes: Annotated[
@@ -100,35 +106,35 @@ class ZmqConfig(SideConfig, frozen=True):
         Meta(
             ge=1 << 16,
             le=1 << 34,
-            description="bytes that may wait for one subscriber that does not read; then it "
-            "misses records, and is told how many (LAPPED)",
+            description="bytes to queue for a subscriber that does not read; after that it "
+            "misses records and is told how many (LAPPED)",
         ),
     ] = 1 << 28
     last_values: Annotated[
         bool,
-        Meta(description="keep the last value of every object, for new subscribers"),
+        Meta(description="keep the last value of every object for new subscribers"),
     ] = True
     heartbeat_ms: Annotated[
         int,
         Meta(
             ge=1,
             le=60_000,
-            description="ms of silence after which a stream says how far the ring is; a reader "
-            "that hears nothing for four of them says so (CONNECTION)",
+            description="ms of silence after which a stream reports its position; a reader that "
+            "hears nothing for four times as long reports it (CONNECTION)",
         ),
     ] = 200
     curve_key: Annotated[
         FilePath,
         Meta(
-            description="file with our secret key (zmq.auth.create_certificates): tcp is then "
-            "encrypted by CURVE; empty: tcp is open to everyone"
+            description="file with the fan-out's secret key (zmq.auth.create_certificates), "
+            "which turns on CURVE encryption for tcp; empty: tcp is open to everyone"
         ),
     ] = ""
     curve_clients: Annotated[
         FilePath,
         Meta(
-            description="directory of the public keys of clients that may connect, read "
-            "whenever one does; empty: everyone who knows our public key"
+            description="directory with the public keys of allowed clients, read at every "
+            "connect; empty: everyone who knows the fan-out's public key"
         ),
     ] = ""
 
@@ -139,16 +145,17 @@ class RecordConfig(SideConfig, frozen=True):
     what: Annotated[
         Literal["records", "raw", "both"],
         Meta(
-            description="records: what strategies read; raw: every datagram of every line with its "
-            "receive stamps, before arbitration (raw and both: the feed's loop also copies each "
-            "datagram into the ring `capture`)"
+            description="records: what strategies read; raw: every datagram of every line with "
+            "its time stamps, before arbitration; both. With raw or both the feed's "
+            "loop also copies each datagram into the ring `capture`"
         ),
     ] = "records"
     directory: Annotated[
         str,
         Meta(
-            description="where the journal goes; raw into raw/ below. Empty: the feed's name below "
-            "$UDPFAST_JOURNALS (/var/lib/udpfast for root, else ~/.local/share/udpfast)",
+            description="directory of the journal; raw capture goes to raw/ below it. Empty: "
+            "the feed's name below $UDPFAST_JOURNALS (/var/lib/udpfast for root, "
+            "else ~/.local/share/udpfast)",
             extra=JOURNAL.extra,
         ),
     ] = ""
@@ -157,8 +164,8 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=1 << 18,
             le=1 << 30,
-            description="bytes of records in one file, a multiple of 4096, taken from the disk "
-            "before they are needed",
+            description="bytes of records in one file, a multiple of 4096; the disk space is "
+            "allocated in advance",
             extra=PAGES.extra,
         ),
     ] = 1 << 27
@@ -167,26 +174,28 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=31_536_000,
-            description="s after which a new file begins, full or not; 0: when full",
+            description="s after which a new file begins even if the current one is not full; "
+            "0: only when full",
         ),
     ] = 3600
     sync: Annotated[
         Literal["none", "interval", "batch"],
         Meta(
-            description="what a power cut may cost: none: what the kernel has not written (30 s "
-            "or more); interval: the last record.sync_ms; batch: the last batch (each waits for "
-            "the disk). Killing the process costs nothing with any of them"
+            description="what a power cut may cost. none: what the kernel has not written yet "
+            "(30 s or more); interval: the last record.sync_ms; batch: the last "
+            "batch (every batch waits for the disk). Killing the process costs "
+            "nothing in any case"
         ),
     ] = "interval"
     sync_ms: Annotated[
-        int, Meta(ge=1, le=3_600_000, description="ms between two syncs, with sync = interval")
+        int, Meta(ge=1, le=3_600_000, description='ms between two syncs, with sync = "interval"')
     ] = 100
     full: Annotated[
         Literal["stop", "oldest", "drop"],
         Meta(
-            description="when the disk takes no more: stop the recorder (the feed goes on, and it "
-            "is started again); remove the oldest files; drop records and count them until there "
-            "is room"
+            description="what to do when the disk is full. stop: end the recorder (it is "
+            "restarted, and the feed continues); oldest: remove the oldest files; "
+            "drop: drop records and count them until there is room"
         ),
     ] = "stop"
     keep_bytes: Annotated[
@@ -194,8 +203,8 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=1 << 60,
-            description="bytes of disk for records and raw together, of which the oldest files "
-            "make room; 0: no limit",
+            description="disk space for records and raw together, in bytes; beyond it the "
+            "oldest files are removed; 0: no limit",
         ),
     ] = 0
     capture_bytes: Annotated[
@@ -203,7 +212,8 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=1 << 20,
             le=1 << 40,
-            description="bytes of the ring `capture`, a power of two: raw capture's backlog",
+            description="size of the ring `capture` in bytes, a power of two: how far raw "
+            "capture may fall behind",
             extra=POWER_OF_TWO.extra,
         ),
     ] = 1 << 26

@@ -20,7 +20,7 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=16,
             le=1 << 30,
-            description="messages; 8192 holds a 5 ms skew between lines at 1 M messages/s",
+            description="size in messages; 8192 holds 5 ms of skew between lines at 1 M messages/s",
             extra=POWER_OF_TWO.extra,
         ),
     ] = 8192
@@ -29,8 +29,8 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=0,
             le=1 << 30,
-            description="messages; an arrival further ahead than this declares the "
-            "hole lost; 0: the window's size",
+            description="messages; a hole is declared lost once a message arrives further ahead "
+            "of it than this; 0: the window's size",
         ),
     ] = 0
     lost_packet_wait_us: Annotated[
@@ -39,15 +39,15 @@ class WindowConfig(Struct, frozen=True):
     on_gap: Annotated[
         Literal["keep_all", "latest_run"],
         Meta(
-            description="keep_all delivers everything received; latest_run only the newest "
-            "contiguous run"
+            description="after a gap: keep_all delivers everything received, latest_run only "
+            "the newest run without a hole"
         ),
     ] = "keep_all"
     arbitration: Annotated[
         bool,
         Meta(
-            description="receive all lines, and take what comes first; false: the first line of "
-            "each role alone"
+            description="receive all lines and use the first copy of each message; false: "
+            "receive only the first line of each role"
         ),
     ] = True
     line_dead_ms: Annotated[
@@ -55,8 +55,8 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=60_000,
-            description="ms; a line silent for this long is not waited for by the count "
-            "criterion; twice the largest skew between lines",
+            description="ms; a line silent for this long no longer delays gaps that are "
+            "declared by count; use twice the largest skew between lines",
         ),
     ] = 100
     slab_cells: Annotated[
@@ -64,8 +64,9 @@ class WindowConfig(Struct, frozen=True):
         Meta(
             ge=256,
             le=1 << 22,
-            description="cells per channel for early and fragmented messages, of a datagram each; "
-            "256 hold the largest message of roq; of other framings for all streams together",
+            description="number of cells (one datagram each) per channel for early and "
+            "fragmented messages; 256 hold the largest message of roq; with other "
+            "framings all streams share them",
         ),
     ] = 16_384
 
@@ -78,19 +79,21 @@ class SessionConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=32,
-            description="datagrams in a row on one line before a new id is believed; 1: at once",
+            description="datagrams in a row with a new session id, on one line, that confirm a "
+            "new session; 1: the first one does",
         ),
     ] = 2
     stale_grace_s: Annotated[
-        float, Meta(ge=0, le=86_400.0, description="s; how long an id that is over stays refused")
+        float,
+        Meta(ge=0, le=86_400.0, description="s for which the id of an ended session is refused"),
     ] = 7200.0
     restart_datagrams: Annotated[
         int,
         Meta(
             ge=0,
             le=256,
-            description="backward datagrams in a row that prove a restart "
-            "under the same id; 0: never",
+            description="datagrams in a row with older numbers that prove a restart under the "
+            "same id; 0: never",
         ),
     ] = 32
     inactivity_timeout_ms: Annotated[
@@ -107,7 +110,8 @@ class ObjectsConfig(Struct, frozen=True):
         Meta(
             ge=16,
             le=1 << 24,
-            description="objects of one session; further ones are counted, not served",
+            description="number of objects of one session; messages of further ones are counted "
+            "but not delivered",
         ),
     ] = 65_536
     collect_messages: Annotated[
@@ -115,18 +119,19 @@ class ObjectsConfig(Struct, frozen=True):
         Meta(
             ge=1,
             le=1 << 20,
-            description="updates kept for one object while it waits for a snapshot",
+            description="updates to keep for one object while it waits for a snapshot",
         ),
     ] = 4096
     collect_bytes: Annotated[
-        int, Meta(ge=1 << 16, le=1 << 34, description="bytes kept for all waiting objects together")
+        int,
+        Meta(ge=1 << 16, le=1 << 34, description="bytes to keep for all waiting objects together"),
     ] = 1 << 26
     status_mask: Annotated[
         int,
         Meta(
             ge=0,
             le=(1 << 63) - 1,
-            description="bits of GatewayStatus.supported that this feed really carries; "
-            "255 is all market data",
+            description="bits of GatewayStatus.supported that this feed really carries; 255: "
+            "all market data",
         ),
     ] = 0xFF

@@ -21,7 +21,7 @@ cdef enum:  # Verdict
     VERDICT_SHORT_FRAGMENT        # not the last one, and its payload is not 512 bytes
     VERDICT_FRAGMENT_MAX_CHANGED  # fragment_max differs inside one message
     VERDICT_ENCODING_REFUSED      # an encoding that the settings do not allow
-    VERDICT_SESSION_PENDING       # of a session that is not adopted yet: held beside
+    VERDICT_SESSION_PENDING       # of a session that is not confirmed yet: kept aside
     VERDICT_SESSION_RETIRED       # of a session that is over
     VERDICT_SESSION_FOREIGN       # snapshot channel: not the incremental channel's session
     VERDICT_SLAB_FULL             # early, but no cell was free to hold it

@@ -37,7 +37,7 @@ def parse_endpoint(text: str) -> tuple[str, int]:
     host = host[1:-1] if bracketed else host
     if colon and is_port(port) and _version(host) == (6 if bracketed else 4):
         return host, int(port)
-    raise ConfigError(f'address must be "ip:port" or "[ip6]:port", was {text!r}')
+    raise ConfigError(f'expected an address "ip:port" or "[ip6]:port", found {text!r}')
 
 
 def endpoint_text(host: str, port: int) -> str:
