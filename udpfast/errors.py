@@ -26,18 +26,18 @@ _SHOWN_MAX = 200
 
 
 class UdpfastError(Exception):
-    """The root of every exception that udpfast raises by name.
+    """The base class of all exceptions that udpfast defines.
 
-    Errors of the operating system stay `OSError` (see `core.oserr`): the errno says more.
+    Errors of the operating system stay `OSError` (see `core.oserr`), because the errno says more.
     """
 
 
 class ConfigError(UdpfastError, ValueError):
-    """A setting is unknown or wrong; names file, key, what was expected and what was found."""
+    """A setting or argument is unknown or wrong; names it, and what was expected and found."""
 
 
 class FormatError(UdpfastError, ValueError):
-    """Bytes that are not what they should be: a file, a capture, a region of another layout."""
+    """Bytes are not what they should be: a file, a capture, or a region of another layout."""
 
 
 class RangeError(UdpfastError, ValueError, OverflowError):
@@ -49,19 +49,19 @@ class RegionError(FormatError):
 
 
 class NotReadyError(RegionError):
-    """Its writer has not made it, or not finished: try again when it runs, or in a moment."""
+    """The writer has not made this yet: start the writer, or try again in a moment."""
 
 
 class ImageError(UdpfastError):
-    """There is no image that a late reader could begin with; says why."""
+    """There is no image for a late reader to begin with; says why."""
 
 
 class OutboxFullError(UdpfastError):
-    """So much is on its way that no more can be accepted; nothing was dropped."""
+    """The outbox is full, so this message was not accepted; no message was dropped."""
 
 
 class OutboxLostError(UdpfastError):
-    """Messages that were let go are not in the stream any more: several hosts lost their power."""
+    """The stream lost messages that it already had, because several hosts lost their power."""
 
 
 class RingClosedError(UdpfastError):
@@ -69,11 +69,11 @@ class RingClosedError(UdpfastError):
 
 
 class SupersededError(UdpfastError):
-    """Another process sends under this name; says how many messages are not in the stream."""
+    """Another process now sends under this name; says how many messages were not delivered."""
 
 
 class WriterExistsError(UdpfastError):
-    """Another live process already writes this region: one writer per thing."""
+    """Another live process already writes this: only one writer is possible."""
 
 
 def shown(value: object) -> str:
@@ -86,14 +86,14 @@ def shown(value: object) -> str:
 
 
 def sentence(error: Exception) -> str:
-    """Return what an error says: of one of the system's the file and the reason, and no number."""
+    """Return an error's text; of an error of the system, the file and reason without the errno."""
     if isinstance(error, OSError) and error.filename and error.strerror:
         return f"{error.filename}: {error.strerror}"
     return str(error)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error, which names what is like a word that is not known, or nothing."""
+    """Return the end of an error that suggests known words similar to an unknown one, or ""."""
     import difflib
 
     near = difflib.get_close_matches(word, known)
@@ -101,7 +101,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 def unexpected_keyword(called: type, unknown: Iterable[str]) -> TypeError:
-    """Return the error of a class that was called with a keyword that it does not have."""
+    """Return the error for a class that was called with an unknown keyword."""
     import inspect
 
     known = list(inspect.signature(called).parameters)

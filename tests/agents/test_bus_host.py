@@ -101,7 +101,7 @@ def test_host_with_another_key_gets_nothing(tmp_path: Path) -> None:
         until(lambda: writer.parts[0].unauthentic, "a link that is refused")
         assert other.parts[0].store.end == 0
         assert other.parts[0].store.identity == bytes(16)
-        assert "a link that ended: a piece that no key" in writer.parts[0].store.said[-1]
+        assert "a piece of its data was not sealed with a key" in writer.parts[0].store.said[-1]
 
 
 def test_datagrams_without_a_tag_are_counted_as_what_they_are(tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_keeper_that_was_lapped_says_so_until_a_snapshot_comes(instance: Instanc
     for i in range(20_000):
         instance.book([(10, i + 1)], [], number=101 + i, follows=100 + i)
     instance.ring.flush()
-    with pytest.raises(ImageError, match=r"overwritten what follows position \d+"):
+    with pytest.raises(ImageError, match=r"overwritten the records after position \d+"):
         Reader(instance.address, image=True)
     catch_up(keeper)
     assert keeper.lapped > 0
@@ -312,10 +312,10 @@ def test_writer_that_takes_over_begins_an_image_anew(instance: Instance) -> None
     keeper = keep(instance)
     instance.ring.region.close()  # as if it had died
     instance.ring = Ring.create(instance.directory, 1 << 20, PAYLOAD_HASH)
-    with pytest.raises(ImageError, match="that of one before it"):
+    with pytest.raises(ImageError, match="that of an earlier one"):
         Reader(instance.address, image=True)
     keeper.publish()
-    with pytest.raises(ImageError, match="has not said yet that it took over"):
+    with pytest.raises(ImageError, match="has not yet reported that it took over"):
         Reader(instance.address, image=True)
     instance.ring.announce_restart(1)
     instance.ring.flush()

@@ -140,7 +140,7 @@ def test_nothing_of_a_lower_epoch_is_taken_behind_a_promise() -> None:
         send(seq, 11, 50)
         wait_until(lambda: link.attend().consumer.closed, "the end of the link")
     assert other.end == end
-    assert link.consumer.closed in ("records of an epoch that is over", "an epoch that is over")
+    assert link.consumer.closed in ("records of an epoch that has ended", "an epoch that has ended")
 
 
 def test_a_copy_that_sets_records_aside_is_no_source_any_more() -> None:

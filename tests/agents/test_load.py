@@ -57,11 +57,11 @@ def test_load_stops_when_time_is_up_and_goes_on_later(line):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"rate_per_s": 0}, "rate_per_s must be more than 0 and at most 1,000,000,000, was 0"),
+        ({"rate_per_s": 0}, "rate_per_s must be above 0 and at most 1,000,000,000, was 0"),
         ({"rate_per_s": 1e300}, "at most 1,000,000,000, was 1e"),
         ({"rate_per_s": math.nan}, "at most 1,000,000,000, was nan"),
-        ({"rate_per_s": 1, "size_bytes": 513}, "size_bytes must be 8..512, was 513"),
-        ({"rate_per_s": 1, "size_bytes": 7}, "size_bytes must be 8..512, was 7"),
+        ({"rate_per_s": 1, "size_bytes": 513}, "size_bytes must be 8 to 512, was 513"),
+        ({"rate_per_s": 1, "size_bytes": 7}, "size_bytes must be 8 to 512, was 7"),
         ({"rate_per_s": 1, "count": -1}, "count must be 0 or more, was -1"),
     ],
 )
@@ -83,5 +83,5 @@ def test_load_line_that_fails_leaves_the_others_alone(line):
 
 
 def test_load_without_lines_is_refused():
-    with pytest.raises(ValueError, match=r"needs 1..8 lines, had 0"):
+    with pytest.raises(ValueError, match=r"expected 1 to 8 lines, found 0"):
         LoadGenerator([], rate_per_s=1)

@@ -187,8 +187,8 @@ def test_gateway_book_too_dense_is_published_as_far_as_a_message_carries_it():
         assert len(book["bids"]) + len(book["asks"]) == 60
         assert left.levels_most >= 40
     assert list(rig.transmitter.events) == [
-        f"simulated:{symbol}: its book has 100 levels, a message carries 60: those furthest from "
-        "the touch are left out"
+        f"simulated:{symbol}: its book has 100 levels, but a message can carry only 60: the levels "
+        "furthest from the best prices were left out"
         for symbol in ("AMBER", "BASIL")
     ]
 
@@ -216,7 +216,7 @@ def test_gateway_refuses_what_is_no_message_and_goes_on_with_the_whole_book():
     assert sent[2]["value"]["update_type"] == 1
     assert [level["price"] for level in sent[2]["value"]["bids"]] == [9.0, 8.0, 7.0]
     assert gateway.refused == 3
-    assert [event.partition(" is not sent: ")[0] for event in gateway.transmitter.events] == [
+    assert [event.partition(" was not sent: ")[0] for event in gateway.transmitter.events] == [
         "v:S: a BookChange",
         "v:S: a Quote",
     ]
@@ -224,7 +224,7 @@ def test_gateway_refuses_what_is_no_message_and_goes_on_with_the_whole_book():
 
 def test_gateway_of_more_instruments_than_ids_is_refused():
     instruments = [Instrument("v", "S", 1, 0)] * 65_436
-    with pytest.raises(ValueError, match="expected 65435 instruments at most, found 65436"):
+    with pytest.raises(ValueError, match="expected at most 65435 instruments, found 65436"):
         MarketGateway(Transmitter([ListLine()], session_id=1), instruments)
 
 

@@ -48,7 +48,7 @@ def test_simulator_book_is_never_crossed_and_quotes_are_its_best():
 def test_simulator_without_end_goes_on_as_with_one():
     endless = SimulatedMarket(5, events=None)
     assert text(itertools.islice(endless, 500)) == text(SimulatedMarket(5, events=500))
-    with pytest.raises(TypeError, match="without end"):
+    with pytest.raises(TypeError, match="an endless market"):
         len(endless)
 
 

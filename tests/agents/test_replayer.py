@@ -245,7 +245,7 @@ def test_replay_datagrams_of_other_lines_are_refused_or_left_out(tmp_path, chann
     if channel == 255:
         assert replayer.play(batch, 0, 2) == 2
     else:
-        words = rf"incremental has 2, snapshot 1\), found one of channel {channel}, line {line}"
+        words = rf"2 incremental, 1 snapshot\), found one of channel {channel}, line {line}"
         with pytest.raises(ConfigError, match=words):
             replayer.play(batch, 0, 2)
         heard = np.array([0, channel], np.uint8), np.array([1, line], np.uint8)

@@ -24,5 +24,5 @@ def test_feed_that_is_not_there_is_none(tmp_path):
 
 def test_feed_of_other_settings_is_refused(tmp_path):
     (tmp_path / "feed.json").write_text('{"name": 7}')
-    with pytest.raises(FormatError, match="expected a feed's settings"):
+    with pytest.raises(FormatError, match="expected the settings of a feed"):
         read_feed(tmp_path)

@@ -199,5 +199,5 @@ def test_state_that_is_damaged_is_refused(tmp_path: Path, size: int) -> None:
     store = lead(opened(tmp_path / "a", create=True)).store
     store.log.close()
     (tmp_path / "a" / "bus.state").write_bytes(bytes(size))
-    with pytest.raises(RegionError, match=f"16 for each epoch, found {size}: it is damaged"):
+    with pytest.raises(RegionError, match=f"16 for each epoch, found {size}: the file is damaged"):
         opened(tmp_path / "a")

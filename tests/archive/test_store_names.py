@@ -56,7 +56,9 @@ def test_copy_has_the_same_ids_and_mark_and_grows(tmp_path: Path) -> None:
 def test_table_of_another_size_begins_with_the_names_of_the_last(tmp_path: Path) -> None:
     own, _ = folders(tmp_path)
     written(own, NAMES[:100], 128)
-    with pytest.raises(ValueError, match="at least 100, which the store has already"):
+    with pytest.raises(
+        ValueError, match="at least 100, the number of names that the store has already"
+    ):
         StoreNames(own).begin(64)
     assert written(own, [], 256) == 2
     assert last_names(own) == 2

@@ -98,7 +98,7 @@ def test_host_that_lost_its_disk_follows_whoever_has_the_store(two):
         host.work(100 * MS)
     assert not host.writes
     assert host.node.store.identity == NOTHING
-    assert "has the store, and this host has nothing" in host.node.waits
+    assert "this host has nothing, and copies the store from" in host.node.waits
     assert "bus promote" in host.node.waits
 
 
@@ -108,7 +108,7 @@ def test_host_waits_for_one_that_is_down_and_says_for_whom():
     for _ in range(4000):
         host.work(S)
     assert not host.writes
-    assert "two said nothing yet" in host.node.waits
+    assert "still waiting for two" in host.node.waits
     assert host.node.store.said == [host.node.waits], "it is said once"
     host.has.update(two=NOTHING)
     for _ in range(3):
@@ -191,7 +191,7 @@ def test_nothing_is_promoted_where_nobody_has_the_store():
     for _ in range(5):
         host.work(S)
     assert not host.writes
-    assert "not promoted: nobody that was reached has the store" in host.node.store.said
+    assert "not promoted: no host that could be reached has the store" in host.node.store.said
     host.has.update(two=NOTHING)
     for _ in range(3):
         host.work(S)
@@ -207,7 +207,7 @@ def test_host_with_another_store_of_the_name_is_said_and_ends_nobody():
     for _ in range(5):
         host.work(2 * S)
     assert host.writes
-    said = [line for line in host.node.store.said if "another store of this name" in line]
+    said = [line for line in host.node.store.said if "another store of the same name" in line]
     assert len(said) == 1
     assert OTHER.hex() in said[0]
 

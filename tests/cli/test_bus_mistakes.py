@@ -59,13 +59,15 @@ def test_directory_of_another_host_or_store_is_refused_and_stays(
     before = content(path)
     (tmp_path / "S").rename(tmp_path / "before")
     (tmp_path / "one").rename(tmp_path / "S")
-    with pytest.raises(ConfigError, match="of orders that S has, found that of orders of one"):
+    with pytest.raises(
+        ConfigError, match="expected S's copy of orders, found one's copy of orders"
+    ):
         BusHost(ended, "S", tmp_path / "S")
     assert content(tmp_path / "S" / "orders") == before
     file = tmp_path / "bus.toml"
     file.write_text(file.read_text().replace("orders", "trades"))
     shutil.copytree(tmp_path / "before" / "orders", tmp_path / "before" / "trades")
-    with pytest.raises(ConfigError, match="of trades that S has, found that of orders of S"):
+    with pytest.raises(ConfigError, match="expected S's copy of trades, found S's copy of orders"):
         BusHost(load_bus(file), "S", tmp_path / "before")
 
 
@@ -80,14 +82,17 @@ def test_outbox_that_is_none_is_said_by_app_and_daemon(
         App(f"store:{store}", "algo")
     with running(ended, "S", tmp_path) as daemon:
         said = daemon.parts[0].store.said
-        until(lambda: any("an outbox that is none" in line for line in said), "the word")
+        until(lambda: any("is not a valid outbox" in line for line in said), "the word")
     assert outbox.read_bytes() == content
 
 
 def test_damaged_files_are_said_or_made_anew(ended: BusConfig, tmp_path: Path) -> None:
     store = tmp_path / "S" / "orders"
     stat = ["bus", "stat", str(tmp_path / "bus.toml"), "--directory", str(tmp_path / "S")]
-    for name, expected in (("bus.live", "expected 4096 bytes"), ("bus.json", "its daemon said")):
+    for name, expected in (
+        ("bus.live", "expected 4096 bytes"),
+        ("bus.json", "a description by the store's daemon"),
+    ):
         whole = (store / name).read_bytes()
         (store / name).write_bytes(b"{")
         done = CliRunner().invoke(cli, stat, standalone_mode=False)
@@ -113,12 +118,12 @@ def test_app_of_no_address_is_refused(address: object) -> None:
     "name", [None, 5, b"a", "", "a/b", "a\0b", "a\nb", "\x7f", "a\udc80", "a" * 32, "é" * 16]
 )
 def test_app_whose_name_no_sender_can_have_is_refused(name: object, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"name must be 1 to 31 bytes of UTF-8 .*, was "):
+    with pytest.raises(ConfigError, match=r"name must be 1 to 31 printable bytes .*, was "):
         App(f"store:{tmp_path}", name)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("place", ["", "nothing"])
 def test_app_where_no_daemon_has_run_is_refused(place: str, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
-    with pytest.raises(NotReadyError, match=r"expected the store of a daemon .* found none"):
+    with pytest.raises(NotReadyError, match=r"expected a store whose daemon .* found none"):
         App(f"store:{tmp_path / place}", "a")

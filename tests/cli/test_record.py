@@ -92,7 +92,7 @@ def test_journal_that_lies_elsewhere_is_hinted_at(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     (tmp_path / "kept").mkdir()
-    for name, hint in (("kept", r"is \./kept meant\?"), ("keep", r"\(record\.directory\)")):
+    for name, hint in (("kept", r"did you mean \./kept\?"), ("keep", r"\(record\.directory\)")):
         with pytest.raises(FileNotFoundError, match=hint):
             raise CliRunner().invoke(cli, ["verify", name]).exception
 

@@ -208,7 +208,7 @@ def test_send_summary_for_people_names_lines_and_loss(listeners):
 
 def test_send_simulated_market_has_no_end_of_its_own():
     market = _open_source({"market": None, "seed": 1, "levels": 200, "count": 0})
-    with pytest.raises(TypeError, match="without end"):
+    with pytest.raises(TypeError, match="an endless market"):
         len(market)
 
 
@@ -219,8 +219,8 @@ def test_send_dense_market_says_what_is_left_out(listeners):
     )
     most = levels_that_fit("simulated", "AMBER")
     assert (
-        f"simulated:AMBER: its book has 5,000 levels, a message carries {most:,}: those furthest "
-        "from the touch are left out" in result.stderr
+        f"simulated:AMBER: its book has 5,000 levels, but a message can carry only {most:,}: the "
+        "levels furthest from the best prices were left out" in result.stderr
     )
     assert f"up to {5_000 - most:,} levels more than a message can carry" in result.stdout
     assert max(len(m.payload) for m in messages(listeners.datagrams(0))) > 130_000

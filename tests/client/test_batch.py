@@ -32,7 +32,7 @@ def test_payloads_of_a_batch_are_read_only_and_exact(instance: Instance) -> None
         assert [bytes(batch.payload(i)) for i in range(len(batch))] == payloads[3:]
         assert batch.payload(0).readonly
         for i in (-1, 27):
-            with pytest.raises(IndexError, match="27 records"):
+            with pytest.raises(IndexError, match="0 to 26"):
                 batch.payload(i)
 
 
@@ -110,7 +110,7 @@ def test_select_of_a_payload_that_is_too_short_is_refused(instance: Instance) ->
     instance.append(Kind.TOP_OF_BOOK, b"short")
     with Reader(instance.address, start="begin") as reader:
         batch = reader.poll()
-        with pytest.raises(FormatError, match="TOP_OF_BOOK takes 120 bytes at least, was 5"):
+        with pytest.raises(FormatError, match="TOP_OF_BOOK takes at least 120 bytes, found 5"):
             batch.select(Kind.TOP_OF_BOOK)
 
 
@@ -135,7 +135,7 @@ def test_batch_asked_after_the_next_poll_is_refused(instance: Instance) -> None:
             batch.copy,
             lambda: batch.select(Kind.GAP),
         ):
-            with pytest.raises(ValueError, match=r"batch is gone"):
+            with pytest.raises(ValueError, match=r"batch is no longer valid"):
                 ask()
 
 

@@ -359,7 +359,7 @@ def test_update_without_symbol_is_counted(feed: Feed) -> None:
 
 def test_book_payload_shorter_than_it_says_is_refused(feed: Feed) -> None:
     feed.instance.append(Kind.BOOK, b"short", session=1)
-    with pytest.raises(FormatError, match="takes 88 bytes at least, was 5"):
+    with pytest.raises(FormatError, match="takes at least 88 bytes, found 5"):
         feed.apply()
 
 

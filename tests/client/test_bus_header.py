@@ -143,18 +143,18 @@ def test_what_c_accepted_is_what_a_courier_takes(run: Run, kept: Kept) -> None:
 
 def test_outbox_full_and_message_too_large_are_told_apart(run: Run, kept: Kept) -> None:
     driver = run("send", f"store:{kept.folder}", "algo", 4, 4096)
-    assert driver.send(1389) == (TOO_LARGE, "a message has at most 1388 bytes, not 1389")
+    assert driver.send(1389) == (TOO_LARGE, "a message must have at most 1388 bytes, has 1389")
     assert [driver.send(10)[0] for _ in range(4)] == [1, 2, 3, 4]
     assert driver.send(10) == (
-        FULL, "4 messages, 40 bytes, are on their way: at most 4 and 4096",
+        FULL, "the outbox is full: 4 messages, 40 bytes, are on their way (at most 4 and 4096)",
     )  # fmt: skip
     by_size = run("send", f"store:{kept.folder}", "other", 64, 4096)
     assert [by_size.send(1300)[0] for _ in range(4)] == [1, 2, 3, FULL]
 
 
 @pytest.mark.parametrize(("state", "code", "said"), [
-    (3, SUPERSEDED, "another process sends as algo since; 2 accepted messages are not"),
-    (4, LOST, "0 messages of algo were in the stream and let go"),
+    (3, SUPERSEDED, "another process has taken over the name algo: 2 accepted messages are not"),
+    (4, LOST, "not all of the 0 messages of algo that were in the stream are still there"),
 ])  # fmt: skip
 def test_outbox_that_is_over_says_why(run: Run, kept: Kept, state: int, code: int, said) -> None:
     driver = run("send", f"store:{kept.folder}", "algo", 64, 4096)
@@ -198,7 +198,9 @@ def test_program_that_closed_its_outbox_or_was_forked_sends_nothing(run: Run, ke
     assert program.send(3) == (1, "")
     code, problem = program.send("fork")
     assert code == CLOSED
-    assert problem.endswith("a forked child cannot send: the process can that opened it")
+    assert problem.endswith(
+        "a forked child cannot send, only the process that opened the outbox can"
+    )
     assert program.send(3) == (2, "")
     code, problem = program.send("close")
     assert code == CLOSED
@@ -213,17 +215,17 @@ def test_store_that_no_app_can_send_to_is_refused(run: Run, kept: Kept, tmp_path
     for words, code, said in (
         (("orders", "a"), ADDRESS, "address must be 'store:NAME'"),
         (("store:", "a"), ADDRESS, "address must be 'store:NAME'"),
-        ((f"store:{kept.folder}", "../a"), ADDRESS, "a name has 1 to 31 bytes that can be"),
-        ((f"store:{kept.folder}", "a\x7f"), ADDRESS, "a name has 1 to 31 bytes that can be"),
-        ((f"store:{kept.folder}", "a" * 32), ADDRESS, "a name has 1 to 31 bytes"),
-        ((f"store:{tmp_path}/nothing", "a"), NOT_READY, "no daemon of a bus has run here"),
-        ((f"store:{fed.folder}", "a"), BY_FEED, "a feed writes it"),
+        ((f"store:{kept.folder}", "../a"), ADDRESS, "name must be 1 to 31 printable bytes"),
+        ((f"store:{kept.folder}", "a\x7f"), ADDRESS, "name must be 1 to 31 printable bytes"),
+        ((f"store:{kept.folder}", "a" * 32), ADDRESS, "name must be 1 to 31 printable bytes"),
+        ((f"store:{tmp_path}/nothing", "a"), NOT_READY, "no bus daemon has run here"),
+        ((f"store:{fed.folder}", "a"), BY_FEED, "a feed writes this store"),
     ):
         opened = run("send", *words, 0, 0).opened
         assert opened.startswith(f"{code} "), opened
         assert said in opened
     assert run("send", f"store:{kept.folder}", "a", 3, 0).opened.startswith(f"{ADDRESS} slots")
-    with pytest.raises(ConfigError, match="name must be 1 to 31 bytes"):
+    with pytest.raises(ConfigError, match="name must be 1 to 31 printable bytes"):
         App(f"store:{kept.folder}", "../a")
 
 
@@ -239,7 +241,9 @@ def test_app_with_other_memory_than_the_daemons_is_told_or_goes_there(
 ) -> None:
     there = shared_directory(kept.store.log.directory)
     monkeypatch.setenv("UDPFAST_SHM", os.fspath(tmp_path / "elsewhere"))
-    with pytest.raises(ConfigError, match="UDPFAST_SHM: expected the daemon's, which looks for"):
+    with pytest.raises(
+        ConfigError, match="UDPFAST_SHM: expected the daemon's directory, which looks for"
+    ):
         App(f"store:{kept.folder}", "python")
     assert run("send", f"store:{kept.folder}", "c", 64, 4096).send(1)[0] == 1
     assert (there / "c.outbox").exists()
@@ -253,7 +257,7 @@ def test_store_by_name_lies_where_journals_do(
     Kept(tmp_path / "orders").tell()
     assert run("read", "store:orders", "oldest").opened == "open"
     monkeypatch.delenv("UDPFAST_JOURNALS")
-    assert "no daemon" in run("read", "store:orders-that-nobody-has", "oldest").opened
+    assert "no bus daemon" in run("read", "store:orders-that-nobody-has", "oldest").opened
 
 
 def test_reader_in_c_gets_messages_over_segments(run: Run, kept: Kept) -> None:
@@ -354,5 +358,5 @@ def test_reader_in_c_is_told_what_was_removed(run: Run, kept: Kept) -> None:
     assert found[0] == f"MISSED {missed}"
     assert found[-1] == "a 12000 12000 12000"
     oldest = kept.store.log.first()[0]
-    said = f"{PLACE} start must be at or behind position {oldest}, the oldest that is kept, was 0"
+    said = f"{PLACE} start must be position {oldest} or later, the oldest that is kept, was 0"
     assert run("read", address, 0).opened == said

@@ -247,14 +247,14 @@ def test_update_that_is_none_is_said_behind_what_there_is(instance: Instance) ->
         assert [record.index for record in latest.poll()] == [2, 3]
         assert latest.books["binance-usdm", "BTC"].stale
         assert latest.books["binance-usdm", "ETH"].best()[0] == 3.0
-        with pytest.raises(FormatError, match="shorter than its counts say"):
+        with pytest.raises(FormatError, match="too short for its number of levels"):
             latest.poll(timeout=0)
         assert latest.poll(timeout=0) == []
         instance.append(Kind.BOOK, update.tobytes(), RecordFlag.SNAPSHOT, **frame)
         instance.ring.close()
         records = iter(latest)
         assert next(records).index == 4
-        with pytest.raises(FormatError, match="shorter than its counts say"):
+        with pytest.raises(FormatError, match="too short for its number of levels"):
             next(records)
         assert list(records) == []
 

@@ -164,9 +164,9 @@ def test_filter_and_none_agree_on_random_streams(tmp_path: Path) -> None:
         ({"kinds": ["bok"]}, "a kind must be"),
         ({"kinds": "boo"}, "was 'boo'; did you mean 'BOOK'"),
         ({"kinds": 99}, "was 99$"),
-        ({"symbols": 3}, "must be names"),
-        ({"symbols": []}, "must be names"),
-        ({"exchanges": [1]}, "must be names"),
+        ({"symbols": 3}, "only names"),
+        ({"symbols": []}, "only names"),
+        ({"exchanges": [1]}, "only names"),
     ],
 )
 def test_filter_of_what_can_never_pass_is_refused(

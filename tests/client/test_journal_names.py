@@ -71,7 +71,7 @@ def damage(journal, how):
     how(path, next((journal.parents[1] / "b" / "journal").glob("*.names")))
 
 
-@pytest.mark.filterwarnings("ignore:.*the instruments are unknown")
+@pytest.mark.filterwarnings("ignore:.*the names of instruments are not known")
 @pytest.mark.parametrize(("how", "known"), DAMAGES)
 def test_reader_of_damaged_names_has_none_that_is_wrong(journal, how, known):
     damage(journal, how)
@@ -85,7 +85,7 @@ def test_reader_of_damaged_names_has_none_that_is_wrong(journal, how, known):
 def test_reader_without_its_names_says_so(journal, how):
     damage(journal, how)
     with (
-        pytest.warns(UserWarning, match="the instruments are unknown in segment 1"),
+        pytest.warns(UserWarning, match="the names of instruments are not known in segment 1"),
         Reader(f"journal:{journal}") as reader,
     ):
         list(reader)

@@ -53,9 +53,9 @@ def test_names_of_kinds_serve_reader_batch_and_latest(instance: Instance) -> Non
 
 def test_unknown_names_are_noted_with_those_that_are_known(instance: Instance) -> None:
     instance.top(1.0, 2.0, "AMBR-PERP")
-    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; known are AMBR-PERP, .*did you mean"):
+    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; published are AMBR-PERP, .*did you mean"):
         Reader(instance.address, symbols={"AMBR-PRP"}).close()
-    with pytest.warns(UserWarning, match="not known so far: 'cme'"):
+    with pytest.warns(UserWarning, match="not published so far: 'cme'"):
         Reader(instance.address, exchanges="cme", symbols="AMBR-PERP").close()
 
 
@@ -66,7 +66,7 @@ def test_unknown_names_of_a_journal_are_noted_with_all_that_it_has(tmp_path: Pat
         region = create_names(names_path(tmp_path, number), name_table_size(16))
         NameTable(names_table(region), capacity=16).intern(name)
         region.mark_ready()
-    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; known are AMBR-PERP, BTC.*did you mean"):
+    with pytest.warns(UserWarning, match=r"'AMBR-PRP'; published are AMBR-PERP, BTC.*did you mean"):
         Reader(f"journal:{tmp_path}", symbols={"AMBR-PRP"}).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")

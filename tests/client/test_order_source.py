@@ -271,7 +271,7 @@ def test_composite_is_the_same_bytes_on_every_host(tmp_path: Path) -> None:
         ({"host": "x"}, r"composites.algo.host: expected a host of this file .*, found 'x'"),
         (
             {"port": 9400},
-            r"composites.algo.port: expected a port that nothing else in this file uses, found 9400",
+            r"algo.port: expected a port that nothing else in this file uses, found 9400",
         ),
         ({"replicas": ["one"]}, r"algo: expected hosts that have a copy of orders, found 'one'"),
     ],

@@ -279,7 +279,7 @@ def test_publisher_whose_lines_all_fail_says_so_once(listeners):
         wait_until(lambda: publisher.silent == ("incremental",))
         wait_until(lambda: publisher.counts["snapshot"]["heartbeats"] > 3)
     assert len(said) == 1
-    assert said[0].startswith("incremental: no line carries anything: line 0: [Errno 9]")
+    assert said[0].startswith("incremental: is not sent on any line: line 0: [Errno 9]")
 
 
 def test_publisher_close_waits_for_a_send_of_another_thread(listeners):
@@ -329,8 +329,8 @@ def test_publisher_book_too_dense_is_published_as_far_as_a_message_carries_it(
         with pytest.raises(ValueError, match="closed"):
             book.update([(9, 1)])
     assert said == [
-        "v:S: its book has 5 levels, a message carries 4: those furthest from the touch are left "
-        "out"
+        "v:S: its book has 5 levels, but a message can carry only 4: the levels furthest from the "
+        "best prices were left out"
     ]
 
 

@@ -89,7 +89,7 @@ def test_reader_that_begins_in_the_middle_knows_the_senders(tmp_path: Path) -> N
         assert said(reader) == [("second", 1), ("second", 2)]
     with Reader(f"store:{kept.folder}", end=("position", position)) as reader:
         assert said(reader) == [("first", 1)]
-        with pytest.raises(RingClosedError, match="all of it was read"):
+        with pytest.raises(RingClosedError, match="all of it has been read"):
             reader.poll(timeout=0)
 
 
@@ -206,7 +206,7 @@ def test_reader_where_too_few_copies_are_gets_nothing_twice_when_daemons_start(
 def test_reader_and_app_do_not_begin_where_no_record_begins(tmp_path: Path) -> None:
     failover = Failover(tmp_path, 5)
     end = failover.kept.store.end
-    with pytest.raises(ConfigError, match=f"at or before position {end}, .*was {end + 64}"):
+    with pytest.raises(ConfigError, match=f"position {end} or earlier, .*was {end + 64}"):
         Reader(failover.address, start=("position", end + 64))
     with pytest.raises(ConfigError, match=f"the position of a record .*was {end - 8}: .*at {end}"):
         Reader(failover.address, start=("position", end - 8))
@@ -265,7 +265,7 @@ def test_reader_and_app_are_not_begun_where_records_were_removed(tmp_path: Path)
     assert kept.store.log.remove_oldest()
     address = f"store:{kept.folder}"
     for position in (0, oldest - 1):
-        with pytest.raises(ConfigError, match=f"at or behind position {oldest}, .*was {position}"):
+        with pytest.raises(ConfigError, match=f"position {oldest} or later, .*was {position}"):
             Reader(address, start=("position", position))
     with Reader(address, start=("position", oldest)) as reader:
         assert next(reader).position == oldest
@@ -276,21 +276,23 @@ def test_reader_and_app_are_not_begun_where_records_were_removed(tmp_path: Path)
 def test_store_without_a_record_says_for_whom_its_daemon_waits(tmp_path: Path) -> None:
     kept = Kept(tmp_path / "a", "one", create=False)
     kept.tell()
-    with pytest.raises(NotReadyError, match="it has no record yet"):
+    with pytest.raises(NotReadyError, match="it has no records yet"):
         Reader(f"store:{kept.folder}")
     described = {"host": "one", "store": "orders", "waits": ""}
     describe_store(kept.folder, described)
-    with pytest.raises(NotReadyError, match="one has no record of orders yet: `udpfast bus"):
+    with pytest.raises(NotReadyError, match="one has no records of orders yet: `udpfast bus"):
         Reader(f"store:{kept.folder}")
-    describe_store(kept.folder, described | {"waits": "two said nothing yet"})
-    with pytest.raises(NotReadyError, match="one has no record of orders yet: two said nothing"):
+    describe_store(kept.folder, described | {"waits": "still waiting for two"})
+    with pytest.raises(
+        NotReadyError, match="one has no records of orders yet: still waiting for two"
+    ):
         Reader(f"store:{kept.folder}")
 
 
 def test_store_that_nobody_keeps_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotReadyError, match="no daemon of a bus has run here"):
+    with pytest.raises(NotReadyError, match="no bus daemon has run here"):
         Reader(f"store:{tmp_path}")
-    with pytest.raises(NotReadyError, match="no feed writes here yet"):
+    with pytest.raises(NotReadyError, match="no feed has written here yet"):
         Reader(f"store:{tmp_path}", image=True)
     with pytest.raises(ConfigError, match="end must be"):
         Reader(f"store:{tmp_path}", end=5)
@@ -301,10 +303,10 @@ def test_store_of_apps_has_no_image(tmp_path: Path) -> None:
     send(lead(kept.store), 1)
     kept.tell()
     kept.live.introduce("S", shared_directory(kept.folder), by_feed=True)
-    with pytest.raises(NotReadyError, match="no feed writes here yet"):
+    with pytest.raises(NotReadyError, match="no feed has written here yet"):
         Reader(f"store:{kept.folder}", image=True)
     kept.live.introduce("S", shared_directory(kept.folder), by_feed=False)
-    with pytest.raises(ImageError, match="found one that apps write"):
+    with pytest.raises(ImageError, match="expected a store that a feed writes"):
         Reader(f"store:{kept.folder}", image=True)
 
 

@@ -187,7 +187,7 @@ def test_snapshot_that_cannot_go_out_is_counted_and_leaves_the_others_alone(stat
     assert transmitter.cycle.refused == 3
     assert list(transmitter.cycle.failures) == [(1, 7)]
     (event,) = transmitter.events  # once, not in each round
-    assert event.startswith("snapshot of object 1/7 is not sent: ")
+    assert event.startswith("snapshot of object 1/7 was not sent: ")
     transmitter.put_snapshot_source(1, 7, lambda: SnapshotState(b"sound", 0))
     for now_ns in range(30 * MS, 50 * MS, MS):
         transmitter.do_work(now_ns)
@@ -243,13 +243,13 @@ def test_channel_that_no_line_carries_is_said_once_and_once_when_it_is_carried_a
     lines[1].down = True
     assert [send(2), send(3)] == [("incremental",)] * 2
     assert list(transmitter.events) == [
-        "incremental: no line carries anything: line 0: no way; line 1: no way"
+        "incremental: is not sent on any line: line 0: no way; line 1: no way"
     ]
     transmitter.do_work(4)  # nothing to carry is no news
     assert transmitter.silent
     lines[1].down = False
     assert [send(5), send(6)] == [(), ()]
-    assert list(transmitter.events)[1:] == ["incremental: is carried again"]
+    assert list(transmitter.events)[1:] == ["incremental: is sent again"]
 
 
 def test_restart_draws_another_session_and_forgets_the_round():
@@ -306,5 +306,5 @@ def test_send_stamp_is_unix_time():
 
 @pytest.mark.parametrize("settings", [{"snapshot_interval_ns": 0}, {"snapshot_rate_per_s": 0}])
 def test_transmitter_impossible_pace_is_refused(settings):
-    with pytest.raises(ValueError, match="must be 1 or more"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         Transmitter([ListLine()], **settings)

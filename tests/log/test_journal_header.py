@@ -75,7 +75,7 @@ def test_copy_that_is_recorded_on_is_another_journal_with_all_records(original, 
     assert read(copy) == ([*range(30), 31], 0)
     assert read(original) == (list(range(31)), 0)
     assert {part.lost for part in journal_map(copy).parts} == {False}
-    with reader, pytest.raises(RegionError, match="a copy is recorded on"):
+    with reader, pytest.raises(RegionError, match="a copy of it was recorded to"):
         while not reader.ended:
             reader.poll()
     # A segment of either is foreign to the other.

@@ -151,7 +151,7 @@ def test_poll_room_smaller_than_what_is_there_stops_before_it(ring):
 def test_payload_largest_passes_and_larger_is_refused(ring, cursor):
     assert ring.payload_max == CAPACITY // 8 - 64
     ring.append(Kind.MESSAGE, bytes(ring.payload_max))
-    with pytest.raises(ValueError, match="payload must have <= 448 bytes, has 449"):
+    with pytest.raises(ValueError, match="payload must have at most 448 bytes, has 449"):
         ring.append(Kind.MESSAGE, bytes(ring.payload_max + 1))
     assert cursor.poll() == 1
 
@@ -183,7 +183,7 @@ def test_start_latest_reads_the_newest_flushed_record(ring):
 
 def test_start_begin_overwritten_is_refused(ring):
     append_many(ring, 0, 300)
-    with pytest.raises(FormatError, match="expected its beginning, found it overwritten"):
+    with pytest.raises(FormatError, match="the first, has been overwritten"):
         RingCursor.attach(ring.region.path, start="begin")
 
 
@@ -191,7 +191,7 @@ def test_start_writer_begins_where_the_present_writer_did(tmp_path):
     with Ring.create(tmp_path / "ring", CAPACITY) as first:
         append_many(first, 0, 300)
         with RingCursor.attach(tmp_path / "ring", start="latest") as cursor:
-            with pytest.raises(FormatError, match="expected its beginning, found it overwritten"):
+            with pytest.raises(FormatError, match="the first, has been overwritten"):
                 RingCursor.attach(tmp_path / "ring", start="writer")
             first.flush()
             first.region.close()  # as if it had died
@@ -212,7 +212,7 @@ def test_seek_goes_on_where_another_cursor_stands(ring):
             assert other.poll() == 6
             assert other.headers["index"][0] == 4
             other.seek(one.position + 8, one.index)
-            with pytest.raises(FormatError, match="found none that is valid"):
+            with pytest.raises(FormatError, match="found no valid record"):
                 other.poll()
             with pytest.raises(ValueError, match="multiple of 8"):
                 other.seek(one.position + 1, one.index)
@@ -227,7 +227,7 @@ def test_start_unknown_is_refused(ring):
 
 @pytest.mark.parametrize("capacity", [0, 2048, 4097, 12288])
 def test_ring_capacity_not_a_power_of_two_is_refused(tmp_path, capacity):
-    with pytest.raises(ValueError, match=f"power of two >= 4096, was {capacity}"):
+    with pytest.raises(ValueError, match=f"power of two and at least 4096, was {capacity}"):
         Ring.create(tmp_path / "ring", capacity)
 
 
@@ -275,7 +275,7 @@ def test_ring_of_other_capacity_goes_on_with_the_log_of_the_old_one(ring, cursor
     with Ring.create(ring.region.path, 2 * CAPACITY) as second:
         assert (second.restarted, second.epoch, second.log) == (True, 2, log)
         assert (second.index, second.position) == (records, position)
-        last = read_all_until_closed(cursor, "another file took its place")[-1:]
+        last = read_all_until_closed(cursor, "another file has taken its place")[-1:]
         assert last == list(range(records))[-1:]
         append_many(second, records, 5)
         assert cursor.follow() is True
@@ -402,7 +402,7 @@ def test_reader_of_scribbled_ring_stays_inside_and_says_so(ring, seed):
         ring.flush()
         scribble(ring, seed, share=0.3)
         read = []
-        with pytest.raises(FormatError, match="found none that is valid"):
+        with pytest.raises(FormatError, match="found no valid record"):
             for _ in range(11):
                 read += cursor.headers["index"][: cursor.poll(1)].tolist()
         assert read == list(range(len(read)))

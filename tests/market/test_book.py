@@ -162,7 +162,7 @@ def test_book_that_refused_a_level_is_stale_until_a_snapshot_fits(refused):
 
 @pytest.mark.parametrize("size", [0, 95, 96 + 31])
 def test_apply_a_payload_shorter_than_it_says_is_refused(size):
-    with pytest.raises(FormatError, match="shorter"):
+    with pytest.raises(FormatError, match="too short"):
         OrderBook().apply(payload([(1, 1)])[:size])
 
 

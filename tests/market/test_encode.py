@@ -242,7 +242,7 @@ def test_stamp_without_fields_leaves_the_payload_alone():
 def test_wrong_shapes_ids_and_sizes_are_refused():
     with pytest.raises(ValueError, match=r"\(n, 2\)"):
         encode.encode_book("e", "s", bids=np.zeros((3, 3)))
-    with pytest.raises(ValueError, match="40 bytes at most"):
+    with pytest.raises(ValueError, match="at most 40 bytes"):
         encode.encode_trades("e", "s", [(1, 1.0, 1.0, "x" * 41)])
     with pytest.raises(ValueError, match="131072"):
         encode.encode_book("e", "s", bids=np.ones((6000, 2)))

@@ -93,7 +93,7 @@ def test_levels_that_fit_do_and_hardly_any_more_would(exchange, symbol):
 
 
 def test_levels_max_of_nothing_is_refused():
-    with pytest.raises(ValueError, match="must be 1 or more, was 0"):
+    with pytest.raises(ValueError, match="must be at least 1, was 0"):
         FittedBook(0)
 
 

@@ -88,14 +88,14 @@ def test_unknown_id_is_an_index_error():
 
 @pytest.mark.parametrize("size", [0, 8, 64, 1000])
 def test_attach_to_memory_without_a_table_is_refused(size):
-    with pytest.raises(FormatError, match="no name table"):
+    with pytest.raises(FormatError, match="expected a name table"):
         NameTable(bytes(size))
 
 
 def test_attach_to_a_cut_table_is_refused():
     memory = bytearray(name_table_size(4))
     NameTable(memory, capacity=4)
-    with pytest.raises(FormatError, match="no name table"):
+    with pytest.raises(FormatError, match="expected a name table"):
         NameTable(memory[:-1])
 
 

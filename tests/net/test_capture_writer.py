@@ -97,7 +97,7 @@ def test_capture_writer_refuses_what_it_cannot_write(tmp_path):
     with CaptureWriter(tmp_path / "a.pcap") as writer:
         outside = batch_of([b"12345"])
         outside.headers["offset"] = 3
-        with pytest.raises(ValueError, match="in the buffer"):
+        with pytest.raises(ValueError, match="inside the buffer"):
             writer.write(outside)
         with pytest.raises(ValueError, match="65507"):
             writer.write(batch_of([bytes(65_508)]))

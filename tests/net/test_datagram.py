@@ -149,7 +149,7 @@ def test_receive_sender_list_with_port_tells_senders_of_one_host_apart(
 
 
 def test_sender_list_of_more_than_64_is_refused() -> None:
-    with pytest.raises(ConfigError, match="at most 64 senders, were 65"):
+    with pytest.raises(ConfigError, match="at most 64 senders, has 65"):
         receiver(senders=tuple(f"10.0.0.{index}" for index in range(65)))
 
 

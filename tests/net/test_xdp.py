@@ -291,7 +291,8 @@ def test_queue_is_free_when_only_a_forked_child_is_left(link: Wire) -> None:
 def test_loopback_is_received_generically(link: Wire) -> None:
     with opened(link, LineAddress("127.0.0.1:9002")) as receiver, link.inside(link.b):
         assert receiver.fallbacks == (
-            "XDP mode became generic: lo, which is the loopback: it has generic mode only",
+            "XDP mode is generic instead of native: lo, which is the loopback: it supports only "
+            "generic mode",
             "frames are copied: generic mode has no zero copy",
         )
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:

@@ -203,7 +203,7 @@ def test_feed_strict_refuses_huge_pages_that_are_not_there(link: Wire) -> None:
     }
     with (
         link.inside(link.b),
-        pytest.raises(PermissionError, match="XDP huge pages asked on, got off"),
+        pytest.raises(PermissionError, match="XDP huge pages: asked for on, got off"),
     ):
         Subscriber(settings).start()
     with link.inside(link.b), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:

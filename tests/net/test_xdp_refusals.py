@@ -50,15 +50,17 @@ def test_second_program_is_refused_and_the_first_goes_on(link: Wire) -> None:
 
 def test_refusals_say_what_lacks(link: Wire) -> None:
     loopback = LineAddress("127.0.0.1:9002")
-    with pytest.raises(OSError, match="lo, which is the loopback: it has generic mode only"):
+    with pytest.raises(OSError, match="lo, which is the loopback: it supports only generic mode"):
         opened(link, loopback, mode="native")
     with pytest.raises(OSError, match="queue 0 of vb, whose driver has no zero copy"):
         opened(link, UNICAST, mode="native", zero_copy="on")
     with pytest.raises(OSError, match="queue 0 of vb: zero copy is native"):
         opened(link, UNICAST, mode="generic", zero_copy="on")
-    with pytest.raises(ConfigError, match="vb has queues 0 to 1, was 2"):
+    with pytest.raises(ConfigError, match="expected queues 0 to 1 of vb, found 2"):
         opened(link, UNICAST, queues=(2,))
-    with pytest.raises(ConfigError, match="'vx' is neither a name nor an address"):
+    with pytest.raises(
+        ConfigError, match=r"expected the name or an address of an interface .*'vx'"
+    ):
         opened(link, LineAddress("239.1.2.3:9001", "vx"))
     assert not attached_program(link)
 
@@ -98,7 +100,7 @@ def test_find_interface_wants_an_address_of_its_own(link: Wire) -> None:
         for line, why in (
             (LineAddress("0.0.0.0:9001", "vb"), "own address and port"),
             (LineAddress("10.99.0.2:0"), "own address and port"),
-            (LineAddress("239.1.2.3:9001"), "needs the interface of group"),
+            (LineAddress("239.1.2.3:9001"), "needs an interface for group"),
         ):
             with pytest.raises(ConfigError, match=why):
                 find_interface(line)
@@ -170,14 +172,16 @@ def test_queue_of_another_socket_is_refused(link: Wire, monkeypatch: pytest.Monk
 def test_settings_that_the_driver_refuses_are_named(link: Wire, mode: str) -> None:
     run("ip", "-n", link.a, "link", "set", "va", "mtu", "9000")
     run("ip", "-n", link.b, "link", "set", "vb", "mtu", "9000")
-    words = r"vb, whose driver refuses its present settings .MTU 9000"
+    words = r"vb, whose driver refuses it with the present settings .MTU 9000"
     try:
         if mode == "native":
             with pytest.raises(OSError, match=words):
                 opened(link, UNICAST, mode=mode)
         else:
             with opened(link, UNICAST, mode=mode) as receiver:
-                assert receiver.fallbacks[0].startswith("XDP mode became generic: vb, whose driver")
+                assert receiver.fallbacks[0].startswith(
+                    "XDP mode is generic instead of native: vb, whose driver"
+                )
     finally:
         run("ip", "-n", link.a, "link", "set", "va", "mtu", "1500")
         run("ip", "-n", link.b, "link", "set", "vb", "mtu", "1500")

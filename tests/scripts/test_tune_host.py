@@ -267,7 +267,7 @@ def test_undo_of_an_earlier_boot_changes_nothing(host: Path) -> None:
     before = snapshot(host)
     result = run(host, "undo")
     assert (result.returncode, snapshot(host)) == (0, before)
-    assert "earlier boot" in result.stderr
+    assert "the last reboot" in result.stderr
 
 
 def test_undo_with_nothing_to_do_is_json(host: Path) -> None:
@@ -450,18 +450,21 @@ def test_boot_line_names_the_cores_and_writes_nothing(host: Path) -> None:
         (["check", "apply"], "unrecognized arguments: apply"),
         (["check", "--rx"], "unrecognized arguments: --rx"),
         (["--rx-cpus"], "--rx-cpus: expected one argument"),
-        (["--rx-cpus", "two"], "expected cores as 2 or 2,4-5, found 'two'"),
-        (["--rx-cpus", "3-2"], "expected cores as 2 or 2,4-5, found '3-2'"),
-        (["--strategy-cpus", "2,08"], "expected cores as 2 or 2,4-5, found '2,08'"),
+        (["--rx-cpus", "two"], "expected cores such as 2 or 2,4-5, found 'two'"),
+        (["--rx-cpus", "3-2"], "expected cores such as 2 or 2,4-5, found '3-2'"),
+        (["--strategy-cpus", "2,08"], "expected cores such as 2 or 2,4-5, found '2,08'"),
         (["--rx-cpus", "9"], "expected cores of this host (0-7), found '9'"),
-        (["--iface", "eth1,"], "--iface: expected interfaces as eth1 or eth1,eth2, found 'eth1,'"),
+        (
+            ["--iface", "eth1,"],
+            "--iface: expected interfaces such as eth1 or eth1,eth2, found 'eth1,'",
+        ),
         (["apply", "--iface", "eth9"], "--iface: expected interfaces of this host, found 'eth9'"),
         (
             ["apply", "--undo-file", "/srv/../x"],
             "--undo-file: expected a file's path without '..'",
         ),
-        (["boot-line"], "expected --rx-cpus or --strategy-cpus"),
-        (["boot-line", "--rx-cpus", "0-7"], "expected a core left for the rest of the host"),
+        (["boot-line"], "boot-line needs --rx-cpus or --strategy-cpus"),
+        (["boot-line", "--rx-cpus", "0-7"], "expected at least one core for the rest of the host"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(
@@ -526,7 +529,7 @@ def test_apply_without_root_refuses_in_one_line(clone: Path, verb: str) -> None:
     )
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
-    assert line.endswith("changes settings of the kernel: run it as root")
+    assert line.endswith("changes kernel settings: run it as root")
     assert not result.stdout
 
 

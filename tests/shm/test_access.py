@@ -279,6 +279,6 @@ def test_trust_is_said_where_it_is_missing(tmp_path, monkeypatch):
         pytest.skip("needs root to give a directory away")
     os.chown(tmp_path, OTHER, -1)
     monkeypatch.setenv("UDPFAST_TRUST", f"{MEMBER}")
-    message = rf"expected owner 0 \(or root, {MEMBER}\), found {OTHER}; whom else to trust"
+    message = rf"expected owner 0 \(or root, {MEMBER}\), found {OTHER}; UDPFAST_TRUST names"
     with pytest.raises(RegionError, match=message):
         instance_directory(tmp_path)

@@ -122,7 +122,7 @@ def test_histogram_of_a_closed_block_stays_readable(tmp_path):
 
 @pytest.mark.parametrize("names", [[], ["a", "a"]])
 def test_block_names_must_differ(tmp_path, names):
-    with pytest.raises(ValueError, match="names must be one or more different ones"):
+    with pytest.raises(ValueError, match="names must be different, and at least one"):
         LatencyBlock.create(tmp_path, names)
 
 

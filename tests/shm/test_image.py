@@ -73,7 +73,7 @@ def test_entry_that_is_never_whole_is_refused(tmp_path: Path) -> None:
     with Image.create(tmp_path, 1, 4096, HASH) as image, ImageView.attach(tmp_path, HASH) as view:
         image.put(0, b"one")
         slots(image)[0]["begun"] = 3
-        with pytest.raises(RegionError, match="none that is whole"):
+        with pytest.raises(RegionError, match="expected a complete entry"):
             view.entry(0)
 
 
@@ -85,7 +85,7 @@ def test_slot_that_points_outside_is_refused(tmp_path: Path, field: str, value: 
     with Image.create(tmp_path, 1, 4096, HASH) as image, ImageView.attach(tmp_path, HASH) as view:
         image.put(0, b"one")
         slots(image)[0][field][:] = value
-        with pytest.raises(RegionError, match="expected an entry in slot 0"):
+        with pytest.raises(RegionError, match="expected a complete entry in slot 0"):
             view.entry(0)
 
 

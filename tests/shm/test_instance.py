@@ -47,7 +47,7 @@ def test_instance_with_a_slash_is_a_path(tmp_path):
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "ä", "a\n", "a:b"])
 def test_instance_name_with_other_characters_is_refused(name):
-    with pytest.raises(ConfigError, match="an instance name has letters"):
+    with pytest.raises(ConfigError, match="an instance's name must have only letters"):
         instance_directory(name, create=True)
 
 
@@ -55,7 +55,7 @@ def test_instance_name_with_other_characters_is_refused(name):
 def test_directory_that_others_may_write_is_refused(root, mode):
     root.mkdir()
     root.chmod(mode)
-    with pytest.raises(RegionError, match=f"only its owner may write, found mode {mode:04o}"):
+    with pytest.raises(RegionError, match=f"only its owner may write there, found mode {mode:04o}"):
         instance_directory("feed", create=True)
     root.chmod(0o700)
     instance_directory("feed", create=True).chmod(mode)

@@ -286,7 +286,8 @@ def test_lock_that_outlives_its_writer_is_said_to_be_whose_it_is(path):
         os.kill(parent, signal.SIGKILL)
         os.waitpid(parent, 0)
         with pytest.raises(
-            WriterExistsError, match=rf"{parent}.*it is dead, and process {child} holds"
+            WriterExistsError,
+            match=rf"{parent}.*that process is dead, but process {child} still holds",
         ):
             Region.reopen_for_write(path, "TEST", HASH)
     finally:
@@ -379,7 +380,7 @@ def test_region_description_is_read_back(region, path):
 @pytest.mark.parametrize(
     ("size", "text", "message"),
     [
-        (5000, b"", "<= 3968 bytes, found 5000"),
+        (5000, b"", "at most 3968 bytes, found 5000"),
         (3, b"{,}", "a JSON desc"),
         (3000, 3000 * b"[", "a JSON desc"),
         (2, b"[]", "a JSON ob"),

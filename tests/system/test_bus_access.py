@@ -219,9 +219,8 @@ def test_who_may_read_cannot_send_and_a_stranger_cannot_read(bus: Bus) -> None:
     assert "RegionError" in refused and "UDPFAST_TRUST" in refused
     os.environ["UDPFAST_TRUST"] = str(OWNER)
     refused = as_user(MEMBER, GROUP, lambda: App("store:orders", "mine"))
-    assert f"PermissionError: [Errno 1] expected the daemon's user, {OWNER}, found {MEMBER}" in (
-        refused
-    )
+    expected = f"expected to run as the daemon's user, {OWNER}, found {MEMBER}"
+    assert f"PermissionError: [Errno 1] {expected}" in refused
     for address in ("store:orders", "composite:algo"):
         refused = as_user(STRANGER, 0, lambda address=address: Reader(address))
         assert "PermissionError" in refused
@@ -283,7 +282,7 @@ def test_group_that_is_not_there_or_not_ones_own_is_said(bus: Bus, group: str) -
 
     refused = as_user(OWNER, GROUP, start)
     if group == "0":
-        assert "access.group: expected a group that this user is in, found '0'" in refused
+        assert "access.group: expected a group that this user belongs to, found '0'" in refused
     else:
         assert "ConfigError: access.group: expected a group, found 'no-such-group'" in refused
         assert not (bus.folder / "S" / "journals").exists()
@@ -343,5 +342,7 @@ def test_outbox_of_another_user_does_not_end_the_daemon(bus: Bus) -> None:
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     with pytest.raises((PermissionError, UdpfastError, ConfigError)):
         App(f"store:{bus.store('S')}", "roots")
-    wait_until(lambda: "cannot be opened" in (bus.store("S") / "bus.json").read_text(), "the word")
+    wait_until(
+        lambda: "cannot open an outbox" in (bus.store("S") / "bus.json").read_text(), "the word"
+    )
     assert as_user(OWNER, GROUP, lambda: send(1)) == ""

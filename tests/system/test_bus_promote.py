@@ -72,7 +72,7 @@ def test_wish_of_before_is_not_carried_out_by_a_daemon_that_starts(hosts: Hosts)
     (hosts.path("one") / WISH).touch()
     hosts.start("one")
     log = hosts.folder / "one.log"
-    wait_until(lambda: "of before, is not carried out" in log.read_text())
+    wait_until(lambda: "ignored a request from before this start" in log.read_text())
     hosts.send("one", 10)
     assert writers(hosts) == ["S"]
     assert not (hosts.path("one") / WISH).exists()

@@ -175,7 +175,7 @@ def test_units_with_a_wrong_field_are_refused_for_it(
 
 
 def test_error_says_framing_size_and_reason() -> None:
-    with pytest.raises(FormatError, match=r"of iex_tp \(3 bytes\): it ends inside the header"):
+    with pytest.raises(FormatError, match=r"of iex_tp \(3 bytes\): it ends inside its header"):
         Framing("iex_tp").units(b"\1\0\0")
 
 

@@ -29,7 +29,7 @@ def test_recognise_names_the_framing_of_a_run(name: str) -> None:
     for seed in range(5):
         found = recognise(sent(name, seed, 40))
         assert found.name == name, found
-        assert "40 of 40 datagrams are sound" in found.why
+        assert "40 of 40 datagrams are valid" in found.why
 
 
 def test_recognise_bears_damage_and_strangers() -> None:
@@ -39,14 +39,14 @@ def test_recognise_bears_damage_and_strangers() -> None:
         datagrams[place] = ("flow", rng.randbytes(80))
     found = recognise(datagrams)
     assert found.name == "iex_tp"
-    assert "181 of 200 datagrams are sound" in found.why
+    assert "181 of 200 datagrams are valid" in found.why
 
 
 def test_recognise_of_noise_is_none() -> None:
     rng = random.Random(2)
     found = recognise(("flow", rng.randbytes(rng.randint(600, 1400))) for _ in range(50))
     assert (found.name, found.candidates) == (None, ())
-    assert found.why == "none fits nine of ten of 50 datagrams"
+    assert found.why == "no framing fits nine in ten of 50 datagrams"
 
 
 def test_recognise_of_nothing_says_so() -> None:
@@ -58,7 +58,7 @@ def test_recognise_of_what_two_framings_may_have_sent_names_both() -> None:
     datagram = build("moldudp64", Sent(383265, (), (), b"000008367I"))
     found = recognise([("flow", datagram)])
     assert found.name is None
-    assert found.why == "it may be moldudp64 or moldudp64le: 1 datagrams do not tell"
+    assert found.why == "it may be moldudp64 or moldudp64le: 1 datagrams are not enough to tell"
 
 
 def test_recognise_tells_byte_orders_by_numbers_that_follow() -> None:

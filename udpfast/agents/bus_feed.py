@@ -38,11 +38,14 @@ class BusFeed:
             )
         if config.name != disk.name:
             raise ConfigError(
-                f"{where}: expected the feed {disk.name!r}, as the store is called, found "
+                f"{where}: expected the feed's name to be that of the store, {disk.name!r}, found "
                 f"{config.name!r}"
             )
         if config.store != type(config.store)():
-            raise ConfigError(f"{where}: expected no table [store] in it: bus.toml says how it is")
+            raise ConfigError(
+                f"{where}: expected no table [store] in the feed's file: bus.toml has the "
+                "store's settings"
+            )
         self._disk = disk
         self._subscriber = Subscriber(config, disk)
         self._keeper = FeedKeeper(self._subscriber, disk.store.said.append)
@@ -68,7 +71,7 @@ class BusFeed:
 
     def _end(self, why: str) -> None:
         self._failure = why
-        self._disk.store.said.append(f"the feed has ended: {why}")
+        self._disk.store.said.append(f"the feed has stopped: {why}")
         self._subscriber.stop()
 
     def description(self) -> dict[str, object]:

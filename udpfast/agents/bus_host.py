@@ -121,7 +121,7 @@ class _Part:
         self.log, self.store, self.directory = self.disk.log, self.disk.store, self.disk.directory
         self._wish = ""
         if take_wish(path):
-            self.store.said.append("a wish to promote this host, of before, is not carried out")
+            self.store.said.append("ignored a request from before this start to promote this host")
         self.feed: BusFeed | None = None
         self.node = Node(
             self.store, [other for other in settings.hosts if other != host], self, _draw,
@@ -144,8 +144,8 @@ class _Part:
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         if self.log.damaged_at >= 0:
             self.store.said.append(
-                f"records from position {self.log.damaged_at} on are damaged, or lost: "
-                f"udpfast verify store:{self.directory} says which; readers are told LAPPED"
+                f"records from position {self.log.damaged_at} on are damaged or missing: `udpfast "
+                f"verify store:{self.directory}` lists them; readers get LAPPED in their place"
             )
         self._listen()
         if settings.feed and settings.sequencer == host:
@@ -167,8 +167,8 @@ class _Part:
             self.udp.bind(where)
         except OSError as problem:
             raise ConfigError(
-                f"stores.{self.name}.port: expected one that is free, found {self.settings.port} "
-                f"of {self._address}: {problem.strerror}"
+                f"stores.{self.name}.port: expected a free port, found {self.settings.port} of "
+                f"{self._address} in use: {problem.strerror}"
             ) from None
         self.server.listen(64)
         for each in (self.server, self.udp):
@@ -296,7 +296,9 @@ class _Part:
         found.runner.start()
         for grant in found.runner.grants:
             if not grant.granted:
-                self.store.said.append(f"a link's thread: {grant.asked}: {grant.reason}")
+                self.store.said.append(
+                    f"the thread of a link could not get {grant.asked}: {grant.reason}"
+                )
         return True
 
     def datagram(self, host: str, data: bytes) -> None:
@@ -367,7 +369,9 @@ class _Part:
     def _attend(self, link: _Link, thread: SourceThread | ConsumerThread, now_ns: int) -> None:
         if thread.broken:
             if thread.forged:
-                self._note_forged("a piece that no key of this host seals so, here")
+                self._note_forged(
+                    "a piece of its data was not sealed with a key of this host, for this place"
+                )
             self._failed.append(link.key)
         elif isinstance(thread, SourceThread):
             odd = thread.odd()
@@ -453,7 +457,7 @@ class _Part:
 
     def _note_forged(self, problem: str) -> None:
         self.unauthentic += 1
-        self.store.said.append(f"a link that ended: {problem}")
+        self.store.said.append(f"closed a link: {problem}")
 
     def _hand_on(self, link: _Link, now_ns: int) -> None:
         room = self.node.room(link.key)
@@ -491,7 +495,7 @@ class _Part:
         if not take_wish(self.directory):
             return
         if self.settings.feed and (self.feed is None or self.node.fed):
-            self.node.end_promotion("not promoted: a feed's store has the feed for its writer")
+            self.node.end_promotion("not promoted: this store is written by a feed")
         else:
             self.node.promote(now_ns)
 
@@ -510,7 +514,9 @@ class _Part:
         except OSError as problem:  # root's, say: this user brings nothing of it anywhere
             if path.name not in self._refused:
                 self._refused.add(path.name)
-                self.store.said.append(f"an outbox that cannot be opened: {problem}")
+                self.store.said.append(
+                    f"cannot open an outbox, so its messages are not sent: {problem}"
+                )
             return
         try:
             memory = mmap.mmap(fd, os.fstat(fd).st_size)
@@ -521,7 +527,7 @@ class _Part:
             os.close(fd)
             if path.name not in self._refused:
                 self._refused.add(path.name)
-                self.store.said.append(f"an outbox that is none, {path}: {problem}")
+                self.store.said.append(f"ignored {path}, which is not a valid outbox: {problem}")
             return
         self.outboxes[path.name] = courier, fd
         self.node.add(courier)
@@ -632,7 +638,7 @@ class BusHost:
             if name not in config.logs or config.logs[name].sequencer != host:
                 named = [each for each, store in config.logs.items() if store.sequencer == host]
                 raise ConfigError(
-                    f"begin: expected a store that {host} shall begin "
+                    f"--begin: expected a store whose sequencer is {host} "
                     f"({', '.join(named) or 'there is none'}), found {name!r}"
                 )
         self._say = say
@@ -735,7 +741,8 @@ def _check_copy(path: Path, name: str, host: str, settings: StoreConfig) -> None
         return
     if store != name or (owner != host and owner in settings.hosts):
         raise ConfigError(
-            f"{path}: expected the copy of {name} that {host} has, found that of {store} of {owner}"
+            f"{path}: expected {host}'s copy of {name}, found {owner}'s copy of {store}: choose "
+            "another --directory"
         )
 
 

@@ -223,9 +223,10 @@ cdef class Engine:
 
     def missing_pages(self) -> list[str]:
         """Return a sentence for each region that did not get the huge pages that were asked for."""
-        return [f"huge pages for the {name}: got {got:,} of {wanted:,} bytes ({reason}); the rest "
-                "is on ordinary pages, which are slower"
-                for name, wanted, got, reason in self._pages if reason]
+        return [
+            f"huge pages for the {name}: got {got:,} of {wanted:,} bytes ({reason}); the rest is "
+            "on ordinary pages, which are slower"
+            for name, wanted, got, reason in self._pages if reason]
 
     def read_counters(self) -> dict[str, dict[str, int]]:
         """Return all counters by scope: "feed", "incremental", "incremental.A", ..."""
@@ -318,8 +319,9 @@ cdef class Engine:
         except (FileNotFoundError, FormatError):
             pass
         if len(known) > config.ring.names:
-            raise ConfigError(f"ring.names: expected at least {len(known)}, which the instance has "
-                              f"already, found {config.ring.names}")
+            raise ConfigError(
+                f"ring.names: expected at least {len(known)}, the number of names that the "
+                f"instance has already, found {config.ring.names}")
         region = create_names(path, size - REGION_PAGE)
         self._regions.append(region)
         names_init(&self.stages.names, region.pointer + REGION_PAGE, size - REGION_PAGE,

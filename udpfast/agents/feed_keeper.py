@@ -73,5 +73,5 @@ class FeedKeeper:
         if not again:
             return failure
         self._due_ns = now_ns + wait_ns
-        self._say(f"{failure}; opens its lines again in {wait_ns / 1e9:g} s")
+        self._say(f"{failure}; reopening the lines in {wait_ns / 1e9:g} s")
         return None

@@ -119,7 +119,7 @@ class LineWatch:
             gone = tied_to and (tied_to in removed or tied_to not in there)
             if gone and line.name not in self._lost:
                 self._lost[line.name] = ""
-                self._said.append(f"{line.name}: its interface is gone")
+                self._said.append(f"{line.name}: its interface has disappeared")
             if line.name in self._lost:
                 self._open_again(line)
 
@@ -130,7 +130,7 @@ class LineWatch:
         except (ConfigError, OSError) as error:
             if self._lost[line.name] != str(error):
                 self._lost[line.name] = str(error)
-                self._said.append(f"{line.name}: waits: {error}")
+                self._said.append(f"{line.name}: cannot be reopened yet: {error}")
             return
         del self._lost[line.name]
         line.count()

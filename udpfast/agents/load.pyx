@@ -69,12 +69,12 @@ cdef class LoadGenerator:
                  session_id=1, first_seqno=1, object_type=0, object_id=0):
         cdef int line
         if not 1 <= len(senders) <= LINES_MAX:
-            raise ValueError(f"a load needs 1..{LINES_MAX} lines, had {len(senders)}")
+            raise ValueError(f"expected 1 to {LINES_MAX} lines, found {len(senders)}")
         if not 8 <= size_bytes <= FRAGMENT_SIZE:
-            raise ValueError(f"size_bytes must be 8..{FRAGMENT_SIZE}, was {size_bytes}")
+            raise ValueError(f"size_bytes must be 8 to {FRAGMENT_SIZE}, was {size_bytes}")
         if not 0 < rate_per_s <= RATE_MAX:
             raise ValueError(
-                f"rate_per_s must be more than 0 and at most {RATE_MAX:,}, was {rate_per_s}")
+                f"rate_per_s must be above 0 and at most {RATE_MAX:,}, was {rate_per_s}")
         if count < 0:
             raise ValueError(f"count must be 0 or more, was {count}")
         self.senders = tuple(senders)

@@ -77,7 +77,7 @@ class MarketGateway:
     ) -> None:
         room = OBJECT_ID_MAX + 1 - FIRST_OBJECT_ID
         if len(instruments) > room:
-            raise ValueError(f"expected {room} instruments at most, found {len(instruments)}")
+            raise ValueError(f"expected at most {room} instruments, found {len(instruments)}")
         self.transmitter = transmitter
         self.instruments = list(instruments)
         self.encoder = encoder if encoder is not None else MarketEncoder(instruments)
@@ -160,7 +160,7 @@ class MarketGateway:
         except (ValueError, OverflowError, FormatError) as error:
             self.refused += 1
             kind = type(event).__name__
-            self._say_once(event.instrument, kind, f"a {kind} is not sent: {error}")
+            self._say_once(event.instrument, kind, f"a {kind} was not sent: {error}")
 
     def _publish(self, event: MarketEvent, now_ns: int) -> None:
         object_id = self.object_ids[event.instrument]

@@ -183,7 +183,9 @@ class _Messages:
         key = levels["instrument"] << 40 | levels["msg"]
         first = np.flatnonzero(np.concatenate(([True], key[1:] != key[:-1])))
         if len(np.unique(key[first])) != len(first):
-            raise FormatError("the rows of a message must lie together, but one is in two places")
+            raise FormatError(
+                "expected the rows of each message side by side, found one message in two places"
+            )
         self.row_message = np.repeat(
             np.arange(len(first)), np.diff(np.concatenate((first, [len(key)])))
         )
@@ -283,7 +285,9 @@ class _Table:
         try:
             table = parquet.read_table(path, columns=columns).unify_dictionaries()
         except ArrowInvalid as error:
-            raise FormatError(f"{path}: expected a Parquet file, found none: {error}") from None
+            raise FormatError(
+                f"{path}: expected a Parquet file, found something else: {error}"
+            ) from None
         self._columns: dict[str, Any] = {}
         for name in table.column_names:
             column = table[name].combine_chunks()

@@ -55,8 +55,8 @@ class SimulatedMarket:
             raise ValueError(f"instruments must be 1..{len(_SYMBOLS)}, was {instruments}")
         if events is not None and events < instruments:
             raise ValueError(
-                f"events must be {instruments} or more, one snapshot for each "
-                f"instrument, was {events}"
+                f"events must be at least {instruments}, a snapshot for each instrument, was "
+                f"{events}"
             )
         self.seed = seed
         self.instruments = [
@@ -71,7 +71,7 @@ class SimulatedMarket:
     def __len__(self) -> int:
         """Return the number of events."""
         if self._events is None:
-            raise TypeError("a market without end has no length")
+            raise TypeError("an endless market has no length")
         return self._events
 
     def __iter__(self) -> Iterator[MarketEvent]:

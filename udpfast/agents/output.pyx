@@ -99,8 +99,8 @@ cdef class Output:
         while not log_append(self.log, &record, <const uint8_t*>&begin):
             if not self._roll():
                 raise UdpfastError(
-                    f"{self.log.directory}: expected room for a segment of {self.log.capacity} "
-                    "bytes, found none")
+                    f"{self.log.directory}: expected disk space for a segment of "
+                    f"{self.log.capacity} bytes, found too little")
         self._flush_store(unix_ns)
         self.disk.live.begin_feed(epoch, began, self.log.end_index - 1)
 

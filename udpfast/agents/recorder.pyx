@@ -120,8 +120,8 @@ cdef class Recorder(Agent):
         self._close()
         if left:
             raise TimeoutError(
-                f"the ring has ended, and its last {left} records are not in the journal: "
-                "a recorder that is started before the next feed takes them")
+                f"the ring has ended, and its last {left} records are not in the journal yet: "
+                "start a recorder before the feed starts again, and it takes them")
 
     def _close(self):
         for recording in self.recordings:

@@ -96,7 +96,8 @@ def guess_lines(capture: Path, framing: Framing) -> dict[str, list[Flow]]:
         names = "; ".join(" and ".join(map(str, flows)) for flows in numbered)
         raise ConfigError(
             f"{capture}: expected the lines of one feed, found {len(numbered)} feeds: "
-            f"{names or 'no datagram'}: name the lines of one by --incremental PORT or --config"
+            f"{names or 'no datagrams'}: choose the lines of one with --incremental PORT, or give "
+            "--config"
         )
     return {"incremental": numbered[0][:LINES_MAX], "snapshot": []}
 
@@ -132,7 +133,7 @@ def guess_channels(capture: Path) -> dict[str, list[Flow]]:
     if not channels["incremental"]:
         raise ConfigError(
             f"{capture}: expected UDP datagrams of an incremental channel, found "
-            f"{len(channels['snapshot'])} flows that are none"
+            f"{len(channels['snapshot'])} flows without any"
         )
     return channels
 

@@ -300,8 +300,8 @@ class MessageSource(_JournalSource):
         """Begin at `start`."""
         if config.wire.framing != "roq":
             raise ConfigError(
-                f"{directory}: expected records of roq, whose messages are datagrams, found those "
-                f"of {config.wire.framing}: its datagrams are in its raw capture (--raw)"
+                f"{directory}: expected roq messages, found records of framing "
+                f"{config.wire.framing}: replay its datagrams from the raw capture (--raw)"
             )
         super().__init__(directory, config, start, end)
 
@@ -325,8 +325,8 @@ class MessageSource(_JournalSource):
                     yield self._batch(found)
         if self.others and not self.frames["messages"]:
             raise FormatError(
-                f"{cursor.directory}: expected messages, found only what the feed had decoded: "
-                'record with ring.carry = "both", or replay the raw capture (--raw)'
+                f"{cursor.directory}: expected messages, found only decoded updates: record with "
+                'ring.carry = "both", or replay the raw capture (--raw)'
             )
 
     def _batch(self, found: npt.NDArray[np.intp]) -> CaptureBatch:

@@ -59,8 +59,8 @@ cdef class Replayer:
         wrong = np.flatnonzero(lines >= self._lines[channels])
         if len(wrong):
             raise ConfigError(
-                f"expected datagrams of the feed's lines (incremental has {self._lines[0]}, "
-                f"snapshot {self._lines[1]}), found one of channel {channels[wrong[0]]}, line "
+                f"expected datagrams of the feed's lines ({self._lines[0]} incremental, "
+                f"{self._lines[1]} snapshot), found one of channel {channels[wrong[0]]}, line "
                 f"{lines[wrong[0]]}")
 
     def play(self, batch, int start, int stop, int limit=BATCH_MAX) -> int:

@@ -83,8 +83,9 @@ cdef class Republisher:
             size = <uint32_t>header.length - RECORD_SIZE
             record = ring_claim(&self.ring.writer, size)
             if record == NULL:
-                raise FormatError(f"record {header.index} has {size} bytes, the ring takes "
-                                  f"{self.ring.payload_max}: a larger one is needed")
+                raise FormatError(
+                    f"record {header.index} has {size} bytes, but the ring takes at most "
+                    f"{self.ring.payload_max}: use a larger ring")
             record.kind = header.kind
             record.line = header.line
             record.flags = header.flags
@@ -105,8 +106,9 @@ cdef class Republisher:
         cdef Record* record = ring_claim(&self.ring.writer, sizeof(Lapped))
         cdef Lapped* lapped = <Lapped*>(<uint8_t*>record + RECORD_SIZE)
         if record == NULL:
-            raise FormatError(f"expected room for {sizeof(Lapped)} bytes, the ring takes "
-                              f"{self.ring.payload_max}")
+            raise FormatError(
+                f"expected room for {sizeof(Lapped)} bytes, but the ring takes at most "
+                f"{self.ring.payload_max}: use a larger ring")
         memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
         record.kind = KIND_LAPPED
         record.received_ns = record.published_ns = unix_ns

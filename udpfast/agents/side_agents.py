@@ -93,7 +93,7 @@ class SideAgent:
         if self._run is not None:
             self._run.abandon()
             self._run = None
-            self.entry.failure = "did not end when it was stopped"
+            self.entry.failure = "did not end in time after it was told to stop"
             self._become(AgentState.FAILED)
 
     def _start_when_due(self, now_ns: int) -> None:

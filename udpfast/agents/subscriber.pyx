@@ -169,8 +169,9 @@ cdef class FeedLoop(Agent):
             self._insist(receiver)
             receiver.count_into(&self.engine.counters)
             if self.batch_count + receiver.queue_count - len(places) > BATCHES_MAX:
-                raise ConfigError(f"xdp.queues: expected at most {BATCHES_MAX} on all interfaces, "
-                                  f"{receiver.address} has {receiver.queue_count}")
+                raise ConfigError(
+                    f"xdp.queues: expected at most {BATCHES_MAX} queues on all interfaces "
+                    f"together, {receiver.address} has {receiver.queue_count}")
         except BaseException:
             receiver.close()
             raise
@@ -227,8 +228,8 @@ cdef class FeedLoop(Agent):
         for result in receiver.results:
             if self.config.agent.strict and result.reason:
                 raise PermissionError(
-                    EPERM, f"{result.name} asked {result.asked}, got {result.got}: "
-                    f"{result.reason}")
+                    EPERM, f"{result.name}: asked for {result.asked}, got {result.got}: "
+                           f"{result.reason}")
 
     cdef int do_work(self, int64_t now_ns) noexcept nogil:
         cdef DatagramBatch* batch
@@ -457,7 +458,7 @@ class Subscriber:
             A line could not be opened; try again.
         """
         if self._engine is None or not self.ended:
-            raise RuntimeError(f"{self.name}: expected a loop that has ended")
+            raise RuntimeError(f"{self.name}: the feed's loop must have ended first")
         self._feed.restarts += 1
         self._start_loop(self._engine)
 
@@ -470,7 +471,7 @@ class Subscriber:
             The loop runs: its time is its own.
         """
         if self._engine is None or not self.ended:
-            raise RuntimeError(f"{self.name}: expected a loop that has ended")
+            raise RuntimeError(f"{self.name}: the feed's loop must have ended first")
         (<Engine>self._engine).expire(now_ns, clock_realtime_ns())
 
     def note_failure(self, failure: BaseException, again: bool) -> None:
@@ -587,8 +588,9 @@ class Subscriber:
         for index, receiver in enumerate(self._loop.receivers):
             by_interface = isinstance(receiver, XdpReceiver)
             where = receiver.address if by_interface else lines[index]
-            notes += [f"{where}: {result.name} asked {result.asked}, got {result.got}: "
-                      f"{result.reason}" for result in receiver.results if result.reason]
+            notes += [
+                f"{where}: {result.name}: asked for {result.asked}, got {result.got}: "
+                f"{result.reason}" for result in receiver.results if result.reason]
             if by_interface:
                 notes += [f"{where}: {each}" for each in receiver.fallbacks]
         notes += self._engine.missing_pages()

@@ -90,13 +90,13 @@ def parse_topic(text: bytes) -> Topic:
         It is none; the message says what was expected.
     """
     if len(text) > TOPIC_SIZE_MAX:
-        raise ConfigError(f"a topic has at most {TOPIC_SIZE_MAX} bytes, was {len(text)}")
+        raise ConfigError(f"a topic must have at most {TOPIC_SIZE_MAX} bytes, has {len(text)}")
     try:
         words = text.decode()
     except UnicodeDecodeError:
-        raise ConfigError(f"a topic is UTF-8, was {text!r}") from None
+        raise ConfigError(f"a topic must be UTF-8, was {text!r}") from None
     if not words.isprintable():
-        raise ConfigError(f"a topic has printable characters only, was {words!r}")
+        raise ConfigError(f"a topic must have only printable characters, was {words!r}")
     patterns = words.removeprefix("~")
     texts = patterns.split("|")
     everything = "" in texts
@@ -111,11 +111,13 @@ def _pattern(text: str, words: str) -> Pattern:
         kind in _KINDS if names else any(name.startswith(kind) for name in _KINDS)
     ):
         raise ConfigError(
-            f"a topic's patterns begin with a kind (BOOK, TRADES, ..) or *, was {words!r}"
+            "each pattern of a topic must begin with a kind (BOOK, TRADES, ...) or *, was "
+            f"{words!r}"
         )
     if len(names) > 3 or names[2:] not in ([], [""]):
         raise ConfigError(
-            f"a topic's patterns are KIND/exchange/symbol/, in names / is %2F, was {words!r}"
+            "each pattern of a topic must be KIND/exchange/symbol/, with / in a name written as "
+            f"%2F, was {words!r}"
         )
     parts = [ANY if kind == "*" else Part(kind, whole=bool(names))]
     for index, name in enumerate(names[:2]):
@@ -132,5 +134,6 @@ def _unescaped(name: str, words: str) -> str:
         return unquote(name, errors="strict")
     except ValueError:
         raise ConfigError(
-            f"in a topic's names % is %25, / is %2F, | is %7C, was {words!r}"
+            "in the names of a topic, % must be written as %25, / as %2F and | as %7C, was "
+            f"{words!r}"
         ) from None

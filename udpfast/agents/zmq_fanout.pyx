@@ -200,7 +200,7 @@ cdef class ZmqFanout(Agent):
                 first = i
         self._publish(first, count, now_ns)
         if self.last is not None and self.last.apply(cursor, count) < 0:
-            raise MemoryError("no room for last values")
+            raise MemoryError("not enough memory for last values")
         return <int>count
 
     cdef _publish(self, int64_t first, int64_t end, int64_t now_ns):

@@ -93,8 +93,9 @@ cdef class LastValues:
         memset(&output, 0, sizeof(output))
         try:
             if state_records(&self._state, &output) < 0:
-                raise MemoryError("no room for the last values of "
-                                  f"{self._state.doubts.heard.objects} objects")
+                raise MemoryError(
+                    "not enough memory for the last values of "
+                    f"{self._state.doubts.heard.objects} objects")
             return (<char*>output.bytes)[:output.used] if output.used else b""
         finally:
             free(output.bytes)

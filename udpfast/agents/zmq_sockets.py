@@ -92,7 +92,7 @@ class Outlets:
             socket.bind(address)
         except zmq.ZMQError as error:
             raise ConfigError(
-                f"zmq.addresses: expected an address that can be bound, {address!r} cannot: "
+                f"zmq.addresses: expected an address to bind to, cannot bind to {address!r}: "
                 f"{error.strerror}"
             ) from None
         bound = socket.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -179,11 +179,14 @@ def load_secret(path: str, key: str) -> tuple[bytes, bytes]:
         mode = stat.S_IMODE(Path(path).stat().st_mode)
         public, secret = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{key}: expected a CURVE key file, {path!r}: {error}") from None
+        raise ConfigError(
+            f"{key}: expected a CURVE key file, cannot read {path!r}: {error}"
+        ) from None
     if secret is None:
-        raise ConfigError(f"{key}: expected a file with a secret key, {path!r} has none")
+        raise ConfigError(f"{key}: expected a file with a secret key, found none in {path!r}")
     if mode & 0o077:
         raise ConfigError(
-            f"{key}: expected that only its owner may read {path!r}, found mode {mode:04o}"
+            f"{key}: expected {path!r} to be readable only by its owner (chmod 600), found mode "
+            f"{mode:04o}"
         )
     return public, secret

@@ -66,7 +66,9 @@ cdef class Streams:
             return new_stream(socket, text)
         topic = parse_topic(text)
         if len(self._by_topic) == STREAMS_MAX:
-            raise ConfigError(f"{STREAMS_MAX} different topics are served already")
+            raise ConfigError(
+                f"the limit of {STREAMS_MAX} different topics is reached: use a topic that is "
+                "served already")
         stream = new_stream(socket, text)
         stream.topic = topic
         stream.everything = not topic.patterns

@@ -143,7 +143,7 @@ class Live:
         """Return what was said last."""
         magic, *values, following, gate = _FIELDS.unpack_from(self.memory)
         if magic != _MAGIC:
-            raise FileNotFoundError("bus.live was not written yet")
+            raise FileNotFoundError("bus.live has not been written yet")
         alive, end, synced, released, kept, epoch, promised, cuts = values
         return LiveState(
             alive, end, synced, released, kept, epoch, promised, cuts, bool(following), gate
@@ -241,7 +241,9 @@ def read_description(directory: Path) -> dict[str, Any]:
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as problem:
-        raise RegionError(f"{path}: expected what its daemon said, found: {problem}") from None
+        raise RegionError(
+            f"{path}: expected a description by the store's daemon, found: {problem}"
+        ) from None
     return found
 
 
@@ -322,8 +324,8 @@ def stored_journal(address: str) -> Path:
     copy = copy_directory(directory)
     if not copy.is_dir():
         raise FileNotFoundError(
-            f"{directory}: expected the composite's records in {copy.name}/, found none: "
-            f"udpfast record {address} --end copies them"
+            f"{directory}: expected a copy of the composite's records in {copy.name}/, found "
+            f"none: make one with udpfast record {address} --end"
         )
     return copy
 

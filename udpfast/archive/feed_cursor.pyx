@@ -116,7 +116,7 @@ cdef class FeedCursor:
 
     cdef fail(self, int64_t code):
         # Raise what a negative count means.
-        raise RingClosedError("all of it was read")
+        raise RingClosedError("all of it has been read")
 
     cdef int64_t names_number(self) noexcept:
         # Of the table of names that the records of the last poll go by.
@@ -215,7 +215,7 @@ cdef class RingFeedCursor(FeedCursor):
     cdef check(self):
         if self.cursor.region.replaced() and not (
                 self.follow() or self.ready() or self.cursor.closed_by_writer):
-            raise RingClosedError(f"{self.cursor.region.path}: another file took its place")
+            raise RingClosedError(f"{self.cursor.region.path}: another file has taken its place")
 
     cdef fail(self, int64_t code):
         self.cursor._raise(code)
@@ -257,16 +257,17 @@ cdef class StoreFeedCursor(FeedCursor):
         try:
             self.live = Live(directory)
         except FileNotFoundError:
-            raise NotReadyError(f"{directory}: no feed writes here yet") from None
+            raise NotReadyError(f"{directory}: no feed has written here yet") from None
         memory = self.live.memory
         self.said = <const BusLive*>&memory[0]
         self.cuts = load_acquire(&self.said.cuts)
         # Acquire: what was said of this feed before.
         if load_acquire(&self.said.feed_end) == 0:
             if self.said.shared[0] and not self.said.by_feed:  # its daemon said so
-                raise ImageError(f"{directory}: expected a store that a feed writes, found one "
-                                 "that apps write: of its messages there is no image")
-            raise NotReadyError(f"{directory}: no feed writes here yet")
+                raise ImageError(
+                    f"{directory}: expected a store that a feed writes; apps write this one, and "
+                    "their messages have no image")
+            raise NotReadyError(f"{directory}: no feed has written here yet")
         place = ("position", self.said.feed_began) if start == "writer" else "tail"
         cursor = JournalCursorFace.attach(
             directory, place, limit=limit, room_bytes=room_bytes, layouts=LAYOUTS)
@@ -275,7 +276,7 @@ cdef class StoreFeedCursor(FeedCursor):
                 cursor.index > self.said.feed_index
                 or self.end() > self.said.feed_began + BACK_BYTES):
             self.close()
-            raise FormatError(f"{directory}: expected its feed's beginning, found it too far back")
+            raise FormatError(f"{directory}: the beginning of its feed is too far back")
         self.log = int.from_bytes(cursor.identity[:8], "little")
         # What was kept of a store before another feed began says nothing of it now: see RESTART.
         self.born = self.log ^ self.said.feed_epoch
@@ -320,8 +321,9 @@ cdef class StoreFeedCursor(FeedCursor):
         cdef uint64_t end = load_acquire(&self.said.feed_end)
         cdef int64_t count
         if load_acquire(&self.said.cuts) != self.cuts:
-            raise RegionError(f"{cursor.directory}: records were set aside: another host writes "
-                              "the store")
+            raise RegionError(
+                f"{cursor.directory}: records were set aside, because another host writes the "
+                "store")
         cursor._end_position = self.bound()
         cursor._follow = True
         cursor.ended = False

@@ -47,7 +47,7 @@ def read_feed(directory: Path) -> FeedConfig | None:
     except FileNotFoundError:
         return None
     except msgspec.MsgspecError as error:
-        raise FormatError(f"{path}: expected a feed's settings: {error}") from None
+        raise FormatError(f"{path}: expected the settings of a feed: {error}") from None
 
 
 def _replace(directory: Path, content: bytes) -> None:

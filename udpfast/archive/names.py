@@ -36,8 +36,8 @@ def journal_names(directory: str | os.PathLike[str], number: int, mark: int) -> 
     table = NameTable(names_table(attach_names(path)))
     if mark and table.mark != mark:
         raise FormatError(
-            f"{path}: expected names with mark {mark:08x}, as the segments have it, found "
-            f"{table.mark:08x}: they are another journal's, or damaged"
+            f"{path}: expected names with mark {mark:08x}, as in the segments, found "
+            f"{table.mark:08x}: the file is damaged, or another journal's"
         )
     return table
 

@@ -94,7 +94,8 @@ cdef class StoreLog(Log):
         except BlockingIOError:
             os.close(self._lock_fd)
             self._lock_fd = -1
-            raise WriterExistsError(f"{self.directory}: another process writes it") from None
+            raise WriterExistsError(
+                f"{self.directory}: another process writes this store") from None
         try:
             if group is not None:
                 admit_group_to_journal(self.directory, group)
@@ -441,8 +442,8 @@ def _load(directory):
         return b""
     if len(state) % 16 != 8:  # three numbers, and pairs of them
         raise RegionError(
-            f"{path}: expected what the bus must not forget, 24 bytes and 16 for each epoch, "
-            f"found {len(state)}: it is damaged")
+            f"{path}: expected 24 bytes, and 16 for each epoch, found {len(state)}: the file is "
+            "damaged")
     return state
 
 

@@ -93,13 +93,15 @@ class StoreNames:
                 names.append(said[at + 2 : at + 2 + size])
                 at += 2 + size
         except struct.error:
-            raise ValueError("a NAMES that is cut short") from None
+            raise ValueError("a NAMES frame that is cut short") from None
         if at > len(said) or not 0 < number < 1 << 32:
-            raise ValueError("a NAMES that is cut short")
+            raise ValueError("a NAMES frame that is cut short")
         table = self._open(number, capacity, key)
         for at, name in enumerate(names, first):
             if at > len(table) + 1:
-                raise ValueError(f"NAMES from {at} of a table that ends at {len(table)}")
+                raise ValueError(
+                    f"a NAMES frame from name {at}, but the table ends at {len(table)}"
+                )
             own = table.bytes(at) if at <= len(table) else name
             if own != name or (at > len(table) and table.intern(name) != at):
                 raise ValueError(f"expected name {at} to be {own!r}, as it is here, found {name!r}")
@@ -120,7 +122,7 @@ class StoreNames:
             self._tables[number] = table
         table = self._tables[number]
         if (table.capacity, table.key) != (capacity, key):
-            raise ValueError(f"{path}: expected the source's table of names, found another one")
+            raise ValueError(f"{path}: expected the source's table of names, found another")
         return table
 
     def sync(self) -> None:
@@ -167,7 +169,9 @@ class StoreNames:
             except FormatError:
                 self._tables.pop(number, None)
         if len(known) > capacity:
-            raise ValueError(f"at least {len(known)}, which the store has already")
+            raise ValueError(
+                f"at least {len(known)}, the number of names that the store has already"
+            )
         path = names_path(self._directory, number + 1)
         region = create_names(path, name_table_size(capacity))
         table = NameTable(names_table(region), capacity=capacity)

@@ -88,7 +88,9 @@ cdef class LinkSeal:
             if self._other is not None:
                 got = seal_read(self, some, sizeof(some))
                 if got < 0:
-                    raise UnauthenticError("a piece that no key of this host seals so, here")
+                    raise UnauthenticError(
+                        "a piece of its data was not sealed with a key of this host, for this "
+                        "place")
                 if got:
                     found.append((<const char*>some)[:got])
                     continue

@@ -235,8 +235,8 @@ cdef class Store:
 
     def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=()):
         if gate > len(standbys):
-            raise ValueError(f"gate must be at most the number of standbys, {len(standbys)}, "
-                             f"was {gate}")
+            raise ValueError(
+                f"gate must be at most {len(standbys)}, the number of standbys, was {gate}")
         self.log = log
         self.host = host
         self.gate = gate

@@ -185,8 +185,9 @@ class Node:
             self.resume(now_ns, unix_ns)
         elif store.led:
             # Other copies may have more than what is left here.
-            self._say("the host was started since: other copies may have more; "
-                      "`bus promote` decides")  # fmt: skip
+            self._say(
+                "this host has been rebooted, so other copies may have more: run `udpfast bus "
+                "promote` for the host that shall write")  # fmt: skip
 
     def _go_on_beginning(self, now_ns: int, unix_ns: int) -> None:
         beginning = self.beginning
@@ -205,8 +206,9 @@ class Node:
             self._say("begins a new store")
         else:
             self._end_beginning()
-            self.waits = (f"{beginning.owner} has the store, and this host has nothing: it copies "
-                          "it; if nobody writes it, `bus promote` decides who does")  # fmt: skip
+            self.waits = (
+                f"this host has nothing, and copies the store from {beginning.owner}; if no host "
+                "writes it, choose one with `udpfast bus promote`")  # fmt: skip
             self._say(self.waits)
 
     def _ask_who_has(self, beginning: Beginning, now_ns: int) -> None:
@@ -215,8 +217,10 @@ class Node:
                 self._close(link)
             self._ask([host])
         unheard = beginning.unheard(now_ns)
-        waits = (f"this host has nothing, and begins the store when all others said that they have "
-                 f"none: {', '.join(unheard)} said nothing yet (`bus run --begin` does not wait)"
+        waits = (
+            "this host has nothing, and begins the store once all others report that they have "
+            f"nothing: still waiting for {', '.join(unheard)} (`udpfast bus run --begin` does not "
+            "wait)"
                  if unheard else "")  # fmt: skip
         if waits != self.waits:
             self.waits = waits
@@ -282,11 +286,11 @@ class Node:
                 self._close(link)
             self.promotion = None
             if self.store.identity == NO_IDENTITY:
-                self.end_promotion("not promoted: nobody that was reached has the store")
+                self.end_promotion("not promoted: no host that could be reached has the store")
             elif promotion.state is PromotionState.READY:
                 self._write(promotion.epoch, now_ns, unix_ns)
                 self.end_promotion(
-                    f"writes epoch {promotion.epoch:x}",
+                    f"now writes epoch {promotion.epoch:x}",
                     *(f"{host} could not be reached" for host in promotion.unreachable),
                 )
             else:
@@ -362,8 +366,9 @@ class Node:
         ):
             if host not in self._strangers:
                 self._strangers.add(host)
-                self._say(f"{host} has another store of this name: {answer.identity.hex()}, not "
-                          f"{own.hex()}")  # fmt: skip
+                self._say(
+                    f"{host} has another store of the same name: {answer.identity.hex()}, "
+                    f"expected {own.hex()}")  # fmt: skip
             return
         self._strangers.discard(host)
         if self.promotion is not None:
@@ -433,19 +438,20 @@ class Node:
             at = refused.at
             own = self.store.log.checksum_at(at) or 0
             self._say(
-                f"differs from its source at {at}: checksum {own:08x} here, {refused.own:08x} there"
+                f"differs from its source at position {at}: checksum {own:08x} here, "
+                f"{refused.own:08x} there"
             )
             if self._quarantine:
                 removed = self.store.cut(at)
                 self.quarantined += removed
-                self._say(f"set {removed} records from {at} on aside")
+                self._say(f"set aside {removed} records from position {at} on")
             else:
                 self.stopped = "diverged"
         elif refused.reason is RefuseReason.FENCED:
             self.store.fence(refused.at)
         elif refused.reason in (RefuseReason.WRONG_STORE, RefuseReason.LAYOUT, RefuseReason.GONE):
             self.stopped = refused.reason.name.lower()
-            self._say(f"cannot follow: {refused.reason.name}, {refused.at}")
+            self._say(f"cannot copy from its source: {refused.reason.name}, position {refused.at}")
 
     def _follow(self, now_ns: int) -> None:
         if self._link is not None or self.stopped or now_ns < self._retry_ns or not self.peers:
@@ -476,7 +482,7 @@ class Node:
     def work(self, now_ns: int, unix_ns: int) -> None:
         """Let time pass: send what there is to send."""
         if self.sequencer is not None and not self.store.writer:
-            self._say("another host writes the store: this one follows")
+            self._say("another host writes the store, so this host follows it")
             self.sequencer = None
         if self.promotion is not None:
             self._go_on_promoting(now_ns, unix_ns)

@@ -69,7 +69,7 @@ cdef class Outbox:
         if memory.shape[0] < OUTBOX_PAGE or self.header.slots == 0 or (
                 <uint64_t>memory.shape[0] != Outbox.size_bytes(
                     self.header.slots, self.header.capacity)):
-            raise ValueError(f"{memory.shape[0]} bytes are no outbox")
+            raise ValueError(f"expected an outbox, found {memory.shape[0]} bytes that are none")
         self.entries = <OutboxEntry*>(&memory[0] + OUTBOX_PAGE)
         self.payloads = <uint8_t*>(self.entries + self.header.slots)
 
@@ -127,29 +127,32 @@ cdef class Outbox:
         cdef uint64_t size = content.shape[0]
         cdef int64_t number
         if not 0 <= type <= 0xFFFF:
-            raise ValueError(f"type must be from 0 to 65535, was {type}")
+            raise ValueError(f"type must be 0 to 65535, was {type}")
         number = outbox_send(self, &content[0] if size else NULL, size, <uint16_t>type)
         if number > 0:
             return number
         if number == UNSENT_CLOSED:
             if getpid() != self.pid:
                 raise WriterExistsError(
-                    f"outbox of {self.name}: expected process {self.pid}, which opened it, to "
-                    f"send, found its forked child {getpid()}: open one of another name there")
+                    f"outbox of {self.name}: only process {self.pid}, which opened it, can send, "
+                    f"and this is its forked child {getpid()}: open an app with another name here")
             raise ValueError(f"outbox of {self.name} is closed")
         if number == UNSENT_TOO_LARGE:
-            raise ValueError(f"a message has at most {SENT_SIZE_MAX} bytes, not {size}")
+            raise ValueError(f"a message must have at most {SENT_SIZE_MAX} bytes, has {size}")
         if number == UNSENT_SUPERSEDED:
             raise SupersededError(
-                f"another process sends as {name_text(header.name[:NAME_SIZE])} since; "
-                f"{header.accepted - header.seen} accepted messages are not in the stream")
+                f"another process has taken over the name {name_text(header.name[:NAME_SIZE])}: "
+                f"{header.accepted - header.seen} accepted messages are not in the stream; "
+                "App(..., anew=True) begins again")
         if number == UNSENT_LOST:
             raise OutboxLostError(
                 f"{header.freed} messages of {name_text(header.name[:NAME_SIZE])} were in the "
-                f"stream and let go, {header.seen} are: the hosts that had the others lost them")
+                f"stream, but now only {header.seen} are: the hosts that had the others lost "
+                "them; App(..., anew=True) begins again")
         raise OutboxFullError(
-            f"{header.accepted - header.freed} messages, {header.filled - header.emptied} "
-            f"bytes, are on their way: at most {header.slots} and {header.capacity}")
+            f"the outbox is full: {header.accepted - header.freed} messages, "
+            f"{header.filled - header.emptied} bytes, are on their way (at most {header.slots} "
+            f"and {header.capacity})")
 
     @property
     def name(self) -> str:
@@ -266,7 +269,7 @@ cdef class Courier:
             if header.state == OUTBOX_REGISTERED and incarnation > header.incarnation:
                 header.state = OUTBOX_SUPERSEDED
                 self.store.said.append(
-                    f"sender {self.outbox.name}: another one was registered; "
+                    f"sender {self.outbox.name}: another process registered under this name; "
                     f"{header.accepted - header.seen} accepted messages are not in the stream")
             return False
         if header.state >= OUTBOX_SUPERSEDED:
@@ -283,8 +286,8 @@ cdef class Courier:
         cdef OutboxHeader* header = self.header
         header.state = OUTBOX_LOST
         self.store.said.append(
-            f"sender {self.outbox.name}: {header.freed} messages were let go, {number} are in the "
-            f"stream; {header.accepted - header.freed} wait in vain")
+            f"sender {self.outbox.name}: {header.freed} messages were in the stream, but now only "
+            f"{number} are; {header.accepted - header.freed} more are waiting and cannot be sent")
 
     def told(self, data) -> None:
         """Take a refusal from the sequencer. What is in the stream decides, not this."""

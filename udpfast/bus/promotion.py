@@ -83,7 +83,10 @@ class Promotion:
         self.answers[host] = answer
         self._waiting.discard(host)
         if answer.promised > self.epoch:
-            self._refuse(f"{host} promised a later epoch, {answer.promised:x}")
+            self._refuse(
+                f"{host} has promised a later epoch, {answer.promised:x}: another host may be "
+                "writing"
+            )
         self._work(now_ns)
 
     def work(self, now_ns: int, unix_ns: int) -> None:
@@ -115,7 +118,7 @@ class Promotion:
         if self.consumer.closed:
             if self.consumer.refused is not None and self._copied == furthest:
                 self._refuse(
-                    f"{furthest} has more, and does not give it: "
+                    f"{furthest} has more records, and refuses to give them: "
                     f"{self.consumer.refused.reason.name}"
                 )
             self.consumer = None

@@ -512,7 +512,7 @@ cdef class Consumer(LinkEnd):
                 size = link_look(self._staging + self._at, self._size - self._at)
                 if size < 0:
                     self.damaged = True
-                    self.close("bytes that are no frame")
+                    self.close("bytes that are not a frame")
                 if size <= 0:
                     break
                 header = <const LinkHeader*>(self._staging + self._at)
@@ -527,7 +527,7 @@ cdef class Consumer(LinkEnd):
     cdef _copy(self, const LinkHeader* header, const uint8_t* body):
         cdef Log log = self._log
         if not self.following or header.epoch < self._epoch or self._is_over(header.epoch):
-            self.close("records of an epoch that is over")
+            self.close("records of an epoch that has ended")
             return
         if header.epoch > self._epoch:
             if header.position != self._log.writer.position:
@@ -543,7 +543,7 @@ cdef class Consumer(LinkEnd):
     cdef _fail(self):
         if self._failure == DATA_RECORD:
             self.damaged = True
-            self.close("a record that is not what was written")
+            self.close("a record that differs from what was written")
         else:
             self.close("records that do not continue the copy" if self._failure == DATA_PLACE
                        else "records beyond the end of their segment")
@@ -570,7 +570,7 @@ cdef class Consumer(LinkEnd):
         cdef bytes body = (<const char*>at)[:header.length]
         if header.type == LINK_HEARTBEAT and self.following and header.length >= sizeof(progress):
             if self._is_over(header.epoch):
-                self.close("an epoch that is over")
+                self.close("an epoch that has ended")
                 return True
             memcpy(&progress, at, sizeof(progress))
             self.source_end = progress.end
@@ -599,7 +599,7 @@ cdef class Consumer(LinkEnd):
     cdef _welcomed(self, welcome, const LinkHeader* header):
         cdef Store store = self.store
         if self._is_over(max((epoch for epoch, _ in welcome.lineage), default=0)):
-            self.close("an epoch that is over")
+            self.close("an epoch that has ended")
             return
         if store.identity == NO_IDENTITY:
             store.adopt(welcome.identity, welcome.first, welcome.first_index, welcome.lineage)

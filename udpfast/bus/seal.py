@@ -84,14 +84,14 @@ class DatagramSeal:
         if not any(
             hmac.compare_digest(tag, _tag(key, to.encode(), content, place)) for key in self._keys
         ):
-            raise UnauthenticError("a datagram that no key of this host seals so")
+            raise UnauthenticError("a datagram that was not sealed with a key of this host")
         self._check_place(sender, *_PLACE.unpack(place))
         return content
 
     def _check_place(self, sender: str, session: int, number: int) -> None:
         known, highest, before = self._seen.get(sender, (0, 0, 0))
         if session < known:
-            raise UnauthenticError("a datagram of a daemon that is over")
+            raise UnauthenticError("a datagram from a daemon that has ended")
         if session > known:
             highest = before = 0
         if number > highest:
@@ -101,5 +101,5 @@ class DatagramSeal:
             return
         bit = highest - number - 1
         if bit < 0 or bit >= WINDOW or before >> bit & 1:
-            raise UnauthenticError("a datagram that came before, or is too late")
+            raise UnauthenticError("a datagram that arrived before, or too late")
         self._seen[sender] = session, highest, before | 1 << bit

@@ -447,8 +447,8 @@ cdef class Sequencer:
             self._verdicts[SEQUENCER_FENCED] += 1
             self.refused_names += 1
             self.store.said.append(
-                f"a second sender {name_text(name)} on {name_text(host)}: refused, the one on "
-                f"{name_text(sender.entry.host[:NAME_SIZE])} lives")
+                f"refused a second sender {name_text(name)} on {name_text(host)}: the one on "
+                f"{name_text(sender.entry.host[:NAME_SIZE])} is alive")
             return REFUSED_NAME_IN_USE
         if at == 0 and self.count == SENDERS_MAX:
             self._verdicts[SEQUENCER_FENCED] += 1

@@ -113,7 +113,7 @@ def link_frame(int type, uint64_t position=0, uint64_t epoch=0, body=b"") -> byt
     cdef bytes content = bytes(body)
     content += bytes((8 - len(content) % 8) % 8)
     if len(content) > LINK_BODY_MAX:
-        raise ValueError(f"a body has at most {LINK_BODY_MAX} bytes, not {len(content)}")
+        raise ValueError(f"a body must have at most {LINK_BODY_MAX} bytes, has {len(content)}")
     link_header(&header, type, <uint32_t>len(content), position, epoch,
                 <const uint8_t*><const char*>content)
     return (<char*>&header)[:LINK_HEADER_SIZE] + content
@@ -156,7 +156,8 @@ def send_parse(data) -> Sent:
     """
     cdef bytes content = bytes(data)
     if len(content) < SEND_HEADER_SIZE:
-        raise ValueError(f"a datagram has at least {SEND_HEADER_SIZE} bytes, not {len(content)}")
+        raise ValueError(
+            f"a datagram must have at least {SEND_HEADER_SIZE} bytes, has {len(content)}")
     magic, version, flags, count, *header = _SEND.unpack_from(content)
     if (magic, version) != (SEND_MAGIC, BUS_VERSION):
         raise ValueError("not a datagram of the bus")
@@ -195,7 +196,7 @@ def name_bytes(str name) -> bytes:
     """
     content = name.encode()
     if not 0 < len(content) < NAME_SIZE or b"\0" in content:
-        raise ValueError(f"a name has 1 to {NAME_SIZE - 1} bytes of UTF-8, not {name!r}")
+        raise ValueError(f"a name must have 1 to {NAME_SIZE - 1} bytes of UTF-8, was {name!r}")
     return content.ljust(NAME_SIZE, b"\0")
 
 

@@ -61,7 +61,7 @@ cdef class Next:
 
     def __next__(self):
         if not reader_in_memory(self._reader):
-            raise RuntimeError("a record is awaited once")
+            raise RuntimeError("a record can be awaited only once")
         raise StopIteration(self._reader.take())
 
 

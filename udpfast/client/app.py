@@ -47,9 +47,9 @@ _LOCK_TRIES = 50
 
 
 class App:
-    """One app of a host: everyone's messages in the one order, and `send`.
+    """An app on the message bus: it reads the messages of all apps in one order, and can `send`.
 
-    The host's daemon (`udpfast bus run`) must have run once; while it does not, messages are
+    The host's daemon (`udpfast bus run`) must have run once. While it does not run, messages are
     accepted and wait.
 
     Parameters
@@ -57,30 +57,32 @@ class App:
     address : str
         "store:NAME" or "store:/path/to/it": this host's copy.
     name : str
-        Of the sender: 1 to 31 bytes of UTF-8 that can be printed, no '/'; one app at a time has it.
+        Name of the sender: 1 to 31 printable bytes of UTF-8 without '/'. Only one app at a time
+        can have a name.
     start : int, optional
-        Position in the stream: `position` of the app whose state it goes on from. None: its oldest
-        record. Refused where no record begins or ends there: what that state has was taken back,
-        or has not come to this host yet.
+        Position in the stream at which to begin: the `position` of an earlier app whose state this
+        one continues. None: the oldest record. Refused if no record begins or ends there, because
+        the records behind that state were taken back, or have not come to this host yet.
     idle : {"spin", "yield", "backoff", "sleep"}
-        How an iteration waits, as a `Reader` does.
+        How an iteration waits, as in a `Reader`.
     slots, capacity_bytes : int
-        Messages, a power of two, and bytes of them that may be on their way. Of a new outbox.
+        How many messages (a power of two), and how many bytes of them, may be on their way. Used
+        when an outbox is made.
     anew : bool
-        Where `send` raises SupersededError or OutboxLostError: set that outbox aside, and begin
+        If `send` raises SupersededError or OutboxLostError: set that outbox aside, and begin
         another one with number 1.
 
     Raises
     ------
     ConfigError
-        The address is none of a store, or a feed writes that; no sender can have the name; or the
-        daemon has another $UDPFAST_SHM; or records from `start` on were removed.
+        The address is not that of a store, or a feed writes the store; the name is not a sender's
+        name; the daemon has another $UDPFAST_SHM; or records from `start` on were removed.
     NotReadyError
-        The host's daemon has not run.
+        The host's daemon has never run.
     PermissionError
         The daemon runs as another user.
     RegionError
-        What stands in the outbox's place is none.
+        The file in the outbox's place is not an outbox.
     WriterExistsError
         A living process of this host sends under this name.
     """
@@ -105,8 +107,8 @@ class App:
             )
         if not _can_be_a_sender(name):
             raise ConfigError(
-                f"name must be 1 to {_NAME_BYTES_MAX} bytes of UTF-8 that can be printed, with no "
-                f"'/', was {shown(name)}"
+                f"name must be 1 to {_NAME_BYTES_MAX} printable bytes of UTF-8 without '/', was "
+                f"{shown(name)}"
             )
         self.name = name
         try:
@@ -114,12 +116,12 @@ class App:
             described = read_description(self._directory)
         except FileNotFoundError:
             raise NotReadyError(
-                f"{address}: expected the store of a daemon (`udpfast bus run`) that has run here, "
-                "found none"
+                f"{address}: expected a store whose daemon has run on this host, found none: "
+                "start `udpfast bus run`"
             ) from None
         if described.get("by_feed"):
             raise ConfigError(
-                f"address must be of a store that apps write, was {address!r}, which a feed writes"
+                f"address must name a store that apps write, was {address!r}, which a feed writes"
             )
         self._host = described["host"]
         self._reader = Reader(
@@ -139,15 +141,15 @@ class App:
             # It is memory that the daemon maps, too: who can write it could end the daemon.
             raise PermissionError(
                 errno.EPERM,
-                f"expected the daemon's user, {owner}, found {os.geteuid()}: who may read a store "
-                "(access.group) cannot send into it",
+                f"expected to run as the daemon's user, {owner}, found {os.geteuid()}: a user who "
+                "may only read a store (access.group) cannot send to it",
                 str(self._directory),
             )
         shared, own = Live(self._directory).shared, shared_directory(self._directory)
         if shared not in (None, own):
             raise ConfigError(
-                f"UDPFAST_SHM: expected the daemon's, which looks for outboxes in {shared}, found "
-                f"one with {own}"
+                "UDPFAST_SHM: expected the daemon's directory, which looks for outboxes in "
+                f"{shared}, found one with {own}"
             )
         folder = make_shared(self._directory)
         path = self._path = folder / f"{self.name}.outbox"
@@ -176,8 +178,8 @@ class App:
                 return Outbox(mmap.mmap(file.fileno(), 0))
         except ValueError as problem:
             raise RegionError(
-                f"{self._path}: expected an outbox, found a file that is none: {problem}; move it "
-                "away to begin another, without what it had"
+                f"{self._path}: expected an outbox, found a file that is not one ({problem}): move "
+                "it away to begin a new outbox, without the messages of the old one"
             ) from None
 
     def _make(self, path: Path, slots: int, capacity: int) -> None:
@@ -196,14 +198,14 @@ class App:
 
     @property
     def outbox(self) -> Outbox:
-        """What `send` writes into: for Cython, whose `outbox_send` needs no GIL."""
+        """The outbox that `send` writes into, for Cython code (`outbox_send` needs no GIL)."""
         return self._outbox
 
     @property
     def reader(self) -> Reader:
-        """The reader of the stream: for Cython code, and for reading in batches.
+        """The reader of the stream, for Cython code and for reading in batches.
 
-        `position` does not know of what is read here.
+        `position` does not include records that are read here.
         """
         return self._reader
 
@@ -224,11 +226,11 @@ class App:
         Raises
         ------
         OutboxFullError
-            It stayed full. Nothing was dropped.
+            The outbox stayed full. Nothing was dropped.
         SupersededError, OutboxLostError
-            What is in this outbox does not come into the stream any more.
+            This outbox can deliver nothing any more.
         ValueError
-            The message is too large: the error has both sizes; or the app was closed.
+            The message is too large (the error has both sizes), or the app was closed.
         WriterExistsError
             This is a forked child of the process that opened the app.
         """
@@ -243,25 +245,25 @@ class App:
 
     @property
     def position(self) -> int | None:
-        """Where the next record is: `start` of an app that goes on from its state."""
+        """Position of the next record: pass it as `start` to an app that continues from here."""
         return self._position
 
     def counts(self) -> dict[str, int]:
-        """Return how many of its messages were accepted, seen, let go; see `Outbox.counts`."""
+        """Return how many messages were accepted, seen in the stream and freed."""
         return self._outbox.counts()
 
     def poll(self) -> list[ReadRecord]:
-        """Return records that are new, none if there are none."""
+        """Return the records that have arrived since the last call; does not wait."""
         found: list[ReadRecord] = []
         while len(found) < _RECORDS and self._reader.wait(0):
             found.append(self._noted(next(self._reader)))
         return found
 
     def __iter__(self) -> Iterator[ReadRecord]:
-        """Yield records as they come, until `close`; wait while there is none.
+        """Yield records as they come, until `close`; wait while there are none.
 
-        Of a message, `sender`, `number`, `type` and `payload` say who sent what. `Kind.ROLLBACK`
-        says that the last of those that were read are not in the stream any more, and how many.
+        A message has `sender`, `number`, `type` and `payload`. A record of `Kind.ROLLBACK` says
+        how many of the last records have been taken back out of the stream.
         """
         for record in self._reader:
             yield self._noted(record)
@@ -273,7 +275,7 @@ class App:
         return record
 
     def close(self) -> None:
-        """Let go of the outbox; what is in it is still brought into the stream."""
+        """Close the outbox; its messages are still delivered."""
         self._reader.close()
         self._let_go()
 

@@ -125,7 +125,7 @@ cdef class ArrowTable:
     cdef _Column _root
 
     def __init__(self):
-        raise TypeError("an ArrowTable is made by Batch.table")
+        raise TypeError("only Batch.table makes an ArrowTable")
 
     @property
     def column_names(self):
@@ -307,9 +307,10 @@ def _rows(Batch batch, kind, counts):
         if batch_header(batch, i).kind != wanted:
             continue
         if batch_header(batch, i).length < RECORD_SIZE + fixed + row * rows_of[n]:
-            raise FormatError(f"record {batch_header(batch, i).index}: {Kind(kind).name} of "
-                              f"{batch_header(batch, i).length - RECORD_SIZE} bytes is shorter "
-                              "than its count of rows says")
+            raise FormatError(
+                f"record {batch_header(batch, i).index}: {Kind(kind).name} of "
+                f"{batch_header(batch, i).length - RECORD_SIZE} bytes is too short for its "
+                "number of rows")
         offsets[n + 1] = offsets[n] + <int32_t> rows_of[n]
         n += 1
     rows = np.zeros(offsets[n], ROW_DTYPES[kind])
@@ -378,7 +379,7 @@ cdef int _export_array(_Column column, ArrowArray* out) except -1:
 cdef void* _zeroed(size_t size) except NULL:
     cdef void* memory = calloc(1, size)
     if memory == NULL:
-        raise MemoryError(f"no room for {size} bytes")
+        raise MemoryError(f"not enough memory for {size} bytes")
     return memory
 
 

@@ -60,7 +60,7 @@ cdef class Batch:
     """
 
     def __init__(self):
-        raise TypeError("a Batch is made by Reader.poll")
+        raise TypeError("only Reader.poll makes a Batch")
 
     def __len__(self) -> int:
         """Return the number of records; 0 if the poll timed out."""
@@ -97,7 +97,7 @@ cdef class Batch:
         """Return the payload of record `i`, read-only, valid until the next poll."""
         self.check()
         if not 0 <= i < self.count:
-            raise IndexError(f"this batch has {self.count} records, was asked for number {i}")
+            raise IndexError(f"expected a record from 0 to {self.count - 1}, found {i}")
         cdef uint64_t start = self.memory.offsets[self.first + i]
         cdef uint64_t size = batch_header(self, i).length - RECORD_SIZE
         return self.memory.payloads_array[start:start + size].data
@@ -136,7 +136,7 @@ cdef class Batch:
         kind = kind_of(kind)
         dtype = _DTYPES.get(kind)
         if dtype is None:
-            raise FormatError(f"kind must be one with a fixed layout, was {kind.name}")
+            raise FormatError(f"kind must have a fixed layout, was {kind.name}")
         cdef uint16_t wanted = kind
         cdef int64_t size = dtype.itemsize
         cdef int64_t i, matches = 0
@@ -151,7 +151,7 @@ cdef class Batch:
                 continue
             if batch_header(self, i).length < RECORD_SIZE + size:
                 raise FormatError(
-                    f"{Kind(kind).name} takes {size} bytes at least, was "
+                    f"{Kind(kind).name} takes at least {size} bytes, found "
                     f"{batch_header(self, i).length - RECORD_SIZE} in record "
                     f"{batch_header(self, i).index}")
             memcpy(target, batch_payload(self, i), size)
@@ -240,8 +240,9 @@ cdef class Batch:
 
     cdef int check(self) except -1:
         if self.memory.polls != self._poll:
-            raise ValueError("this batch is gone: its reader went on; "
-                             "use it before the next poll, or keep batch.copy()")
+            raise ValueError(
+                "this batch is no longer valid, because its reader has gone on: use it before "
+                "the next poll, or keep batch.copy()")
         return 0
 
 

@@ -290,8 +290,9 @@ cdef class Books:
         cdef int64_t room
         if header.length < <int64_t> (RECORD_SIZE + sizeof(UpdateHeader)):
             self._missed()  # nobody knows of which book
-            raise FormatError(f"record {header.index}: BOOK takes {sizeof(UpdateHeader)} bytes "
-                              f"at least, was {header.length - RECORD_SIZE}")
+            raise FormatError(
+                f"record {header.index}: BOOK takes at least {sizeof(UpdateHeader)} bytes, found "
+                f"{header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
         snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
         if unlikely(doubts_elsewhere(&self._doubts, header)):
@@ -322,8 +323,9 @@ cdef class Books:
         track.missing = book.book.stale = True
         room = book_room(payload, header.length - RECORD_SIZE)
         if room < 0:
-            raise FormatError(f"record {header.index}: BOOK of {header.length - RECORD_SIZE} bytes "
-                              "is shorter than its counts say")
+            raise FormatError(
+                f"record {header.index}: BOOK of {header.length - RECORD_SIZE} bytes is too "
+                "short for its number of levels")
         book._reserve(&book.book.bids, room)
         book._reserve(&book.book.asks, room)
         refused = book.book.levels_refused
@@ -477,7 +479,7 @@ cdef Track* _track(Books books, uint64_t key, uint64_t tag) except NULL:
         return <Track*> doubt
     doubt = doubts_add(&books._doubts, key, tag)
     if doubt == NULL:
-        raise MemoryError(f"no room for object {books._doubts.heard.objects + 1}")
+        raise MemoryError(f"not enough memory for object {books._doubts.heard.objects + 1}")
     (<Track*> doubt).book = -1
     (<Track*> doubt).missing = True
     return <Track*> doubt

@@ -106,8 +106,8 @@ cdef class Callbacks:
         cdef int64_t ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
         if ahead == READER_CLOSED:
             self.reader._check_open()
-            raise RingClosedError(f"{self.reader.address}: everything was read, and its writer "
-                                  "closed it")
+            raise RingClosedError(
+                f"{self.reader.address}: everything has been read, and the writer has closed it")
         self._stopped = False
         return _dispatch(self) if ahead else 0
 
@@ -151,10 +151,11 @@ def _methods(strategy):
     found = {name for name in dir(strategy) if name.startswith("on_")}
     for name in sorted(found - known):
         close = difflib.get_close_matches(name, known, 1)
-        raise ConfigError(f"{name} is no callback{f': did you mean {close[0]}?' if close else ''}")
+        raise ConfigError(
+            f"{name} is not a callback's name{f': did you mean {close[0]}?' if close else ''}")
     if not found:
         names = ", ".join(sorted(known))
-        raise ConfigError(f"{strategy!r} has no callback: expected at least one of {names}")
+        raise ConfigError(f"{strategy!r} has no callbacks: expected at least one of {names}")
     other = getattr(strategy, "on_other", None)
     methods = [None] * FILTER_KINDS
     for kind, name in CALLBACK_NAMES.items():

@@ -25,6 +25,6 @@ def check_layouts(compiled: int) -> None:
     installed = RING_LAYOUT ^ PAYLOAD_HASH
     if compiled != installed:
         raise ImportError(
-            f"compiled for records of layout {compiled:016x}, the installed udpfast has "
-            f"{installed:016x}: compile it again"
+            f"this module was compiled for records of layout {compiled:016x}, but the installed "
+            f"udpfast has {installed:016x}: compile the module again"
         )

@@ -174,7 +174,7 @@ cdef class CompositeSource(PolledSource):
 
     cdef fail(self, int64_t code):
         if code == -EPIPE:
-            raise RingClosedError("everything was read, and none of the sources has a writer")
+            raise RingClosedError("everything has been read, and none of the sources has a writer")
         if isinstance(self.failure, _MemberFailed):
             self.failing.source.fail(self.code)
         raise self.failure
@@ -244,8 +244,8 @@ def open_sources(addresses, open_one, batch) -> CompositeSource:
         There are none, or one of them is named twice.
     """
     if not addresses or len(set(addresses)) != len(addresses):
-        raise ConfigError("address must be one or more different addresses, was "
-                          f"{list(addresses)!r}")
+        raise ConfigError(
+            f"address must be one or more different addresses, was {list(addresses)!r}")
     opened = []
     try:
         for address in addresses:

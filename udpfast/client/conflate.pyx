@@ -64,7 +64,7 @@ cdef class Latest:
         memset(self._kept, 0, sizeof(self._kept))
         for kind in kinds_of(keep):
             if kind not in list(Kind) or kind < KIND_BOOK:
-                raise ConfigError(f"keep must name kinds of updates, was {shown(kind)}")
+                raise ConfigError(f"keep must have kinds of updates only, had {shown(kind)}")
             self._kept[<int> int(kind)] = True
         self._found = []
         self._pending = []
@@ -72,7 +72,7 @@ cdef class Latest:
         keyed_draw(&self._key)
         self._object_of = <int64_t*> calloc(reader._batch, sizeof(int64_t))
         if self._object_of == NULL:
-            raise MemoryError(f"no room for {reader._batch} records")
+            raise MemoryError(f"not enough memory for {reader._batch} records")
         self._grow()
 
     def __dealloc__(self):
@@ -109,8 +109,8 @@ cdef class Latest:
             self.reader._batch, 0 if self._found else reader_deadline(timeout))
         if ahead == READER_CLOSED and not self._found:
             self.reader._check_open()
-            raise RingClosedError(f"{self.reader.address}: everything was read, and its writer "
-                                  "closed it")
+            raise RingClosedError(
+                f"{self.reader.address}: everything has been read, and the writer has closed it")
         if self._renumbered and not self._found:
             memset(self._slots, 0, (self._slots_mask + 1) * sizeof(uint32_t))
             self._count = 0
@@ -236,7 +236,7 @@ cdef class Latest:
             self._objects = objects
         if objects == NULL or places == NULL:
             free(places)
-            raise MemoryError(f"no room for {slots} objects")
+            raise MemoryError(f"not enough memory for {slots} objects")
         free(self._slots)
         self._slots = places
         self._slots_mask = slots - 1

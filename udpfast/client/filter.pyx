@@ -34,7 +34,8 @@ cdef class NameFilter:
             wanted = frozenset([wanted] if single else wanted)
             if not wanted or not all(isinstance(name, str) for name in wanted):
                 raise ConfigError(
-                    f"exchanges and symbols must be names, at least one, was {set(wanted) or '{}'}")
+                    "exchanges and symbols must have at least one name, and only names, was "
+                    f"{set(wanted) or '{}'}")
         self._wanted = wanted
         self.forget()
 
@@ -83,7 +84,7 @@ cdef class Filter:
         memset(self._kinds, kinds is None, sizeof(self._kinds))
         for kind in () if kinds is None else kinds_of(kinds):
             if kind is Kind.PAD:
-                raise ConfigError("kinds must be of records that readers get, was PAD")
+                raise ConfigError("kinds must be kinds that readers get, had PAD")
             self._kinds[<int> int(kind)] = True
         for kind in range(KIND_GAP, KIND_LAPPED + 1):
             self._kinds[<int> kind] = True
@@ -105,7 +106,9 @@ cdef class Filter:
         some = ", ".join(sorted(known)[:NAMES_SHOWN])
         more = f" and {len(known) - NAMES_SHOWN} more" if len(known) > NAMES_SHOWN else ""
         hint = did_you_mean(unknown[0], known)
-        return f"not known so far: {', '.join(map(repr, unknown))}; known are {some}{more}{hint}"
+        return (
+            f"not published so far: {', '.join(map(repr, unknown))}; published are "
+            f"{some}{more}{hint}")
 
     cdef int64_t select(
             self, Record* headers, uint64_t* offsets, const uint8_t* payloads, int64_t first,

@@ -244,8 +244,9 @@ def open_history(RingSource live not None, start_ns, batch, buffer_bytes, addres
         except (FileNotFoundError, FormatError):
             continue
     else:
-        raise ConfigError(f"start must be 'tail', 'begin' or 'oldest' for {address}: no journal "
-                          f"has its records (looked at {', '.join(looked) or 'none'})")
+        raise ConfigError(
+            f"start must be 'tail', 'begin' or 'oldest' for {address}, because no journal has "
+            f"its records (looked at {', '.join(looked) or 'none'})")
     cursor = JournalCursorFace.attach(
         directory, ("time", start_ns), follow=False, limit=batch, layouts=LAYOUTS,
         room_bytes=max(buffer_bytes or 256 * batch, len(live.payloads_array)))

@@ -113,7 +113,7 @@ cdef class ImageJoin:
         try:
             view = ImageView.attach(directory, ENTRY_HASH)
         except FileNotFoundError:
-            return "there is none; its feed's file needs [image] enabled = true"
+            return "there is none; set [image] enabled = true in the feed's file"
         except FormatError as error:
             return str(error)
         with view:
@@ -128,11 +128,11 @@ cdef class ImageJoin:
                 rc = state_read(&self._state, <entry_copy>image_copy, &view.reader,
                                 view.reader.slots_count)
         if rc == -EAGAIN:
-            return f"expected a state, found one that is being written; {keeper}"
+            return f"expected a complete state, found one that is being written; {keeper}"
         if rc == -EBADMSG:
-            return f"expected a state, found damage; {keeper}"
+            return f"expected a valid state, found damage; {keeper}"
         if rc == -ENOMEM:
-            raise MemoryError("no room for the state of an image")
+            raise MemoryError("not enough memory for the state of an image")
         return self._catch_up(cursor, tail, keeper)
 
     cdef str _catch_up(self, FeedCursor cursor, uint64_t target, keeper):
@@ -141,31 +141,36 @@ cdef class ImageJoin:
         mark = self._state.mark.position
         if (self._state.mark.ring_born_ns != cursor.born
                 or self._state.mark.ring_created_ns != cursor.created_ns()):
-            return (f"expected the image of this {cursor.kind}, found that of one before it; "
-                    f"{keeper}")
+            return (
+                f"expected the image of this {cursor.kind}, found that of an earlier one; "
+                f"{keeper}")
         if mark > cursor.end():
-            return (f"expected a position up to the {cursor.kind}'s end {cursor.end()}, "
-                    f"found {mark}; {keeper}")
+            return (
+                f"expected a position no later than the {cursor.kind}'s end {cursor.end()}, "
+                f"found {mark}; {keeper}")
         cursor.seek(mark, self._state.mark.index)
         target = max(target, self._state.newest)
         with nogil:
             rc = self._follow(cursor, target)
         if rc == -EAGAIN:
-            return (f"the {cursor.kind} has overwritten what follows position {mark}, where the "
-                    f"image ends; {keeper}")
+            return (
+                f"the {cursor.kind} has already overwritten the records after position {mark}, "
+                f"where the image ends; {keeper}")
         if rc == -ENOMEM:
-            raise MemoryError("no room for the state of an image")
+            raise MemoryError("not enough memory for the state of an image")
         if rc < 0:
             return (f"expected a record of the {cursor.kind} at position {cursor.position()}, "
                     f"found none; {keeper}")
         if cursor.position() < self._state.newest:
-            return (f"expected objects up to the {cursor.kind}'s end {cursor.position()}, found "
-                    f"one up to {self._state.newest}; {keeper}")
+            return (
+                f"expected objects no later than the {cursor.kind}'s end {cursor.position()}, "
+                f"found one at {self._state.newest}; {keeper}")
         if cursor.epoch() != self._state.mark.epoch:
-            return (f"the {cursor.kind}'s writer {cursor.epoch()} has not said yet that it took "
-                    "over")
+            return (
+                f"the {cursor.kind}'s writer {cursor.epoch()} has not yet reported that it took "
+                "over")
         if state_records(&self._state, &self._output) < 0:
-            raise MemoryError("no room for the records of an image")
+            raise MemoryError("not enough memory for the records of an image")
         state_free(&self._state)
         self._at = 0
         self.left = self._output.count

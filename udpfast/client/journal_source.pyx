@@ -79,7 +79,7 @@ cdef class JournalSource(PolledSource):
     cdef fail(self, int64_t code):
         if self.failure is not None:
             raise self.failure
-        raise RingClosedError(f"journal {self.directory}: all of it was read")
+        raise RingClosedError(f"journal {self.directory}: all of it has been read")
 
     cdef renew_names(self):
         cdef int64_t number = self.cursor.names
@@ -127,8 +127,9 @@ def segment_names(directory, number, mark, segment) -> NameCache:
         return NameCache(journal_names(directory, number, mark))
     except (FileNotFoundError, FormatError) as problem:
         # Removed, torn by a power cut, or another journal's: the records are what they are.
-        warnings.warn(f"{directory}: the instruments are unknown in segment {segment}: {problem}",
-                      stacklevel=3)
+        warnings.warn(
+            f"{directory}: the names of instruments are not known in segment {segment}: {problem}",
+            stacklevel=3)
         return NameCache()
 
 
@@ -149,7 +150,8 @@ def open_source(
         As `Reader` has them; `name` is ignored: readers of a journal are not listed.
     """
     if image:
-        raise ConfigError(f"image must be False for journal:{target}: it begins where it begins")
+        raise ConfigError(
+            f"image must be False for journal:{target}: reading starts without an earlier state")
     start = "begin" if start == "oldest" else start
     first = start if start in ("begin", "tail") else _place(start, "start")
     last = None if end is None else _place(end, "end")
@@ -173,7 +175,7 @@ def _place(where, what):
         return "time", unix_ns(where[1], what)
     if isinstance(where, tuple) and len(where) == 2 and where[0] == "position":
         if not isinstance(where[1], int) or where[1] < 0 or where[1].bit_length() > 63:
-            raise ConfigError(f"{what} must be a position from 0 on, was {shown(where)}")
+            raise ConfigError(f"{what} must be a position, 0 or more, was {shown(where)}")
         return where
     return "time", unix_ns(where, what)
 
@@ -201,7 +203,7 @@ def unix_ns(when, what, expected="a time") -> int:
     try:
         moment = datetime.datetime.fromisoformat(when) if isinstance(when, str) else when
         if moment.tzinfo is None:
-            raise ConfigError(f"{what} must say its time zone (2026-08-21T09:30Z), was {when!r}")
+            raise ConfigError(f"{what} must have a time zone (2026-08-21T09:30Z), was {when!r}")
         since = moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
     except (AttributeError, TypeError, ValueError) as error:
         if isinstance(error, ConfigError):

@@ -95,8 +95,8 @@ cdef class OrderCopy:
         except FileNotFoundError:
             if (self._directory / "bus.json").exists():
                 raise ConfigError(
-                    f"{self._directory}: expected a composite, found a store: it is a journal "
-                    "itself") from None
+                    f"{self._directory}: expected a composite, found a store, which is a journal "
+                    "already") from None
             raise FileNotFoundError(
                 f"{self._directory}: expected composite.json, which the bus's daemon writes beside "
                 "the log of a composite's order, found none") from None
@@ -118,8 +118,8 @@ cdef class OrderCopy:
         # A journal has the records of one composite, and nothing else.
         if self.journal.index and self.journal.resume(identity) is None:
             raise FormatError(
-                f"{self.journal.directory}: expected what was copied of {self._directory}, found "
-                "records of something else: choose another directory")
+                f"{self.journal.directory}: expected a copy of {self._directory}, found records "
+                "of something else: choose another directory")
         self.journal.note_source(identity)
 
     def _find_end(self):
@@ -131,8 +131,9 @@ cdef class OrderCopy:
             if self._find_entry(position):
                 return "position", self._last[0]
         if self.journal.index:
-            raise FormatError(f"{self.journal.directory}: expected ORDER before all other records, "
-                              "found none: it is no copy of a composite")
+            raise FormatError(
+                f"{self.journal.directory}: expected a copy of a composite, which begins with "
+                "ORDER, found none")
         return "begin"
 
     def _find_entry(self, position):
@@ -215,7 +216,8 @@ cdef class OrderCopy:
             if (header.number, (<const char*>payload)[:sizeof(entry)]) != self._last:
                 raise FormatError(
                     f"{self._directory}: expected the entry at {self._last[0]} that was copied, "
-                    "found another one: the order was taken back; copy it to another directory")
+                    "found another one, because the order was taken back: copy to another "
+                    "directory")
         else:
             # What of the entry before did not come is not there any more. (After a cut, others have
             # its place: then the indices of what comes say so.)
@@ -240,7 +242,7 @@ cdef class OrderCopy:
         if header.stream != STREAM_NONE:
             raise FormatError(
                 f"{self._source.origin}: expected messages of a bus, found a record of a feed at "
-                f"{header.position}: its names are those of its store, which a copy has not")
+                f"{header.position}: stores of feeds cannot be copied yet")
         if header.kind == KIND_ROLLBACK:
             return self._take_back(header)
         if header.index < self._skip_index:
@@ -313,8 +315,8 @@ cdef class OrderCopy:
             return True
         if not self._source.writer_alive():
             raise NotReadyError(
-                f"{self._directory}: expected all records that its order takes, found copies that "
-                "lack some, and no daemon of a bus that would bring them")
+                f"{self._directory}: expected all records of its order, found copies that lack "
+                "some, and no running bus daemon that could fetch them")
         return False
 
     def sync(self) -> None:

@@ -145,8 +145,9 @@ cdef class OrderSource(PolledSource):
             return count
         for i in range(count):
             if order.headers[i].kind == KIND_ROLLBACK:
-                raise RegionError(f"{order.directory}: the order that was read was taken back: "
-                                  "read the composite again")
+                raise RegionError(
+                    f"{order.directory}: the order that was read has been taken back: open the "
+                    "composite again")
             if order.headers[i].kind == KIND_ORDER:
                 memcpy(&entry, order.payloads + order.offsets[i], sizeof(entry))
                 self.entries.append((order.headers[i].position, entry.input, entry.flags,
@@ -274,7 +275,8 @@ def open_source(
         As `store_source.open_source` has them.
     """
     if image:
-        raise ConfigError(f"image must be False for composite:{target}: it begins where it begins")
+        raise ConfigError(
+            f"image must be False for composite:{target}: reading starts without an earlier state")
     order = open_store(target, start=start, batch=batch, buffer_bytes=None, timeout=timeout,
                        name=name, end=end)
     return OrderSource(order, read_composite(order.directory), batch=batch,

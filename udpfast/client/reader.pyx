@@ -34,10 +34,10 @@ cdef class Reader:
 timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--\n
     Read a ring from this process, at your own pace: the writer never waits for you.
 
-    A reader that falls more than the ring's capacity behind is lapped, and told how many records
-    it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll. A writer
-    that dies is said by a record of `Kind.CONNECTION`, the one that takes over after it by
-    `Kind.RESTART`; if that one begins another file, the reader goes on there.
+    A reader that falls behind by more than the ring's capacity is lapped, and told how many
+    records it missed: by a record of `Kind.LAPPED` in an iteration, by `batch.lapped` in a poll.
+    When the writer dies, the reader gets a record of `Kind.CONNECTION`, and `Kind.RESTART` when
+    another writer takes over; if that writer begins another file, the reader continues there.
 
     A reader belongs to one thread; `close` may be called from any.
 
@@ -45,56 +45,56 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     ----------
     address : str, or list or tuple of str
         "ring:NAME", the name of a running instance, or "ring:/path/to/instance/directory";
-        "journal:NAME" or "journal:/path/to/it" for what was kept; "zmq:..." (docs/zmq.md);
+        "journal:NAME" or "journal:/path/to/it" for a recording; "zmq:..." (docs/zmq.md);
         "store:NAME" and "composite:NAME" of a bus, or their paths (docs/bus.md).
-        Several: their records as one stream, in the order of `published_ns`, equal ones in that of
-        the list, those of one address in their own. What is live and has nothing new holds up
-        nothing else. A run of records, and so a batch, is of one address: `origin`.
+        Several addresses are read as one stream in the order of `published_ns` (equal times in the
+        order of the list); records of one address keep their own order. A live address with
+        nothing new does not delay the others. All records of a batch are of one address: `origin`.
     idle : {"spin", "yield", "backoff", "sleep"}
-        How to wait: "spin" answers first and burns a core, "backoff" spins, then yields, then
-        sleeps for up to 1 ms.
+        How to wait: "spin" reacts fastest and takes a whole core; "backoff" spins, then yields,
+        then sleeps for up to 1 ms.
     start : "tail", "begin", "oldest", str, datetime, int or ("position", int), optional
-        With the next record to be written (the default); with the very first (refused if it was
-        overwritten); with the oldest that the ring still holds; or, from the journal that has the
-        ring's records and then from the ring, with those published at or after a time: ISO 8601
-        with its zone, an aware datetime, or UNIX ns. Of a journal: with the oldest (the default),
-        the next to be written, such a time, or the first at or behind a position. Of a store: as
-        of a journal, but that a record must begin at a position, or the last one end there.
+        Where to begin. Ring: "tail", the next record to be written (the default); "begin", the
+        very first (refused if it was overwritten); "oldest", the oldest that the ring still has;
+        or a time (ISO 8601 with its zone, an aware datetime, or UNIX ns): the records published
+        from then on, first from the journal, then from the ring. Journal: the oldest (the
+        default), "tail", a time, or the first record at or after a position. Store: as for a
+        journal, but a record must begin, or the last one end, at the position.
     end : str, datetime, int or ("position", int), optional
-        Of a journal: leave out records published at or after this time, or end before the first at
-        or behind this position. Without it the reading ends with the journal; it goes on as long
-        as the journal has a writer.
+        Journal only: leave out records published at or after this time, or records at or after
+        this position. By default reading ends with the journal, but continues as long as the
+        journal has a writer.
     batch : int
-        Records that one poll may take.
+        Records that one poll returns, at most.
     buffer_bytes : int, optional
-        Payload bytes that one poll may take; by default 256 for each record. Never less than the
-        ring's largest payload.
+        Payload bytes that one poll returns, at most; by default 256 for each record. Never less
+        than the ring's largest payload.
     timeout : float or None
-        Seconds to wait until the ring exists; None: for ever.
+        Seconds to wait until the ring exists; None: forever.
     name : str
-        What `udpfast stat` calls this reader; by default the name of the program.
+        Name of this reader in `udpfast stat`; by default the program's name.
     kinds : Kind or its name, or iterable of these, optional
         Updates and messages of these kinds only: `kinds=["book", "trades"]`. Doubts (GAP,
         SESSION, RESTART, LAPPED, STALE, RECOVERED, CONNECTION, DISAGREEMENT) always come: see
         `client.filter.Filter`.
     exchanges, symbols : str, or iterable of str, optional
-        Updates of these names only, and doubts. What does not pass costs no Python object. A name
-        that is not among those published so far is a warning, which says those that are.
+        Updates of these names only, and doubts. A record that is left out costs no Python object.
+        A name that has not been published so far raises a warning, which lists those that have.
     image : bool
-        Begin with the complete state, whatever `start` says: each object's last values as records
-        flagged `SNAPSHOT`, then the ring (or the feed's store) from exactly there on. Needs
-        `[image]` in the feed's file.
+        Begin with the complete state, whatever `start` is: first each object's last values, as
+        records flagged `SNAPSHOT`, then the ring (or the feed's store) from exactly that point.
+        Needs `[image]` in the feed's file.
 
     Raises
     ------
     ConfigError
         The address or an option is wrong.
     FileNotFoundError
-        There is no such ring, `timeout` seconds long.
+        No such ring appeared within `timeout` seconds.
     RegionError
-        It is not safe to read, or of another version: what was expected, and what was found.
+        The ring is not safe to read, or of another version.
     FormatError
-        `start` is "begin", and the beginning was overwritten.
+        `start` is "begin", and the beginning has been overwritten.
     ImageError
         There is no image to begin with; says why.
     """
@@ -132,10 +132,10 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return self
 
     def __next__(self):
-        """Return the next record, a `ReadRecord` of its own; wait for it as `idle` says.
+        """Return the next record as a `ReadRecord`; wait for it as `idle` says.
 
-        The iteration ends when the writer closed the ring, or `close` was called, and what was
-        there is read.
+        The iteration ends when the writer has closed the ring, or `close` was called, and all
+        records have been read.
 
         Raises
         ------
@@ -149,28 +149,28 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
     def __aiter__(self):
         """Iterate over the records in an event loop: `async for record in reader`.
 
-        The task sleeps while nothing comes, without a thread, and is woken by the writer; with
-        `idle="spin"` it looks at every turn of the loop instead. Between two runs of records the
-        loop's other tasks have their turn. It ends, and raises, as an iteration does.
+        While there are no records, the task sleeps without a thread until the writer wakes it;
+        with `idle="spin"` it looks at every turn of the loop instead. Between two runs of records
+        the loop's other tasks have their turn. It ends and raises like an ordinary iteration.
         """
         from udpfast.client.aio import Records
 
         return Records(self)
 
     async def arrival(self, timeout=None) -> bool:
-        """Wait in an event loop until there is something to read; take nothing.
+        """Wait in an event loop until there is something to read; consume nothing.
 
         For batches: `while await reader.arrival(): batch = reader.poll(timeout=0)`.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds; None: for ever.
+            Seconds; None: forever.
 
         Returns
         -------
         bool
-            As of `wait`.
+            As in `wait`.
         """
         from udpfast.client.aio import Arrivals
 
@@ -179,18 +179,18 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return await self._arrivals.wait(self, timeout)
 
     def wait(self, timeout=None) -> bool:
-        """Wait until there is something to read, as `idle` says; take nothing.
+        """Wait until there is something to read, as `idle` says; consume nothing.
 
         Parameters
         ----------
         timeout : float, optional
-            Seconds; 0: not at all. None: for ever.
+            Seconds; 0: do not wait. None: forever.
 
         Returns
         -------
         bool
-            False if the time is over, or if nothing will ever come: the ring, or the reader, is
-            closed.
+            False if the time is over, or if nothing more can come because the ring or the reader
+            is closed.
 
         Raises
         ------
@@ -200,14 +200,14 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         return self.ahead(self._batch, reader_deadline(timeout)) > 0
 
     def poll(self, limit=None, timeout=None) -> Batch:
-        """Return what is there as one batch; wait for its first record as `idle` says.
+        """Return the available records as a batch; wait for the first one as `idle` says.
 
         Parameters
         ----------
         limit : int, optional
-            Records at most, and never more than the reader's `batch`.
+            Records to return at most; the reader's `batch` is a limit as well.
         timeout : float, optional
-            Seconds to wait; 0: not at all. None: until something comes.
+            Seconds to wait; 0: do not wait. None: until a record comes.
 
         Returns
         -------
@@ -222,7 +222,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """
         cdef int64_t most = self._batch if limit is None else min(limit, self._batch)
         if most < 1:
-            raise ValueError(f"limit must be 1 or more records, was {shown(limit)}")
+            raise ValueError(f"limit must be at least 1 record, was {shown(limit)}")
         self._check_open()
         batch = self.next_batch(most, reader_deadline(timeout))
         if batch is None:

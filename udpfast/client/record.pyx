@@ -66,7 +66,7 @@ cdef class ReadRecord:
     """
 
     def __init__(self):
-        raise TypeError("a ReadRecord is made by iterating over a Reader")
+        raise TypeError("only iterating over a Reader makes a ReadRecord")
 
     @property
     def kind(self):

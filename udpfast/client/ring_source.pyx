@@ -190,8 +190,7 @@ cdef class RingSource(Source):
         if self.cursor.region.replaced():
             if not self._follow() and not ring_ready(&self.cursor.reader) and (
                     not self.cursor.closed_by_writer):
-                raise RingClosedError(f"{self.cursor.region.path}: it was removed: open a new "
-                                      "reader")
+                raise RingClosedError(f"{self.cursor.region.path} was removed: open a new reader")
             return
         now_ns = clock_monotonic_ns()
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
@@ -300,16 +299,17 @@ def open_source(
         except FileNotFoundError as error:
             if time.monotonic() >= deadline_s:
                 raise FileNotFoundError(
-                    errno.ENOENT, f"no ring {target!r}; is its subscriber running?",
+                    errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?",
                     error.filename) from None
         except NotReadyError:  # a large ring takes its writer seconds
             if time.monotonic() >= deadline_s:
                 raise
         time.sleep(_ATTACH_PAUSE_S)
     if not cursor.closed_by_writer and not cursor.region.writer_alive():
-        warnings.warn(f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) is dead: "
-                      "what it left is read, and the next one waited for", RuntimeWarning,
-                      stacklevel=2)
+        warnings.warn(
+            f"{cursor.region.path}: its writer (pid {cursor.region.writer_pid}) is dead; the "
+            "reader gets what it left, and then waits for the next writer", RuntimeWarning,
+            stacklevel=2)
     join = None
     if image:
         join = ImageJoin(directory, RingFeedCursor(cursor),

@@ -55,7 +55,7 @@ cdef class Source:
 
     cdef fail(self, int64_t code):
         # Raise what a negative count of `wait` means.
-        raise RingClosedError("everything was read, and the writer closed it")
+        raise RingClosedError("everything has been read, and the writer has closed it")
 
     cdef renew_names(self):
         # Set `names` anew if there are none yet, or if the writer began a new table.
@@ -181,7 +181,7 @@ def open_source(
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
-        hint = "" if colon or not prefix else f"; is 'ring:{prefix}' meant?"
+        hint = "" if colon or not prefix else f"; did you mean 'ring:{prefix}'?"
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix in ("journal", "store", "composite"):

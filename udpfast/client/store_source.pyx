@@ -80,11 +80,12 @@ cdef class StoreSource(PolledSource):
         try:
             self.live = Live(directory)
         except FileNotFoundError:
-            raise NotReadyError(f"{directory}: no daemon of a bus has run here") from None
+            raise NotReadyError(
+                f"{directory}: no bus daemon has run here: start `udpfast bus run`") from None
         except PermissionError:
             raise PermissionError(
-                EACCES, "expected its owner, or a member of the group that access.group of its "
-                "settings lets in", str(directory)) from None
+                EACCES, "expected to be its owner, or a member of the group in access.group of "
+                        "its settings", str(directory)) from None
         memory = self.live.memory
         self.said = <const BusLive*>&memory[0]
         self.end = UINT64_MAX if end is None else end
@@ -276,7 +277,7 @@ cdef class StoreSource(PolledSource):
     cdef fail(self, int64_t code):
         if self.failure is not None:
             raise self.failure
-        raise RingClosedError(f"store {self.directory}: all of it was read, up to {self.end}")
+        raise RingClosedError(f"store {self.directory}: all of it has been read, up to {self.end}")
 
     cdef uint64_t next_index(self):
         return max(self.at_index, self.cursor.index)
@@ -310,9 +311,9 @@ def _why_empty(directory):
     try:
         said = read_description(directory)
     except FileNotFoundError:  # its daemon begins
-        return "it has no record yet"
-    return f"{said['host']} has no record of {said['store']} yet: " + (
-        said["waits"] or "`udpfast bus stat` says from whom its daemon copies")
+        return "it has no records yet"
+    return f"{said['host']} has no records of {said['store']} yet: " + (
+        said["waits"] or "`udpfast bus stat` shows which host its daemon copies from")
 
 
 def open_source(
@@ -371,14 +372,17 @@ def open_source(
 cdef str _why_not_there(StoreSource source, target, position):
     oldest = source.cursor.position
     if oldest > position:
-        return (f"start must be at or behind position {oldest}, the oldest that store:{target} "
-                f"has, was {shown(position)}")
+        return (
+            f"start must be position {oldest} or later, the oldest that store:{target} has, was "
+            f"{shown(position)}")
     if source.at_position < position:
-        return (f"start must be at or before position {source.at_position}, where this host's "
-                f"copy of store:{target} ends, was {shown(position)}: what it had there was taken "
-                "back, or is not here yet")
-    return (f"start must be the position of a record of store:{target}, was {shown(position)}: "
-            f"the next one begins at {source.at_position}; what it had there was taken back")
+        return (
+            f"start must be position {source.at_position} or earlier, where this host's copy of "
+            f"store:{target} ends, was {shown(position)}: the records up to there were taken "
+            "back, or have not arrived yet")
+    return (
+        f"start must be the position of a record of store:{target}, was {shown(position)}: the "
+        f"next one begins at {source.at_position}; the record that was there has been taken back")
 
 
 def _join(directory, batch, patience_s):
@@ -390,8 +394,9 @@ def _join(directory, batch, patience_s):
             instance = instance_directory(read_description(directory)["store"])
             store = noted_store(instance)
         if store is None or store.resolve() != directory.resolve():
-            raise ImageError(f"{directory}: expected an image beside its feed, found no feed of it "
-                             "on this host")
+            raise ImageError(
+                f"{directory}: expected an image beside its feed, but its feed does not run on "
+                "this host")
         join = ImageJoin(instance, cursor, patience_s)
         return ("position", cursor.position()), join
     finally:

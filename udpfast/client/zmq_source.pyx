@@ -113,8 +113,8 @@ cdef class ZmqSource(Source):
             self._set_up(endpoint, keys)
         except zmq.ZMQError as error:
             self.detach()
-            raise ConfigError(f"zmq:{endpoint}: expected an endpoint of ZeroMQ, found: "
-                              f"{error.strerror}") from None
+            raise ConfigError(
+                f"zmq:{endpoint}: expected a ZeroMQ endpoint, found: {error.strerror}") from None
 
     def _set_up(self, endpoint, keys):
         import zmq
@@ -139,8 +139,8 @@ cdef class ZmqSource(Source):
         while not self.begun and not self.walk.size and not self.ended:
             if not self._receive(deadline_ns) and clock_monotonic_ns() >= deadline_ns:
                 raise TimeoutError(
-                    f"{self.socket.getsockopt_string(32)}: no fan-out answers; is it running, "
-                    "and do the keys fit?")
+                    f"{self.socket.getsockopt_string(32)}: no fan-out answers; is it running, and "
+                    "do the keys fit?")
 
     cdef int64_t wait(self, int64_t limit, int64_t until_ns, Idle* idle) noexcept nogil:
         # The library waits, not we: a thread that spins takes turns with the library's own.
@@ -157,8 +157,8 @@ cdef class ZmqSource(Source):
         if getpid() != self.pid:
             # The library's threads are not in a forked child: its calls would wait for ever.
             raise RingClosedError(
-                f"{self._where()}: expected to be read by process {self.pid}, which opened it, "
-                f"found its forked child {getpid()}: open a new reader there")
+                f"{self._where()}: only process {self.pid}, which opened this reader, can read "
+                f"it, and this is its forked child {getpid()}: open a new reader here")
         while True:
             if self.turned:
                 return self._hand_out_connection()
@@ -301,12 +301,13 @@ cdef class ZmqSource(Source):
                 f"{self._where()}: expected a message of a fan-out, version {ENVELOPE_VERSION}, "
                 f"found {size} bytes with magic {envelope.magic:08x}, version {envelope.version}")
         if envelope.layout != LAYOUT:
-            raise FormatError(f"{self._where()}: expected layout hash {LAYOUT:016x}, found "
-                              f"{envelope.layout:016x}: its fan-out is of another version")
+            raise FormatError(
+                f"{self._where()}: expected layout hash {LAYOUT:016x}, found "
+                f"{envelope.layout:016x}: the fan-out runs another version of udpfast")
         if envelope.ring:  # 0: the fan-out waits for one
             if self.ring and (envelope.ring != self.ring or envelope.epoch < self.epoch):
-                raise RingClosedError(f"{self._where()}: another ring took its place: open a new "
-                                      "reader")
+                raise RingClosedError(
+                    f"{self._where()}: another ring has taken its place: open a new reader")
             restarted = self.ring and envelope.epoch != self.epoch
             if restarted and self.begun and envelope.began < self.seen:
                 self.back += self.seen - max(envelope.began, self.joined)
@@ -331,8 +332,9 @@ cdef class ZmqSource(Source):
         elif envelope.type in (ENVELOPE_BEGIN, ENVELOPE_ALIVE, ENVELOPE_END):
             if envelope.type == ENVELOPE_BEGIN and envelope.count and (
                     self.image_due and not self.begun):
-                raise ImageError(f"{self._where()}: its fan-out keeps no last values "
-                                 "(zmq.last_values = false)")
+                raise ImageError(
+                    f"{self._where()}: its fan-out keeps no last values: set zmq.last_values = "
+                    "true there")
             self._account()
             self.ended = envelope.type == ENVELOPE_END
         else:
@@ -389,8 +391,9 @@ cdef class ZmqSource(Source):
     cdef _take_names(self, bytes body):
         first_id, texts = unpack_names(body, self.envelope.count)
         if any(len(text) > NAME_BYTES_MAX for text in texts) or first_id + len(texts) > NAMES_MAX:
-            raise FormatError(f"{self._where()}: expected names of at most {NAME_BYTES_MAX} bytes, "
-                              f"{NAMES_MAX} in all")
+            raise FormatError(
+                f"{self._where()}: expected names of at most {NAME_BYTES_MAX} bytes, and at most "
+                f"{NAMES_MAX} of them")
         if self.envelope.table != self.table and first_id == 1:
             self.table = self.envelope.table
             self.name_list = _Names()
@@ -419,8 +422,8 @@ cdef class ZmqSource(Source):
         if failure is not None:
             self.failure = None
             raise failure
-        raise RingClosedError(f"{self._where()}: its writer closed the ring after {self.seen} "
-                              "records")
+        raise RingClosedError(
+            f"{self._where()}: the writer closed the ring after {self.seen} records")
 
     cdef sleeper(self):
         return SocketSleeper(self.socket)
@@ -473,7 +476,7 @@ def open_source(
         endpoint = f"ipc://{instance_directory(endpoint)}/zmq"
     topic = f"{'' if image else '~'}{topic}".encode()
     if len(topic) > TOPIC_SIZE_MAX:
-        raise ConfigError(f"a topic has at most {TOPIC_SIZE_MAX} bytes, was {len(topic)}")
+        raise ConfigError(f"a topic must have at most {TOPIC_SIZE_MAX} bytes, has {len(topic)}")
     keys, silent_ns = _options(query, target)
     source = ZmqSource(endpoint, topic, keys, batch, buffer_bytes, image, silent_ns)
     try:
@@ -514,9 +517,11 @@ def _load(path, secret):
         found = zmq.auth.load_certificate(path)
         mode = stat.S_IMODE(Path(path).stat().st_mode)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"expected a CURVE key file, {path!r}: {error}") from None
+        raise ConfigError(f"expected a CURVE key file, cannot read {path!r}: {error}") from None
     if secret and found[1] is None:
-        raise ConfigError(f"expected a file with a secret key, {path!r} has none")
+        raise ConfigError(f"expected a file with a secret key, found none in {path!r}")
     if secret and mode & 0o077:
-        raise ConfigError(f"expected that only its owner may read {path!r}, found mode {mode:04o}")
+        raise ConfigError(
+            f"expected {path!r} to be readable only by its owner (chmod 600), found mode "
+            f"{mode:04o}")
     return found

@@ -54,12 +54,12 @@ class Carriage:
         self._carried, self._given_up = carried, given_up
         if self.silent and moved:
             self.silent = False
-            return f"{self._name}: is carried again"
+            return f"{self._name}: is sent again"
         if not self.silent and lost and not moved:
             self.silent = True
             reasons = (
                 f"line {index}: {failures.get(index) or line.trouble or 'its queue is full'}"
                 for index, line in enumerate(self._lines)
             )
-            return f"{self._name}: no line carries anything: {'; '.join(reasons)}"
+            return f"{self._name}: is not sent on any line: {'; '.join(reasons)}"
         return ""

@@ -57,7 +57,8 @@ class SnapshotCycle:
     def __init__(self, publication: Publication, *, interval_ns: int, rate_per_s: int) -> None:
         if interval_ns < 1 or rate_per_s < 1:
             raise ValueError(
-                f"interval_ns and rate_per_s must be 1 or more, were {interval_ns} and {rate_per_s}"
+                f"interval_ns and rate_per_s must be at least 1, were {interval_ns} and "
+                f"{rate_per_s}"
             )
         self.rounds = 0
         self.refused = 0

@@ -245,7 +245,7 @@ class Transmitter:
         if self.cycle.failures or self._said:
             found = {key: str(error) for key, error in self.cycle.failures.items()}
             self.events.extend(
-                f"snapshot of object {key[0]}/{key[1]} is not sent: {text}"
+                f"snapshot of object {key[0]}/{key[1]} was not sent: {text}"
                 for key, text in found.items()
                 if self._said.get(key) != text
             )

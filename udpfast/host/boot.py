@@ -17,10 +17,12 @@ def boot_line(tree: HostTree) -> str:
     """Return kernel arguments for the boot loader; raise `ValueError` if no cores are left."""
     named, strategy = tree.use.named, tree.use.strategy_cores
     if not named:
-        raise ValueError("boot-line: expected --rx-cpus or --strategy-cpus")
+        raise ValueError("boot-line needs --rx-cpus or --strategy-cpus")
     home = tree.online - named
     if not home:
-        raise ValueError("expected a core left for the rest of the host, found none")
+        raise ValueError(
+            "expected at least one core for the rest of the host, found none: name fewer cores"
+        )
     words = [
         f"isolcpus=managed_irq,domain,{compress(named)}",
         f"irqaffinity={compress(home)}",

@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None, program: str = "tune_host.sh") 
         print(json.dumps({"boot_line": line}) if as_json else line)
         sys.exit(0)
     if root == Path("/") and os.geteuid() != 0:
-        parser.exit(1, f"{parser.prog}: {verb} changes settings of the kernel: run it as root\n")
+        parser.exit(1, f"{parser.prog}: {verb} changes kernel settings: run it as root\n")
     for name in use.interfaces if verb == "apply" else ():
         # What is not there cannot be set, and apply prints only what it sets.
         if not (root / "sys/class/net" / name).is_dir():
@@ -102,27 +102,45 @@ def _parser(program: str) -> _Parser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         usage=f"{program} [check | apply | undo | boot-line] [options]",
-        description="Compare this host with what a low-latency receiver wants, and set at run "
-        f"time what can be set.\n\n{_VERBS_HELP}",
+        description="Compare this host with what a low-latency receiver needs, and change what "
+        f"can be changed at run time.\n\n{_VERBS_HELP}",
         epilog=f"Example: {program} check --rx-cpus 1\n\n"
-        "Exit code: 0 nothing failed, 1 something did, 2 usage. What each knob does: "
-        "docs/operating.md.",
+        "Exit code: 0 nothing failed, 1 something failed, 2 wrong usage. "
+        "docs/operating.md explains each setting.",
     )
     parser.add_argument("verb", nargs="?", type=_verb, default="check", help=argparse.SUPPRESS)
     for option, kind, default, text in (
-        ("--rx-cpus", _cores, (), "cores that receive (agent.core of each feed), as 2 or 2,4-5"),
+        (
+            "--rx-cpus",
+            _cores,
+            (),
+            "cores that receive (agent.core of each feed), for example 2 or 2,4-5",
+        ),
         ("--strategy-cpus", _cores, (), "cores on which strategies spin"),
-        ("--iface", _interfaces, (), "network interfaces of the feeds, as eth1 or eth1,eth2"),
-        ("--undo-file", _file, UNDO_FILE, f"default {UNDO_FILE}; its directory must be root's"),
-        ("--root", Path, Path("/"), "look for proc, sys and dev there (for tests)"),
+        (
+            "--iface",
+            _interfaces,
+            (),
+            "network interfaces of the feeds, for example eth1 or eth1,eth2",
+        ),
+        (
+            "--undo-file",
+            _file,
+            UNDO_FILE,
+            f"default {UNDO_FILE}; only root may be able to write its directory",
+        ),
+        ("--root", Path, Path("/"), "read proc, sys and dev below this directory (for tests)"),
     ):
         metavar = "LIST" if default == () else "PATH"
         parser.add_argument(option, type=kind, default=default, metavar=metavar, help=text)
     for flag, text in (
-        ("--busy-poll", "their sockets poll the NIC themselves (receive.busy_poll_us)"),
-        ("--prefer-busy-poll", "and keep its interrupts off meanwhile (receive.prefer_busy_poll)"),
-        ("--gro", "their sockets take trains of datagrams (receive.gro)"),
-        ("--fifo", "their loops spin with SCHED_FIFO (agent.fifo_priority)"),
+        ("--busy-poll", "the feeds' sockets poll the NIC themselves (receive.busy_poll_us)"),
+        (
+            "--prefer-busy-poll",
+            "and keep the NIC's interrupts off meanwhile (receive.prefer_busy_poll)",
+        ),
+        ("--gro", "the feeds' sockets receive runs of datagrams (receive.gro)"),
+        ("--fifo", "the feeds' loops spin with SCHED_FIFO (agent.fifo_priority)"),
         ("--json", "machine-readable output"),
     ):
         parser.add_argument(flag, action="store_true", help=text)
@@ -142,13 +160,13 @@ def _cores(text: str) -> tuple[int, ...]:
         ranges = [part.partition("-") for part in text.split(",")]
         if all(int(first) <= int(last or first) for first, _, last in ranges):
             return tuple(sorted(expand(text)))
-    raise argparse.ArgumentTypeError(f"expected cores as 2 or 2,4-5, found {text!r}")
+    raise argparse.ArgumentTypeError(f"expected cores such as 2 or 2,4-5, found {text!r}")
 
 
 def _interfaces(text: str) -> tuple[str, ...]:
     if not re.fullmatch("[^,/]+(,[^,/]+)*", text):
         raise argparse.ArgumentTypeError(
-            f"expected interfaces as eth1 or eth1,eth2, found {text!r}"
+            f"expected interfaces such as eth1 or eth1,eth2, found {text!r}"
         )
     return tuple(text.split(","))
 

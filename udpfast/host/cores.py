@@ -13,7 +13,7 @@ __all__ = ["inspect_cores"]
 CPU = "sys/devices/system/cpu"
 # C1 and C1E of x86 wake in 2 to 10 us, deeper states in 100 and more.
 WAKE_US = 10
-UNNAMED = "no cores are named"
+UNNAMED = "no cores were named"
 
 
 def inspect_cores(tree: HostTree) -> Iterator[Finding]:
@@ -38,7 +38,13 @@ def _count(tree: HostTree) -> Finding:
             allowed = expand(line.partition(":")[2])
     if not allowed:
         return absent("cores", "at least 2", effect, "no /proc/self/status")
-    return Finding("cores", "at least 2", str(len(allowed)), len(allowed) >= 2, effect)
+    return Finding(
+        "cores",
+        "On other cores the scheduler interrupts the loop for milliseconds at a time.",
+        str(len(allowed)),
+        len(allowed) >= 2,
+        effect,
+    )
 
 
 def _isolation(tree: HostTree, isolated: set[int]) -> Finding:
@@ -57,8 +63,8 @@ def _ticks(tree: HostTree) -> Iterator[Finding]:
     use = tree.use
     name = "cores without timer tick"
     effect = (
-        "The tick takes some us of a spinning strategy 100 to 1000 times a second; where "
-        "datagrams are received without it, each system call gets dearer."
+        "The tick takes some us from a spinning strategy 100 to 1000 times a second. On cores "
+        "that receive, turning it off would make each system call slower."
     )
     text = tree.text(f"{CPU}/nohz_full")
     have = (text or "").removeprefix("(null)")
@@ -79,7 +85,7 @@ def _ticks(tree: HostTree) -> Iterator[Finding]:
 
 def _callbacks(tree: HostTree, tickless: set[int]) -> Finding:
     name = "cores without RCU callbacks"
-    effect = "The kernel frees memory of others in the middle of the loop."
+    effect = "The kernel frees other programs' memory in the middle of the loop."
     line = tree.text("proc/cmdline")
     want = compress(tree.use.named) or "those named"
     if line is None:
@@ -97,7 +103,7 @@ def _callbacks(tree: HostTree, tickless: set[int]) -> Finding:
 
 def _governor(tree: HostTree) -> Finding:
     name, want = "frequency governor", "performance"
-    effect = "With another one the first datagrams after a pause meet a slow core."
+    effect = "With another governor, the first datagrams after a pause meet a slow core."
     cores = sorted(tree.use.named or tree.online)
     files = [f"{CPU}/cpu{core}/cpufreq/scaling_governor" for core in cores]
     have = list(dict.fromkeys(text for file in files if (text := tree.text(file))))
@@ -109,7 +115,7 @@ def _governor(tree: HostTree) -> Finding:
 
 def _idle_states(tree: HostTree) -> Finding:
     name, want = "idle states", f"wake in {WAKE_US} us or less"
-    effect = "A core that sleeps deeply wakes 100 us late and more; one that spins never sleeps."
+    effect = "A core in a deep sleep wakes 100 us late or later; a core that spins never sleeps."
     deepest = -1
     changes: list[Change] = []
     for core in sorted(tree.use.named or tree.online):
@@ -142,7 +148,10 @@ def _held_us(tree: HostTree) -> int | None:
 def _siblings(tree: HostTree, isolated: set[int]) -> Finding:
     # A sibling that is isolated and not named has nothing to do.
     name, want = "SMT siblings", "off or idle"
-    effect = "Whatever runs on the other half of the core takes a third of its speed and caches."
+    effect = (
+        "Anything that runs on the other half of the core takes a third of its speed and "
+        "of its caches."
+    )
     active = tree.text(f"{CPU}/smt/active")
     if active is None:
         return absent(name, want, effect, "no such cores here")
@@ -160,7 +169,7 @@ def _siblings(tree: HostTree, isolated: set[int]) -> Finding:
 
 def _clock(tree: HostTree) -> Finding:
     name, want = "clock source", "tsc"
-    effect = "Others cost a system call or more at each turn of the loop, instead of 24 ns."
+    effect = "Other clocks cost a system call or more at each turn of the loop, instead of 24 ns."
     directory = "sys/devices/system/clocksource/clocksource0"
     source = tree.text(f"{directory}/current_clocksource")
     if source is None:
@@ -173,7 +182,7 @@ def _clock(tree: HostTree) -> Finding:
 
 
 def _work_queues(tree: HostTree) -> Finding:
-    name, want = "kernel work queues", "not on cores named"
+    name, want = "kernel work queues", "not on the named cores"
     effect = "Deferred work of the kernel interrupts the loop."
     file = "sys/devices/virtual/workqueue/cpumask"
     mask = tree.text(file)

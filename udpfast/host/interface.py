@@ -12,7 +12,7 @@ from udpfast.host.tree import HostTree
 
 __all__ = ["inspect_interface"]
 
-UNNAMED = "no cores are named"
+UNNAMED = "no cores were named"
 # Enough for a burst, and still in the cache.
 RING_WANTED = 1024
 
@@ -21,14 +21,17 @@ def inspect_interface(tree: HostTree, interface: str) -> Iterator[Finding]:
     """Yield the findings about one network interface."""
     net = f"sys/class/net/{interface}"
     if not (tree.root / net).is_dir():
-        effect = "A line on it cannot be received."
+        effect = "No line can be received on it."
         yield Finding(interface, "an interface", "absent", False, effect, fault=True)
         return
     yield _interrupts(tree, interface)
     yield _node(tree, interface)
     yield _reverse_path(tree, interface)
     yield _steering(tree, interface)
-    deferral = "Waiting for company saves interrupts; without busy polling it delays datagrams."
+    deferral = (
+        "Collecting datagrams before an interrupt saves interrupts; without busy polling "
+        "it delays datagrams."
+    )
     for knob, value in (("napi_defer_hard_irqs", 2), ("gro_flush_timeout", 200_000)):
         wanted = value if tree.use.prefer_busy_poll else 0
         yield tree.number(f"{interface} {knob}", f"{net}/{knob}", "==", wanted, deferral)
@@ -37,7 +40,7 @@ def inspect_interface(tree: HostTree, interface: str) -> Iterator[Finding]:
         f"{net}/threaded",
         "==",
         0,
-        "A kernel thread that is not pinned receives, where the scheduler puts it.",
+        "A kernel thread that is not pinned receives, on whatever core the scheduler chooses.",
     )
     yield from _driver(tree, interface)
 
@@ -57,7 +60,7 @@ def _interrupts(tree: HostTree, interface: str) -> Finding:
             numbers = sorted((path.name for path in (tree.root / folder).iterdir()), key=int)
             break
     if not numbers:
-        return absent(name, want, effect, f"{interface} has none of its own")
+        return absent(name, want, effect, f"{interface} has no interrupts of its own")
     files = [f"proc/irq/{number}/smp_affinity_list" for number in numbers]
     allowed = {file: text for file in files if (text := tree.text(file)) is not None}
     if not allowed:
@@ -72,7 +75,9 @@ def _interrupts(tree: HostTree, interface: str) -> Finding:
 
 def _node(tree: HostTree, interface: str) -> Finding:
     name, want = f"{interface} NUMA node", "that of the cores"
-    effect = "Datagrams cross from one node's memory to the other's, 100 ns and more each."
+    effect = (
+        "Datagrams cross from one node's memory to the other's, which takes at least 100 ns each."
+    )
     node = tree.text(f"sys/class/net/{interface}/device/numa_node")
     near = tree.text(f"sys/devices/system/node/node{node}/cpulist")
     if node is None:
@@ -88,7 +93,9 @@ def _node(tree: HostTree, interface: str) -> Finding:
 def _reverse_path(tree: HostTree, interface: str) -> Finding:
     # The kernel uses the larger of the two: 0 off, 1 strict, 2 loose.
     name, want = f"{interface} rp_filter", "0 or 2"
-    effect = "Multicast of a sender to whom the route is another interface is dropped, uncounted."
+    effect = (
+        "Multicast is dropped, uncounted, if the route to its sender leads to another interface."
+    )
     values = [
         tree.text(f"proc/sys/net/ipv4/conf/{scope}/rp_filter") for scope in ("all", interface)
     ]
@@ -102,7 +109,7 @@ def _reverse_path(tree: HostTree, interface: str) -> Finding:
 
 def _steering(tree: HostTree, interface: str) -> Finding:
     name = f"{interface} receive steering"
-    effect = "Datagrams are handed to other cores in software, one more interrupt each."
+    effect = "Software hands datagrams to other cores, at the cost of another interrupt each."
     files = tree.glob(f"sys/class/net/{interface}/queues/rx-*/rps_cpus")
     masks = {file: mask for file in files if (mask := tree.text(file)) is not None}
     if not masks:
@@ -123,21 +130,27 @@ class _Switch(NamedTuple):
 
 
 def _switches(*, gro: bool) -> Iterator[_Switch]:
-    late = "The NIC waits for company before it interrupts: datagrams of a pause come late."
+    late = "The NIC delays its interrupt to collect datagrams: those after a pause come late."
     yield _Switch("adaptive-rx", "-c", "Adaptive RX", "off", late, "adaptive-rx")
     yield _Switch("rx-usecs", "-c", "rx-usecs", "0", late, "rx-usecs")
     if gro:
-        train = "Without it no trains of datagrams come, and each costs a whole pass of the stack."
+        train = (
+            "Without it datagrams never arrive in runs, and each one costs a whole pass of "
+            "the stack."
+        )
         yield _Switch("gro", "-k", "generic-receive-offload", "on", train, "gro")
     else:
-        each = "The kernel looks at each datagram for trains that the feed does not take."
+        each = "The kernel searches for runs of datagrams that the feed does not use."
         yield _Switch("gro", "-k", "generic-receive-offload", "off", each, "gro")
-    held = "The NIC holds datagrams back to make larger ones of them."
+    held = "The NIC holds datagrams back to merge them."
     yield _Switch("lro", "-k", "large-receive-offload", "off", held, "lro")
     yield _Switch("rx-gro-hw", "-k", "rx-gro-hw", "off", held, "rx-gro-hw")
-    checksum = "The kernel reads every byte once more to check it."
+    checksum = "The kernel reads every byte again to check it."
     yield _Switch("rx-checksumming", "-k", "rx-checksumming", "on", checksum, "rx")
-    stop = "One slow receiver stops the switch's port, and what it drops there nobody counts."
+    stop = (
+        "One slow receiver stops the switch's port, and nothing counts the datagrams that "
+        "are dropped there."
+    )
     yield _Switch("rx pause", "-a", "RX", "off", stop, "rx")
     yield _Switch("tx pause", "-a", "TX", "off", stop, "tx")
 

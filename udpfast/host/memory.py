@@ -24,37 +24,38 @@ def inspect_kernel(tree: HostTree) -> Iterator[Finding]:
         "kernel.numa_balancing",
         "==",
         0,
-        "The kernel unmaps pages to see who uses them; the loop waits for each.",
+        "The kernel unmaps pages to see which node uses them; the loop waits for each.",
     )
     yield tree.sysctl(
         "kernel.timer_migration",
         "==",
         0,
-        "Timers of idle cores move to the busy ones, that is to the loop's.",
+        "Timers of idle cores move to busy ones, such as the loop's.",
     )
     yield tree.sysctl(
         "kernel.nmi_watchdog",
         "==",
         0,
-        "An interrupt that nothing can mask comes every few seconds, and takes a counter.",
+        "An interrupt that cannot be masked comes every few seconds, and takes a hardware counter.",
     )
     yield tree.sysctl(
         "vm.stat_interval",
         ">=",
         10,
-        "Each core sums up its memory statistics that often, in seconds.",
+        "Each core adds up its memory statistics at this interval, in seconds.",
     )
     yield tree.sysctl(
         "vm.swappiness",
         "<=",
         10,
-        "Memory that is not locked goes to disk sooner, and comes back in the middle of a burst.",
+        "Memory that is not locked goes to disk sooner, and has to be read back in the middle of "
+        "a burst.",
     )
     yield tree.sysctl(
         "kernel.sched_rt_runtime_us",
         "==",
         -1,
-        "A loop that spins with SCHED_FIFO is stopped for 50 ms of each second.",
+        "A loop that spins with SCHED_FIFO is stopped for 50 ms in every second.",
         unless="" if tree.use.fifo else "only for loops that spin with SCHED_FIFO",
     )
 
@@ -62,7 +63,7 @@ def inspect_kernel(tree: HostTree) -> Iterator[Finding]:
 def inspect_memory(tree: HostTree) -> Iterator[Finding]:
     """Yield the findings about huge pages and shared memory."""
     name, want = "transparent huge pages", "madvise or never"
-    effect = "With always the kernel stops the loop now and then to gather pages."
+    effect = 'With "always", the kernel stops the loop now and then to assemble pages.'
     file = "sys/kernel/mm/transparent_hugepage/enabled"
     text = tree.text(file)
     chosen = re.search(r"\[([a-z]+)\]", text or "")
@@ -75,7 +76,7 @@ def inspect_memory(tree: HostTree) -> Iterator[Finding]:
         changes = () if ok else tree.set_file(file, "madvise")
         yield Finding(name, want, chosen[1], ok, effect, changes=changes)
     name, want = "free in /dev/shm", f"{SHM_FREE_WANTED >> 20} MiB"
-    effect = "Rings live there; one that does not fit is refused when it is made."
+    effect = "Rings are kept there; a ring that does not fit is refused when it is created."
     try:
         state = os.statvfs(tree.root / "dev/shm")
     except OSError:

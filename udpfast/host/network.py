@@ -20,8 +20,8 @@ def inspect_network(tree: HostTree) -> Iterator[Finding]:
         "net.core.netdev_max_backlog",
         ">=",
         10_000,
-        "A burst from a virtual or steered interface overflows the kernel's queue, unseen by "
-        "the socket's drop count.",
+        "A burst from a virtual or steered interface overflows the kernel's queue, and the "
+        "socket's drop count does not show it.",
     )
     yield from _backlog(tree)
     for name in ("net.core.busy_poll", "net.core.busy_read"):
@@ -29,14 +29,14 @@ def inspect_network(tree: HostTree) -> Iterator[Finding]:
             name,
             ">=",
             50,
-            "Every datagram waits for an interrupt and its soft half instead of being fetched.",
-            unless="the feed's sockets ask for it themselves" if tree.use.busy_poll else "",
+            "Every datagram waits for an interrupt and its second half, instead of being fetched.",
+            unless="the feeds' sockets ask for it themselves" if tree.use.busy_poll else "",
         )
     yield tree.sysctl(
         "net.ipv4.igmp_max_memberships",
         ">=",
         20,
-        "A socket that joins more groups than this is refused; that of a line joins one.",
+        "A socket may join at most this many groups; a line's socket joins one.",
     )
     effect = "It moves the NIC's interrupts back to the loop's core."
     if not (tree.root / "proc/self").is_dir():
@@ -67,7 +67,7 @@ def _receive_memory(tree: HostTree) -> Finding:
 
 def _backlog(tree: HostTree) -> Iterator[Finding]:
     # The kernel's queue between NIC and sockets: what it dropped, how often its turn was cut short.
-    effect = "Since boot the kernel dropped that many before any socket saw them."
+    effect = "The kernel has dropped this many since boot, before any socket saw them."
     text = tree.text("proc/net/softnet_stat")
     rows = [line.split() for line in (text or "").splitlines()]
     if text is None:
@@ -81,6 +81,7 @@ def _backlog(tree: HostTree) -> Iterator[Finding]:
             name,
             ">=",
             least,
-            "The kernel's receive loop was cut short with work left, which then waits a turn.",
-            unless="" if squeezes else "no turn of the receive loop was cut short",
+            "The kernel's receive loop was cut short with datagrams left, which then wait for "
+            "its next turn.",
+            unless="" if squeezes else "the receive loop was never cut short",
         )

@@ -80,7 +80,9 @@ class UndoFile:
             raise UndoFileError(f"nothing to undo: there is no {self.path}")
         boot, *lines = self._lines() or [""]
         if boot != self._boot:
-            print(f"nothing to undo: {self.path} is of an earlier boot", file=sys.stderr)
+            print(
+                f"nothing to undo: {self.path} was written before the last reboot", file=sys.stderr
+            )
             self.path.unlink()
             return []
         rows: list[Row] = []
@@ -178,7 +180,7 @@ def _trusted(path: Path) -> Path:
             _trust(way)
         if os.path.lexists(path):
             if not stat.S_ISREG(path.lstat().st_mode):
-                raise UndoFileError(f"{path} is no file")
+                raise UndoFileError(f"expected {path} to be a file")
             _trust(path.absolute())
     except UndoFileError as error:
         raise UndoFileError(

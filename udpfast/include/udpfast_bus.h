@@ -96,7 +96,7 @@ static inline int udpfast_bus_directory(const char *address, char directory[PATH
     size = snprintf(directory, PATH_MAX, "%s%s%s", home, below, name);
     if (size >= PATH_MAX)
         return udpfast_bus_say(problem, UDPFAST_BUS_ADDRESS,
-                               "a path has at most %d bytes, this one %d", PATH_MAX - 1, size);
+                               "a path must have at most %d bytes, has %d", PATH_MAX - 1, size);
     return 0;
 }
 
@@ -112,7 +112,8 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 && errno == ENOENT)
         return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
-                               "%.400s: no daemon of a bus has run here", directory);
+                               "%.400s: no bus daemon has run here: start `udpfast bus run`",
+                               directory);
     if (file < 0)
         return udpfast_bus_failed(problem, "open", path);
     if (fstat(file, &status) != 0 || status.st_size < (off_t) sizeof(struct udpfast_bus_live)) {
@@ -129,7 +130,7 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
         return 0;
     munmap(memory, sizeof(struct udpfast_bus_live));
     return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
-                           "%.400s: its daemon has not said anything yet", path);
+                           "%.400s: its daemon has not written it yet: try again", path);
 }
 
 /* Whether the store's daemon said something within the last second. */
@@ -316,7 +317,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         fits = (uint8_t) name[i] >= ' ' && name[i] != 0x7F && name[i] != '/';
     if (!fits)
         return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
-                               "a name has 1 to 31 bytes that can be printed and no '/', was "
+                               "name must be 1 to 31 printable bytes of UTF-8 without '/', was "
                                "'%.100s'", name);
     if (slots < 2 || (slots & (slots - 1)) != 0 || slots > UINT32_MAX
         || capacity < 2 * UDPFAST_SENT_SIZE_MAX)
@@ -335,10 +336,11 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
                                     directory);
     else if (live->host[0] == 0)
         result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_NOT_READY,
-                                 "%.400s: its daemon is of an earlier version", directory);
+                                 "%.400s: its daemon runs an earlier version of udpfast: restart it",
+                                 directory);
     else if (live->by_feed)
         result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_BY_FEED,
-                                 "%.400s: a feed writes it, no app can", directory);
+                                 "%.400s: a feed writes this store, so apps cannot", directory);
     snprintf(path, sizeof outbox->path, "%.*s/%s.outbox", (int) sizeof live->shared - 1, live->shared, name);
     if (result == 0 && access(path, F_OK) != 0) {
         udpfast_bus_make_directory(live->shared);
@@ -388,25 +390,25 @@ static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code,
     if (code == UDPFAST_UNSENT_CLOSED)
         return udpfast_bus_say(outbox->problem, code, "%.400s: %s", outbox->path,
                                header == NULL ? "it is closed"
-                                              : "a forked child cannot send: the process can that "
-                                                "opened it");
+                                              : "a forked child cannot send, only the process that "
+                                                "opened the outbox can");
     accepted = header->accepted;
     if (code == UDPFAST_UNSENT_TOO_LARGE)
-        return udpfast_bus_say(outbox->problem, code, "a message has at most %d bytes, not %zu",
+        return udpfast_bus_say(outbox->problem, code, "a message must have at most %d bytes, has %zu",
                                UDPFAST_SENT_SIZE_MAX, size);
     if (code == UDPFAST_UNSENT_SUPERSEDED)
         return udpfast_bus_say(outbox->problem, code,
-                               "another process sends as %.31s since; %" PRIu64
+                               "another process has taken over the name %.31s: %" PRIu64
                                " accepted messages are not in the stream",
                                header->name, accepted - header->seen);
     if (code == UDPFAST_UNSENT_LOST)
         return udpfast_bus_say(outbox->problem, code,
-                               "%" PRIu64 " messages of %.31s were in the stream and let go: the "
-                               "hosts that had them lost them",
+                               "not all of the %" PRIu64 " messages of %.31s that were in the "
+                               "stream are still there: the hosts that had the others lost them",
                                header->freed, header->name);
     return udpfast_bus_say(outbox->problem, code,
-                           "%" PRIu64 " messages, %" PRIu64 " bytes, are on their way: at most %"
-                           PRIu64 " and %" PRIu64,
+                           "the outbox is full: %" PRIu64 " messages, %" PRIu64 " bytes, are on "
+                           "their way (at most %" PRIu64 " and %" PRIu64 ")",
                            accepted - header->freed, header->filled - header->emptied,
                            outbox->slots, outbox->capacity);
 }
@@ -565,7 +567,7 @@ static inline int udpfast_segment_map(struct udpfast_store *store, uint64_t numb
         || (uint64_t) status.st_size < header->first_byte) {
         munmap(memory, (size_t) status.st_size);
         return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
-                               "%.400s: not what its name says, or of another version of udpfast",
+                               "%.400s: expected this segment in this version's format, found other bytes",
                                path);
     }
     segment->header = header;
@@ -691,8 +693,8 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
         if (udpfast_segment_map(store, oldest, &store->segment) > 0)
             kept = store->segment.header->position;
         return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                               "start must be at or behind position %" PRIu64
-                               ", the oldest that is kept, was %" PRIu64, kept, position);
+                               "start must be position %" PRIu64
+                               " or later, the oldest that is kept, was %" PRIu64, kept, position);
     }
     store->index = store->segment.header->index;
     store->position = store->segment.header->position;
@@ -775,7 +777,7 @@ static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t 
     udpfast_segment_unmap(&segment);
     if (gone == known && store->noted > known)
         return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                               "more than %d records that were read are not there any more",
+                               "more than %d records that had been read were taken back",
                                UDPFAST_STORE_BACK);
     store->cuts = cuts;
     store->noted -= gone;

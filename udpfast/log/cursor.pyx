@@ -276,19 +276,21 @@ cdef class RingCursor:
 
     cdef _raise(self, int64_t code):
         if code == -EPIPE:
-            said = "its writer closed it" if self.closed_by_writer else (
-                "another file took its place")
+            said = "the writer closed it" if self.closed_by_writer else (
+                "another file has taken its place")
             raise RingClosedError(f"{self.region.path}: {said} after {self.reader.index} records")
         # EMSGSIZE cannot happen: there is room for the largest payload.
-        raise FormatError(f"{self.region.path}: expected record {self.reader.index} at position "
-                          f"{self.reader.cursor}, found none that is valid")
+        raise FormatError(
+            f"{self.region.path}: expected record {self.reader.index} at position "
+            f"{self.reader.cursor}, found no valid record")
 
 
 cdef _check_capacity(Region region):
     capacity = region.size_bytes - RING_DATA
     if capacity < RING_CAPACITY_MIN or capacity & (capacity - 1):
-        raise RegionError(f"{region.path}: expected a capacity that is a power of two "
-                          f">= {RING_CAPACITY_MIN}, found {capacity}")
+        raise RegionError(
+            f"{region.path}: expected a capacity that is a power of two and at least "
+            f"{RING_CAPACITY_MIN}, found {capacity}")
 
 
 cdef _seek(RingCursor cursor, start):
@@ -301,17 +303,17 @@ cdef _seek(RingCursor cursor, start):
             cursor.reader.cursor = load_relaxed(&header.began) & ~<uint64_t>7
         if load_acquire(&header.intent) > cursor.reader.cursor + cursor.reader.capacity:
             raise FormatError(
-                f"{cursor.region.path}: expected its beginning, found it overwritten: record "
-                f"{cursor.reader.index} at position {cursor.reader.cursor}; "
-                f"{cursor.tail_index} records written, capacity {cursor.capacity_bytes} bytes")
+                f"{cursor.region.path}: record {cursor.reader.index} at position "
+                f"{cursor.reader.cursor}, the first, has been overwritten; {cursor.tail_index} "
+                f"records were written, capacity {cursor.capacity_bytes} bytes")
         return
     if start == "oldest" and _seek_oldest(&cursor.reader):
         return
     for _ in range(_SEEK_ATTEMPTS):
         if ring_walk(&cursor.reader, start != "latest", &last):
             return
-    raise FormatError(f"{cursor.region.path}: expected a valid record at position {last}, "
-                      f"found none")
+    raise FormatError(
+        f"{cursor.region.path}: expected a valid record at position {last}, found none")
 
 
 cdef bint _seek_oldest(RingReader* r) noexcept:

@@ -113,8 +113,9 @@ cdef class Journal:
             A file cannot be read or written.
         """
         if not SEGMENT_BYTES_MIN <= segment_bytes <= SEGMENT_BYTES_MAX or segment_bytes % 4096:
-            raise ValueError(f"segment_bytes must be a multiple of 4096 from {SEGMENT_BYTES_MIN} "
-                             f"to {SEGMENT_BYTES_MAX}, was {segment_bytes}")
+            raise ValueError(
+                f"segment_bytes must be a multiple of 4096 from {SEGMENT_BYTES_MIN} to "
+                f"{SEGMENT_BYTES_MAX}, was {segment_bytes}")
         cdef Journal journal = Journal.__new__(Journal)
         journal.directory = journal_directory(directory, create=True)
         journal.layouts = layouts
@@ -244,8 +245,8 @@ cdef class Journal:
         cdef uint64_t position
         self._check_open()
         if <uint64_t>len(content) > self._capacity - SEGMENT_END_SIZE - RECORD_SIZE:
-            raise ValueError(f"payload must fit a segment of {self._capacity} bytes, "
-                             f"has {len(content)}")
+            raise ValueError(
+                f"a payload must fit into a segment of {self._capacity} bytes, has {len(content)}")
         memset(&record, 0, sizeof(record))
         record.length = <int>(RECORD_SIZE + len(content))
         record.kind = kind

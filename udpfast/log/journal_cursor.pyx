@@ -109,7 +109,7 @@ cdef class JournalCursor:
         cursor._attach_region()
         numbers = list_segments(cursor.directory)
         if not numbers and cursor._region is None:
-            raise FileNotFoundError(2, "no journal: it has no segments", str(directory))
+            raise FileNotFoundError(2, "no journal there: it has no segments", str(directory))
         cursor._identify(numbers)
         cursor._allocate(limit, room_bytes)
         cursor._seek(start, numbers)
@@ -206,7 +206,7 @@ cdef class JournalCursor:
                 raise RegionError(f"{path}: expected marks with their checksum, found other bytes")
         except FileNotFoundError:
             self._region = None
-            self._doubt = f"{path}: expected it beside the segments, found none"
+            self._doubt = f"{path}: expected this file beside the segments, found none"
         except RegionError as problem:  # torn by a power cut, or damaged
             self._region = None
             self._doubt = str(problem)
@@ -223,9 +223,10 @@ cdef class JournalCursor:
             return
         header = <JournalHeader*>(self._region.pointer + JOURNAL_HEADER)
         if memcmp(header.identity, <const char*>self.identity, IDENTITY_SIZE) != 0:
-            raise RegionError(f"{self.directory}: expected journal {self.identity.hex()}, found "
-                              f"{header.identity[:IDENTITY_SIZE].hex()}: it was begun anew, or a "
-                              "copy is recorded on")
+            raise RegionError(
+                f"{self.directory}: expected journal {self.identity.hex()}, found "
+                f"{header.identity[:IDENTITY_SIZE].hex()}: the journal was begun again, or a "
+                "copy of it was recorded to")
 
     def _identify(self, numbers):
         # Where the file `journal` does not say which journal this is, most of the segments do. If
@@ -238,8 +239,9 @@ cdef class JournalCursor:
                 return
         others = segments_identity(self.directory)
         if others is not None and others != self.identity:
-            raise RegionError(f"{self.directory / 'journal'}: expected journal {others.hex()}, as "
-                              f"its segments have it, found {self.identity.hex()}")
+            raise RegionError(
+                f"{self.directory / 'journal'}: expected journal {others.hex()}, like the "
+                f"segments, found {self.identity.hex()}")
 
     def _oldest(self, numbers):
         # Place of the first record that was not removed to make room. Who removes says so; where
@@ -500,8 +502,9 @@ cdef class JournalCursor:
         self.ended = True
         if self._doubt and (segment is None or not segment.sealed()
                             or not segment.seal.flags & SEAL_LAST or self._later()):
-            raise RegionError(f"{self._doubt}; read up to record {self.index}, but more records "
-                              "may have been lost")
+            raise RegionError(
+                f"{self._doubt}; read up to record {self.index}, but more records may have been "
+                "lost")
 
     cdef bint _enter_next(self) except *:
         # Stand at the first record of the next segment that can be read. False: there is none.
@@ -594,5 +597,6 @@ def _what(place):
         return place
     if isinstance(place, tuple) and len(place) == 2 and place[0] in ("position", "time"):
         return place[0]
-    raise ValueError("a place in a journal is 'begin', 'tail', ('position', int) or "
-                     f"('time', UNIX ns), was {place!r}")
+    raise ValueError(
+        "a place in a journal must be 'begin', 'tail', ('position', int) or ('time', UNIX ns), "
+        f"was {place!r}")

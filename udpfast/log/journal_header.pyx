@@ -89,8 +89,9 @@ cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
     others = segments_identities(directory)
     if (others and identity not in others and header.former[:IDENTITY_SIZE] not in others
             and not (_is_in_place(region) and header.folder == _folder(region))):
-        raise RegionError(f"{region.path}: expected journal {others.most_common(1)[0][0].hex()}, "
-                          f"as its segments have it, found {identity.hex()}")
+        raise RegionError(
+            f"{region.path}: expected journal {others.most_common(1)[0][0].hex()}, like the "
+            f"segments, found {identity.hex()}")
 
 
 cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes copied):
@@ -103,8 +104,9 @@ cdef Region _make(path, directory, WrittenMark* written, KeptMark* kept, bytes c
     identity = segments_identity(directory)
     if identity is None:
         if segments_identities(directory):
-            raise RegionError(f"{directory}: expected segments of one journal, found "
-                              "those of several, and no file `journal` that says which it is")
+            raise RegionError(
+                f"{directory}: expected segments of one journal, found those of several, and no "
+                "file `journal` that tells which of them to use")
         identity = copied or os.urandom(IDENTITY_SIZE)
     header.made_ns = clock_realtime_ns()
     _name(region, identity, NO_IDENTITY)
@@ -129,8 +131,9 @@ cdef _own(Region region, directory, list notes):
     _name(region, os.urandom(IDENTITY_SIZE), original)
     check(_sync(region), "sync", str(region.path))
     _finish(region, directory)
-    notes.append(f"{directory}: is a copy of journal {original.hex()}: goes on as "
-                 f"{header.identity[:IDENTITY_SIZE].hex()}, with its records")
+    notes.append(
+        f"{directory}: is a copy of journal {original.hex()}; it continues as journal "
+        f"{header.identity[:IDENTITY_SIZE].hex()}, with the same records")
 
 
 cdef _finish(Region region, directory):

@@ -49,7 +49,8 @@ def journal_layouts(directory: str | os.PathLike[str], layout_hash: int) -> Layo
     except FileNotFoundError:
         raise RegionError(
             f"{path}: expected the layouts of segments that another version wrote, found no such "
-            "file: take it from a copy of the journal, or from any other that this version wrote"
+            "file: copy it from a copy of the journal, or from any other journal that this "
+            "version wrote"
         ) from None
     except ValueError as problem:
         raise RegionError(f"{path}: {problem}") from None
@@ -131,7 +132,7 @@ def _read(path: Path) -> bytes:
     try:
         size = check_file(fd, path)
         if size > _SIZE_MAX:
-            raise RegionError(f"{path}: expected {_SIZE_MAX} bytes at most, found {size}")
+            raise RegionError(f"{path}: expected at most {_SIZE_MAX} bytes, found {size}")
         with open(fd, "rb", closefd=False) as file:
             return file.read()
     finally:

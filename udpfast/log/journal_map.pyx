@@ -142,9 +142,9 @@ def journal_map(directory) -> JournalMap:
             index = info.index if info.end_index is None else info.end_index
             found.append((segment, info))
     if others and not found:
-        raise RegionError(f"{directory / 'journal'}: expected journal "
-                          f"{segments_identity(directory).hex()}, as its segments have it, found "
-                          f"{identity.hex()}")
+        raise RegionError(
+            f"{directory / 'journal'}: expected journal {segments_identity(directory).hex()}, "
+            f"like the segments, found {identity.hex()}")
     return JournalMap(identity, state, tuple(_parts(found, state, ignored)), tuple(ignored))
 
 
@@ -192,7 +192,7 @@ def _part(Segment segment, info, end, dead):
 
 
 def _lost(position, index, end_position, end_index, ignored):
-    problem = f"records {index} to {end_index - 1} are lost: no segment has them"
+    problem = f"records {index} to {end_index - 1} are lost: they are in no segment"
     return JournalPart(
         0, None, position, index, end_position, end_index, INT64_MIN, INT64_MAX, True, 0, 0, "",
         end_index - index, "; ".join([problem, *ignored]))

@@ -79,17 +79,15 @@ def check_part(
         Nothing lies there; says what the journal covers.
     """
     if start is not None and end is not None and start[0] == end[0] and start[1] >= end[1]:
-        raise ConfigError(f"expected an end behind {_named(start)}, found {_named(end)}")
+        raise ConfigError(f"expected an end after {_named(start)}, found {_named(end)}")
     if (start is None and end is None) or (span := journal_span(directory)) is None:
         return
     if end is not None and end[1] <= (span.first_ns if end[0] == "time" else span.position):
-        raise ConfigError(f"{directory} covers {span}: nothing of it lies before {_named(end)}")
+        raise ConfigError(f"{directory} covers {span}: it has nothing before {_named(end)}")
     if start is not None and not grows:
         behind = start[1] > span.last_ns if start[0] == "time" else start[1] >= span.end_position
         if behind:
-            raise ConfigError(
-                f"{directory} covers {span}: nothing of it lies at or behind {_named(start)}"
-            )
+            raise ConfigError(f"{directory} covers {span}: it has nothing from {_named(start)} on")
 
 
 def _named(place: Place) -> str:

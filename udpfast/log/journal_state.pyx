@@ -147,8 +147,9 @@ def journal_identity(directory) -> bytes:
         return identity
     others = segments_identities(directory)
     if others and identity not in others and former not in others:
-        raise RegionError(f"{path}: expected journal {others.most_common(1)[0][0].hex()}, as its "
-                          f"segments have it, found {identity.hex()}")
+        raise RegionError(
+            f"{path}: expected journal {others.most_common(1)[0][0].hex()}, like the segments, "
+            f"found {identity.hex()}")
     return identity
 
 

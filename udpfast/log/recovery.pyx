@@ -88,7 +88,7 @@ cdef Segment recover(
             check(segment.sync(), "sync", str(segment.path))
             active = segment
             if cut_bytes:
-                notes.append(f"{segment.path}: cut {cut_bytes} bytes behind position {w.position}")
+                notes.append(f"{segment.path}: cut {cut_bytes} bytes from position {w.position} on")
             continue
         # Whoever ended it did not live to seal it, it is damaged or of other layouts: it stays.
         w.position, w.index = survey.writer.position, survey.writer.index
@@ -102,8 +102,9 @@ cdef Segment recover(
                          f"{survey.damaged_position} on")
     if _is_behind(written, w):
         missing += written.index - w.index
-        notes.append(f"{directory}: ends with record {w.index}, {written.index} were written: "
-                     "goes on behind them")
+        notes.append(
+            f"{directory}: ends with record {w.index}, although {written.index} were written: "
+            "continues after the latter")
         w.position, w.index = written.position, written.index
     for segment in tail:
         if segment is not active:

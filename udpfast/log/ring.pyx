@@ -55,8 +55,9 @@ cdef class Ring:
             A living process writes it.
         """
         if capacity_bytes < RING_CAPACITY_MIN or capacity_bytes & (capacity_bytes - 1):
-            raise ValueError(f"capacity_bytes must be a power of two >= {RING_CAPACITY_MIN}, "
-                             f"was {capacity_bytes}")
+            raise ValueError(
+                f"capacity_bytes must be a power of two and at least {RING_CAPACITY_MIN}, was "
+                f"{capacity_bytes}")
         cdef Ring ring
         path = ring_path(path)
         layout = RING_LAYOUT ^ payload_hash
@@ -115,7 +116,7 @@ cdef class Ring:
         record = ring_claim(&self.writer, size) if view.shape[0] <= self.payload_max else NULL
         if record == NULL:
             raise ValueError(
-                f"payload must have <= {self.payload_max} bytes, has {view.shape[0]}")
+                f"a payload must have at most {self.payload_max} bytes, has {view.shape[0]}")
         memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
         record.kind = kind
         record.flags = flags

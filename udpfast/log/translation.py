@@ -163,7 +163,7 @@ class _Struct:
                 at = int(wrong.argmax())
                 raise FormatError(
                     f"record {int(indices[at])}: {self._what} has {name} {values[at]!r}, which "
-                    f"{self.target[name].str} of this version does not hold"
+                    f"does not fit this version's {self.target[name].str}"
                 )
         return target
 

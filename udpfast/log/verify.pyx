@@ -86,8 +86,9 @@ def _verify(Segment segment, expected, state):
     problems = []
     before = cut = 0
     if expected is not None and (info.position, info.index) != expected:
-        problems.append(f"begins with record {info.index} at position {info.position}, expected "
-                        f"record {expected[1]} at {expected[0]}")
+        problems.append(
+            f"begins with record {info.index} at position {info.position}, expected record "
+            f"{expected[1]} at {expected[0]}")
         before = max(0, info.index - expected[1])
     if state is not None and state.position - info.position <= info.capacity_bytes:
         end_position, end_index = state.position, state.index
@@ -99,7 +100,8 @@ def _verify(Segment segment, expected, state):
     if not segment.sealed() and not survey.ended and not written:
         cut = segment.written_behind(survey.writer.position)
         if cut:
-            problems.append(f"{cut} bytes behind position {survey.writer.position} are no record")
+            problems.append(
+                f"{cut} bytes from position {survey.writer.position} on are not a record")
     return SegmentCheck(
         path=info.path, info=info, records=survey.writer.index - info.index - survey.missing,
         end_position=survey.writer.position, end_index=survey.writer.index,

@@ -91,13 +91,14 @@ cdef class OrderBook:
             payload = update
         else:
             if update.kind != KIND_BOOK:
-                raise FormatError(f"a book applies records of kind BOOK, was {update.kind!r}")
+                raise FormatError(f"a book takes records of kind BOOK, was {update.kind!r}")
             snapshot = snapshot or update.flags & RECORD_SNAPSHOT
         PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
         try:
             room = book_room(<const uint8_t*> view.buf, view.len)
             if room < 0:
-                raise FormatError(f"a book update of {view.len} bytes is shorter than it says")
+                raise FormatError(
+                    f"a book update of {view.len} bytes is too short for its number of levels")
             self._reserve(&self.book.bids, room)
             self._reserve(&self.book.asks, room)
             book_apply(&self.book, <const uint8_t*> view.buf, snapshot)

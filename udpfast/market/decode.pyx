@@ -424,8 +424,8 @@ cdef class Decoder:
         cdef uint8_t* into
         cdef int32_t result
         if payload.shape[0] > MESSAGE_SIZE_MAX:
-            raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
-                             f"was {payload.shape[0]}")
+            raise ValueError(
+                f"a message must have at most {MESSAGE_SIZE_MAX} bytes, has {payload.shape[0]}")
         bound = decode_size_bound(size) if room is None else <uint32_t> room
         if <uint32_t> len(self.space) < bound:
             self.space = bytearray(bound)
@@ -461,8 +461,8 @@ cdef class Decoder:
         cdef uint32_t size = <uint32_t> payload.shape[0]
         cdef int32_t result
         if payload.shape[0] > MESSAGE_SIZE_MAX:
-            raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, "
-                             f"was {payload.shape[0]}")
+            raise ValueError(
+                f"a message must have at most {MESSAGE_SIZE_MAX} bytes, has {payload.shape[0]}")
         PyObject_GetBuffer(into, &view, PyBUF_SIMPLE | PyBUF_WRITABLE)
         result = decode_event(
             &payload[0] if size else &nothing, size, <uint8_t*> view.buf,

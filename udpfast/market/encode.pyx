@@ -234,7 +234,7 @@ cdef object _encode(int kind, const uint8_t* update, bytes exchange, bytes symbo
         size = encode_top_of_book_update(
             into, <const TopOfBook*> update, exchange_text, symbol_text)
     if size > MESSAGE_SIZE_MAX:
-        raise ValueError(f"a message has {MESSAGE_SIZE_MAX} bytes at most, this has {size}")
+        raise ValueError(f"a message must have at most {MESSAGE_SIZE_MAX} bytes, has {size}")
     PyByteArray_Resize(payload, size)
     return payload
 
@@ -282,8 +282,8 @@ cdef int _levels(Level* into, object rows) except -1:
     pairs = rows.dtype.names is None
     array = np.ascontiguousarray(rows, np.float64 if pairs else None)
     if array.ndim != 1 + pairs or (array.shape[1] != 2 if pairs else array.dtype != LEVEL):
-        raise ValueError(f"levels must have the shape (n, 2) or dtype LEVEL, was {rows.shape} "
-                         f"of {rows.dtype}")
+        raise ValueError(
+            f"levels must have the shape (n, 2) or dtype LEVEL, had {rows.shape} of {rows.dtype}")
     PyObject_GetBuffer(array, &view, PyBUF_SIMPLE)
     if pairs:
         for i in range(len(array)):
@@ -300,7 +300,7 @@ cdef uint8_t _trade_text(char* into, Py_ssize_t width, object text, int bit) exc
     if encoded is None:
         return 0
     if len(encoded) > width:
-        raise ValueError(f"an id of a trade has {width} bytes at most, was {text!r}")
+        raise ValueError(f"a trade's id must have at most {width} bytes, was {text!r}")
     memcpy(into, <const char*> encoded, len(encoded))
     return bit
 
@@ -311,8 +311,9 @@ cdef int _trades(Trade* into, object rows) except -1:
     cdef Trade* trade
     if isinstance(rows, np.ndarray):
         if rows.dtype != TRADE or rows.ndim != 1:
-            raise ValueError(f"an array of trades must have dtype TRADE and one dimension, was "
-                             f"{rows.shape} of {rows.dtype}")
+            raise ValueError(
+                f"an array of trades must have dtype TRADE and one dimension, had {rows.shape} "
+                f"of {rows.dtype}")
         PyObject_GetBuffer(np.ascontiguousarray(rows), &view, PyBUF_SIMPLE)
         memcpy(into, view.buf, view.len)
         PyBuffer_Release(&view)

@@ -84,7 +84,7 @@ class FittedBook:
 
     def __init__(self, levels_max: int) -> None:
         if levels_max < 1:
-            raise ValueError(f"levels_max must be 1 or more, was {levels_max}")
+            raise ValueError(f"levels_max must be at least 1, was {levels_max}")
         self._levels_max = levels_max
         self._bids = _Side(1.0)
         self._asks = _Side(-1.0)
@@ -134,8 +134,8 @@ class FittedBook:
     def describe(self) -> str:
         """Say what of the book is left out, as part of a sentence."""
         return (
-            f"its book has {self.shown + self.beyond:,} levels, a message carries {self.shown:,}: "
-            "those furthest from the touch are left out"
+            f"its book has {self.shown + self.beyond:,} levels, but a message can carry only "
+            f"{self.shown:,}: the levels furthest from the best prices were left out"
         )
 
     @property

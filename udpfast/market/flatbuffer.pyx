@@ -280,7 +280,8 @@ def verify(const uint8_t[::1] payload) -> tuple[int, int]:
         with nogil:
             code = event_verify(&payload[0], <uint32_t> payload.shape[0], &shapes, &result)
     if code < 0:
-        raise FormatError(f"an event must be a sound FlatBuffer, {payload.shape[0]} bytes are not")
+        raise FormatError(
+            f"expected a valid FlatBuffer event, found {payload.shape[0]} bytes that are none")
     return code, result.fields_unknown
 
 

@@ -93,7 +93,7 @@ cdef class NameTable:
                     raise ValueError(f"key must have {sizeof(Key)} bytes, has {len(key)}")
                 memcpy(&self.names.header.key, <const char*> key, sizeof(Key))
         elif not names_attach(&self.names, start, view.shape[0]):
-            raise FormatError(f"these {view.shape[0]} bytes hold no name table")
+            raise FormatError(f"expected a name table, found {view.shape[0]} bytes that are none")
 
     def __len__(self) -> int:
         """Return the number of names."""

@@ -200,11 +200,12 @@ def view_update(kind: int, payload) -> Update:
     dtype = UPDATE_DTYPES.get(kind)
     if dtype is None:
         known = kind in list(Kind)
-        raise FormatError(f"a {Kind(kind).name if known else int(kind)} carries no update: only "
-                          f"{', '.join(each.name for each in UPDATE_DTYPES)} do")
+        raise FormatError(
+            f"a {Kind(kind).name if known else int(kind)} carries no update: only "
+            f"{', '.join(each.name for each in UPDATE_DTYPES)} do")
     size = memoryview(payload).nbytes
     if size < dtype.itemsize:
-        raise FormatError(f"{Kind(kind).name} takes {dtype.itemsize} bytes at least, was {size}")
+        raise FormatError(f"{Kind(kind).name} takes at least {dtype.itemsize} bytes, found {size}")
     header = np.frombuffer(payload, dtype, 1)[0]
     count = int(header["row_count"])
     row = ROW_DTYPES.get(kind)
@@ -212,5 +213,5 @@ def view_update(kind: int, payload) -> Update:
         return Update(Kind(kind), header, _NO_ROWS if row is None else np.empty(0, row))
     expected = dtype.itemsize + count * row.itemsize
     if size < expected:
-        raise FormatError(f"{Kind(kind).name} of {count} rows takes {expected} bytes, was {size}")
+        raise FormatError(f"{Kind(kind).name} of {count} rows takes {expected} bytes, found {size}")
     return Update(Kind(kind), header, np.frombuffer(payload, row, count, dtype.itemsize))

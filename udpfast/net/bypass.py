@@ -88,8 +88,9 @@ class Stack:
     install: str
 
 
-_SPEC_REASON = "the stack's own latency profile: it polls for ever, by one thread, in huge pages"
-_EXIT_REASON = "the process ends where the stack cannot start, instead of going on without it"
+_SPEC_REASON = "as in the stack's own latency profile: it polls forever, on one thread, in huge "
+"pages"
+_EXIT_REASON = "the process ends if the stack cannot start, instead of continuing without it"
 
 STACKS = {
     "onload": Stack(
@@ -100,9 +101,13 @@ STACKS = {
         prefix="EF_",
         device="/dev/onload",
         profile=(
-            Preset("EF_POLL_USEC", "100000", "us that a blocking call spins, as its latency.opf"),
+            Preset(
+                "EF_POLL_USEC", "100000", "us that a blocking call spins, as in its latency.opf"
+            ),
         ),
-        strict=(Preset("EF_NO_FAIL", "0", "no socket rather than one that is the kernel's"),),
+        strict=(
+            Preset("EF_NO_FAIL", "0", "refuse to open a socket on the kernel's stack instead"),
+        ),
         install="install OpenOnload",
     ),
     "vma": Stack(
@@ -167,7 +172,7 @@ def describe_state(stack: str, state: State) -> str:
         return "none: sockets are the kernel's"
     words = {
         State.ABSENT: "NOT ACTIVE, not even loaded",
-        State.LOADED: "loaded, but on the kernel's stack",
+        State.LOADED: "loaded, but using the kernel's stack",
         State.ACCELERATED: "accelerated",
     }
     return f"{stack}: {words[state]}"
@@ -198,7 +203,7 @@ def inspect_bypass(asked: str = "none", root: Path = Path("/")) -> Bypass:
         return replace(
             found,
             state=State.ABSENT,
-            reason=f"{stack.library} is not in this process"
+            reason=f"{stack.library} is not loaded in this process"
             + (f", but {others} is" if others else "")
             + "; ld.so ignores LD_PRELOAD for programs with file capabilities or setuid",
         )
@@ -206,7 +211,8 @@ def inspect_bypass(asked: str = "none", root: Path = Path("/")) -> Bypass:
         return replace(found, reason=f"{stack.library} does not answer as the active stack")
     if not _holds_device(stack, root):
         return replace(
-            found, reason=f"no {stack.device} is open: its driver is not loaded, or no NIC has it"
+            found,
+            reason=f"no {stack.device} is open: its driver is not loaded, or no NIC supports it",
         )
     return replace(found, state=State.ACCELERATED)
 
@@ -235,8 +241,8 @@ def open_first_socket(stack: str) -> str:
             again, failure = bool(failure), error.strerror or str(error)
             if again:
                 raise UdpfastError(
-                    f"bypass {stack}: no socket can be opened: {failure}; the stack refuses to "
-                    "fall back to the kernel (EF_NO_FAIL=0 does that without a driver)"
+                    f"bypass {stack}: cannot open a socket: {failure}; the stack refuses to fall "
+                    "back to the kernel (EF_NO_FAIL=0 allows it, and works without a driver)"
                 ) from None
         else:
             break

@@ -73,9 +73,9 @@ def find_library(
             return path
     looked = ", ".join(f"/{name}" for name in _DIRECTORIES)
     raise ConfigError(
-        f"bypass {stack.name}: expected {stack.library}, found it neither in LD_LIBRARY_PATH "
-        f"nor the ldconfig cache nor {looked}: {stack.install}, or give its path by "
-        "--bypass-library or bypass.library"
+        f"bypass {stack.name}: expected {stack.library}, found it neither in LD_LIBRARY_PATH nor "
+        f"the ldconfig cache nor {looked}: {stack.install}, or set its path with --bypass-library "
+        "or bypass.library"
     )
 
 
@@ -113,7 +113,7 @@ def plan_launch(
             lines.append(f"{preset.name}={preset.value}: {preset.reason}")
         else:
             lines.append(
-                f"{preset.name}={own} stays, as your environment says; the profile has "
+                f"{preset.name}={own} stays as your environment sets it; the profile has "
                 f"{preset.value}: {preset.reason}"
             )
     return Launch(planned, tuple(lines))
@@ -153,12 +153,15 @@ def _in_cache(root: Path, stack: Stack) -> Iterator[Path]:
 def _why_not_loadable(path: Path) -> str:
     # What ld.so would ignore with a message at most.
     if set(str(path)) & set(" :"):
-        return f"expected a path without blanks and colons, which end it for ld.so, found {path}"
+        return (
+            "expected a path without spaces and colons, at which ld.so would split it, found "
+            f"{path}"
+        )
     try:
         with path.open("rb") as file:
             head = file.read(5)
     except OSError as error:
         return f"expected a shared library, found {path}: {error.strerror}"
     if head != b"\x7fELF" + bytes([_ELF_CLASS]):
-        return f"expected a shared library of {32 * _ELF_CLASS} bits, found {path}, which is none"
+        return f"expected a shared library of {32 * _ELF_CLASS} bits, found another file: {path}"
     return ""

@@ -125,8 +125,9 @@ cdef class CaptureWriter:
                 if (entry.datagram.size > PAYLOAD_MAX
                         or <uint64_t>entry.datagram.offset + entry.datagram.size
                         > <uint64_t>bytes_.shape[0]):
-                    raise ValueError(f"entry {i} must lie in the buffer and have <= {PAYLOAD_MAX} "
-                                     f"bytes, has {entry.datagram.size}")
+                    raise ValueError(
+                        f"entry {i} must lie inside the buffer and have at most {PAYLOAD_MAX} "
+                        f"bytes, has {entry.datagram.size}")
                 self._put_frame(entry, payloads + entry.datagram.offset)
                 self.frames += 1
             if self.used >= CHUNK:

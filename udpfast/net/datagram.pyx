@@ -468,7 +468,7 @@ cdef class DatagramReceiver:
         if not 1 <= capacity <= BATCH_MAX:
             raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
         if self.batch.items is not NULL:
-            raise RuntimeError("a receiver is opened once")
+            raise RuntimeError("a receiver can be opened only once")
         wanted = ReceiveOptions() if options is None else options
         senders = parse_senders(line.senders)
         self._line, self._options = line, wanted

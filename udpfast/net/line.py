@@ -105,7 +105,7 @@ def parse_senders(senders: Sequence[str]) -> list[tuple[bytes, int]]:
         An entry is neither "ip" nor "ip:port", or there are more than 64.
     """
     if len(senders) > _SENDERS_MAX:
-        raise ConfigError(f"a line has at most {_SENDERS_MAX} senders, were {len(senders)}")
+        raise ConfigError(f"a line must have at most {_SENDERS_MAX} senders, has {len(senders)}")
     parsed = []
     for text in senders:
         host, port = parse_sender(text)
@@ -163,8 +163,8 @@ def open_receiver(
     group = ipaddress.ip_address(host).is_multicast
     if line.source and not group:
         raise ConfigError(
-            f"source {line.source!r} needs a group, address was {line.address!r}; "
-            "for unicast use senders"
+            f"source {line.source!r} needs a multicast group, address was {line.address!r}; for "
+            "unicast use senders"
         )
     interface = multicast.resolve_interface(line.interface) if line.interface else None
     sock = _open_socket(host)
@@ -239,7 +239,9 @@ def open_sender(
     """
     host, port = parse_endpoint(destination)
     if not port:
-        raise ConfigError(f"address to send to must have a port from 1 on, was {destination!r}")
+        raise ConfigError(
+            f"the address to send to must have a port, 1 or above, was {destination!r}"
+        )
     found = multicast.resolve_interface(interface, host) if interface else None
     sock = _open_socket(host)
     try:
@@ -276,8 +278,8 @@ def open_sender(
 def _bind_to_interface(sock: socket.socket, host: str, interface: multicast.Interface) -> None:
     if ipaddress.ip_address(host).is_loopback and interface.name != "lo":
         raise ConfigError(
-            f"interface {interface.name!r} does not carry {host}, which is this host's loopback: "
-            'expected "lo" or an address that others reach'
+            f"interface {interface.name!r} cannot carry {host}, which is this host's loopback: "
+            'expected "lo", or an address that other hosts can reach'
         )
     _attempt(
         "bind to interface",

@@ -56,8 +56,8 @@ def resolve_interface(text: str, towards: str = "") -> Interface:
     name = text if text in names else addresses.get(text, "")
     if not name:
         raise ConfigError(
-            f"interface {text!r} is neither a name nor an address of this host, "
-            f"which has {', '.join(names)} with {', '.join(addresses)}"
+            f"expected the name or an address of an interface of this host ({', '.join(names)} "
+            f"with {', '.join(addresses)}), found {text!r}"
         )
     own = [address for address, owner in addresses.items() if owner == name]
     local = _is_link_local(towards)
@@ -109,8 +109,8 @@ def join(
         name = "IP_ADD_SOURCE_MEMBERSHIP"
         if interface and not interface.ipv4:
             raise ConfigError(
-                f"a join of {source} -> {group} needs an IPv4 address on "
-                f"{interface.name}, which has none"
+                f"joining {source} -> {group} needs an IPv4 address on {interface.name}, which "
+                "has none"
             )
         own = interface.ipv4 if interface else "0.0.0.0"
         sock.setsockopt(

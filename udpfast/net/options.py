@@ -121,7 +121,7 @@ def set_gro(sock: socket.socket) -> OptionResult:
 def set_busy_poll(sock: socket.socket, duration_us: int) -> OptionResult:
     """Ask that a receive call polls the NIC's driver itself for so many microseconds."""
     result = set_option(sock, "SO_BUSY_POLL", socket.SOL_SOCKET, _SO_BUSY_POLL, duration_us)
-    return _explained(result, "more than net.core.busy_read needs CAP_NET_ADMIN")
+    return _explained(result, "values above net.core.busy_read need CAP_NET_ADMIN")
 
 
 def set_prefer_busy_poll(sock: socket.socket) -> OptionResult:
@@ -136,7 +136,7 @@ def set_busy_poll_budget(sock: socket.socket, frames: int) -> OptionResult:
         sock.setsockopt(socket.SOL_SOCKET, _SO_BUSY_POLL_BUDGET, frames)
     except OSError as error:
         refused = OptionResult("SO_BUSY_POLL_BUDGET", str(frames), "refused", error.strerror or "")
-        return _explained(refused, "more than before needs Linux 5.11 and CAP_NET_ADMIN")
+        return _explained(refused, "raising it needs Linux 5.11 and CAP_NET_ADMIN")
     return OptionResult("SO_BUSY_POLL_BUDGET", str(frames), str(frames))
 
 
@@ -161,7 +161,7 @@ def set_timestamps(sock: socket.socket, asked: str, interface_name: str) -> Opti
         )
         if result.got != "refused":
             if not interface_name:
-                return OptionResult(result.name, asked, "NIC where it stamps, else kernel")
+                return OptionResult(result.name, asked, "NIC if it has them, else kernel")
             reason = _why_no_nic_stamps(sock, interface_name)
             return OptionResult(result.name, asked, "kernel" if reason else "NIC", reason)
         denied = f"SO_TIMESTAMPING: {result.reason}"
@@ -184,7 +184,10 @@ def _why_no_nic_stamps(sock: socket.socket, interface_name: str) -> str:
     try:
         fcntl.ioctl(sock.fileno(), _SIOCGHWTSTAMP, request)
     except OSError as error:
-        return f"{interface_name} stamps nothing: {error.strerror}"
+        return f"{interface_name} has no time stamps: {error.strerror}"
     if config[2] == 0:
-        return f"{interface_name} could stamp, but its receive filter is off (hwstamp_ctl -r 1)"
+        return (
+            f"{interface_name} supports time stamps, but its receive filter is off "
+            "(hwstamp_ctl -r 1)"
+        )
     return ""

@@ -545,7 +545,7 @@ cdef class CaptureReader:
 
     cdef _cut_off(self):
         # The last record has begun, and the file ends: a frame that is counted, not read.
-        self._note_damage("the file ends inside a record")
+        self._note_damage("the file ends in the middle of a record")
         self.position = len(self.window)
         self.parser.counts[LINK_TRUNCATED] += 1
         self.parser.counts[CAPTURE_FRAMES] += 1

@@ -152,9 +152,10 @@ cdef class XdpReceiver:
         if not 1 <= capacity <= BATCH_MAX:
             raise ValueError(f"capacity must be 1..{BATCH_MAX}, was {capacity}")
         if self.slots is not NULL:
-            raise RuntimeError("a receiver is opened once")
+            raise RuntimeError("a receiver can be opened only once")
         if not 1 <= len(lines) <= XDP_PORTS_MAX:
-            raise ConfigError(f"an interface carries 1..{XDP_PORTS_MAX} lines, were {len(lines)}")
+            raise ConfigError(
+                f"expected 1 to {XDP_PORTS_MAX} lines on one interface, found {len(lines)}")
         self._options = XdpOptions() if options is None else options
         self._sockets, self._members, self._descriptors, self._noted = [], [], [], []
         _RECEIVERS.add(self)
@@ -275,8 +276,8 @@ cdef class XdpReceiver:
                 self._noted.append(OptionResult("XDP mode", asked, mode))
                 if refused:
                     self._fall_back(
-                        f"XDP mode became generic: {interface.name}"
-                        f"{explain_refusal(refused, 'native', interface)}")
+                        "XDP mode is generic instead of native: "
+                        f"{interface.name}{explain_refusal(refused, 'native', interface)}")
                 return mode == "generic"
             if asked != "auto" or -link_fd in (EBUSY, EEXIST, EPERM):
                 self._refuse(link_fd, mode, interface)

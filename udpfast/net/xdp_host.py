@@ -130,9 +130,11 @@ def find_interface(line: LineAddress) -> XdpInterface:
     host, port = parse_endpoint(line.address)
     address = ipaddress.ip_address(host)
     if address.is_unspecified or port == 0:
-        raise ConfigError(f"AF_XDP needs a line's own address and port, was {line.address!r}")
+        raise ConfigError(f"AF_XDP needs the line's own address and port, was {line.address!r}")
     if not line.interface and address.is_multicast:
-        raise ConfigError(f"AF_XDP needs the interface of group {line.address!r}, none was given")
+        raise ConfigError(
+            f"AF_XDP needs an interface for group {line.address!r}: set the line's `interface`"
+        )
     index = multicast.resolve_interface(line.interface or host).index
     facts = _ask_link(index)
     while facts.kind == "vlan" and facts.below:
@@ -186,7 +188,7 @@ def _ask_link(index: int) -> _Link:
         reply = netlink.recv(1 << 16)
     size, kind, *_ = _HEADER.unpack_from(reply)
     if kind != _RTM_NEWLINK:
-        raise ConfigError(f"interface {index} has gone")
+        raise ConfigError(f"interface {index} has disappeared")
     flags = _INTERFACE.unpack_from(reply, _HEADER.size)[3]
     facts = dict(_attributes(reply[_HEADER.size + _INTERFACE.size : size]))
     info = dict(_attributes(facts.get(_IFLA_LINKINFO, b"")))

@@ -30,7 +30,8 @@ def choose_queues(interface: XdpInterface, wanted: Sequence[int]) -> tuple[int, 
     beyond = [queue for queue in wanted if not 0 <= queue < interface.queues]
     if beyond:
         raise ConfigError(
-            f"xdp.queues: {interface.name} has queues 0 to {interface.queues - 1}, was {beyond[0]}"
+            f"xdp.queues: expected queues 0 to {interface.queues - 1} of {interface.name}, found "
+            f"{beyond[0]}"
         )
     return tuple(dict.fromkeys(wanted)) or tuple(range(interface.queues))
 
@@ -41,13 +42,16 @@ def explain_refusal(rc: int, mode: str, interface: XdpInterface) -> str:
         other = interface.program or "of another process"
         return f", which has another program attached ({other})"
     if -rc == errno.EOPNOTSUPP and interface.loopback:
-        return ", which is the loopback: it has generic mode only"
+        return ", which is the loopback: it supports only generic mode"
     if -rc == errno.EOPNOTSUPP:
         return f", whose driver has no {mode} mode"
     if -rc == errno.EPERM:
         return f", {RIGHTS}"
     if -rc in (errno.EINVAL, errno.ERANGE, errno.ENOSPC, errno.ENOMEM):
-        return f", whose driver refuses its present settings (MTU {interface.mtu}, queues, LRO)"
+        return (
+            f", whose driver refuses it with the present settings (MTU {interface.mtu}, "
+            "queues, LRO)"
+        )
     return ""
 
 

@@ -148,7 +148,7 @@ cdef class LatencyBlock:
         """
         cdef LatencyBlock block = LatencyBlock.__new__(LatencyBlock)
         if len(set(names)) != len(names) or not names:
-            raise ValueError(f"names must be one or more different ones, were {names}")
+            raise ValueError(f"names must be different, and at least one, were {names}")
         block.names = tuple(names)
         block.region = Region.create(_latency_path(path), _KIND, _size_bytes(len(names)),
                                      _LAYOUT_HASH, replace=True)

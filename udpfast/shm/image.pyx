@@ -66,8 +66,8 @@ cdef class Image:
         if self.region.pointer == NULL:
             raise ValueError(f"image {self.region.path} is closed")
         if not 0 <= slot < self.writer.slots_count:
-            raise IndexError(f"this image has {self.writer.slots_count} slots, was asked for "
-                             f"number {slot}")
+            raise IndexError(
+                f"slot must be below {self.writer.slots_count}, the number of slots, was {slot}")
         place = image_begin(&self.writer, slot, view.shape[0])
         if place == NULL:
             return False
@@ -146,8 +146,8 @@ cdef class ImageView:
         if self.region.pointer == NULL:
             raise ValueError(f"image {self.region.path} is closed")
         if not 0 <= slot < self.reader.slots_count:
-            raise IndexError(f"this image has {self.reader.slots_count} slots, was asked for "
-                             f"number {slot}")
+            raise IndexError(
+                f"slot must be below {self.reader.slots_count}, the number of slots, was {slot}")
         room = bytearray(4096)
         cdef uint8_t[::1] out = room
         while True:
@@ -157,8 +157,8 @@ cdef class ImageView:
             room = bytearray(int.from_bytes(room[:8], "little"))
             out = room
         if size < 0:
-            raise RegionError(f"{self.region.path}: expected an entry in slot {slot}, found none "
-                              "that is whole")
+            raise RegionError(
+                f"{self.region.path}: expected a complete entry in slot {slot}, found none")
         return bytes(room[:size]) if size else None
 
     def close(self):

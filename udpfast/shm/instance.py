@@ -91,7 +91,7 @@ def instance_directory(
     else:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
-                f"an instance name has letters, digits, '.', '_' and '-' only, was {text!r}"
+                f"an instance's name must have only letters, digits, '.', '_' and '-', was {text!r}"
             )
         root = instance_root()
         if create:
@@ -158,7 +158,8 @@ def _give(path: Path, group: str, mode: int) -> None:
         os.chown(path, -1, find_group(group))
     except PermissionError:
         raise PermissionError(
-            errno.EPERM, f"access.group: expected a group that this user is in, found {group!r}"
+            errno.EPERM,
+            f"access.group: expected a group that this user belongs to, found {group!r}",
         ) from None
     path.chmod(mode)
 
@@ -191,7 +192,7 @@ def journal_directory(name_or_path: str | os.PathLike[str], create: bool = False
     if isinstance(name_or_path, str) and "/" not in text:
         if not _NAME.fullmatch(text) or text in (".", ".."):
             raise ConfigError(
-                f"a journal's name has letters, digits, '.', '_' and '-' only, was {text!r}"
+                f"a journal's name must have only letters, digits, '.', '_' and '-', was {text!r}"
             )
         directory = journal_root() / text
     if not directory.is_symlink() or directory.lstat().st_uid in trusted_owners():
@@ -214,11 +215,13 @@ def _journal_hint(text: str) -> str:
     if "/" in text:
         return "was it recorded?"
     if Path(text).is_dir():
-        return f"is ./{text} meant?"
-    return "was it recorded, or elsewhere (record.directory)? Then give its path, with a slash"
+        return f"did you mean ./{text}?"
+    return "was it recorded? If it is elsewhere (record.directory), give its path, with a slash"
 
 
-def _check_directory(directory: Path, what: str = "instance; is its subscriber running?") -> None:
+def _check_directory(
+    directory: Path, what: str = "instance; is its feed running (udpfast run)?"
+) -> None:
     try:
         status = os.lstat(directory)
     except FileNotFoundError:
@@ -229,11 +232,11 @@ def _check_directory(directory: Path, what: str = "instance; is its subscriber r
         raise RegionError(f"{directory}: expected a directory, found another kind of file")
     if status.st_uid not in trusted_owners():
         raise RegionError(
-            f"{directory}: {describe_owners()}, found {status.st_uid}; whom else to trust is said "
-            "by UDPFAST_TRUST"
+            f"{directory}: {describe_owners()}, found {status.st_uid}; UDPFAST_TRUST names "
+            "further users to trust"
         )
     if status.st_mode & 0o022:
         raise RegionError(
-            f"{directory}: expected that only its owner may write, "
-            f"found mode {stat.S_IMODE(status.st_mode):04o}"
+            f"{directory}: expected that only its owner may write there, found mode "
+            f"{stat.S_IMODE(status.st_mode):04o}"
         )

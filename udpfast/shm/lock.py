@@ -234,18 +234,20 @@ def _check_named(fd: int, path: Path) -> None:
     except FileNotFoundError:
         named = None
     if named is None or (named.st_dev, named.st_ino) != (held.st_dev, held.st_ino):
-        raise ReplacedError(f"{path}: another process replaced it just now")
+        raise ReplacedError(f"{path}: another process has just replaced it")
 
 
 def _exists(path: Path, fd: int) -> WriterExistsError:
     # Its header may not be there yet: 0 says that its writer has just begun.
     header = os.pread(fd, _OWNER.size, _PID_OFFSET) if fd >= 0 else b""
     pid, start = _OWNER.unpack(header.ljust(_OWNER.size, b"\0"))
-    text = f"{path}: expected no writer, found process {pid}: one writer per region"
+    text = (
+        f"{path}: expected no writer, found process {pid}: only one process can write it at a time"
+    )
     if pid and start and process_start(pid) != start:
         # Forked past Python, a child has its parent's descriptors, and with them the locks.
         holders = " and ".join(map(str, _holders(fd))) or "one that this user cannot see"
-        text += f"; it is dead, and process {holders} holds its lock"
+        text += f"; that process is dead, but process {holders} still holds its lock"
     return WriterExistsError(text)
 
 

@@ -228,7 +228,8 @@ cdef class Region:
         if size == 0:
             return {}
         if size > room:
-            raise RegionError(f"{self.path}: expected a description <= {room} bytes, found {size}")
+            raise RegionError(
+                f"{self.path}: expected a description of at most {room} bytes, found {size}")
         text = self.view()[REGION_HEADER_SIZE:REGION_HEADER_SIZE + size].tobytes()
         try:
             found = json.loads(text)

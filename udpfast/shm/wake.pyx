@@ -118,7 +118,7 @@ cdef class Sleeper:
             check(-c_errno, "watch for records", os.fsdecode(path))
         sleeper.region = Region.attach(os.fsdecode(path), _KIND, _LAYOUT_HASH, writable=True)
         if sleeper.region.replaced():
-            raise FileNotFoundError(f"{os.fsdecode(path)} was replaced just now")
+            raise FileNotFoundError(f"{os.fsdecode(path)} has just been replaced")
         sleeper._header = <WakeHeader*> sleeper.region.pointer
         return sleeper
 

@@ -62,19 +62,19 @@ if len(Malformed) != -MALFORMED_END - 1:
     raise ImportError(f"{-MALFORMED_END - 1} reasons, but {len(Malformed)} names")
 
 _SENTENCES = {
-    Malformed.HEADER_SHORT: "it ends inside the header",
-    Malformed.TOO_LONG: "it is longer than any of this framing",
-    Malformed.VERSION: "a constant of the header has another value",
-    Malformed.KIND: "a type or flag that the framing does not define",
-    Malformed.LENGTH_BEYOND: "the length field reaches beyond it",
-    Malformed.LENGTH_BELOW: "the length field ends before it does, or in the header",
-    Malformed.COUNT_AND_BYTES: "the messages counted do not fill it",
+    Malformed.HEADER_SHORT: "it ends inside its header",
+    Malformed.TOO_LONG: "it is longer than any datagram of this framing",
+    Malformed.VERSION: "a constant field of the header has another value",
+    Malformed.KIND: "its type or flags are not defined by the framing",
+    Malformed.LENGTH_BEYOND: "the length field reaches beyond the datagram",
+    Malformed.LENGTH_BELOW: "the length field ends before the datagram, or inside the header",
+    Malformed.COUNT_AND_BYTES: "the number of messages does not match the bytes",
     Malformed.MESSAGE_SHORT: "a message is shorter than its own header",
-    Malformed.MESSAGE_BEYOND: "a message reaches beyond its unit",
-    Malformed.RANGE: "a key is wider than any that the venue is known to have",
-    Malformed.UNITS_MANY: "it has more units than there is room for",
-    Malformed.FRAGMENT_BEYOND: "a fragment behind the last one",
-    Malformed.FRAGMENT_SHORT: "a fragment that is not the last, and not full",
+    Malformed.MESSAGE_BEYOND: "a message reaches beyond the end of its unit",
+    Malformed.RANGE: "a key is larger than any that the venue is known to use",
+    Malformed.UNITS_MANY: "it has more units than udpfast has room for",
+    Malformed.FRAGMENT_BEYOND: "a fragment's number is above the last one's",
+    Malformed.FRAGMENT_SHORT: "a fragment is neither the last one nor full",
 }
 
 
@@ -89,7 +89,7 @@ class MalformedError(FormatError):
 
     def __init__(self, framing, size, reason):
         super().__init__(
-            f"not a sound datagram of {framing} ({size} bytes): {_SENTENCES[reason]}")
+            f"not a valid datagram of {framing} ({size} bytes): {_SENTENCES[reason]}")
         self.reason = reason
 
 

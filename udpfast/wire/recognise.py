@@ -85,15 +85,20 @@ def recognise(datagrams: Iterable[tuple[Hashable, bytes]]) -> Recognition:
     found = [candidate for name in names if (candidate := _examine(name, sample)) is not None]
     found.sort(key=lambda candidate: -candidate.bits)
     if not found:
-        return Recognition(None, f"none fits nine of ten of {len(sample)} datagrams", ())
+        return Recognition(None, f"no framing fits nine in ten of {len(sample)} datagrams", ())
     best = found[0]
     rivals = [one.name for one in found[1:] if one.bits >= _CLEAR * best.bits]
     if rivals:
         names_text = " or ".join([best.name, *rivals])
         return Recognition(
-            None, f"it may be {names_text}: {len(sample)} datagrams do not tell", tuple(found)
+            None,
+            f"it may be {names_text}: {len(sample)} datagrams are not enough to tell",
+            tuple(found),
         )
-    why = f"{best.sound} of {len(sample)} datagrams are sound, {best.following} numbers follow"
+    why = (
+        f"{best.sound} of {len(sample)} datagrams are valid, and {best.following} numbers "
+        "follow each other"
+    )
     return Recognition(best.name, why, tuple(found))
 
 

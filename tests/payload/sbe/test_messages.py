@@ -95,7 +95,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({**ORDER, "flags": ["Iceberg"]}, r"choices of Hidden, PostOnly, found 'Iceberg'"),
     ({**ORDER, "flags": [16]}, r"choices of Hidden, PostOnly, found 16"),
     ({**ORDER, "flags": 65_536}, r"Order\.flags must be from 0 to 65535, was 65536"),
-    ({**ORDER, "symbol": "BITCOIN"}, r"Order\.symbol has room for 6 bytes, was 7"),
+    ({**ORDER, "symbol": "BITCOIN"}, r"Order\.symbol has room for 6 bytes, found 7"),
     ({**ORDER, "symbol": "BÜ"}, r"Order\.symbol: expected characters of ascii, found"),
     ({**ORDER, "limit": {"mantisse": 1}}, r"Order\.limit has no 'mantisse'; it has mantissa, exp"),
     ({**ORDER, "limit": Decimal("0.0001")}, r"Order\.limit: expected a multiple of 10\*\*-3, fou"),
@@ -209,7 +209,7 @@ def test_newer_block_is_stepped_over(tmp_path: Path) -> None:
 def test_newer_message_may_have_more_behind_it(tmp_path: Path) -> None:
     old, _ = versions(tmp_path)
     raw = bytearray(old.encode("M", {"a": 1, "t": "x"}))
-    with pytest.raises(FormatError, match=r"ends at 15: expected no byte behind it, found 3"):
+    with pytest.raises(FormatError, match=r"ends at 15: expected no bytes after it, found 3"):
         old.decode(bytes(raw) + b"new")
     raw[6] = 2
     assert old.decode(bytes(raw) + b"new") == {"a": 1, "t": "x"}

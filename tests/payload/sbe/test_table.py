@@ -86,7 +86,7 @@ def test_records_that_carry_messages_are_a_batch(tmp_path: Path) -> None:
     assert rows.counts == {"sound": 3, "header_short": 1}
     assert rows.places("Order")["payload"].tolist() == [0, 2, 3]
     Records.headers["length"][-1] += 1
-    with pytest.raises(FormatError, match="records reach beyond their memory"):
+    with pytest.raises(FormatError, match="records reach beyond the end of their memory"):
         schema.rows(Records())
 
 

@@ -274,7 +274,9 @@ def _decimals(raw: Array, digits: int, scale: int, absent: Array) -> pa.Array:
 def _data_array(rows: Rows, path: str, data: Data) -> pa.Array:
     offsets, joined, absent = rows.texts(path, data.name)
     if len(joined) > np.iinfo(np.int32).max:
-        raise FormatError(f"{path}.{data.name} of this batch has {len(joined)} bytes: take less")
+        raise FormatError(
+            f"{path}.{data.name} of this batch has {len(joined)} bytes in all: pass fewer messages"
+        )
     ends = pa.py_buffer(offsets.astype(np.int32).tobytes())
     bits = pa.py_buffer(np.packbits(~absent, bitorder="little").tobytes())
     count = len(offsets) - 1

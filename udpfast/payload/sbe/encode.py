@@ -62,7 +62,7 @@ class Encoder:
         }
         for name in numbers:
             if name in header:
-                raise FormatError(f"the header's {name} follows from the schema: do not give it")
+                raise FormatError(f"the header's {name} follows from the schema: leave it out")
         self._prefix(out, self._header, numbers, f"{path} header", header)
         self._level(out, level, values, path)
         return bytes(out)

@@ -64,7 +64,7 @@ def payloads_of(batch: Any) -> Payloads:
     if hasattr(batch, "buffers") and hasattr(batch, "type"):
         return _arrow_payloads(batch)
     if isinstance(batch, bytes | bytearray | memoryview | str):
-        raise FormatError("a batch is several payloads: expected a list of bytes, found one")
+        raise FormatError("expected a batch (a list of bytes), found a single payload")
     if isinstance(batch, Iterable):
         return _places([bytes(memoryview(each)) for each in batch])
     raise FormatError(f"expected a batch of payloads, found {type(batch).__name__}")
@@ -90,7 +90,7 @@ def payloads_in(
     sizes = headers["length"][index].astype(np.int64) - RECORD.itemsize
     begins = offsets[index].astype(np.int64)
     if len(index) and (begins + sizes).max() > len(memory):
-        raise FormatError("records reach beyond their memory")
+        raise FormatError("records reach beyond the end of their memory")
     # What has Roq's framing begins with its frame.
     is_framed = (kinds == Kind.MESSAGE) & (headers["stream"] < STREAM_FIRST)
     framed = np.minimum(np.where(is_framed[index], FRAME.itemsize, 0), sizes)
@@ -108,7 +108,7 @@ def _arrow_payloads(array: Any) -> Payloads:
 
     kind = array.type
     if not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-        raise FormatError(f"expected an array of binary, found one of {kind}")
+        raise FormatError(f"expected an Arrow array of binary values, found one of {kind}")
     width = np.int32 if pa.types.is_binary(kind) else np.int64
     _, offsets, data = array.buffers()
     begin = array.offset

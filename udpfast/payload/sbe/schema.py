@@ -28,14 +28,14 @@ __all__ = ["FRAMINGS", "Message", "Schema"]
 FRAMINGS = {"b3_umdf": 4, "cme_mdp3": 2, "deribit_sbe": 0}
 
 _WHY = {
-    Verdict.HEADER_SHORT: "{what} wants {wanted} bytes of header at {at}, found {found}",
-    Verdict.BLOCK_BEYOND: "{what} wants a block of {wanted} bytes at {at}, found {found}",
-    Verdict.GROUP_BEYOND: "{what} wants {wanted} bytes at {at}, found {found}",
-    Verdict.DATA_BEYOND: "{what} wants {wanted} bytes at {at}, found {found}",
-    Verdict.COUNT_BEYOND: "{what} has at most {wanted} rows, found {found} before {at}",
-    Verdict.ROWS_MANY: "{what} has {wanted} rows before {at}: expected at most one for each byte "
-    "of the message and 65,535 more",
-    Verdict.BYTES_LEFT: "{what} ends at {at}: expected no byte behind it, found {found}",
+    Verdict.HEADER_SHORT: "{what} needs {wanted} bytes of header at {at}, found {found}",
+    Verdict.BLOCK_BEYOND: "{what} needs a block of {wanted} bytes at {at}, found {found}",
+    Verdict.GROUP_BEYOND: "{what} needs {wanted} bytes at {at}, found {found}",
+    Verdict.DATA_BEYOND: "{what} needs {wanted} bytes at {at}, found {found}",
+    Verdict.COUNT_BEYOND: "{what} may have at most {wanted} rows, found {found} before {at}",
+    Verdict.ROWS_MANY: "{what} has {wanted} rows before {at}: expected at most one for each "
+    "byte of the message and 65,535 more",
+    Verdict.BYTES_LEFT: "{what} ends at {at}: expected no bytes after it, found {found}",
     Verdict.FOREIGN: "expected schema {wanted}, found schema {found} at {at}",
     Verdict.UNKNOWN: "expected a message of this schema, found template {found} at {at}",
 }
@@ -201,7 +201,7 @@ class Schema:
         """Return the header of a message, all that it has."""
         data = memoryview(payload).cast("B")
         if len(data) < self._header.size:
-            raise FormatError(f"a header has {self._header.size} bytes, was {len(data)}")
+            raise FormatError(f"a header has {self._header.size} bytes, found {len(data)}")
         return self._header.read(data, 0, self._header.size, self.model.version)
 
     def name(self, payload: Buffer) -> str | None:

@@ -144,7 +144,7 @@ class TextCodec:
             return [self._null]
         raw = bytes_of(value, kind.codec, where)
         if len(raw) > kind.size:
-            raise RangeError(f"{where} has room for {kind.size} bytes, was {len(raw)}")
+            raise RangeError(f"{where} has room for {kind.size} bytes, found {len(raw)}")
         return [raw]
 
 
