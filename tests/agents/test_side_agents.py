@@ -119,15 +119,20 @@ def test_side_agent_that_cannot_start_is_tried_again(runs):
 
 
 def test_side_agent_says_why_it_cannot_start_once(capsys):
+    free = iter(range(1000, 2000))
+
     def launch():
-        raise PermissionError("no right to /var/lib/udpfast")
+        raise OSError(f"cannot reserve 16793600 bytes ({next(free)} free)")
 
     agent = SideAgent("record", launch, settings())
     for now_s in range(0, 3000, 100):
         agent.look(now_s * 1000 * MS)
     assert agent.entry.restarts > 2
     said = capsys.readouterr().err.splitlines()
-    assert said == ["udpfast: record: PermissionError: no right to /var/lib/udpfast"]
+    assert said == [
+        f"udpfast: {settings().name}: agent record failed and is being restarted: "
+        "OSError: cannot reserve 16793600 bytes (1000 free)"
+    ]
 
 
 def test_side_agent_that_is_done_is_not_started_again(agent, runs):

@@ -6,6 +6,7 @@ feed's thread -> ring -> image keeper, ZeroMQ fan-out, ...: one thread or proces
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 import traceback
@@ -30,6 +31,8 @@ STUCK_NS = 5_000_000_000
 READERS_NS = 500_000_000
 READERS_SHARE = 20
 
+_DIGITS = re.compile(r"\d+")
+
 
 class SideAgent:
     """The life of one agent: run after run. Time is an argument.
@@ -49,6 +52,8 @@ class SideAgent:
 
     def __init__(self, name: str, launch: Callable[[], SideRun], config: FeedConfig) -> None:
         self.entry = AgentEntry(name)
+        self._feed = config.name
+        self._said = ""
         self._launch = launch
         self._backoff = Backoff(config.run)
         self._run: SideRun | None = None
@@ -113,8 +118,16 @@ class SideAgent:
     def _note_end(self, now_ns: int, failure: str) -> None:
         self._run = None
         self.entry.pid = 0
-        if failure and failure != self.entry.failure:  # once, however often it is tried again
-            print(f"udpfast: {self.entry.name}: {failure}", file=sys.stderr, flush=True)
+        # Once, however often it is tried again, and however many bytes a full disk has just then.
+        reason = _DIGITS.sub("", failure)
+        if failure and reason != self._said:
+            self._said = reason
+            print(
+                f"udpfast: {self._feed}: agent {self.entry.name} failed and is being restarted: "
+                f"{failure}",
+                file=sys.stderr,
+                flush=True,
+            )
         self.entry.failure = failure or self.entry.failure
         if not failure:
             self._become(AgentState.ENDED)

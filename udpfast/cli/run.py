@@ -138,7 +138,6 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
         failure = keeper.look(now_ns)
         for event in subscriber.take_events():
             say(event)
-        _say_failures(subscriber, said)
         if failure is not None:
             return failure
         if now_ns - status_ns >= STATUS_NS:
@@ -157,18 +156,6 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
                 cycles, alive_ns = turned, now_ns
                 service.alive()
     return None
-
-
-def _say_failures(subscriber: Subscriber, said: dict[str, str]) -> None:
-    # Each agent's reason once: the roster counts how often it was started again.
-    for side in subscriber.agents[1:]:
-        if side.failure and side.failure != said.get(side.name):
-            said[side.name] = side.failure
-            click.echo(
-                f"udpfast: {subscriber.name}: agent {side.name} failed and is being restarted: "
-                f"{side.failure}",
-                err=True,
-            )
 
 
 def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
