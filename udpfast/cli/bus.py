@@ -133,12 +133,20 @@ def run(
 @_DIRECTORY
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 def stat(file: Path, directory: Path | None, as_json: bool) -> None:
-    """Show each store of this host: its end, its copies, its senders; of a dead daemon too."""
+    """Show each store of this host: its end, its copies, its senders; of a dead daemon too.
+
+    Exit code 1 if a store cannot be read.
+    """
     config = load_bus(file)
     found = {name: _status(directory, name) for name in config.logs}
     if as_json:
         click.echo(json.dumps(to_builtins(found)))
-        return
+    else:
+        _print_stores(found)
+    sys.exit(any(isinstance(store, str) for store in found.values()))
+
+
+def _print_stores(found: dict[str, StoreStatus | str | None]) -> None:
     for name, store in found.items():
         if store is None:
             click.echo(f"{name}: not on this host")
