@@ -41,7 +41,7 @@ address = "127.0.0.1:29002"
 enabled = true
 """
 SEND = (
-    "send --simulate --seconds 45 --speed 4 --loss 0.01 --skew-us 200 "
+    "send --simulate --seconds 60 --loss 0.003 --skew-us 200 "
     "--incremental 127.0.0.1:29001,127.0.0.1:29101 --snapshot 127.0.0.1:29002"
 )
 STRATEGY = """\
@@ -53,7 +53,7 @@ with udpfast.Reader("ring:deribit", image=True, name="strategy", timeout=60) as 
         books.apply(record)
 """
 LISTEN = "127.0.0.1:29818"
-WIDE, TALL, PHONE = 1400, 1000, 390
+WIDE, TALL, PHONE = 1400, 1160, 390
 WATCHED_S = 20.0
 
 
@@ -86,15 +86,28 @@ def draw_terminal(folder: Path) -> None:
     asyncio.run(look())
 
 
-def draw(driver: Any, address: str, width: int, path: Path, seconds: float) -> None:
-    """Draw what an address shows after so many seconds."""
+def show(driver: Any, address: str, width: int) -> None:
+    """Show an address in a window of so many pixels."""
     driver.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": TALL, "deviceScaleFactor": 1, "mobile": width == PHONE},
     )
     driver.get(address)
+
+
+def draw(driver: Any, path: Path, seconds: float) -> None:
+    """Draw what is shown after so many seconds."""
     time.sleep(seconds)
     path.write_bytes(driver.get_screenshot_as_png())
+
+
+def show_book(driver: Any) -> int:
+    """Choose the first book of the page; return how many levels are shown."""
+    driver.find_element("css selector", ".charts .q-select").click()
+    time.sleep(2.0)
+    driver.find_element("css selector", ".q-menu .q-item").click()
+    time.sleep(3.0)
+    return len(driver.find_elements("css selector", ".charts tbody tr"))
 
 
 def draw_feed(folder: Path, temporary: Path) -> None:
@@ -108,8 +121,12 @@ def draw_feed(folder: Path, temporary: Path) -> None:
         monitor = started(*udpfast, "monitor", "--listen", LISTEN)
         with started("-c", STRATEGY), monitor, browser(temporary / "chromium") as driver:
             draw_terminal(folder)
-            draw(driver, f"http://{LISTEN}", WIDE, folder / "monitor.png", WATCHED_S)
-            draw(driver, f"http://{LISTEN}", PHONE, folder / "monitor_phone.png", 4.0)
+            show(driver, f"http://{LISTEN}", WIDE)
+            time.sleep(2.0)
+            show_book(driver)
+            draw(driver, folder / "monitor.png", WATCHED_S)
+            show(driver, f"http://{LISTEN}", PHONE)
+            draw(driver, folder / "monitor_phone.png", 4.0)
 
 
 def draw_report(folder: Path, temporary: Path) -> None:
@@ -118,7 +135,8 @@ def draw_report(folder: Path, temporary: Path) -> None:
     subprocess.run(command, cwd=temporary, check=True, stdout=subprocess.DEVNULL)
     (report,) = (temporary / "demo").rglob("report.html")
     with browser(temporary / "chromium") as driver:
-        draw(driver, report.as_uri(), WIDE, folder / "report.png", 2.0)
+        show(driver, report.as_uri(), WIDE)
+        draw(driver, folder / "report.png", 2.0)
 
 
 def main() -> int:
@@ -132,7 +150,7 @@ def main() -> int:
     if not is_there():
         print(f"udpfast: {MISSING}")
         return 1
-    with tempfile.TemporaryDirectory() as temporary:
+    with tempfile.TemporaryDirectory(prefix="udpfast-") as temporary:
         draw_feed(folder, Path(temporary))
         draw_report(folder, Path(temporary))
     return 0

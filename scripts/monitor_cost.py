@@ -20,10 +20,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from chromium import MISSING, browser, is_there
-from make_pictures import started
+from make_pictures import show_book, started
 
 FEED = """\
 name = "feed{number}"
@@ -85,15 +84,6 @@ def start_feed(stack: contextlib.ExitStack, number: int, folder: Path, seconds: 
     stack.enter_context(started(*udpfast, *send.split(), *where))
     time.sleep(1.0)
     stack.enter_context(started("-c", STRATEGY, f"feed{number}"))
-
-
-def show_book(driver: Any) -> int:
-    """Choose the first book; return how many levels are shown."""
-    driver.find_element("css selector", ".charts .q-select").click()
-    time.sleep(2.0)
-    driver.find_element("css selector", ".q-menu .q-item").click()
-    time.sleep(3.0)
-    return len(driver.find_elements("css selector", ".charts tbody tr"))
 
 
 def loop_thread() -> int:

@@ -106,7 +106,7 @@ def _chart(title: str, kind: str, *, log: bool = False) -> tuple[ui.echart, str]
         "animation": False,
         "title": {"text": title, "textStyle": {"fontSize": 13, "color": "#888"}},
         "grid": {"left": 8, "right": 16, "top": 56, "bottom": 8, "containLabel": True},
-        "legend": {"top": 24, "type": "scroll", "textStyle": {"color": "#888"}},
+        "legend": {"top": 27, "type": "scroll", "textStyle": {"color": "#888"}},
         "tooltip": {"trigger": "axis"},
         "color": list(OWN),
         "xAxis": {

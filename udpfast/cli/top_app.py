@@ -42,7 +42,7 @@ drops      datagrams that the kernel dropped
 missed     records that readers missed, because they were too slow
 p99 us     from the kernel's stamp to the loop, since the last look
 first      part of the fragments that this line brought first
-lead us    mean lead of this line over the next one where it was first
+lead us    mean lead where it was first; below 0: the kernel had another first
 in doubt   objects that nobody should trade on now, as the feed's image has them
 unsynced   bytes that a power cut may cost: the disk does not have them yet
 
