@@ -134,7 +134,7 @@ def test_verify_says_which_journal_it_is_and_which_version_wrote_it(aged: Path) 
     result = CliRunner().invoke(cli, ["verify", str(aged)])
     assert result.exit_code == 0, result.output
     assert ", segments of format 3" in result.output
-    assert "written by udpfast 0.1.0: read by name" in result.output
+    assert "written by udpfast 0.1.0: read field by field" in result.output
     found = json.loads(CliRunner().invoke(cli, ["verify", str(aged), "--json"]).output)
     assert found["identity"] == found["state"]["identity"]
     assert [each["translated"] for each in found["layouts"]] == [True]

@@ -150,5 +150,5 @@ def test_command_says_what_is_damaged(orders: Path, schema_path: Path, tmp_path:
     arguments = [str(orders), str(tmp_path / "out"), "--schema", str(schema_path)]
     done = CliRunner().invoke(export, [*arguments, "--table", "gaps"], catch_exceptions=False)
     assert done.exit_code == 0
-    assert "1 payloads are no sound SBE messages" in done.output
+    assert "are not valid SBE messages" in done.output
     assert "sbe/Order.fills" in done.output

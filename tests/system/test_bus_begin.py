@@ -111,7 +111,7 @@ def test_store_begins_when_both_hosts_are_up(hosts: Hosts, order: tuple[str, str
         assert hosts.state("S")["end"] == hosts.state("S", "algo")["end"] == 0
         shown = hosts.bus("stat", str(hosts.file), "--directory", str(hosts.folder / "S")).stdout
         assert "waits: this host has nothing" in shown
-        assert "one said nothing yet" in shown
+        assert "still waiting for one" in shown
         wait_until(lambda: "orders: this host has nothing" in (hosts.folder / "S.log").read_text())
     hosts.start(order[1])
     for host in order:
@@ -159,6 +159,6 @@ def test_host_that_is_told_so_begins_without_the_others(hosts: Hosts) -> None:
 def test_store_that_the_host_does_not_begin_is_refused(hosts: Hosts) -> None:
     done = hosts.bus("run", str(hosts.file), "--host", "one", "--begin", "orders")
     assert done.returncode == 2
-    assert "begin: expected a store that one shall begin (there is none), found 'orders'" in (
+    assert "--begin: expected a store whose sequencer is one (there is none), found 'orders'" in (
         done.stderr
     )

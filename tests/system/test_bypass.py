@@ -89,7 +89,7 @@ def test_run_under_a_stack_receives_every_datagram_through_it(feed, port, librar
     # What libc's symbols carried is what was received: the stub stands in front of them.
     assert int((tmp_path / "count").read_text()) == COUNT
     # It says so, loudly, that a stub accelerates nothing.
-    words = "onload: loaded, but on the kernel's stack"
+    words = "onload: loaded, but using the kernel's stack"
     assert f"WARNING: bypass {words}" in err
     assert status["bypass"]["is"] == words
     assert status["bypass"]["environment"] == {
@@ -127,7 +127,7 @@ def test_run_strict_ends_where_the_stack_does_not_accelerate(feed, library):
     code, out, err = finished("run", feed, "--bypass-strict")
     assert code == 1
     assert "EF_NO_FAIL=0" in out
-    assert err.startswith("udpfast: bypass onload: loaded, but on the kernel's stack: no /dev/")
+    assert err.startswith("udpfast: bypass onload: loaded, but using the kernel's stack: no /dev/")
 
 
 def test_run_launched_without_its_library_is_absent_and_says_so(feed, port):
@@ -141,7 +141,7 @@ def test_run_launched_without_its_library_is_absent_and_says_so(feed, port):
 def test_run_under_another_stack_than_asked_for_is_refused(feed, library):
     code, _, err = finished("run", feed, "--bypass", "vma", LD_PRELOAD=str(library))
     assert code == 2
-    assert "expected one stack, found onload preloaded already" in err
+    assert "expected no other stack to be preloaded, found onload" in err
 
 
 def test_run_bypass_options_without_a_stack_are_wrong_usage(feed):

@@ -77,7 +77,7 @@ def test_unicast_line_is_tied_to_its_interface(link: Wire) -> None:
 
 @pytest.mark.parametrize("opens", [DatagramReceiver, DatagramSender])
 def test_loopback_by_another_interface_is_refused(link: Wire, opens: type) -> None:
-    message = r"'vb' does not carry 127.0.0.1, which is this host's loopback"
+    message = r"'vb' cannot carry 127.0.0.1, which is this host's loopback"
     with link.inside(link.b), pytest.raises(ConfigError, match=message):
         if opens is DatagramReceiver:
             DatagramReceiver(LineAddress("127.0.0.1:9001", "vb"), SMALL)

@@ -78,7 +78,7 @@ def test_line_hears_its_group_again_when_its_interface_was_made_again(
         finally:
             watch.stop()
     assert counted == [1]
-    assert said[0] == "A: its interface is gone"
+    assert said[0] == "A: its interface has disappeared"
     assert said[-1] == "A: is open again"
 
 
@@ -222,7 +222,7 @@ def test_feed_goes_on_and_counts_when_an_interface_is_made_again(
             return events[-1:] == ["incremental.A: is open again"]
 
         wait_until(said)
-        assert events[0] == "incremental.A: its interface is gone"
+        assert events[0] == "incremental.A: its interface has disappeared"
         counters = subscriber.counters()
         assert counters["incremental.A"]["reopened"] == 1
         assert counters["incremental.B"]["reopened"] == 0

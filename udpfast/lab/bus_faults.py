@@ -293,7 +293,7 @@ def _remove_segments(folder: Path, seed: int, keeps: str) -> int:
         lacked = trial.state("S")["removed_lacked"]
         expect((lacked > 0) == ("keep_most" in keeps), f"not {lacked} segments that a copy lacked")
         state = trial.state("one")
-        expect(state["stopped"] == "gone" and state["said"][-1] == f"cannot follow: GONE, {first}",
+        expect(state["stopped"] == "gone" and state["said"][-1].endswith(f"GONE, position {first}"),
                f"GONE, {first}; found {state['stopped']}, {state['said'][-1:]}")  # fmt: skip
         expect(state["end"] == least, f"a copy that ends at {least} still, found {state['end']}")
         # A new copy begins with what is kept.
@@ -390,7 +390,7 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
         expect(state["stopped"] == "diverged" and not state["writer"], "a copy that diverged")
         expect(state["end"] == ended, "that the old writer appended nothing more")
         said = next(line for line in reversed(state["said"]) if "differs from its source" in line)
-        at = int(said.split(" at ")[1].partition(":")[0])
+        at = int(said.split(" at position ")[1].partition(":")[0])
         expect(at == common, f"a difference at {common}, found {at}")
         lost = sum(1 for _ in StoreView(trial.path("S")).records(at, ended))
         trial.kill("S")

@@ -162,7 +162,7 @@ class Bypass:
 
     @property
     def text(self) -> str:
-        """One line: "onload: loaded, but on the kernel's stack: no /dev/onload is open"."""
+        """One line: "onload: loaded, but using the kernel's stack: no /dev/onload is open"."""
         return describe_state(self.stack, self.state) + (f": {self.reason}" if self.reason else "")
 
 
