@@ -131,7 +131,7 @@ def test_host_that_lost_its_disk_begins_no_second_store(hosts: Hosts) -> None:
     hosts.kill("S")
     shutil.rmtree(hosts.folder / "S")
     hosts.start("S", "--begin", "orders", "--begin", "algo")  # not even when told not to wait
-    hosts.until("S", "waits", lambda waits: waits and "one has the store" in waits)
+    hosts.until("S", "waits", lambda waits: waits and "copies the store from one" in waits)
     assert hosts.state("S")["end"] == hosts.state("S", "algo")["end"] == 0
     for store in ("orders", "algo"):
         done = hosts.bus("promote", str(hosts.file), store, "--host", "S", "--wait", "60",
