@@ -118,7 +118,7 @@ def draw_feed(folder: Path, temporary: Path) -> None:
     udpfast = ("-m", "udpfast")
     with started(*udpfast, "run", str(settings)), started(*udpfast, *SEND.split()):
         time.sleep(2.0)
-        monitor = started(*udpfast, "monitor", "--listen", LISTEN)
+        monitor = started(*udpfast, "monitor", "--listen", LISTEN, "--interval", "1")
         with started("-c", STRATEGY), monitor, browser(temporary / "chromium") as driver:
             draw_terminal(folder)
             show(driver, f"http://{LISTEN}", WIDE)

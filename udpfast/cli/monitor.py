@@ -35,7 +35,7 @@ __all__ = ["monitor"]
     "--interval",
     "interval_s",
     type=FiniteRange(min=0.2, max=60),
-    default=1.0,
+    default=2.0,
     show_default=True,
     metavar="SECONDS",
     help="Between two updates.",
