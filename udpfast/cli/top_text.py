@@ -97,7 +97,7 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
         list(_gaps(feed)),
     )
     yield from section(
-        f"{'verdicts of what did not go on':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
+        f"{'verdicts other than delivery':<32}{'line':<26}{'count':>14}", list(_verdicts(feed))
     )
     yield from journal_lines(status.journals)
     was = "" if status.alive else "was "
