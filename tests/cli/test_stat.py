@@ -47,7 +47,7 @@ def test_stat_without_a_name_lists_running_stopped_and_dead_instances() -> None:
             ["killed", "dead"],
             ["live", "running"],
         ]
-        assert rows[4:6] == [[], ["what", "needs", "somebody"]]
+        assert rows[4:6] == [[], ["what", "needs", "attention"]]
         assert rows[1][-1] == "incremental.A"
         found = json.loads(CliRunner().invoke(cli, ["stat", "--json"]).output)
         assert set(found["instances"]) == {"ended", "killed", "live"}

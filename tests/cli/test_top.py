@@ -177,7 +177,7 @@ def test_once_prints_the_list_and_those_that_are_named(live: Subscriber) -> None
     lines = result.output.splitlines()
     assert re.search(r"feeds: 1 running, 0 stopped, 1 dead$", lines[0])
     assert [line.split()[:2] for line in lines[2:4]] == [["killed", "DEAD"], ["live", "running"]]
-    assert lines[4:6] == ["", "what needs somebody"]
+    assert lines[4:6] == ["", "what needs attention"]
     named = CliRunner().invoke(cli, ["top", "--once", "--interval", "0.1", "killed"])
     assert "killed: DEAD, what follows is the last known" in named.output
     assert "feed: was running" in named.output
@@ -228,7 +228,7 @@ def test_keys_lead_to_a_feed_and_back(live: Subscriber) -> None:
         await press("x")
         assert HOST_TITLE in screen(app)
         await press("o", "o")
-        assert "what needs somebody" in screen(app)
+        assert "what needs attention" in screen(app)
         await press("r", "escape")
         assert HOST_TITLE in screen(app)
         await press("p")

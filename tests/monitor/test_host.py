@@ -1,4 +1,4 @@
-"""What is known of a host beside its feeds: faults first, and what needs somebody."""
+"""What is known of a host beside its feeds: faults first, and what needs attention."""
 
 from collections.abc import Iterator
 from pathlib import Path

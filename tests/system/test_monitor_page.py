@@ -106,7 +106,7 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         drawn = f"return ({POINTS_DRAWN})()"
         wait_until(lambda: browser.execute_script(drawn) >= 3, "points that follow each other")
         assert "image" in words()  # why there is no book
-        assert "this host" in words() and "what needs somebody" in words()
+        assert "this host" in words() and "what needs attention" in words()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
         fetched = {
             json.loads(entry["message"])["message"]["params"]["request"]["url"]

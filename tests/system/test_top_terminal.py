@@ -44,7 +44,7 @@ def test_top_runs_in_tmux_and_ends_with_q(tmp_path: Path, monkeypatch: pytest.Mo
             # Not what its page has, too: a key close behind Escape is one of both, Alt+q.
             shows("feeds: 1 running", "deribit")
             tmux("send-keys", "o")
-            shows("this host", "what needs somebody")
+            shows("this host", "what needs attention")
             tmux("send-keys", "Escape")
             shows("feeds: 1 running", "deribit")
             tmux("send-keys", "q")

@@ -222,7 +222,7 @@ class TopApp(App[None]):
         base.query_one("#notes", Static).update(plain(self._notes()))
 
     def _notes(self) -> Iterator[str]:
-        # Below the list: what cannot be read, and what of the host needs somebody.
+        # Below the list: what cannot be read, and what on the host needs attention.
         gone = [f"{name}: {reason}" for name, reason in self.look.unreadable.items()]
         if not self.feeds and not gone:
             gone = ["no feed of this user on this host: udpfast run FEED.TOML starts one"]

@@ -24,8 +24,8 @@ _COUNTS = (
 
 
 def host_lines(host: HostFacts) -> Iterator[str]:
-    """Yield the lines about a host: what needs somebody first."""
-    yield from section("what needs somebody", describe_troubles(host))
+    """Yield the lines about a host: what needs attention first."""
+    yield from section("what needs attention", describe_troubles(host))
     yield from section(
         f"{'store':<16}{'host':<10}{'epoch':<9}{'end':>8}{'unsynced':>9}{'behind':>9}  state",
         [row for store in host.stores.found.values() for row in _store_rows(store)],

@@ -1,4 +1,4 @@
-"""What of a host needs somebody now, beside its feeds: a sentence each."""
+"""What on a host needs attention now, beside its feeds: a sentence each."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["describe_troubles"]
 
 #: Of an outbox that is full by this part, its app soon cannot send.
 OUTBOX_FULL = 0.8
-#: A disk needs somebody if so small a part of it is free, or if it is full so soon.
+#: A disk needs attention if so small a part of it is free, or if it is full so soon.
 DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0
 #: A copy that is connected is behind by less than this, unless it catches up.
 LAG_MS = 10_000
 
 
 def describe_troubles(host: HostFacts) -> list[str]:
-    """Return what needs somebody: faults of the host first, then stores, then disks."""
+    """Return what needs attention: faults of the host first, then stores, then disks."""
     found = [f"{each.name}: {each.have}, want {each.want}" for each in host.findings if each.fault]
     for store in host.stores.found.values():
         found += [f"store {store.store} on {store.host}: {each}" for each in _of_store(store)]
