@@ -33,6 +33,7 @@ demo: build $(VENV)/.spark ## publisher, lossy lines, subscriber, ring, strategy
 	@$(VENV)/bin/udpfast demo --report build/demo
 	@$(VENV)/bin/udpfast bus demo --messages 50
 	@test ! -f build/demo/report.html || echo "udpfast: the report of the feed: build/demo/report.html"
+	@echo "udpfast: ok: both strategies' books equal the published ones, and the bus's copies are equal"
 
 bench: build $(VENV)/.peers ## every benchmark beside its peers: bench/results/, report, figures; 10 minutes
 	@$(VENV)/bin/udpfast bench run --report --rounds 5

@@ -40,7 +40,7 @@ def _print_instances(host: HostStatus) -> None:
         f"{'readers':>9}  silent lines"
     )
     for name, status in host.instances.items():
-        lost = sum(status.counters[channel]["lost"] for channel in ("incremental", "snapshot"))
+        lost = status.counters["incremental"]["lost"]  # what recovery lacks, it sends again
         silent = ", ".join(status.silent_lines)
         readers = sum(reader.alive for reader in status.readers)
         say(
