@@ -421,6 +421,20 @@ local function add_header(tree, buffer, datagram)
     add(tree, f.last_seqno, buffer(12, 4))
 end
 
+-- Say what is missing of a span: of all lines together, or of one.
+local function tell_lost(tree, info, span, field, field_numbers, expert, words, label)
+    if not span then
+        return
+    end
+    local count, numbers = missing(span)
+    if count > 0 then
+        tree:add(field, count):set_generated()
+        tree:add(field_numbers, numbers):set_generated()
+        tree:add_proto_expert_info(expert, words .. ": " .. numbers)
+        info[#info + 1] = string.format(label, count)
+    end
+end
+
 local function add_found(tree, result, info)
     if result.begins then
         tree:add(f.session_begins, true):set_generated()
@@ -449,24 +463,10 @@ local function add_found(tree, result, info)
     if result.duplicate then
         tree:add(f.duplicate, true):set_generated()
     end
-    if result.span then
-        local count, numbers = missing(result.span)
-        if count > 0 then
-            tree:add(f.lost, count):set_generated()
-            tree:add(f.lost_numbers, numbers):set_generated()
-            tree:add_proto_expert_info(e.lost, "lost on all lines: " .. numbers)
-            info[#info + 1] = string.format("[LOST %d]", count)
-        end
-    end
-    if result.line_span then
-        local count, numbers = missing(result.line_span)
-        if count > 0 then
-            tree:add(f.line_lost, count):set_generated()
-            tree:add(f.line_lost_numbers, numbers):set_generated()
-            tree:add_proto_expert_info(e.line_lost, "lost on this line: " .. numbers)
-            info[#info + 1] = string.format("[%d lost on this line]", count)
-        end
-    end
+    tell_lost(tree, info, result.span, f.lost, f.lost_numbers, e.lost, "lost on all lines",
+        "[LOST %d]")
+    tell_lost(tree, info, result.line_span, f.line_lost, f.line_lost_numbers, e.line_lost,
+        "lost on this line", "[%d lost on this line]")
 end
 
 -- What the datagram's line is, or what its own bit says as long as no line is known.
