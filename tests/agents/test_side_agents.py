@@ -156,6 +156,14 @@ def test_side_agent_without_turns_is_stuck_until_it_makes_one(agent, runs):
     assert agent.entry.state is AgentState.RUNNING
 
 
+def test_side_agent_that_fails_while_it_is_stopped_is_not_said_to_be_restarted(agent, runs, capsys):
+    agent.look(0)
+    agent.stop()
+    runs[0].end = (True, "OSError: disk")
+    agent.look(1)
+    assert capsys.readouterr().err.endswith(" failed: OSError: disk\n")
+
+
 def test_side_agent_stopped_is_not_started_again(agent, runs):
     agent.look(0)
     agent.stop()

@@ -122,9 +122,9 @@ class SideAgent:
         reason = _DIGITS.sub("", failure)
         if failure and reason != self._said:
             self._said = reason
+            then = "" if self._stopping else " and is being restarted"
             print(
-                f"udpfast: {self._feed}: agent {self.entry.name} failed and is being restarted: "
-                f"{failure}",
+                f"udpfast: {self._feed}: agent {self.entry.name} failed{then}: {failure}",
                 file=sys.stderr,
                 flush=True,
             )
