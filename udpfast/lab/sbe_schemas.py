@@ -25,6 +25,15 @@ __all__ = ["Made", "Oracle", "OracleLevel"]
 NEWEST = 4
 #: Rows of a message that may take no byte.
 EMPTY_ROWS = 65_535
+#: Types of data, and the encodings of their texts.
+_DATA = {
+    "bytesData": "",
+    "utf8Data": "UTF-8",
+    "asciiData": "ASCII",
+    "utf16Data": "UTF-16LE",
+    "utf32Data": "UTF-32BE",
+    "gbData": "GB18030",
+}
 
 
 @dataclass
@@ -98,7 +107,7 @@ class Oracle:
         }
         self.texts = {
             name: (rng.choice(UNSIGNED[:3]), rng.choice(["uint8", "char"]), encoding)
-            for name, encoding in (("bytesData", ""), ("utf8Data", "UTF-8"), ("asciiData", "ASCII"))
+            for name, encoding in _DATA.items()
         }
         self.messages = [self._level(f"M{i}", "", 0) for i in range(rng.randint(1, 3))]
         ids = rng.sample(range(250), len(self.messages))
@@ -275,8 +284,8 @@ class Oracle:
             value: Any = body
             if encoding:
                 value = "".join(rng.choice("abcxyz ") for _ in range(rng.randint(0, 9)))
-                value += "ä" * (encoding == "UTF-8" and rng.random() < 0.3)
-                body = value.encode("utf-8")
+                value += "ä" * (encoding != "ASCII" and rng.random() < 0.3)
+                body = value.encode(encoding)
             raw += number_bytes(len(body), length_type, self.big) + body
             given[name] = expected[name] = columns[name] = value
         return given, expected, raw, length

@@ -34,6 +34,10 @@ ENCODINGS = {
     "UTF-8": LETTERS + "äß€",
     "ISO-8859-1": LETTERS + "äß",
     "GB18030": LETTERS + "中文",
+    "UTF-16": LETTERS + "äß€",
+    "UTF-16LE": LETTERS + "äß€",
+    "UTF-16BE": LETTERS + "äß€中",
+    "UTF-32LE": LETTERS + "€",
 }
 
 
@@ -114,17 +118,20 @@ class NumberKind(Kind):
 
     def one(self, rng: random.Random) -> float:
         """Return a number that is not null's."""
+        nothing = default_null(self.primitive) if self.null is None else self.null
+        while True:
+            value = self._any(rng)
+            if value != nothing:
+                return value
+
+    def _any(self, rng: random.Random) -> float:
         if self.primitive in ("float", "double"):
             value = rng.choice([0.0, -1.5, 2.0**20, rng.random() * 1e6])
             rounded: float = struct.unpack("f", struct.pack("f", value))[0]
             return rounded
         _, low, high = NUMBERS[self.primitive]
         low, high = self.bounds or (low, high)
-        nothing = default_null(self.primitive) if self.null is None else self.null
-        while True:
-            value = rng.choice([low, high, rng.randint(low, high), max(low, min(high, 7))])
-            if value != nothing:
-                return value
+        return rng.choice([low, high, rng.randint(low, high), max(low, min(high, 7))])
 
     def sample(self, rng: random.Random, big: bool, optional: bool) -> Sample:
         """Return numbers."""
@@ -302,7 +309,7 @@ def random_kind(
     if choice == 3:
         return _random_number(rng, rng.randint(2, 5))
     if choice == 4:
-        size = rng.choice([1, 1, 3, 8, 20])
+        size = rng.choice([1, 1, 3, 7, 8, 11, 20])
         encoding = rng.choice(list(ENCODINGS)) if size > 4 else rng.choice(["", "US-ASCII"])
         return TextKind(size, rng.random() < 0.3, encoding)
     if choice == 5:
@@ -321,7 +328,10 @@ def _random_number(rng: random.Random, length: int) -> NumberKind:
     primitive = rng.choice(list(NUMBERS))
     size, low, high = NUMBERS[primitive]
     kind = NumberKind(size * length, rng.random() < 0.3, primitive, length)
-    if primitive not in ("float", "double"):
+    if primitive in ("float", "double"):
+        if kind.optional and rng.random() < 0.5:
+            kind.null = rng.choice([0.1, -1e-30, 3.3e38, 0.0])
+    else:
         if kind.optional and rng.random() < 0.5:
             kind.null = rng.choice([low, high, 0])
         if rng.random() < 0.2:

@@ -6,7 +6,8 @@ Each seed is a schema: byte order, headers and dimensions of any form, types of 
 offsets, groups in groups, data, fields of several versions. Of its messages the bytes, the values,
 the dtypes and the tables must be those of `sbe_schemas.Oracle`; messages of older and newer
 versions must read as this schema sees them; every prefix must be refused, and of damaged ones those
-that do not fit.
+that do not fit. Of damaged ones, `decode`, the tables and an export's must read the same
+(`sbe_agree`).
 A seed that fails is printed as the command that repeats it.
 """
 
@@ -15,12 +16,14 @@ from __future__ import annotations
 import math
 import random
 import tempfile
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from udpfast.errors import FormatError
 from udpfast.lab.program import by_seeds
+from udpfast.lab.sbe_agree import check_agreement
 from udpfast.lab.sbe_schemas import NEWEST, Made, Oracle, OracleLevel
 from udpfast.payload.sbe.schema import Schema
 
@@ -28,6 +31,8 @@ __all__ = ["check_seed", "main"]
 
 MESSAGES = 6
 DAMAGED = 60
+#: Of each message whose tables are compared, made in two ways.
+MUTANTS = 8
 #: Prefixes of a message that are tried; of a longer one so many by chance.
 PREFIXES = 400
 
@@ -40,12 +45,34 @@ def check_seed(seed: int) -> dict[str, int]:
             path = Path(directory, "schema.xml")
             path.write_text(oracle.xml, encoding="utf-8")
             schema = Schema(path)
-        for level in oracle.messages:
-            _check_message(oracle, schema, level)
+            for level in oracle.messages:
+                _check_message(oracle, schema, level)
+            agreed = check_agreement(schema, _any_bytes(oracle))
     except (AssertionError, FormatError) as error:
         raise AssertionError(f"{error}\n{oracle.xml}") from error
     messages = len(oracle.messages)
-    return {"messages": 2 * MESSAGES * messages, "damaged ones": DAMAGED * messages}
+    return {"messages": 2 * MESSAGES * messages, "damaged ones": DAMAGED * messages} | {
+        f"tables of {name} ones": count for name, count in agreed.items()
+    }
+
+
+def _any_bytes(oracle: Oracle) -> Iterator[bytes]:
+    # Sound messages of all versions, and what becomes of each by flipped bits, a wrong stretch, and
+    # an early end.
+    rng = oracle.rng
+    for level in oracle.messages:
+        for i in range(MESSAGES):
+            raw = oracle.message(level, rng.randint(0, NEWEST + 2), short=i % 3 == 0).raw
+            yield raw
+            for _ in range(MUTANTS):
+                yield _damage(rng, raw)
+                yield _overwrite(rng, raw)
+
+
+def _overwrite(rng: random.Random, raw: bytes) -> bytes:
+    at, size = rng.randint(0, len(raw)), rng.randint(1, 12)
+    stretch = rng.choice([rng.randbytes(size), bytes(size), b"\xff" * size])
+    return (raw[:at] + stretch + raw[at + len(stretch) :])[: len(raw)]
 
 
 def _check_message(oracle: Oracle, schema: Schema, level: OracleLevel) -> None:

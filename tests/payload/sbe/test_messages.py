@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.payload.sbe.schemas import ORDER, orders, schema_of
-from udpfast.errors import ConfigError, FormatError
+from udpfast.errors import ConfigError, FormatError, RangeError
 from udpfast.payload.sbe.schema import Schema
 
 SCALARS = "".join(
@@ -295,3 +295,20 @@ def test_schema_is_reached_through_the_package(tmp_path: Path) -> None:
     import udpfast
 
     assert udpfast.sbe.Schema is Schema
+
+
+def test_float_is_compared_as_a_message_holds_it(tmp_path: Path) -> None:
+    types = (
+        '<type name="A" primitiveType="float" minValue="0.1" maxValue="0.3"/>'
+        '<type name="C" primitiveType="float" presence="constant">0.1</type>'
+        '<type name="F" primitiveType="float"/>'
+    )
+    fields = "".join(f'<field name="{n.lower()}" id="1" type="{n}"/>' for n in "ACF")
+    schema = schema_of(tmp_path, types, f'<message name="M" id="1">{fields}</message>')
+    decoded = schema.decode(schema.encode("M", {"a": 0.1, "c": 0.1, "f": math.inf}))
+    assert decoded["a"] == decoded["c"] == float(np.float32(0.1))
+    assert schema.encode("M", decoded)
+    with pytest.raises(RangeError, match=r"M\.a must be from 0\.1\d* to 0\.3\d*, was 0\.31"):
+        schema.encode("M", {"a": 0.31, "f": 0})
+    with pytest.raises(RangeError, match=r"M\.f must be from -3\.4\d*e\+38 to 3\.4\d*e\+38, was"):
+        schema.encode("M", {"a": 0.1, "f": 1e39})

@@ -28,6 +28,16 @@ REFUSED = {
         "a constant of 1 to 2 characters, found abc",
     ),
     "length": (U8.format(' length="-1">'), "", "length to be a whole number from 0"),
+    "no float": (
+        '<type name="A" primitiveType="float" maxValue="1e39"/>',
+        "",
+        "maxValue to be a value of float, found 1e39",
+    ),
+    "no characters": (
+        '<type name="A" primitiveType="char" length="9" characterEncoding="unicode_escape"/>',
+        "",
+        "characterEncoding to be one that Python knows, found unicode_escape",
+    ),
     "bounds": (U8.format(' minValue="9" maxValue="8">'), "", "minValue to be at most maxValue 8"),
     "null": (U8.format(' nullValue="300">'), "", "nullValue to be a value of uint8, found 300"),
     "encoding": (

@@ -1,5 +1,6 @@
 """Tables of Arrow: typed columns, nulls, and where a row is from."""
 
+import struct
 from decimal import Decimal
 from pathlib import Path
 
@@ -103,3 +104,70 @@ def test_numbers_without_names_are_shown_as_numbers(tmp_path: Path) -> None:
     table = schema.table([schema.encode("Order", {**ORDER, "side": 65, "flags": 3})], "Order")
     assert table["side"].to_pylist() == ["65"]
     assert table["flags"].to_pylist() == [["Hidden", "1"]]
+
+
+ODD = """
+<type name="Wide" primitiveType="char" length="7" characterEncoding="UTF-16LE"/>
+<type name="Ratio" primitiveType="float" presence="optional" nullValue="0.1"/>
+<type name="Three" primitiveType="float" length="3" presence="optional" nullValue="0.1"/>
+<type name="Tenth" primitiveType="float" presence="constant">0.1</type>
+<composite name="Deep"><composite name="inner"><type name="a" primitiveType="int32"/>
+<type name="b" primitiveType="int32"/></composite></composite>
+<composite name="wide"><type name="length" primitiveType="uint8"/>
+<type name="varData" primitiveType="uint8" length="0" characterEncoding="UTF-16LE"/></composite>
+<composite name="plain"><type name="length" primitiveType="uint8"/>
+<type name="varData" primitiveType="uint8" length="0" characterEncoding="US-ASCII"/></composite>
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "decoded", "column"),
+    [
+        ("Wide", "aé".encode("utf-16-le") + bytes(3), "aé", "aé"),
+        ("Wide", b"a\0\0\xd8b\0c", "a\udc00\udcd8b\udc63", "a\ufffd\ufffdb\ufffd"),
+        ("Ratio", np.float32(0.1).tobytes(), None, None),
+        ("Ratio", np.float32(0.2).tobytes(), float(np.float32(0.2)), float(np.float32(0.2))),
+        ("Three", np.array([0.1, 2, 0.1], "f4").tobytes(), [None, 2, None], [None, 2, None]),
+        ("Three", np.array([0.1] * 3, "f4").tobytes(), None, None),
+        ("Tenth", b"", float(np.float32(0.1)), float(np.float32(0.1))),
+        ("Deep", b"\7\0\0\0", {"inner": {"a": 7, "b": None}}, {"inner": {"a": 7, "b": None}}),
+        ("Deep", b"\7\0\0", None, None),
+    ],
+)
+def test_table_has_what_decode_returns(
+    tmp_path: Path, kind: str, block: bytes, decoded: object, column: object
+) -> None:
+    said = ' presence="constant"' if kind == "Tenth" else ""
+    message = f'<message name="M" id="1"><field name="f" id="1" type="{kind}"{said}/></message>'
+    schema = schema_of(tmp_path, ODD, message)
+    raw = struct.pack("<HHHH", len(block), 1, 7, 3) + block
+    assert schema.decode(raw)["f"] == decoded
+    assert schema.table([raw], "M")["f"].to_pylist() == [column]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "decoded", "column"),
+    [
+        ("wide", b"a\0b", "a\udc62", "a\ufffd"),
+        ("wide", b"\xff\xff\0\xd8", "\uffff\udc00\udcd8", "\uffff\ufffd\ufffd"),
+        ("plain", "ä".encode(), "\udcc3\udca4", "\ufffd\ufffd"),
+        ("text", b"\xed\xa0\x80\xc3", "\udced\udca0\udc80\udcc3", "\ufffd" * 4),
+    ],
+)
+def test_data_of_a_table_is_what_decode_returns(
+    tmp_path: Path, kind: str, data: bytes, decoded: str, column: str
+) -> None:
+    message = f'<message name="M" id="1"><data name="f" id="1" type="{kind}"/></message>'
+    schema = schema_of(tmp_path, ODD, message)
+    raw = schema.encode("M", {"f": data})
+    assert schema.decode(raw)["f"] == decoded
+    assert schema.encode("M", schema.decode(raw)) == raw
+    assert schema.table([raw], "M")["f"].to_pylist() == [column]
+
+
+def test_optional_array_without_rows_is_an_empty_column(tmp_path: Path) -> None:
+    field = '<field name="f" id="1" type="Three"/>'
+    message = f'<message name="M" id="1"><group name="g" id="2">{field}</group></message>'
+    schema = schema_of(tmp_path, ODD, message)
+    for batch in ([], [schema.encode("M", {})]):
+        assert schema.table(batch, "M.g")["f"].to_pylist() == []

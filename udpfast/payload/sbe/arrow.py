@@ -26,10 +26,10 @@ import pyarrow.compute
 from numpy.typing import NDArray
 
 from udpfast.errors import FormatError
+from udpfast.payload.sbe.charset import decoded, legible, trimmed
 from udpfast.payload.sbe.layout import LevelLayout
 from udpfast.payload.sbe.model import Bits, Composite, Data, Enumeration, Field, Text, Values
 from udpfast.payload.sbe.rows import Rows
-from udpfast.payload.sbe.values import text_of
 
 __all__ = ["level_arrays", "level_schema", "level_table", "place_names"]
 
@@ -157,9 +157,7 @@ class _Columns:
 
     def field(self, field: Field, block: Array, offset: int, since: int) -> pa.Array:
         kind = field.type
-        # A constant has no place in the block, and of a composite each member has its own.
-        end = 0 if field.constant is not None or isinstance(kind, Composite) else field.size
-        absent = self.absent(since, offset + end if end else 0)
+        absent = self.absent(since, offset + field.first if field.first else 0)
         type_ = _type(field)
         if field.constant is not None:
             values = pa.repeat(pa.scalar(field.constant, _plain(type_)), self._count)
@@ -167,7 +165,8 @@ class _Columns:
                 values = pa.compute.if_else(pa.array(~absent), values, None)
             return values.cast(type_) if pa.types.is_dictionary(type_) else values
         if isinstance(kind, Composite):
-            return self._composite(field, kind, block, offset, since)
+            inner = block[field.name] if field.size else block
+            return self._composite(field, kind, inner, offset, since, absent)
         raw = np.ascontiguousarray(block[field.name])
         if isinstance(kind, Text):
             return _texts(raw, kind, field.optional, absent)
@@ -186,16 +185,21 @@ class _Columns:
         flat = _native(raw).reshape(-1)
         none = _is_null(flat, kind.null) if optional else np.zeros(len(flat), np.bool_)
         if optional:
-            absent = absent | none.reshape(self._count, -1).all(axis=1)
+            absent = absent | none.reshape(self._count, kind.length).all(axis=1)
         one = _NUMBERS[kind.primitive.name]
         values = pa.array(flat, one, mask=none)
         return pa.FixedSizeListArray.from_arrays(values, kind.length, mask=pa.array(absent))
 
     def _composite(
-        self, field: Field, kind: Composite, block: Array, offset: int, since: int
+        self,
+        field: Field,
+        kind: Composite,
+        inner: Array,
+        offset: int,
+        since: int,
+        absent: Array,
     ) -> pa.Array:
         decimal = _decimal(field)
-        inner = block[field.name] if field.size else block
         if decimal is not None:
             mantissa, digits, scale = decimal
             newest = max(since, mantissa.since)
@@ -208,8 +212,6 @@ class _Columns:
             self.field(member, inner, offset + member.offset, max(since, member.since))
             for member in kind.members
         ]
-        ends = [offset + member.offset + member.size for member in kind.members if member.size]
-        absent = self.absent(since, min(ends, default=0))
         fields = [pa.field(member.name, _type(member)) for member in kind.members]
         return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array(absent))
 
@@ -230,18 +232,13 @@ def _is_null(raw: Array, null: Any) -> Array:
 
 
 def _texts(raw: Array, kind: Text, optional: bool, absent: Array) -> pa.Array:
-    # Few texts are many rows: each is decoded once.
+    # Few texts are many rows: each is decoded once. numpy hides zero bytes at the end of one.
     keys, places = np.unique(raw, return_inverse=True)
-    words = [_shown(text_of(bytes(key), kind.codec)) for key in keys]
+    words = [legible(trimmed(bytes(key).ljust(kind.size, b"\0"), kind.codec)) for key in keys]
     if optional:
         null = bytes([kind.null]).rstrip(b"\0")
         absent = absent | (keys == null)[places]
     return pa.array(words, pa.string()).take(pa.array(places, mask=absent))
-
-
-def _shown(text: str) -> str:
-    # Arrow's strings are Unicode: a byte that is no character is shown as the sign for that.
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _words(raw: Array, kind: Enumeration, absent: Array) -> pa.Array:
@@ -283,13 +280,12 @@ def _data_array(rows: Rows, path: str, data: Data) -> pa.Array:
     found = pa.Array.from_buffers(pa.binary(), count, [bits, ends, pa.py_buffer(joined)])
     if not data.codec:
         return found
-    if data.codec in ("ascii", "utf-8"):
+    if data.codec == "utf-8" or (data.codec == "ascii" and not (joined >= 0x80).any()):
         try:
             return found.cast(pa.string())
         except pa.ArrowInvalid:
             pass  # some bytes are no characters
     words = [
-        None if each is None else _shown(each.decode(data.codec, "surrogateescape"))
-        for each in found.to_pylist()
+        None if each is None else legible(decoded(each, data.codec)) for each in found.to_pylist()
     ]
     return pa.array(words, pa.string())

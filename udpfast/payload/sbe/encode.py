@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from udpfast.errors import FormatError, RangeError, shown
+from udpfast.errors import FormatError, shown
 from udpfast.payload.sbe.layout import Block, LevelLayout, prefix_block
 from udpfast.payload.sbe.model import Composite, Data, Field, Level, Prefix, Text, Values
 from udpfast.payload.sbe.values import bytes_of
@@ -76,11 +76,7 @@ class Encoder:
         block = self._block(level.path)
         others = [group.name for group in level.groups] + [data.name for data in level.datas]
         block.codec.check_names(values, where, *others)
-        slots = block.codec.write(values, where)
-        try:
-            out += block.struct.pack(*slots)
-        except OverflowError as error:  # a double that no float holds
-            raise RangeError(f"{where}: {error}") from None
+        out += block.struct.pack(*block.codec.write(values, where))
         for group in level.groups:
             self._group(out, group, values.get(group.name), f"{where}.{group.name}")
         for data in level.datas:

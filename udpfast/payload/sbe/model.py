@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import struct
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
+
+import numpy as np
 
 __all__ = [
     "PRIMITIVES",
@@ -56,6 +59,23 @@ class Primitive:
     def is_float(self) -> bool:
         """Whether it is a number with a fraction."""
         return self.code in "fd"
+
+    @property
+    def largest(self) -> float:
+        """The largest finite number that it can hold."""
+        return float(np.finfo(self.dtype).max) if self.is_float else self.high
+
+    def stored(self, value: float) -> float:
+        """Return a number as a message has it: a `float` has 24 bits of precision.
+
+        Raises
+        ------
+        OverflowError
+            It is finite, and larger than a `float` can be.
+        """
+        if self.code != "f":
+            return value
+        return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
     @property
     def is_unsigned(self) -> bool:
@@ -268,6 +288,17 @@ class Field:
     def size(self) -> int:
         """Bytes in a block."""
         return 0 if self.constant is not None else self.type.size
+
+    @property
+    def first(self) -> int:
+        """How many of its bytes a block must have so that the field is there.
+
+        All bytes of a value; of a composite those of its first value.
+        """
+        kind = self.type
+        if self.constant is not None or not isinstance(kind, Composite):
+            return self.size
+        return next((each.offset + each.first for each in kind.members if each.first), 0)
 
 
 @dataclass(frozen=True, slots=True)

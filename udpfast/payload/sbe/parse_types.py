@@ -7,6 +7,7 @@ import math
 import re
 from typing import cast
 
+from udpfast.payload.sbe.charset import has_texts
 from udpfast.payload.sbe.document import Element, Problems
 from udpfast.payload.sbe.model import (
     PRIMITIVES,
@@ -190,7 +191,7 @@ class Types:
             found = codecs.lookup(said)
         except (LookupError, ValueError):
             found = None
-        if found is None or not getattr(found, "_is_text_encoding", True):
+        if found is None or not has_texts(found):
             self.problems.add(element, "characterEncoding to be one that Python knows", said)
             return default
         return found.name
@@ -410,7 +411,12 @@ def _number(primitive: Primitive, said: str) -> float | None:
             value = float(said)
         except ValueError:
             return None
-        return value if math.isfinite(value) or "n" in said.lower() else None
+        if math.isinf(value) and "n" not in said.lower():
+            return None
+        try:
+            return primitive.stored(value)
+        except OverflowError:
+            return None
     else:
         value = int(said) if _WHOLE.fullmatch(said) else None
     if value is None or not primitive.low <= value <= primitive.high:

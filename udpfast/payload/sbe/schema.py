@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from udpfast.errors import ConfigError, FormatError
+from udpfast.payload.sbe.charset import decoded
 from udpfast.payload.sbe.encode import Encoder
 from udpfast.payload.sbe.layout import LevelLayout, make_plan, prefix_block
 from udpfast.payload.sbe.model import SchemaModel
@@ -302,4 +303,4 @@ def _text(raw: bytes, span: tuple[int, int] | None, codec: str) -> Any:
     if span is None:
         return None
     data = raw[span[0] : span[0] + span[1]]
-    return data.decode(codec, "surrogateescape") if codec else data
+    return decoded(data, codec) if codec else data

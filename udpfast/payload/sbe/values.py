@@ -10,21 +10,13 @@ from math import isnan
 from typing import Any, Protocol
 
 from udpfast.errors import FormatError, RangeError, shown
-from udpfast.payload.sbe.model import Bits, Composite, Enumeration, Field, Text, Values
+from udpfast.payload.sbe.charset import encoded, trimmed
+from udpfast.payload.sbe.model import Bits, Composite, Enumeration, Field, Text, Type, Values
 
-__all__ = ["BlockCodec", "Leaf", "text_of"]
+__all__ = ["BlockCodec", "Leaf"]
 
 #: Newer than any version, larger than any block: all fields are there.
 ALL = 2**64
-
-
-def text_of(raw: bytes, codec: str) -> str:
-    """Return characters without the zero bytes behind them; what is no character stays a byte.
-
-    Bytes that the encoding does not know become the code points U+DC80 to U+DCFF, and these bytes
-    again when they are encoded.
-    """
-    return raw.decode(codec, "surrogateescape").rstrip("\0")
 
 
 class Codec(Protocol):
@@ -82,6 +74,11 @@ class NumberCodec:
         except (TypeError, ValueError, OverflowError):
             what = "a number" if kind.primitive.is_float else "an integer"
             raise _wrong(where, what, value) from None
+        try:
+            number = kind.primitive.stored(number)
+        except OverflowError:
+            largest = kind.primitive.largest
+            raise _beyond(where, -largest, largest, value) from None
         is_null = self._optional and number == kind.null
         if not kind.low <= number <= kind.high and not isnan(number) and not is_null:
             raise _beyond(where, kind.low, kind.high, value)
@@ -133,7 +130,7 @@ class TextCodec:
         raw = values[at]
         if self._optional and raw == self._null:
             return None
-        return text_of(raw, self._kind.codec)
+        return trimmed(raw, self._kind.codec)
 
     def write(self, value: Any, where: str) -> list[Any]:
         """Return the bytes, filled up with zeros."""
@@ -248,7 +245,8 @@ class ConstantCodec:
     slots = 0
     format = ""
 
-    def __init__(self, constant: object) -> None:
+    def __init__(self, kind: Type, constant: object) -> None:
+        self._kind = kind
         self._constant = constant
 
     def read(self, values: tuple[Any, ...], at: int, version: int, size: int) -> Any:
@@ -257,9 +255,19 @@ class ConstantCodec:
 
     def write(self, value: Any, where: str) -> list[Any]:
         """Return no slots; another value than the constant is an error."""
-        if value is not None and value != self._constant:
+        if value is not None and not self._is_same(value):
             raise _wrong(where, f"the constant {shown(self._constant)}", value)
         return []
+
+    def _is_same(self, value: Any) -> bool:
+        kind = self._kind
+        if not isinstance(kind, Values) or not isinstance(value, float):
+            return bool(value == self._constant)
+        try:
+            found = kind.primitive.stored(value)
+        except OverflowError:
+            return False
+        return found == self._constant or (isnan(found) and self._constant != self._constant)
 
 
 class CompositeCodec:
@@ -315,10 +323,7 @@ def _mantissa(value: Any, exponent: int, where: str) -> int:
 def bytes_of(value: Any, codec: str, where: str) -> bytes:
     """Return what somebody gave as text or bytes; `codec` is empty where text is none."""
     if isinstance(value, str):
-        try:
-            return value.encode(codec or "ascii", "surrogateescape")
-        except UnicodeError as error:
-            raise _wrong(where, f"characters of {codec or 'ascii'}", str(error)) from None
+        return encoded(value, codec or "ascii", where)
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
     try:
@@ -360,14 +365,13 @@ class _Placed:
         else:
             end = self.offset + field.size
             self.leaves = [Leaf(self.offset, end, self.since)] if field.size else []
-        # The field is there as soon as its first leaf is.
-        self.least = min((leaf.end for leaf in self.leaves), default=0)
+        self.least = self.offset + field.first if field.first else 0
 
 
 def _codec(field: Field, offset: int, since: int) -> Codec:
     kind = field.type
     if field.constant is not None:
-        return ConstantCodec(field.constant)
+        return ConstantCodec(kind, field.constant)
     if isinstance(kind, Composite):
         return CompositeCodec(kind, field.optional, offset, since)
     if isinstance(kind, Text):
