@@ -543,7 +543,7 @@ class _Part:
             "wish": self._wish,
             "outcome": node.outcome,
             "waits": node.waits,
-            "stopped": node.stopped,
+            "stopped": node.stopped or node.failures.reason,
             "reconnects": node.reconnects,
             "damaged": node.damaged,
             "quarantined": node.quarantined,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from udpfast.bus.beginning import Beginning, Decision
+from udpfast.bus.failures import Failures
 from udpfast.bus.hello import Fenced, Refuse, RefuseReason
 from udpfast.bus.log import Store
 from udpfast.bus.outbox import Courier, Watch
@@ -85,6 +86,8 @@ class Node:
         A feed on this host writes the store: this one follows nobody, and takes no messages.
     stopped : str
         Why it follows nobody any more, until somebody looks at it; empty: it does.
+    failures : Failures
+        Why links to its source end again and again, if they do; it tries on, ever more seldom.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class Node:
         self.waits = ""
         self.fed = False
         self.stopped = ""
+        self.failures = Failures()
         self.damaged = self.reconnects = self.quarantined = 0
         self._draw = draw
         self._source = source
@@ -420,10 +424,14 @@ class Node:
         if consumer is None:
             return
         if consumer.following:
-            self._delay_ns = RETRY_NS
             self.waits = ""
+            self._note_following(now_ns)
         if not consumer.closed:
             return
+        if not consumer.failed:
+            self.failures.broke()
+        elif self.failures.ended(consumer.closed, self._leader, self.store.end):
+            self._say(self.failures.reason)
         self.consumer = None
         if self._link is not None:
             self.carrier.close(self._link)
@@ -432,6 +440,13 @@ class Node:
         self.damaged += consumer.damaged
         if self.promotion is None and consumer.refused is not None:
             self._refused(consumer.refused)
+
+    def _note_following(self, now_ns: int) -> None:
+        failing = self.failures.reason
+        if self.failures.follows(self.store.end, now_ns):
+            self._delay_ns = RETRY_NS
+            if failing:
+                self._say(f"copies again from {self._leader}")
 
     def _refused(self, refused: Refuse) -> None:
         if refused.reason is RefuseReason.DIVERGED:

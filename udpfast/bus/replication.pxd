@@ -62,6 +62,7 @@ cdef class Consumer(LinkEnd):
     cdef readonly int64_t heard_ns
     cdef readonly uint64_t source_end
     cdef readonly bint damaged   # it ended because bytes were not what was sent
+    cdef readonly bint failed    # it ended because of what came, whatever that was
     cdef bint _drain, _any
     cdef uint8_t* _staging
     cdef uint64_t _at, _size     # bytes there that are not taken yet: from, to

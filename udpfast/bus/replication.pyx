@@ -388,6 +388,8 @@ cdef class Consumer(LinkEnd):
         There is no room for the next segment.
     damaged : bool
         It ended because bytes were not what was sent.
+    failed : bool
+        It ended because this copy cannot take what came, damaged or not.
     source_end : int
         Where the source's records end, as it said last.
     """
@@ -511,7 +513,7 @@ cdef class Consumer(LinkEnd):
             while not self.closed:
                 size = link_look(self._staging + self._at, self._size - self._at)
                 if size < 0:
-                    self.damaged = True
+                    self.damaged = self.failed = True
                     self.close("bytes that are not a frame")
                 if size <= 0:
                     break
@@ -522,6 +524,7 @@ cdef class Consumer(LinkEnd):
                     break
                 self._at += size
         except ValueError as problem:
+            self.failed = True
             self.close(f"not understood: {problem}")
 
     cdef _copy(self, const LinkHeader* header, const uint8_t* body):
@@ -531,7 +534,8 @@ cdef class Consumer(LinkEnd):
             return
         if header.epoch > self._epoch:
             if header.position != self._log.writer.position:
-                self.close("records that do not continue the copy")
+                self._failure = DATA_PLACE
+                self._fail()
                 return
             self.store.begin_copied(header.epoch)
             self._epoch = header.epoch
@@ -541,6 +545,7 @@ cdef class Consumer(LinkEnd):
             self._fail()
 
     cdef _fail(self):
+        self.failed = True
         if self._failure == DATA_RECORD:
             self.damaged = True
             self.close("a record that differs from what was written")
