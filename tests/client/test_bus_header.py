@@ -2,7 +2,6 @@
 
 import mmap
 import os
-import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator
@@ -12,9 +11,11 @@ import pytest
 
 import udpfast
 from tests.bus.drive import Copy, courier, lead, register, send, sequencer
+from tests.client.instance import Instance
 from tests.client.test_store_source import Kept
 from tests.shared import ROOT
 from tests.test_header import compiler
+from tests.waiting import PATIENCE_S
 from udpfast.archive.bus_files import describe_store, shared_directory
 from udpfast.bus.outbox import Outbox
 from udpfast.client.app import App
@@ -23,7 +24,7 @@ from udpfast.errors import ConfigError, WriterExistsError
 
 STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{udpfast.get_include()}")
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
-SOURCES = (ROOT / "tests/client/bus_driver.c", ROOT / "docs/examples/bus_app.c")
+DRIVER = ROOT / "tests/client/bus_driver.c"
 FULL, TOO_LARGE, SUPERSEDED, LOST, CLOSED = -1, -2, -3, -4, -5
 SYSTEM, ADDRESS, NOT_READY, BY_FEED, NAME_IN_USE, PLACE = -16, -17, -18, -19, -20, -22
 
@@ -79,7 +80,7 @@ class Driver:
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     target = tmp_path_factory.mktemp("driver") / "driver"
-    subprocess.run([compiler(), *STRICT, *SANITIZED, "-o", target, SOURCES[0]], check=True)
+    subprocess.run([compiler(), *STRICT, *SANITIZED, "-o", target, DRIVER], check=True)
     return target
 
 
@@ -104,17 +105,6 @@ def kept(tmp_path: Path) -> Kept:
     describe_store(made.store.log.directory, {"host": "S", "by_feed": False})
     made.tell()
     return made
-
-
-@pytest.mark.parametrize("standard", [("-std=c11", "-D_GNU_SOURCE"), ("-std=gnu17", "-O2"), "c++"])
-def test_header_is_c_and_cpp_without_warnings(tmp_path: Path, standard) -> None:
-    command = [compiler(), *standard]
-    if standard == "c++":
-        if shutil.which("g++") is None:
-            pytest.skip("no C++ compiler (g++) on this host")
-        command = ["g++", "-std=c++17", "-O2", "-x", "c++"]
-    for source in SOURCES:
-        subprocess.run([*command, *STRICT, "-o", tmp_path / "program", source], check=True)
 
 
 def test_what_c_accepted_is_what_a_courier_takes(run: Run, kept: Kept) -> None:
@@ -360,3 +350,41 @@ def test_reader_in_c_is_told_what_was_removed(run: Run, kept: Kept) -> None:
     oldest = kept.store.log.first()[0]
     said = f"{PLACE} start must be position {oldest} or later, the oldest that is kept, was 0"
     assert run("read", address, 0).opened == said
+
+
+def test_strategy_from_ring_to_bus_sends_what_sound_books_say(
+    tmp_path: Path, instance: Instance, kept: Kept
+) -> None:
+    target = tmp_path / "ring_to_bus"
+    source = ROOT / "docs/examples/ring_to_bus.c"
+    subprocess.run([compiler(), "-std=c11", *STRICT, *SANITIZED, "-o", target, source], check=True)
+    words = [target, instance.address, f"store:{kept.folder}", "imbalance-1", "3"]
+    strategy = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+    assert strategy.stdout
+    assert strategy.stdout.readline() == "ready\n"
+    instance.append(Kind.SESSION, bytes(48), session=1)
+    instance.append(Kind.RECOVERED, bytes(24), object_type=3, object_id=7, session=1)
+    for bid, ask in ((9.0, 2.0), (9.5, 2.0), (1.0, 4.0), (1.0, 1.0), (9.0, 1.0)):
+        instance.book([(100.0, bid)], [(101.0, ask)], snapshot=True)
+    instance.append(Kind.STALE, bytes(24), object_type=3, object_id=7, session=1)
+    instance.book([(100.0, 1.0)], [(101.0, 9.0)], snapshot=True)  # the feed is in doubt of it
+    instance.ring.close()
+    assert strategy.wait(timeout=PATIENCE_S) == 0
+    assert strategy.stdout.read().splitlines() == [
+        "order 1: buy BTCUSDT at 101",
+        "order 2: sell BTCUSDT at 100",
+        "order 3: buy BTCUSDT at 101",
+    ]  # fmt: skip
+    with (shared_directory(kept.store.log.directory) / "imbalance-1.outbox").open("r+b") as file:
+        box = Outbox(mmap.mmap(file.fileno(), 0))
+    seq = sequencer(capacity=1 << 22)
+    carried, watch = courier(seq, box)
+    for now_ns in range(0, 5_000_000_000, 1_000_000_000):
+        for datagram in carried.work(now_ns, True):
+            seq.receive(datagram, now_ns, 1_700_000_000_000_000_000 + now_ns)
+        watch.work()
+    found = [record for record in seq.store.log.records(0, seq.store.end) if record[4] == Kind.BUS]
+    orders = [struct.unpack_from("<64sdqI", record, 64) for record in found]
+    assert [(symbol.rstrip(b"\0"), price, side) for symbol, price, _, side in orders] == [
+        (b"BTCUSDT", 101.0, 1), (b"BTCUSDT", 100.0, 2), (b"BTCUSDT", 101.0, 1),
+    ]  # fmt: skip

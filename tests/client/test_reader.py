@@ -265,7 +265,7 @@ def test_names_that_are_being_made_are_waited_for(tmp_path: Path) -> None:
         assert last.symbol == "after"
 
 
-def _feed_of_its_own(directory: Path, records: int, capacity_bytes: int = 1 << 20) -> int:
+def feed_of_its_own(directory: Path, records: int, capacity_bytes: int = 1 << 20) -> int:
     """Start a process that writes records into an instance, RESTART first; return its pid."""
     ready, tell = os.pipe()
     child = os.fork()
@@ -285,7 +285,7 @@ def _feed_of_its_own(directory: Path, records: int, capacity_bytes: int = 1 << 2
     return child
 
 
-def _kill(child: int) -> None:
+def kill(child: int) -> None:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
 
@@ -295,29 +295,29 @@ def _kill(child: int) -> None:
 def test_writer_killed_and_back_is_said_in_band(
     tmp_path: Path, kinds: list[Kind] | None, capacity: int
 ) -> None:
-    child = _feed_of_its_own(tmp_path / "feed", 3)
+    child = feed_of_its_own(tmp_path / "feed", 3)
     with Reader(f"ring:{tmp_path / 'feed'}", start="begin", kinds=kinds) as reader:
         assert reader.alive
         messages = [] if kinds else [next(reader).kind for _ in range(3)]
-        _kill(child)
+        kill(child)
         said = next(reader)
         assert not reader.alive
         assert (said.kind, said.stream) == (Kind.CONNECTION, Stream.NONE)
         assert said.data["status"] == ConnectionStatus.DISCONNECTED
         assert said.data["silent_ns"] >= 0
         assert len(reader.poll(timeout=0.3)) == 0  # once
-        child = _feed_of_its_own(tmp_path / "feed", 1, capacity)
+        child = feed_of_its_own(tmp_path / "feed", 1, capacity)
         ready, restart = next(reader), next(reader)
         assert (ready.kind, ready.data["status"]) == (Kind.CONNECTION, ConnectionStatus.READY)
         assert (restart.kind, reader.alive) == (Kind.RESTART, True)
         messages += [] if kinds else [next(reader).kind]
-        _kill(child)
+        kill(child)
         assert messages == ([] if kinds else [Kind.MESSAGE] * 4)
         assert reader.lapped == 0
 
 
 def test_reader_of_a_dead_instance_says_so(tmp_path: Path) -> None:
-    _kill(_feed_of_its_own(tmp_path / "feed", 3))
+    kill(feed_of_its_own(tmp_path / "feed", 3))
     with (
         pytest.warns(RuntimeWarning, match=r"its writer \(pid \d+\) is dead"),
         Reader(f"ring:{tmp_path / 'feed'}") as reader,

@@ -6,5 +6,5 @@ __all__ = ["get_include"]
 
 
 def get_include() -> str:
-    """Return the directory of `udpfast.h`: the layouts of shared memory and journals, in C."""
+    """Return the directory of `udpfast.h`: a reader, and the layouts of shared memory, in C."""
     return str(Path(__file__).parent.parent / "include")

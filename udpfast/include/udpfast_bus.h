@@ -6,38 +6,15 @@
  * Functions return what they say, or a number below 0: UDPFAST_UNSENT_* of a send, else
  * UDPFAST_BUS_*. Then `problem` of what they were given says what was expected, and what was found.
  * A struct is for one thread at a time. Nothing waits.
- *
- * With -std=c11, define _GNU_SOURCE before the first include.
  */
 
 #ifndef UDPFAST_BUS_H
 #define UDPFAST_BUS_H
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <limits.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "udpfast.h"
 
-#if !defined(O_NOFOLLOW)
-#error "define _GNU_SOURCE before the first include"
-#endif
-
 enum {
-    UDPFAST_BUS_SYSTEM = -16,      /* a call to the system failed: `errno` */
+    UDPFAST_BUS_SYSTEM = UDPFAST_SYSTEM, /* a call to the system failed: `errno` */
     UDPFAST_BUS_ADDRESS = -17,     /* no address of a store, or a name that no sender can have */
     UDPFAST_BUS_NOT_READY = -18,   /* no daemon of a bus has run there; it may be tried again */
     UDPFAST_BUS_BY_FEED = -19,     /* a feed writes that store: no app can */
@@ -46,31 +23,7 @@ enum {
     UDPFAST_BUS_PLACE = -22,       /* the stream has no record that begins there: removed, or later */
 };
 
-enum { UDPFAST_PROBLEM_SIZE = 512 };
-
 /* --- what both need ---------------------------------------------------------------------------- */
-
-#define UDPFAST_LOAD_ACQUIRE(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
-
-/* Write down what is wrong; return `code`. */
-__attribute__((format(printf, 3, 4))) static inline int
-udpfast_bus_say(char *problem, int code, const char *format, ...)
-{
-    int error = errno;
-    va_list words;
-    va_start(words, format);
-    vsnprintf(problem, UDPFAST_PROBLEM_SIZE, format, words);
-    va_end(words);
-    errno = error;
-    return code;
-}
-
-/* Write down that the system refused to do something with a file; return UDPFAST_BUS_SYSTEM. */
-static inline int udpfast_bus_failed(char *problem, const char *what, const char *path)
-{
-    return udpfast_bus_say(problem, UDPFAST_BUS_SYSTEM, "%s %.400s: %s", what, path,
-                           strerror(errno));
-}
 
 /* Find the directory of "store:NAME" (below $UDPFAST_JOURNALS) or "store:/path". Returns 0. */
 static inline int udpfast_bus_directory(const char *address, char directory[PATH_MAX],
@@ -81,9 +34,9 @@ static inline int udpfast_bus_directory(const char *address, char directory[PATH
     int size;
     if (strncmp(address, "store:", 6) != 0 || *name == 0 || strcmp(name, ".") == 0
         || strcmp(name, "..") == 0)
-        return udpfast_bus_say(problem, UDPFAST_BUS_ADDRESS,
-                               "address must be 'store:NAME' or 'store:/path', was '%.200s'",
-                               address);
+        return udpfast_say(problem, UDPFAST_BUS_ADDRESS,
+                           "address must be 'store:NAME' or 'store:/path', was '%.200s'",
+                           address);
     if (strchr(name, '/') != NULL) {
         home = below = "";
     } else if (root != NULL && *root != 0) {
@@ -95,8 +48,8 @@ static inline int udpfast_bus_directory(const char *address, char directory[PATH
     }
     size = snprintf(directory, PATH_MAX, "%s%s%s", home, below, name);
     if (size >= PATH_MAX)
-        return udpfast_bus_say(problem, UDPFAST_BUS_ADDRESS,
-                               "a path must have at most %d bytes, has %d", PATH_MAX - 1, size);
+        return udpfast_say(problem, UDPFAST_BUS_ADDRESS,
+                           "a path must have at most %d bytes, has %d", PATH_MAX - 1, size);
     return 0;
 }
 
@@ -111,26 +64,26 @@ static inline int udpfast_bus_map_live(const char *directory, const struct udpfa
     snprintf(path, sizeof path, "%s/bus.live", directory);
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0 && errno == ENOENT)
-        return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
-                               "%.400s: no bus daemon has run here: start `udpfast bus run`",
-                               directory);
+        return udpfast_say(problem, UDPFAST_BUS_NOT_READY,
+                           "%.400s: no bus daemon has run here: start `udpfast bus run`",
+                           directory);
     if (file < 0)
-        return udpfast_bus_failed(problem, "open", path);
+        return udpfast_failed(problem, "open", path);
     if (fstat(file, &status) != 0 || status.st_size < (off_t) sizeof(struct udpfast_bus_live)) {
         close(file);
-        return udpfast_bus_say(problem, UDPFAST_BUS_FORMAT, "%.400s: expected %zu bytes, found %jd",
-                               path, sizeof(struct udpfast_bus_live), (intmax_t) status.st_size);
+        return udpfast_say(problem, UDPFAST_BUS_FORMAT, "%.400s: expected %zu bytes, found %jd",
+                           path, sizeof(struct udpfast_bus_live), (intmax_t) status.st_size);
     }
     memory = mmap(NULL, sizeof(struct udpfast_bus_live), PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (memory == MAP_FAILED)
-        return udpfast_bus_failed(problem, "map", path);
+        return udpfast_failed(problem, "map", path);
     *live = (const struct udpfast_bus_live *) memory;
     if ((*live)->magic == UDPFAST_LIVE_MAGIC)
         return 0;
     munmap(memory, sizeof(struct udpfast_bus_live));
-    return udpfast_bus_say(problem, UDPFAST_BUS_NOT_READY,
-                           "%.400s: its daemon has not written it yet: try again", path);
+    return udpfast_say(problem, UDPFAST_BUS_NOT_READY,
+                       "%.400s: its daemon has not written it yet: try again", path);
 }
 
 /* Whether the store's daemon said something within the last second. */
@@ -174,11 +127,11 @@ static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char 
     header.slots = slots;
     header.capacity = capacity;
     if (getrandom(&header.nonce, sizeof header.nonce, 0) != (ssize_t) sizeof header.nonce)
-        return udpfast_bus_failed(outbox->problem, "draw a number for", path);
+        return udpfast_failed(outbox->problem, "draw a number for", path);
     header.nonce |= 1; /* 0 is none */
     file = mkstemp(made);
     if (file < 0)
-        return udpfast_bus_failed(outbox->problem, "make", made);
+        return udpfast_failed(outbox->problem, "make", made);
     error = posix_fallocate(
         file, 0,
         (off_t) (UDPFAST_OUTBOX_PAGE + sizeof(struct udpfast_outbox_entry) * slots + capacity));
@@ -190,7 +143,7 @@ static inline int udpfast_outbox_make(struct udpfast_outbox *outbox, const char 
     unlink(made);
     close(file);
     errno = error;
-    return error == 0 ? 0 : udpfast_bus_failed(outbox->problem, "make", path);
+    return error == 0 ? 0 : udpfast_failed(outbox->problem, "make", path);
 }
 
 /* Take the lock that says that this app lives. Returns 0. */
@@ -200,11 +153,11 @@ static inline int udpfast_outbox_lock(struct udpfast_outbox *outbox, const char 
     int tries;
     for (tries = 0; flock(outbox->file, LOCK_EX | LOCK_NB) != 0; tries++) {
         if (errno != EWOULDBLOCK)
-            return udpfast_bus_failed(outbox->problem, "lock", path);
+            return udpfast_failed(outbox->problem, "lock", path);
         /* The daemon holds it for a moment whenever it looks whether an app does. */
         if (tries == 50)
-            return udpfast_bus_say(outbox->problem, UDPFAST_BUS_NAME_IN_USE,
-                                   "%.400s: another process sends under this name", path);
+            return udpfast_say(outbox->problem, UDPFAST_BUS_NAME_IN_USE,
+                               "%.400s: another process sends under this name", path);
         nanosleep(&pause, NULL);
     }
     return 0;
@@ -217,13 +170,13 @@ static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *
     uint64_t slots, capacity;
     void *memory;
     if (fstat(outbox->file, &status) != 0)
-        return udpfast_bus_failed(outbox->problem, "look at", path);
+        return udpfast_failed(outbox->problem, "look at", path);
     if (status.st_size < UDPFAST_OUTBOX_PAGE)
-        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
-                               path, (intmax_t) status.st_size);
+        return udpfast_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
+                           path, (intmax_t) status.st_size);
     memory = mmap(NULL, (size_t) status.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, outbox->file, 0);
     if (memory == MAP_FAILED)
-        return udpfast_bus_failed(outbox->problem, "map", path);
+        return udpfast_failed(outbox->problem, "map", path);
     header = (struct udpfast_outbox_header *) memory;
     slots = header->slots;
     capacity = header->capacity;
@@ -231,8 +184,8 @@ static inline int udpfast_outbox_map(struct udpfast_outbox *outbox, const char *
         || (uint64_t) status.st_size - UDPFAST_OUTBOX_PAGE
                != sizeof(struct udpfast_outbox_entry) * slots + capacity) {
         munmap(memory, (size_t) status.st_size);
-        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
-                               path, (intmax_t) status.st_size);
+        return udpfast_say(outbox->problem, UDPFAST_BUS_FORMAT, "%.400s: %jd bytes are no outbox",
+                           path, (intmax_t) status.st_size);
     }
     outbox->header = header;
     outbox->entries =
@@ -249,11 +202,11 @@ static inline int udpfast_outbox_own(struct udpfast_outbox *outbox)
 {
     void *page = mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
-        return udpfast_bus_failed(outbox->problem, "own", outbox->path);
+        return udpfast_failed(outbox->problem, "own", outbox->path);
     outbox->ours = (uint8_t *) page;
     *outbox->ours = 1;
     if (madvise(page, 1, MADV_WIPEONFORK) != 0) /* from Linux 4.14 on */
-        return udpfast_bus_failed(outbox->problem, "mark as of one process", outbox->path);
+        return udpfast_failed(outbox->problem, "mark as of one process", outbox->path);
     return 0;
 }
 
@@ -305,7 +258,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
                                       const char *name, uint64_t slots, uint64_t capacity)
 {
     char directory[PATH_MAX], bell[PATH_MAX + 48], *path = outbox->path;
-    const struct udpfast_bus_live *live;
+    const struct udpfast_bus_live *live = NULL;
     struct stat status;
     size_t i, size = strlen(name);
     int result, fits = size != 0 && size <= 31;
@@ -316,15 +269,15 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
     for (i = 0; fits && i < size; i++) /* it is a file's, and said in one line */
         fits = (uint8_t) name[i] >= ' ' && name[i] != 0x7F && name[i] != '/';
     if (!fits)
-        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
-                               "name must be 1 to 31 printable bytes of UTF-8 without '/', was "
-                               "'%.100s'", name);
+        return udpfast_say(outbox->problem, UDPFAST_BUS_ADDRESS,
+                           "name must be 1 to 31 printable bytes of UTF-8 without '/', was "
+                           "'%.100s'", name);
     if (slots < 2 || (slots & (slots - 1)) != 0 || slots > UINT32_MAX
         || capacity < 2 * UDPFAST_SENT_SIZE_MAX)
-        return udpfast_bus_say(outbox->problem, UDPFAST_BUS_ADDRESS,
-                               "slots must be a power of two, capacity at least %d, were %" PRIu64
-                               " and %" PRIu64,
-                               2 * UDPFAST_SENT_SIZE_MAX, slots, capacity);
+        return udpfast_say(outbox->problem, UDPFAST_BUS_ADDRESS,
+                           "slots must be a power of two, capacity at least %d, were %" PRIu64
+                           " and %" PRIu64,
+                           2 * UDPFAST_SENT_SIZE_MAX, slots, capacity);
     result = udpfast_bus_directory(address, directory, outbox->problem);
     if (result == 0)
         result = udpfast_bus_map_live(directory, &live, outbox->problem);
@@ -332,15 +285,15 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         return result;
     errno = stat(directory, &status) != 0 ? errno : status.st_uid != geteuid() ? EPERM : 0;
     if (errno != 0) /* it is memory that the daemon maps, too: who writes it could end the daemon */
-        result = udpfast_bus_failed(outbox->problem, "send as another user than the daemon's into",
-                                    directory);
+        result = udpfast_failed(outbox->problem, "send as another user than the daemon's into",
+                                directory);
     else if (live->host[0] == 0)
-        result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_NOT_READY,
-                                 "%.400s: its daemon runs an earlier version of udpfast: restart it",
-                                 directory);
+        result = udpfast_say(outbox->problem, UDPFAST_BUS_NOT_READY,
+                             "%.400s: its daemon runs an earlier version of udpfast: restart it",
+                             directory);
     else if (live->by_feed)
-        result = udpfast_bus_say(outbox->problem, UDPFAST_BUS_BY_FEED,
-                                 "%.400s: a feed writes this store, so apps cannot", directory);
+        result = udpfast_say(outbox->problem, UDPFAST_BUS_BY_FEED,
+                             "%.400s: a feed writes this store, so apps cannot", directory);
     snprintf(path, sizeof outbox->path, "%.*s/%s.outbox", (int) sizeof live->shared - 1, live->shared, name);
     if (result == 0 && access(path, F_OK) != 0) {
         udpfast_bus_make_directory(live->shared);
@@ -352,7 +305,7 @@ static inline int udpfast_outbox_open(struct udpfast_outbox *outbox, const char 
         return result;
     outbox->file = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (outbox->file < 0)
-        return udpfast_bus_failed(outbox->problem, "open", path);
+        return udpfast_failed(outbox->problem, "open", path);
     result = udpfast_outbox_lock(outbox, path);
     if (result == 0)
         result = udpfast_outbox_map(outbox, path);
@@ -377,7 +330,7 @@ static inline int udpfast_outbox_open_anew(struct udpfast_outbox *outbox, const 
     for (count = 1; count == 1 || access(aside, F_OK) == 0; count++)
         snprintf(aside, sizeof aside, "%s.aside-%d", outbox->path, count);
     if (rename(outbox->path, aside) != 0)
-        result = udpfast_bus_failed(outbox->problem, "set aside", outbox->path);
+        result = udpfast_failed(outbox->problem, "set aside", outbox->path);
     udpfast_outbox_close(outbox);
     return result != 0 ? result : udpfast_outbox_open(outbox, address, name, slots, capacity);
 }
@@ -388,29 +341,29 @@ static inline int udpfast_outbox_refuse(struct udpfast_outbox *outbox, int code,
     const struct udpfast_outbox_header *header = outbox->header;
     uint64_t accepted;
     if (code == UDPFAST_UNSENT_CLOSED)
-        return udpfast_bus_say(outbox->problem, code, "%.400s: %s", outbox->path,
-                               header == NULL ? "it is closed"
-                                              : "a forked child cannot send, only the process that "
-                                                "opened the outbox can");
+        return udpfast_say(outbox->problem, code, "%.400s: %s", outbox->path,
+                           header == NULL ? "it is closed"
+                                          : "a forked child cannot send, only the process that "
+                                            "opened the outbox can");
     accepted = header->accepted;
     if (code == UDPFAST_UNSENT_TOO_LARGE)
-        return udpfast_bus_say(outbox->problem, code, "a message must have at most %d bytes, has %zu",
-                               UDPFAST_SENT_SIZE_MAX, size);
+        return udpfast_say(outbox->problem, code, "a message must have at most %d bytes, has %zu",
+                           UDPFAST_SENT_SIZE_MAX, size);
     if (code == UDPFAST_UNSENT_SUPERSEDED)
-        return udpfast_bus_say(outbox->problem, code,
-                               "another process has taken over the name %.31s: %" PRIu64
-                               " accepted messages are not in the stream",
-                               header->name, accepted - header->seen);
+        return udpfast_say(outbox->problem, code,
+                           "another process has taken over the name %.31s: %" PRIu64
+                           " accepted messages are not in the stream",
+                           header->name, accepted - header->seen);
     if (code == UDPFAST_UNSENT_LOST)
-        return udpfast_bus_say(outbox->problem, code,
-                               "not all of the %" PRIu64 " messages of %.31s that were in the "
-                               "stream are still there: the hosts that had the others lost them",
-                               header->freed, header->name);
-    return udpfast_bus_say(outbox->problem, code,
-                           "the outbox is full: %" PRIu64 " messages, %" PRIu64 " bytes, are on "
-                           "their way (at most %" PRIu64 " and %" PRIu64 ")",
-                           accepted - header->freed, header->filled - header->emptied,
-                           outbox->slots, outbox->capacity);
+        return udpfast_say(outbox->problem, code,
+                           "not all of the %" PRIu64 " messages of %.31s that were in the "
+                           "stream are still there: the hosts that had the others lost them",
+                           header->freed, header->name);
+    return udpfast_say(outbox->problem, code,
+                       "the outbox is full: %" PRIu64 " messages, %" PRIu64 " bytes, are on "
+                       "their way (at most %" PRIu64 " and %" PRIu64 ")",
+                       accepted - header->freed, header->filled - header->emptied,
+                       outbox->slots, outbox->capacity);
 }
 
 /* Accept a message for the stream. Returns its number, from 1, or UDPFAST_UNSENT_*.
@@ -517,16 +470,6 @@ static inline uint16_t udpfast_message_type(const struct udpfast_record *record)
     return (uint16_t) (record->object >> 16);
 }
 
-static inline const void *udpfast_record_payload(const struct udpfast_record *record)
-{
-    return record + 1;
-}
-
-static inline uint32_t udpfast_record_payload_size(const struct udpfast_record *record)
-{
-    return (uint32_t) record->length - UDPFAST_RECORD_SIZE;
-}
-
 /* The name of a sender whose registration was read; empty: it was not. */
 static inline const char *udpfast_store_sender(const struct udpfast_store *store, uint16_t number)
 {
@@ -552,23 +495,23 @@ static inline int udpfast_segment_map(struct udpfast_store *store, uint64_t numb
     snprintf(path, sizeof path, "%s/%08" PRIu64 ".segment", store->directory, number);
     file = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (file < 0)
-        return errno == ENOENT ? 0 : udpfast_bus_failed(store->problem, "open", path);
+        return errno == ENOENT ? 0 : udpfast_failed(store->problem, "open", path);
     if (fstat(file, &status) != 0 || status.st_size < UDPFAST_SEGMENT_PAGE) {
         close(file);
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT, "%.400s: cut short", path);
+        return udpfast_say(store->problem, UDPFAST_BUS_FORMAT, "%.400s: cut short", path);
     }
     memory = mmap(NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, file, 0);
     close(file);
     if (memory == MAP_FAILED)
-        return udpfast_bus_failed(store->problem, "map", path);
+        return udpfast_failed(store->problem, "map", path);
     header = (const struct udpfast_segment_header *) memory;
     if (memcmp(header->magic, "UDPFSEG", 8) != 0 || header->version != UDPFAST_SEGMENT_VERSION
         || header->layout_hash != UDPFAST_SEGMENT_LAYOUT || header->number != number
         || (uint64_t) status.st_size < header->first_byte) {
         munmap(memory, (size_t) status.st_size);
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
-                               "%.400s: expected this segment in this version's format, found other bytes",
-                               path);
+        return udpfast_say(store->problem, UDPFAST_BUS_FORMAT,
+                           "%.400s: expected this segment in this version's format, found other bytes",
+                           path);
     }
     segment->header = header;
     segment->records = (const uint8_t *) memory + header->first_byte;
@@ -628,7 +571,7 @@ static inline int udpfast_segment_find(struct udpfast_store *store, uint64_t pos
     int result = 0;
     segment->header = NULL;
     if (folder == NULL)
-        return udpfast_bus_failed(store->problem, "list", store->directory);
+        return udpfast_failed(store->problem, "list", store->directory);
     while (result >= 0 && (entry = readdir(folder)) != NULL) {
         struct udpfast_store_segment other;
         uint64_t number = udpfast_segment_number(entry->d_name);
@@ -692,9 +635,9 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
         uint64_t kept = 0;
         if (udpfast_segment_map(store, oldest, &store->segment) > 0)
             kept = store->segment.header->position;
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                               "start must be position %" PRIu64
-                               " or later, the oldest that is kept, was %" PRIu64, kept, position);
+        return udpfast_say(store->problem, UDPFAST_BUS_PLACE,
+                           "start must be position %" PRIu64
+                           " or later, the oldest that is kept, was %" PRIu64, kept, position);
     }
     store->index = store->segment.header->index;
     store->position = store->segment.header->position;
@@ -708,9 +651,9 @@ static inline int udpfast_store_stand(struct udpfast_store *store, uint64_t posi
     }
     if (store->position == position)
         return 0;
-    return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                           "no record begins at %" PRIu64 ": the next one is at %" PRIu64, position,
-                           store->position);
+    return udpfast_say(store->problem, UDPFAST_BUS_PLACE,
+                       "no record begins at %" PRIu64 ": the next one is at %" PRIu64, position,
+                       store->position);
 }
 
 /* Let go of the store. Idempotent. */
@@ -741,7 +684,7 @@ static inline int udpfast_store_open(struct udpfast_store *store, const char *ad
     store->cuts = UDPFAST_LOAD_ACQUIRE(&store->live->cuts);
     store->memory = (struct udpfast_store_memory *) calloc(1, sizeof *store->memory);
     if (store->memory == NULL)
-        result = udpfast_bus_failed(store->problem, "remember", store->directory);
+        result = udpfast_failed(store->problem, "remember", store->directory);
     if (result == 0)
         result = udpfast_store_stand(store, start);
     if (result != 0)
@@ -776,9 +719,9 @@ static inline int udpfast_store_find_back(struct udpfast_store *store, uint64_t 
     }
     udpfast_segment_unmap(&segment);
     if (gone == known && store->noted > known)
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_PLACE,
-                               "more than %d records that had been read were taken back",
-                               UDPFAST_STORE_BACK);
+        return udpfast_say(store->problem, UDPFAST_BUS_PLACE,
+                           "more than %d records that had been read were taken back",
+                           UDPFAST_STORE_BACK);
     store->cuts = cuts;
     store->noted -= gone;
     store->count = gone;
@@ -818,11 +761,11 @@ static inline int udpfast_store_enter(struct udpfast_store *store)
         store->index = next.header->index;
     if (next.header->index < store->index) {
         udpfast_segment_unmap(&next);
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
-                               "%.200s: segment %" PRIu64 " begins with record %" PRIu64
-                               ", expected %" PRIu64,
-                               store->directory, number, (uint64_t) next.header->index,
-                               store->index);
+        return udpfast_say(store->problem, UDPFAST_BUS_FORMAT,
+                           "%.200s: segment %" PRIu64 " begins with record %" PRIu64
+                           ", expected %" PRIu64,
+                           store->directory, number, (uint64_t) next.header->index,
+                           store->index);
     }
     udpfast_segment_unmap(&store->segment);
     store->segment = next;
@@ -864,10 +807,10 @@ static inline int udpfast_store_next(struct udpfast_store *store,
         && store->position >= UDPFAST_LOAD_ACQUIRE(&store->live->released))
         return UDPFAST_STORE_NOTHING;
     if ((*record)->position != store->position || (*record)->index != store->index)
-        return udpfast_bus_say(store->problem, UDPFAST_BUS_FORMAT,
-                               "%.200s: expected record %" PRIu64 " at %" PRIu64
-                               ", found other bytes",
-                               store->directory, store->index, store->position);
+        return udpfast_say(store->problem, UDPFAST_BUS_FORMAT,
+                           "%.200s: expected record %" PRIu64 " at %" PRIu64
+                           ", found other bytes",
+                           store->directory, store->index, store->position);
     udpfast_store_note(store, *record);
     store->memory->positions[store->noted % UDPFAST_STORE_BACK] = store->position;
     store->memory->checksums[store->noted % UDPFAST_STORE_BACK] = (*record)->checksum;

@@ -1,0 +1,100 @@
+/* A whole strategy in C: books of a feed's ring in, orders into a store of the bus out.
+ *
+ * cc -O2 -I"$(python -c 'import udpfast; print(udpfast.get_include())')" -o ring_to_bus
+ * ring_to_bus.c
+ * ./ring_to_bus ring:deribit store:orders imbalance-1 3
+ *
+ * It sends an order when one side of the touch has so many times the quantity of the other, and not
+ * again for that book before the quantities changed sides. A book in doubt is never traded on.
+ */
+#include "udpfast_bus.h"
+
+enum { BUY = 1, SELL = 2, BOOKS_MAX = 4096, ORDER = 1 /* the message's type */ };
+
+struct order {
+    char symbol[64];
+    double price;
+    int64_t received_ns; /* of the update that caused it */
+    uint32_t side, reserved;
+};
+
+static struct udpfast_reader reader;
+static struct udpfast_books books;
+static struct udpfast_outbox outbox;
+static const struct udpfast_order_book *known[BOOKS_MAX];
+static uint32_t sides[BOOKS_MAX], count;
+
+/* The side that the last order of a book was on. */
+static uint32_t *last_side(const struct udpfast_order_book *book)
+{
+    uint32_t i = 0;
+    while (i < count && known[i] != book)
+        i++;
+    if (i == BOOKS_MAX)
+        return NULL;
+    if (i == count)
+        known[count++] = book;
+    return &sides[i];
+}
+
+/* Returns 0; below 0: the outbox takes no more. */
+static int64_t trade(const struct udpfast_order_book *book, double ratio, int64_t received_ns)
+{
+    struct udpfast_best best = udpfast_order_book_best(book);
+    uint32_t *last = last_side(book), side = 0;
+    struct order order;
+    int64_t number;
+    if (best.bid_quantity > ratio * best.ask_quantity && best.ask_quantity > 0)
+        side = BUY;
+    else if (best.ask_quantity > ratio * best.bid_quantity && best.bid_quantity > 0)
+        side = SELL;
+    if (side == 0 || last == NULL || *last == side)
+        return 0;
+    memset(&order, 0, sizeof order);
+    snprintf(order.symbol, sizeof order.symbol, "%.63s", book->symbol);
+    order.price = side == BUY ? best.ask_price : best.bid_price;
+    order.received_ns = received_ns;
+    order.side = side;
+    number = udpfast_outbox_send(&outbox, &order, sizeof order, ORDER);
+    if (number == UDPFAST_UNSENT_FULL)
+        return 0; /* too much is on its way: nothing was sent, the next update decides again */
+    if (number < 0)
+        return number;
+    *last = side;
+    printf("order %" PRId64 ": %s %s at %g\n", number, side == BUY ? "buy" : "sell", order.symbol,
+           order.price);
+    return 0;
+}
+
+static int fail(const char *problem)
+{
+    fprintf(stderr, "ring_to_bus: %s\n", problem);
+    return 1;
+}
+
+int main(int words_count, char **words)
+{
+    const struct udpfast_record *record;
+    struct udpfast_order_book *book;
+    int64_t found;
+    if (words_count != 5)
+        return fail("takes a ring, a store, a name, and a ratio of quantities");
+    if (udpfast_books_open(&books) < 0)
+        return fail(books.problem);
+    if (udpfast_outbox_open(&outbox, words[2], words[3], 0, 0) < 0)
+        return fail(outbox.problem);
+    if (udpfast_reader_open(&reader, words[1], UDPFAST_START_TAIL) < 0)
+        return fail(reader.problem);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    puts("ready");
+    while ((found = udpfast_reader_wait(&reader, &record, 1, UDPFAST_WAIT_SPIN, -1)) > 0) {
+        if (udpfast_books_apply(&books, &reader, record, &book) < 0)
+            fprintf(stderr, "ring_to_bus: %s\n", books.problem); /* that book is stale now */
+        if (book != NULL && !book->stale && trade(book, atof(words[4]), record->received_ns) < 0)
+            return fail(outbox.problem);
+    }
+    udpfast_reader_close(&reader);
+    udpfast_outbox_close(&outbox);
+    udpfast_books_close(&books);
+    return found == UDPFAST_ENDED ? 0 : fail(reader.problem);
+}

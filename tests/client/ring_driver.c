@@ -1,0 +1,112 @@
+/* What tests drive udpfast.h by: ADDRESS START LIMIT.
+ *
+ * Each line of the input asks for all that is new, in polls of LIMIT records. The answer has a line
+ * for each record and each book, and ends with what the last poll returned.
+ */
+
+#include "udpfast.h"
+
+static struct udpfast_reader reader;
+static struct udpfast_books books;
+
+/* A damaged table may have anything in it, but an answer is made of lines. */
+static void print_name(const char *name)
+{
+    printf(" name ");
+    for (; *name != 0; name++)
+        putchar((unsigned char) *name < ' ' ? '?' : *name);
+}
+
+static void print_record(const struct udpfast_record *record)
+{
+    const struct udpfast_lapped *lapped =
+        (const struct udpfast_lapped *) udpfast_record_payload(record);
+    const struct udpfast_connection *said =
+        (const struct udpfast_connection *) udpfast_record_payload(record);
+    printf("record %d %" PRIu64 " %" PRIu64 " %" PRIu64 " %d %d", record->kind, record->index,
+           record->position, record->number, record->stream, record->flight_ns);
+    if (record->kind == UDPFAST_KIND_LAPPED)
+        printf(" missed %" PRIu64 " %" PRIu32, lapped->missed, lapped->reason);
+    if (record->kind == UDPFAST_KIND_CONNECTION)
+        printf(" status %" PRIu32 " %" PRIu32, said->status, said->scope);
+    if (record->kind >= UDPFAST_KIND_BOOK
+        && udpfast_record_payload_size(record) >= sizeof(struct udpfast_update_header)) {
+        const struct udpfast_update_header *update =
+            (const struct udpfast_update_header *) udpfast_record_payload(record);
+        print_name(udpfast_reader_name(&reader, update->symbol_id));
+    }
+    putchar('\n');
+}
+
+static void print_side(const struct udpfast_book_side *side)
+{
+    double price, quantity;
+    uint32_t rank;
+    for (rank = 0; udpfast_side_level(side, rank, &price, &quantity); rank++)
+        printf(" %.17g %.17g", price, quantity);
+}
+
+static void print_books(void)
+{
+    uint32_t i;
+    for (i = 0; i < books.count; i++) {
+        const struct udpfast_order_book *book = udpfast_books_at(&books, i);
+        printf("book");
+        print_name(book->exchange);
+        print_name(book->symbol);
+        printf(" %d %" PRIu64 " %" PRIu64 " :", book->stale, book->removals_unknown,
+               book->levels_refused);
+        print_side(&book->bids);
+        printf(" :");
+        print_side(&book->asks);
+        putchar('\n');
+        if (udpfast_books_find(&books, book->exchange, book->symbol) != book)
+            puts("another book is found by this name");
+    }
+    printf("books %" PRIu32 " %" PRIu64 " %" PRIu64 "\n", books.count, books.unnamed,
+           books.contested);
+}
+
+static int64_t read_all(const struct udpfast_record **records, int64_t limit)
+{
+    struct udpfast_order_book *updated;
+    int64_t i, count, applied = 0;
+    while ((count = udpfast_reader_poll(&reader, records, limit)) > 0) {
+        for (i = 0; i < count; i++) {
+            print_record(records[i]);
+            if (udpfast_books_apply(&books, &reader, records[i], &updated) != 0)
+                puts("failed");
+            applied += updated != NULL;
+        }
+    }
+    print_books();
+    printf("applied %" PRId64 "\n", applied);
+    return count;
+}
+
+int main(int count, char **words)
+{
+    static const struct udpfast_record *records[4096];
+    char line[16];
+    int64_t result = 0;
+    if (count != 4 || udpfast_books_open(&books) != 0)
+        return 2;
+    result = udpfast_reader_open(&reader, words[1], atoi(words[2]));
+    printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "open");
+    fflush(stdout);
+    while (result == 0 && fgets(line, sizeof line, stdin) != NULL) {
+        result =
+            strcmp(line, "wait\n") == 0
+                ? udpfast_reader_wait(&reader, records, 1, UDPFAST_WAIT_SLEEP, INT64_C(20000000000))
+                : read_all(records, atoll(words[3]));
+        if (result == 1) {
+            print_record(records[0]);
+            result = 0;
+        }
+        printf("%" PRId64 " %s\n", result, result < 0 ? reader.problem : "");
+        fflush(stdout);
+    }
+    udpfast_books_close(&books);
+    udpfast_reader_close(&reader);
+    return 0;
+}

@@ -1,0 +1,438 @@
+"""`udpfast.h` as a reader: what a C program reads of a ring and its books is what Python does."""
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import udpfast
+from tests.client.instance import Instance
+from tests.client.ring_market import Market
+from tests.client.test_reader import feed_of_its_own, kill
+from tests.shared import ROOT
+from tests.test_header import compiler
+from udpfast import Batch, Books, Kind, Reader, RecordFlag
+from udpfast.core.layout import (
+    GAP,
+    OBJECT_STATE,
+    ConnectionScope,
+    ConnectionStatus,
+    LappedReason,
+    Stream,
+)  # fmt: skip
+from udpfast.errors import FormatError, RingClosedError
+from udpfast.log.ring import RING_LAYOUT, Ring
+from udpfast.market.updates import PAYLOAD_HASH, TOP_OF_BOOK
+from udpfast.shm.region import Region
+
+STRICT = ("-Wall", "-Wextra", "-Werror", "-pedantic", f"-I{udpfast.get_include()}")
+SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+DRIVERS = (ROOT / "tests/client/ring_driver.c", ROOT / "tests/client/bus_driver.c")
+EXAMPLES = sorted((ROOT / "docs/examples").glob("*.c"))
+STARTS = {"tail": 0, "oldest": 1, "begin": 2}
+FLIGHT_UNKNOWN = -(1 << 31)
+SYMBOL_OFFSET = TOP_OF_BOOK.fields["symbol_id"][1]
+UPDATE_HEADER_SIZE = TOP_OF_BOOK.fields["bid_price"][1]
+ENDED, ABSENT, NOT_READY, REFUSED, DAMAGED, REMOVED = -1, -32, -33, -34, -35, -36
+SEEDS = (*range(12), 1085, 1101)
+
+
+class CReader:
+    """The program `ring_driver`: a line asks for all that is new."""
+
+    def __init__(self, program: Path, address: str, start: str = "tail", limit: int = 64) -> None:
+        command = [str(program), address, str(STARTS[start]), str(limit)]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace"
+        )
+        self.opened = self._line()
+
+    def _line(self) -> str:
+        assert self.process.stdout
+        return self.process.stdout.readline().rstrip("\n")
+
+    def read(self, request: str = "poll") -> list[str]:
+        """Return records, books and, in the last line, what the last poll returned."""
+        assert self.process.stdin
+        self.process.stdin.write(f"{request}\n")
+        self.process.stdin.flush()
+        lines = [self._line()]
+        while lines[-1] and lines[-1][0] not in "-0123456789":
+            lines.append(self._line())
+        return lines
+
+    def close(self) -> None:
+        """End it; sanitizers have their say."""
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.close()
+        self.process.stdout.close()
+        assert self.process.wait() == 0
+
+
+class PythonReader:
+    """The same with `Reader` and `Books`, in the same words."""
+
+    def __init__(self, address: str, start: str = "tail") -> None:
+        self.reader = Reader(address, start=start)
+        self.books = Books()
+
+    def read(self) -> list[str]:
+        lines: list[str] = []
+        applied, ended = 0, "0 "
+        try:
+            empty = 0
+            while empty < 2:  # the first empty poll may have found the log's next file
+                batch = self.reader.poll(1, timeout=0)
+                empty = 0 if len(batch) else empty + 1
+                if empty:
+                    continue
+                lines += self._said(batch)
+                try:
+                    applied += self.books.apply_batch(batch)
+                except FormatError:
+                    lines.append("failed")
+        except RingClosedError:
+            ended = f"{ENDED} "
+        for (exchange, symbol), book in self.books.items():
+            lines.append(
+                f"book name {exchange} name {symbol} {book.stale:d} {book.removals_unknown} "
+                f"{book.levels_refused} :{levels(book.bids())} :{levels(book.asks())}"
+            )
+        lines.append(f"books {len(self.books)} {self.books.unnamed} {self.books.contested}")
+        return [*lines, f"applied {applied}", ended]
+
+    def _said(self, batch: Batch) -> Iterator[str]:
+        header, payload = batch.headers[0], bytes(batch.payload(0))
+        if batch.lapped:
+            yield (
+                f"record {Kind.LAPPED:d} {header['index'] - np.uint64(batch.lapped)} "
+                f"{header['position']} 0 {Stream.NONE:d} {FLIGHT_UNKNOWN} missed {batch.lapped} "
+                f"{LappedReason.READER:d}"
+            )
+        line = "record " + " ".join(
+            str(header[name])
+            for name in ("kind", "index", "position", "number", "stream", "flight_ns")
+        )
+        if header["kind"] == Kind.CONNECTION:
+            status, scope = struct.unpack_from("<II", payload)
+            line += f" status {status} {scope}"
+        elif header["kind"] >= Kind.BOOK and len(payload) >= UPDATE_HEADER_SIZE:
+            (symbol,) = struct.unpack_from("<I", payload, SYMBOL_OFFSET)
+            line += f" name {self.reader.names[symbol] or ''}"
+        yield line
+
+
+def levels(side: np.ndarray) -> str:
+    return "".join(f" {price:.17g} {quantity:.17g}" for price, quantity in side.tolist())
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("driver") / "driver"
+    subprocess.run(
+        [compiler(), "-std=c11", *STRICT, *SANITIZED, "-o", target, DRIVERS[0]], check=True
+    )
+    return target
+
+
+@pytest.fixture
+def read(program: Path) -> Iterator[Callable[..., CReader]]:
+    readers: list[CReader] = []
+
+    def open_reader(*words: Any) -> CReader:
+        readers.append(CReader(program, *words))
+        return readers[-1]
+
+    yield open_reader
+    for reader in readers:
+        reader.close()
+
+
+Read = Callable[..., CReader]
+
+COMPILERS = [
+    *[("gcc", "-std=c11", f"-O{level}") for level in range(4)],
+    *[("g++", "-std=c++17", f"-O{level}", "-x", "c++") for level in range(4)],
+    ("clang", "-std=c11"), ("clang++", "-std=c++17", "-x", "c++"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMPILERS, ids=" ".join)
+def test_header_and_examples_are_c_and_cpp_without_warnings(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]} on this host")
+    behind = tmp_path / "behind.c"  # the C library was already told to hide what is not ISO C
+    behind.write_text(
+        '#include <stdio.h>\n#include <string.h>\n#include "udpfast.h"\n#include "udpfast_bus.h"\n'
+        "int main(void) { return UDPFAST_RECORD_SIZE - 64; }\n"
+    )
+    assert len(EXAMPLES) >= 2
+    for source in (*EXAMPLES, *DRIVERS, behind):
+        subprocess.run([*command, *STRICT, "-o", tmp_path / "program", source], check=True)
+    assert subprocess.run([tmp_path / "program"], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("limit", [1, 4096])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_market_at_random_is_read_as_python_reads_it(
+    read: Read, tmp_path: Path, seed: int, limit: int
+) -> None:
+    """Gaps, laps, sessions, restarts in the same file or the next one, names that come later."""
+    market = Market(tmp_path / "feed", seed)
+    ours, theirs = PythonReader(market.address), read(market.address, "tail", limit)
+    assert theirs.opened == "0 open"
+    for _ in range(60):
+        market.go_on()
+        assert theirs.read() == ours.read(), f"seed {seed}"
+    market.close()
+    expected, found = ours.read(), theirs.read()
+    assert found[:-1] == expected[:-1], f"seed {seed}"
+    assert found[-1].startswith(f"{ENDED} ")
+    assert expected[-1] == f"{ENDED} "
+
+
+def test_market_at_random_has_all_that_it_is_for(tmp_path: Path) -> None:
+    """What the comparison above compares: each of these is read in it, often enough."""
+    seen: Counter[str] = Counter()
+    for seed in SEEDS:
+        market = Market(tmp_path / f"feed-{seed}", seed)
+        ours = PythonReader(market.address)
+        for _ in range(60):
+            market.go_on()
+            lines = ours.read()
+            seen.update(f"kind {line.split()[1]}" for line in lines if line.startswith("record"))
+            seen.update(
+                f"stale {line.split(' :')[0].split()[-3]}"
+                for line in lines
+                if line.startswith("book ")
+            )
+            seen.update(line.split()[0] for line in lines)
+            seen["contested"] += ours.books.contested
+            seen["unnamed"] += ours.books.unnamed
+        market.close()
+    kinds = (
+        Kind.GAP,
+        Kind.SESSION,
+        Kind.STALE,
+        Kind.RECOVERED,
+        Kind.RESTART,
+        Kind.LAPPED,
+        Kind.BOOK,
+    )
+    for what in (*[f"kind {kind:d}" for kind in kinds], "stale 0", "stale 1", "failed", "contested",
+                 "unnamed"):  # fmt: skip
+        assert seen[what] > 20, what
+
+
+@pytest.mark.parametrize("start", STARTS)
+def test_reader_begins_where_python_begins(read: Read, tmp_path: Path, start: str) -> None:
+    market = Market(tmp_path / "feed", 1)
+    market.instance.top(1.0, 2.0)
+    market.instance.ring.flush()
+    pairs = [(PythonReader(market.address, start), read(market.address, start))]
+    while market.instance.ring.position < 10 * market.instance.ring.capacity_bytes:
+        market.go_on(restarts=False)
+        if start != "begin":
+            pairs.append((PythonReader(market.address, start), read(market.address, start)))
+            assert pairs[-1][1].read() == pairs[-1][0].read()
+    for ours, theirs in pairs[:5]:
+        assert theirs.read() == ours.read()
+    if start == "begin":
+        opened = read(market.address, start).opened
+        assert opened.startswith(f"{DAMAGED} ")
+        assert opened.endswith("its first record has been overwritten")
+    market.close()
+
+
+def test_lapped_reader_in_c_counts_every_record(read: Read, tmp_path: Path) -> None:
+    instance = Instance(tmp_path / "feed", 1 << 14)
+    reader = read(instance.address)
+    got = missed = 0
+    for number in (3, 500, 1, 0, 5000, 120):
+        for _ in range(number):
+            instance.append(Kind.MESSAGE, b"x" * 8)
+        instance.ring.flush()
+        lines = [line.split() for line in reader.read() if line.startswith("record")]
+        missed += sum(int(words[8]) for words in lines if int(words[1]) == Kind.LAPPED)
+        got += sum(int(words[1]) == Kind.MESSAGE for words in lines)
+    assert missed > 5000
+    assert got + missed == instance.ring.index
+    instance.close()
+
+
+def test_writer_that_dies_and_comes_back_is_said_in_band(read: Read, tmp_path: Path) -> None:
+    child = feed_of_its_own(tmp_path / "feed", 3)
+    reader = read(f"ring:{tmp_path / 'feed'}", "begin")
+    assert sum(line.startswith(f"record {Kind.MESSAGE:d} ") for line in reader.read()) == 3
+    kill(child)
+    dead, ready = (
+        f" status {status:d} {ConnectionScope.WRITER:d}"
+        for status in (ConnectionStatus.DISCONNECTED, ConnectionStatus.READY)
+    )
+    assert reader.read("wait")[0].endswith(dead)
+    child = feed_of_its_own(tmp_path / "feed", 1)
+    assert reader.read("wait")[0].endswith(ready)
+    assert reader.read("wait")[0].startswith(f"record {Kind.RESTART:d} ")
+    assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} ")
+    kill(child)
+
+
+def test_log_that_another_one_replaced_is_lapped_by_an_unknown_number(
+    read: Read, instance: Instance
+) -> None:
+    reader = read(instance.address)
+    (instance.directory / "ring").unlink()
+    with Ring.create(instance.directory, 1 << 20, PAYLOAD_HASH) as ring:
+        ring.append(Kind.MESSAGE, b"x")
+        ring.append(Kind.MESSAGE, b"x")
+        assert reader.read("wait")[0].endswith(f" missed 1 {LappedReason.UNKNOWN:d}")
+        assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} 0 ")
+        assert reader.read("wait")[0].startswith(f"record {Kind.MESSAGE:d} 1 ")
+
+
+def test_ring_that_was_removed_never_looks_finished(read: Read, instance: Instance) -> None:
+    reader = read(instance.address)
+    (instance.directory / "ring").unlink()
+    assert reader.read("wait")[-1].startswith(f"{REMOVED} ")
+
+
+def test_quote_without_doubt_is_told_from_one_in_doubt(tmp_path: Path, instance: Instance) -> None:
+    """The example, which asks of every kind of update whether its object is in doubt."""
+    target = tmp_path / "follow"
+    source = ROOT / "docs/examples/follow.c"
+    subprocess.run([compiler(), "-std=c11", *STRICT, "-O1", "-o", target, source], check=True)
+    state = np.zeros((), OBJECT_STATE)
+    state["object"] = 7
+    where = {"object_id": 7, "session": 1}
+    instance.append(Kind.SESSION, bytes(48), session=1)
+    instance.append(Kind.RECOVERED, state.tobytes(), **where)
+    instance.top(1.0, 2.0, **where)
+    instance.append(Kind.STALE, state.tobytes(), **where)
+    instance.top(2.0, 3.0, stream=1, **where)
+    instance.append(Kind.RECOVERED, state.tobytes(), **where)
+    instance.top(3.0, 4.0, **where)
+    instance.append(Kind.GAP, np.array((5, 6, 2, 0, 1, 0), GAP).tobytes(), session=1)
+    instance.top(4.0, 5.0, flags=RecordFlag.UNGATED, symbol="IEX", **where)
+    instance.top(5.0, 6.0, stream=1, **where)
+    instance.ring.close()
+    output = subprocess.run([target, instance.address], capture_output=True, text=True, check=True)
+    assert output.stdout.splitlines() == [
+        "BTCUSDT 1 2", "BTCUSDT 2 3 stale", "BTCUSDT 3 4", "lost 2 messages", "IEX 4 5",
+        "BTCUSDT 5 6 stale",
+    ]  # fmt: skip
+
+
+# --- files that are none --------------------------------------------------------------------------
+
+
+def test_instance_that_is_not_there_may_be_tried_again(read: Read, tmp_path: Path) -> None:
+    for address in (f"ring:{tmp_path}/nothing", f"ring:{tmp_path}"):
+        assert read(address).opened.startswith(f"{ABSENT} ")
+    for address in ("ring:", "ring:..", ""):
+        assert read(address).opened.startswith(f"{REFUSED} address must be 'ring:NAME'")
+
+
+@pytest.mark.parametrize(("offset", "value", "said"), [
+    (0, b"X", "expected a file of udpfast, found other bytes"),
+    (8, b"\x07", "expected version 1, found 7"),
+    (12, b"NAME", "expected kind RING, found 'NAME'"),
+    (16, b"\1\1\1\1\1\1\1\1", "found 0101010101010101: it is of another version of udpfast"),
+    (24, b"\x01", "expected size"),
+    (56, b"\x05", "expected ready 1, found 5"),
+    (56, b"\x00", "expected ready 1, found 0"),
+])  # fmt: skip
+def test_header_that_differs_is_refused_with_both_values(
+    read: Read, instance: Instance, offset: int, value: bytes, said: str
+) -> None:
+    instance.close()
+    with (instance.directory / "ring").open("r+b") as file:
+        file.seek(offset)
+        file.write(value)
+    opened = read(instance.address).opened
+    code = NOT_READY if said.endswith("found 0") else REFUSED
+    assert opened.startswith(f"{code} "), opened
+    assert said in opened
+
+
+def test_file_that_others_made_or_can_write_is_refused(
+    read: Read, instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = instance.directory / "ring"
+    ring.chmod(0o660)
+    assert (
+        "expected that only its owner may write, found mode 0660" in read(instance.address).opened
+    )
+    ring.chmod(0o600)
+    instance.directory.chmod(0o770)
+    assert "found mode 0770" in read(instance.address).opened
+    instance.directory.chmod(0o700)
+    kept = ring.rename(tmp_path / "kept")
+    ring.symlink_to(kept)
+    assert "found a symbolic link" in read(instance.address).opened
+    ring.unlink()
+    os.mkfifo(ring, 0o600)
+    assert "expected a regular file" in read(instance.address).opened
+    ring.unlink()
+    ring.write_bytes(bytes(100))
+    ring.chmod(0o600)
+    assert read(instance.address).opened.startswith(f"{NOT_READY} ")
+    ring.unlink()
+    kept.rename(ring)
+    if os.geteuid() == 0:
+        os.chown(ring, 12345, -1)
+        assert "expected owner 0 (or root), found 12345" in read(instance.address).opened
+        for users, opens in (("nobody,12345", True), ("12344", False), ("no-such-user", False)):
+            monkeypatch.setenv("UDPFAST_TRUST", users)
+            assert (read(instance.address).opened == "0 open") == opens
+        assert (
+            "UDPFAST_TRUST: expected users, found 'no-such-user'" in read(instance.address).opened
+        )
+
+
+def test_ring_with_an_odd_capacity_is_refused(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "feed").mkdir(mode=0o700)
+    with Region.create(
+        tmp_path / "feed/ring", "RING", 4 * 4096, RING_LAYOUT ^ PAYLOAD_HASH
+    ) as region:
+        region.mark_ready()
+        opened = read(f"ring:{tmp_path / 'feed'}").opened
+    assert "expected a capacity that is a power of two and at least 4096, found 12288" in opened
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_damaged_ring_or_names_are_refused_and_never_crash(
+    read: Read, tmp_path: Path, seed: int
+) -> None:
+    """Bytes at random in records, headers and the table of names: a sentence or other records."""
+    rng = random.Random(seed)
+    market = Market(tmp_path / "feed", seed)
+    for _ in range(10):
+        market.go_on(restarts=False)
+    market.instance.ring.flush()
+    readers = [read(market.address, start) for start in ("tail", "oldest")]
+    for name, first in (("ring", 128), ("names", 4096)):
+        path = market.instance.directory / name
+        with path.open("r+b") as file:
+            size = path.stat().st_size
+            for _ in range(rng.choice((1, 10, 2000))):
+                file.seek(rng.randrange(first, min(size, first + rng.choice((512, size)))))
+                file.write(rng.randbytes(rng.choice((1, 8))))
+    for reader in (*readers, *[read(market.address, start) for start in STARTS]):
+        code, _, problem = reader.opened.partition(" ")
+        assert code == "0" or int(code) in (REFUSED, DAMAGED, NOT_READY), reader.opened
+        if code == "0":
+            code, _, problem = reader.read()[-1].partition(" ")
+            assert int(code) in (0, ENDED, REFUSED, DAMAGED, REMOVED)
+        assert problem or code == "0"
+    market.abandon()

@@ -1,0 +1,707 @@
+enum {
+    UDPFAST_FORMAT = -48,    /* an update is none: its book is stale now */
+    UDPFAST_NO_MEMORY = -49, /* as above, for an update that finds no room */
+    UDPFAST_LEVELS_MAX = 1 << 20,
+    UDPFAST_UPDATE_SNAPSHOT = 1, /* UpdateHeader.update_type */
+    UDPFAST_UPDATE_STALE = 3,
+};
+
+struct udpfast_price_level {
+    double key;
+    double quantity;
+};
+
+/* One side: the best level is the last one. */
+struct udpfast_book_side {
+    struct udpfast_price_level *levels;
+    uint32_t count, room;
+    double sign; /* key = price * sign: 1 bids, -1 asks */
+};
+
+/* The levels of one instrument. Stays where it is for as long as its books live. */
+struct udpfast_order_book {
+    struct udpfast_book_side bids, asks;
+    int stale;                 /* its content may be wrong, or old: do not trust it */
+    uint64_t removals_unknown; /* removals of levels that were not there */
+    uint64_t levels_refused;   /* NaN, or more than UDPFAST_LEVELS_MAX */
+    char exchange[UDPFAST_NAME_SIZE_MAX + 1];
+    char symbol[UDPFAST_NAME_SIZE_MAX + 1];
+};
+
+/* --- one book --- */
+
+/* A level, 0 is the best one. 0: there is none. */
+static inline int udpfast_side_level(const struct udpfast_book_side *side, uint32_t rank,
+                                     double *price, double *quantity)
+{
+    const struct udpfast_price_level *level;
+    if (rank >= side->count)
+        return 0;
+    level = side->levels + (side->count - 1 - rank);
+    *price = level->key * side->sign;
+    *quantity = level->quantity;
+    return 1;
+}
+
+struct udpfast_best {
+    double bid_price; /* NaN: no such side */
+    double bid_quantity;
+    double ask_price;
+    double ask_quantity;
+};
+
+static inline struct udpfast_best udpfast_order_book_best(const struct udpfast_order_book *book)
+{
+    struct udpfast_best best = {__builtin_nan(""), 0, __builtin_nan(""), 0};
+    udpfast_side_level(&book->bids, 0, &best.bid_price, &best.bid_quantity);
+    udpfast_side_level(&book->asks, 0, &best.ask_price, &best.ask_quantity);
+    return best;
+}
+
+static inline int udpfast_order_book_crossed(const struct udpfast_order_book *book)
+{
+    struct udpfast_best best = udpfast_order_book_best(book);
+    return best.bid_price >= best.ask_price;
+}
+
+/* Have room for so many more levels. 0: no memory. */
+static inline int udpfast_side_reserve(struct udpfast_book_side *side, uint32_t more)
+{
+    uint64_t wanted = (uint64_t) side->count + more;
+    void *memory;
+    if (wanted > UDPFAST_LEVELS_MAX)
+        wanted = UDPFAST_LEVELS_MAX;
+    if (wanted <= side->room)
+        return 1;
+    if (wanted < 2 * (uint64_t) side->room)
+        wanted = 2 * (uint64_t) side->room;
+    if (wanted < 64)
+        wanted = 64;
+    if (wanted > UDPFAST_LEVELS_MAX)
+        wanted = UDPFAST_LEVELS_MAX;
+    memory = realloc(side->levels, (size_t) wanted * sizeof *side->levels);
+    if (memory == NULL)
+        return 0;
+    side->levels = (struct udpfast_price_level *) memory;
+    side->room = (uint32_t) wanted;
+    return 1;
+}
+
+/* The first level that is not worse than `key`: most updates are near the top. */
+static inline uint32_t udpfast_side_find(const struct udpfast_book_side *side, double key)
+{
+    uint32_t high = side->count, low = 0, step = 1;
+    while (step <= high) {
+        if (side->levels[high - step].key < key) {
+            low = high - step + 1;
+            break;
+        }
+        high -= step;
+        step <<= 1;
+    }
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (side->levels[middle].key < key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Set, insert or (quantity 0) remove one level. */
+static inline void udpfast_side_set(struct udpfast_order_book *book, struct udpfast_book_side *side,
+                                    double price, double quantity)
+{
+    double key = price * side->sign;
+    uint32_t at;
+    struct udpfast_price_level *level;
+    if (price != price || quantity != quantity) {
+        book->levels_refused++;
+        return;
+    }
+    at = udpfast_side_find(side, key);
+    level = side->levels + at;
+    if (at < side->count && level->key == key) {
+        if (quantity != 0)
+            level->quantity = quantity;
+        else
+            memmove(level, level + 1, (--side->count - at) * sizeof *level);
+    } else if (quantity == 0) {
+        book->removals_unknown++;
+    } else if (side->count == side->room) {
+        book->levels_refused++;
+    } else {
+        memmove(level + 1, level, (side->count++ - at) * sizeof *level);
+        level->key = key;
+        level->quantity = quantity;
+    }
+}
+
+static inline void udpfast_side_apply(struct udpfast_order_book *book,
+                                      struct udpfast_book_side *side,
+                                      const struct udpfast_level *rows, uint32_t count,
+                                      int snapshot)
+{
+    uint32_t i;
+    if (snapshot)
+        side->count = 0;
+    /* A snapshot goes from best to worst: from its end on every level is appended. Rows in
+     * disorder, or too many, must be taken in their order: the last one of a price holds. */
+    snapshot = snapshot && count <= side->room;
+    for (i = 1; snapshot && i < count; i++)
+        snapshot = rows[i].price * side->sign < rows[i - 1].price * side->sign;
+    for (i = 0; i < count; i++) {
+        const struct udpfast_level *row = rows + (snapshot ? count - 1 - i : i);
+        udpfast_side_set(book, side, row->price, row->quantity);
+    }
+}
+
+/* Apply a BOOK payload. A snapshot replaces both sides, an absent one by nothing; in an update an
+ * absent side does not change. A level that is refused makes the book stale. Returns 0. */
+static inline int udpfast_order_book_apply(struct udpfast_order_book *book, const void *payload,
+                                           uint32_t size, int snapshot)
+{
+    const struct udpfast_book *update = (const struct udpfast_book *) payload;
+    const struct udpfast_level *rows = (const struct udpfast_level *) (const void *) (update + 1);
+    uint64_t refused = book->levels_refused;
+    book->stale = 1; /* whatever ends this in the middle */
+    if (size < sizeof *update
+        || size
+               < sizeof *update + ((uint64_t) update->bid_count + update->ask_count) * sizeof *rows)
+        return UDPFAST_FORMAT;
+    if (!udpfast_side_reserve(&book->bids, update->bid_count)
+        || !udpfast_side_reserve(&book->asks, update->ask_count))
+        return UDPFAST_NO_MEMORY;
+    snapshot = snapshot || update->header.update_type == UDPFAST_UPDATE_SNAPSHOT;
+    udpfast_side_apply(book, &book->bids, rows, update->bid_count, snapshot);
+    udpfast_side_apply(book, &book->asks, rows + update->bid_count, update->ask_count, snapshot);
+    book->stale =
+        update->header.update_type == UDPFAST_UPDATE_STALE || book->levels_refused != refused;
+    return 0;
+}
+
+static inline void udpfast_order_book_clear(struct udpfast_order_book *book)
+{
+    book->bids.count = book->asks.count = 0;
+    book->stale = 1;
+}
+
+/* --- all books of a ring --- */
+
+/* An instrument, and who goes by its name: the first object of it has the book that the name leads
+ * to, any other one a book apart. */
+struct udpfast_book_name {
+    int32_t home;     /* index of that book */
+    int32_t object;   /* the last object that goes by it; -1: none */
+    uint32_t objects; /* how many do */
+    int held;         /* one of them has that book */
+};
+
+/* A book is stale from the moment that its content may be wrong until it is known to be right, as
+ * `Books` of Python has it: see udpfast_books_apply. */
+struct udpfast_books {
+    struct udpfast_objects objects;
+    struct udpfast_order_book **all; /* of names, and of further objects of a name */
+    int32_t *spare;                  /* those of no name and no object */
+    struct udpfast_book_name *names; /* in the order in which they were first seen */
+    uint32_t *slots;                 /* index of a name, + 1, by exchange and symbol */
+    uint32_t all_count, all_room, spare_count, count, room, mask;
+    uint64_t unnamed;   /* updates that belong to no book: exchange or symbol is not known */
+    uint64_t contested; /* names that more than one object goes by, as of now */
+    int orphaned;       /* the writer is dead: what is known is old */
+    char problem[UDPFAST_PROBLEM_SIZE];
+};
+
+/* Begin without any book. Returns 0. */
+static inline int udpfast_books_open(struct udpfast_books *books)
+{
+    memset(books, 0, sizeof *books);
+    books->objects.session = -1;
+    if (getrandom(&books->objects.key, sizeof books->objects.key, 0)
+        != (ssize_t) sizeof books->objects.key)
+        return udpfast_failed(books->problem, "draw a key for", "books");
+    books->objects.key.factor |= 1;
+    return 0;
+}
+
+/* Let go of all books. Idempotent. */
+static inline void udpfast_books_close(struct udpfast_books *books)
+{
+    uint32_t i;
+    for (i = 0; i < books->all_count; i++) {
+        free(books->all[i]->bids.levels);
+        free(books->all[i]->asks.levels);
+        free(books->all[i]);
+    }
+    free(books->all);
+    free(books->spare);
+    free(books->names);
+    free(books->slots);
+    free(books->objects.all);
+    free(books->objects.slots);
+    memset(books, 0, sizeof *books);
+}
+
+/* The i-th book of the `count` that have a name, in the order in which they were first seen. */
+static inline struct udpfast_order_book *udpfast_books_at(const struct udpfast_books *books,
+                                                          uint32_t i)
+{
+    return books->all[books->names[i].home];
+}
+
+static inline uint32_t udpfast_books_hash(const struct udpfast_books *books, const char *exchange,
+                                          const char *symbol)
+{
+    uint64_t hash = 0;
+    for (; *exchange != 0; exchange++)
+        hash = udpfast_keyed_word(&books->objects.key, hash ^ (uint8_t) *exchange);
+    hash = udpfast_keyed_word(&books->objects.key, hash ^ 0x100); /* where the one ends */
+    for (; *symbol != 0; symbol++)
+        hash = udpfast_keyed_word(&books->objects.key, hash ^ (uint8_t) *symbol);
+    return (uint32_t) hash;
+}
+
+static inline int32_t udpfast_books_find_name(const struct udpfast_books *books,
+                                              const char *exchange, const char *symbol)
+{
+    uint32_t place;
+    if (books->slots == NULL)
+        return -1;
+    for (place = udpfast_books_hash(books, exchange, symbol);; place++) {
+        uint32_t found = books->slots[place & books->mask];
+        const struct udpfast_order_book *book;
+        if (found == 0)
+            return -1;
+        book = udpfast_books_at(books, found - 1);
+        if (strcmp(book->exchange, exchange) == 0 && strcmp(book->symbol, symbol) == 0)
+            return (int32_t) found - 1;
+    }
+}
+
+/* The book of an instrument; NULL: none was seen. */
+static inline struct udpfast_order_book *
+udpfast_books_find(const struct udpfast_books *books, const char *exchange, const char *symbol)
+{
+    int32_t name = udpfast_books_find_name(books, exchange, symbol);
+    return name < 0 ? NULL : udpfast_books_at(books, (uint32_t) name);
+}
+
+/* Whether the feed is in doubt of the object that an update is of, whatever its kind, as far as its
+ * records said. What it does not watch over (UDPFAST_RECORD_UNGATED) is as good as it came. */
+static inline int udpfast_books_in_doubt(const struct udpfast_books *books,
+                                         const struct udpfast_record *record)
+{
+    const struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    if (books->orphaned || (record->flags & UDPFAST_RECORD_UNGATED) != 0)
+        return books->orphaned;
+    if (object != NULL)
+        return udpfast_object_in_doubt(&books->objects, object);
+    /* Nothing was said of it: the feed passes an update on while it is sure of its object. Not so
+     * what it had collected. */
+    return record->stream != UDPFAST_CHANNEL_INCREMENTAL
+           || (record->flags & UDPFAST_RECORD_RELEASED) != 0;
+}
+
+static inline void udpfast_books_mark(struct udpfast_books *books,
+                                      const struct udpfast_object *object)
+{
+    if (object->book >= 0)
+        books->all[object->book]->stale = books->orphaned || object->missing || object->contested
+                                          || udpfast_object_in_doubt(&books->objects, object);
+}
+
+static inline void udpfast_books_mark_all(struct udpfast_books *books)
+{
+    uint32_t i;
+    for (i = 0; i < books->objects.count; i++)
+        udpfast_books_mark(books, books->objects.all + i);
+}
+
+/* Have an empty book that nobody has. Returns its index; -1: no memory. */
+static inline int32_t udpfast_books_take(struct udpfast_books *books)
+{
+    struct udpfast_order_book *book;
+    if (books->spare_count != 0) {
+        int32_t spare = books->spare[--books->spare_count];
+        udpfast_order_book_clear(books->all[spare]);
+        return spare;
+    }
+    if (books->all_count == books->all_room) {
+        uint32_t room = books->all_room != 0 ? 2 * books->all_room : 64;
+        void *all = realloc(books->all, room * sizeof *books->all);
+        void *spare = NULL;
+        if (all != NULL) {
+            books->all = (struct udpfast_order_book **) all;
+            spare = realloc(books->spare, room * sizeof *books->spare);
+        }
+        if (spare == NULL)
+            return -1;
+        books->spare = (int32_t *) spare;
+        books->all_room = room;
+    }
+    book = (struct udpfast_order_book *) calloc(1, sizeof *book);
+    if (book == NULL)
+        return -1;
+    book->bids.sign = 1;
+    book->asks.sign = -1;
+    books->all[books->all_count] = book;
+    return (int32_t) books->all_count++;
+}
+
+/* The index of an instrument's name, of which no object is known yet; -1: no memory. */
+static inline int32_t udpfast_books_add_name(struct udpfast_books *books, const char *exchange,
+                                             const char *symbol)
+{
+    struct udpfast_order_book *book;
+    uint32_t place;
+    int32_t home;
+    if (books->count == books->room) {
+        uint32_t room = books->room != 0 ? 2 * books->room : 64, *slots, i;
+        void *names = realloc(books->names, room * sizeof *books->names);
+        if (names == NULL)
+            return -1;
+        books->names = (struct udpfast_book_name *) names;
+        slots = (uint32_t *) calloc(2 * (size_t) room, sizeof *slots);
+        if (slots == NULL)
+            return -1;
+        for (i = 0; i < books->count; i++) {
+            book = udpfast_books_at(books, i);
+            place = udpfast_books_hash(books, book->exchange, book->symbol);
+            while (slots[place & (2 * room - 1)] != 0)
+                place++;
+            slots[place & (2 * room - 1)] = i + 1;
+        }
+        free(books->slots);
+        books->slots = slots;
+        books->room = room;
+        books->mask = 2 * room - 1;
+    }
+    home = udpfast_books_take(books);
+    if (home < 0)
+        return -1;
+    snprintf(books->all[home]->exchange, sizeof books->all[home]->exchange, "%s", exchange);
+    snprintf(books->all[home]->symbol, sizeof books->all[home]->symbol, "%s", symbol);
+    books->names[books->count].home = home;
+    books->names[books->count].object = -1;
+    books->names[books->count].objects = 0;
+    books->names[books->count].held = 0;
+    place = udpfast_books_hash(books, exchange, symbol);
+    while (books->slots[place & books->mask] != 0)
+        place++;
+    books->slots[place & books->mask] = books->count + 1;
+    return (int32_t) books->count++;
+}
+
+/* From now on an object goes by a name. If others do too, its book is one apart. Returns 0. */
+static inline int udpfast_books_claim(struct udpfast_books *books, struct udpfast_object *object,
+                                      const char *exchange, const char *symbol)
+{
+    int32_t at = udpfast_books_find_name(books, exchange, symbol), place, other;
+    struct udpfast_book_name *name;
+    if (at < 0)
+        at = udpfast_books_add_name(books, exchange, symbol);
+    if (at < 0)
+        return UDPFAST_NO_MEMORY;
+    name = books->names + at;
+    place = name->held ? udpfast_books_take(books) : name->home;
+    if (place < 0)
+        return UDPFAST_NO_MEMORY;
+    name->held = 1;
+    books->all[place]->stale = 1;
+    object->book = place;
+    object->name = at;
+    object->next = name->object;
+    name->object = (int32_t) (object - books->objects.all);
+    if (++name->objects == 2)
+        books->contested++;
+    for (other = name->object; name->objects > 1 && other >= 0;
+         other = books->objects.all[other].next) {
+        books->objects.all[other].contested = 1;
+        udpfast_books_mark(books, books->objects.all + other);
+    }
+    return 0;
+}
+
+/* An object does not go by its name any more. What it had keeps its levels, and is stale. */
+static inline void udpfast_books_unbind(struct udpfast_books *books, struct udpfast_object *object)
+{
+    struct udpfast_book_name *name;
+    struct udpfast_object *other;
+    int32_t *link, index = (int32_t) (object - books->objects.all);
+    object->missing = 1;
+    udpfast_books_mark(books, object);
+    if (object->name < 0)
+        return;
+    name = books->names + object->name;
+    for (link = &name->object; *link != index; link = &books->objects.all[*link].next)
+        continue;
+    *link = object->next;
+    name->objects--;
+    if (object->book != name->home)
+        books->spare[books->spare_count++] = object->book;
+    else
+        name->held = 0;
+    object->book = object->name = object->next = -1;
+    object->contested = 0;
+    if (name->objects != 1)
+        return;
+    /* The one that is left has the name, and the book that the name leads to. */
+    books->contested--;
+    other = books->objects.all + name->object;
+    other->contested = 0;
+    if (other->book != name->home) {
+        struct udpfast_order_book *home = books->all[name->home], *apart = books->all[other->book];
+        struct udpfast_order_book held = *home;
+        *home = *apart;
+        *apart = held;
+        memcpy(home->exchange, held.exchange, sizeof held.exchange);
+        memcpy(home->symbol, held.symbol, sizeof held.symbol);
+        books->spare[books->spare_count++] = other->book;
+        other->book = name->home;
+        name->held = 1;
+    }
+    udpfast_books_mark(books, other);
+}
+
+/* An object names its book, for the first time, or another one than before. Returns 1; 0: its names
+ * are not known. */
+static inline int udpfast_books_bind(struct udpfast_books *books, struct udpfast_reader *reader,
+                                     struct udpfast_object *object, uint64_t tag)
+{
+    char exchange[UDPFAST_NAME_SIZE_MAX + 1], symbol[UDPFAST_NAME_SIZE_MAX + 1];
+    uint32_t exchange_size = 0, symbol_size = 0;
+    const char *exchange_bytes, *symbol_bytes;
+    int result;
+    udpfast_books_unbind(books, object);
+    exchange_bytes = udpfast_reader_name_bytes(reader, (uint32_t) (tag >> 32), &exchange_size);
+    symbol_bytes = udpfast_reader_name_bytes(reader, (uint32_t) tag, &symbol_size);
+    if (exchange_bytes == NULL || symbol_bytes == NULL
+        || memchr(exchange_bytes, 0, exchange_size) != NULL
+        || memchr(symbol_bytes, 0, symbol_size)
+               != NULL) /* no string of C can be told from others */
+        return 0;
+    memcpy(exchange, exchange_bytes, exchange_size);
+    memcpy(symbol, symbol_bytes, symbol_size);
+    exchange[exchange_size] = symbol[symbol_size] = 0;
+    result = udpfast_books_claim(books, object, exchange, symbol);
+    if (result != 0)
+        return result;
+    object->tag = tag;
+    return 1;
+}
+
+static inline struct udpfast_object *udpfast_books_object(struct udpfast_books *books, uint64_t key,
+                                                          uint64_t tag)
+{
+    struct udpfast_object *object = udpfast_objects_find(&books->objects, key, tag);
+    return object != NULL ? object : udpfast_objects_add(&books->objects, key, tag);
+}
+
+/* A message that is no update of a book, or of one without a gate, of the gated object of its
+ * number. */
+static inline void udpfast_books_pass_by(struct udpfast_books *books,
+                                         const struct udpfast_record *record)
+{
+    struct udpfast_object *object = udpfast_objects_find(&books->objects, record->object, 0);
+    if (object == NULL)
+        return;
+    udpfast_object_heard(object, record);
+    object->begun = 1;
+    udpfast_books_mark(books, object);
+}
+
+/* Records were missed, the feed's words among them. */
+static inline void udpfast_books_missed(struct udpfast_books *books)
+{
+    uint32_t i;
+    books->objects.complete = 0;
+    for (i = 0; i < books->objects.count; i++) {
+        struct udpfast_object *object = books->objects.all + i;
+        udpfast_object_sure(&books->objects, object);
+        object->doubted = udpfast_object_ungated(object->key) ? 0 : UDPFAST_DOUBT_UNHEARD;
+        object->begun = 0;
+        object->missing = 1;
+    }
+    udpfast_books_mark_all(books);
+}
+
+/* A session begins, or (not complete) its beginning was missed: every book is empty. */
+static inline void udpfast_books_begin(struct udpfast_books *books, int complete)
+{
+    uint32_t i;
+    udpfast_objects_begin(&books->objects, complete);
+    books->contested = 0;
+    books->spare_count = 0;
+    for (i = 0; i < books->all_count; i++) {
+        udpfast_order_book_clear(books->all[i]);
+        books->spare[books->spare_count++] = (int32_t) i;
+    }
+    for (i = 0; i < books->count; i++) { /* those of names are none to spare */
+        books->spare[books->names[i].home] = -1;
+        books->names[i].object = -1;
+        books->names[i].objects = 0;
+        books->names[i].held = 0;
+    }
+    for (books->spare_count = 0, i = 0; i < books->all_count; i++) {
+        if (books->spare[i] >= 0)
+            books->spare[books->spare_count++] = books->spare[i];
+    }
+}
+
+/* The object that a BOOK updates, bound to its book. Returns 1; 0: it belongs to none. */
+static inline int udpfast_books_target(struct udpfast_books *books, struct udpfast_reader *reader,
+                                       const struct udpfast_record *record,
+                                       struct udpfast_object **object)
+{
+    const struct udpfast_update_header *update =
+        (const struct udpfast_update_header *) udpfast_record_payload(record);
+    uint64_t tag = (uint64_t) update->exchange_id << 32 | update->symbol_id;
+    int result = 1;
+    if (record->stream < UDPFAST_STREAM_FIRST && record->session != books->objects.session) {
+        if (books->objects.session >= 0)
+            udpfast_books_begin(books, 0); /* its SESSION record was among those missed */
+        books->objects.session = record->session;
+    }
+    if ((record->flags & UDPFAST_RECORD_UNGATED) != 0)
+        udpfast_books_pass_by(books, record);
+    if (update->exchange_id == 0 || update->symbol_id == 0) {
+        *object = udpfast_objects_find(&books->objects, record->object, 0);
+        if (*object != NULL && (record->flags & UDPFAST_RECORD_UNGATED) == 0)
+            udpfast_books_unbind(books, *object); /* it does not say any more whose book this is */
+        result = 0;
+    } else {
+        *object = udpfast_books_object(books, udpfast_object_key(record), tag);
+        if (*object == NULL)
+            return UDPFAST_NO_MEMORY;
+        if ((*object)->tag != tag || (*object)->book < 0)
+            result = udpfast_books_bind(books, reader, *object, tag);
+    }
+    books->unnamed += result == 0;
+    return result;
+}
+
+static inline int udpfast_books_update(struct udpfast_books *books, struct udpfast_reader *reader,
+                                       const struct udpfast_record *record,
+                                       struct udpfast_order_book **updated)
+{
+    const struct udpfast_update_header *update =
+        (const struct udpfast_update_header *) udpfast_record_payload(record);
+    struct udpfast_order_book *book;
+    struct udpfast_object *object;
+    uint32_t size = udpfast_record_payload_size(record);
+    uint64_t refused;
+    int snapshot, result;
+    if (size < sizeof *update) {
+        udpfast_books_missed(books); /* nobody knows of which book */
+        return UDPFAST_FORMAT;
+    }
+    snapshot = (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0
+               || update->update_type == UDPFAST_UPDATE_SNAPSHOT;
+    result = udpfast_books_target(books, reader, record, &object);
+    if (result <= 0)
+        return result;
+    book = books->all[object->book];
+    udpfast_object_heard(object, record);
+    if (!snapshot && object->missing) {
+        /* The very first update of an object is all there is of it. */
+        if ((record->flags & (UDPFAST_RECORD_FIRST | UDPFAST_RECORD_UNGATED))
+                != UDPFAST_RECORD_FIRST
+            || !books->objects.complete || object->begun)
+            return 0;
+        udpfast_order_book_clear(book);
+    }
+    object->missing = 1; /* whatever ends this in the middle leaves the book stale */
+    refused = book->levels_refused;
+    result = udpfast_order_book_apply(book, update, size, snapshot);
+    if (result != 0)
+        return result;
+    /* The origin itself is in doubt, or the book does not hold what the origin holds. */
+    object->missing =
+        update->update_type == UDPFAST_UPDATE_STALE || book->levels_refused != refused;
+    object->begun = 1;
+    if (snapshot && udpfast_object_ungated(object->key))
+        udpfast_object_sure(&books->objects, object);
+    udpfast_books_mark(books, object);
+    *updated = book;
+    return 0;
+}
+
+/* While its writer is dead, or not heard, no book is known to be what it is by now. */
+static inline void udpfast_books_note_writer(struct udpfast_books *books,
+                                             const struct udpfast_record *record)
+{
+    const struct udpfast_connection *said =
+        (const struct udpfast_connection *) udpfast_record_payload(record);
+    if (udpfast_record_payload_size(record) < sizeof *said
+        || (said->scope != UDPFAST_CONNECTION_WRITER && said->scope != UDPFAST_CONNECTION_FANOUT))
+        return;
+    if (said->status == UDPFAST_CONNECTION_DISCONNECTED)
+        books->orphaned = 1;
+    else if (said->scope == UDPFAST_CONNECTION_FANOUT)
+        books->orphaned = 0;
+    udpfast_books_mark_all(books);
+}
+
+/* Apply a record, of any kind, to the books. Returns 0, UDPFAST_FORMAT or UDPFAST_NO_MEMORY.
+ *
+ * updated: the book that it updated; NULL: none. (A GAP may turn many stale.)
+ *
+ * - A gap puts all books in doubt, until the feed says RECOVERED of each.
+ * - STALE takes one out until its snapshot has come.
+ * - A new session, or a restarted writer, empties all books.
+ * - A reader that was lapped, or came late, knows a book from the next snapshot on that the feed
+ *   passes on, unless the feed may be in doubt itself: then once it says RECOVERED, or passes the
+ *   next update.
+ * - An update with levels that a book refuses puts it in doubt until its next snapshot.
+ * - Two objects of a session that go by one name put it in doubt, until one of them is left.
+ *
+ * A stale book keeps what it last held and takes no updates.
+ */
+static inline int udpfast_books_apply(struct udpfast_books *books, struct udpfast_reader *reader,
+                                      const struct udpfast_record *record,
+                                      struct udpfast_order_book **updated)
+{
+    struct udpfast_object *object;
+    int result = 0;
+    *updated = NULL;
+    if (record->kind == UDPFAST_KIND_BOOK) {
+        result = udpfast_books_update(books, reader, record, updated);
+    } else if (record->kind > UDPFAST_KIND_BOOK || record->kind == UDPFAST_KIND_MESSAGE) {
+        udpfast_books_pass_by(books, record);
+    } else if (record->kind == UDPFAST_KIND_STALE || record->kind == UDPFAST_KIND_RECOVERED) {
+        const struct udpfast_object_state *said =
+            (const struct udpfast_object_state *) udpfast_record_payload(record);
+        uint64_t tag = udpfast_record_payload_size(record) < sizeof *said
+                           ? 0
+                           : (uint64_t) said->exchange_id << 32 | said->symbol_id;
+        object = udpfast_books_object(books, udpfast_object_key(record), tag);
+        if (object == NULL) {
+            result = UDPFAST_NO_MEMORY;
+        } else {
+            if (udpfast_object_said(&books->objects, object, record))
+                object->missing = 1;
+            udpfast_books_mark(books, object);
+        }
+    } else if (record->kind == UDPFAST_KIND_GAP) {
+        if (udpfast_objects_gap(&books->objects, record))
+            udpfast_books_mark_all(books);
+    } else if (record->kind == UDPFAST_KIND_SESSION || record->kind == UDPFAST_KIND_RESTART) {
+        if ((record->flags & UDPFAST_RECORD_SNAPSHOT) == 0)
+            books->orphaned = 0;
+        udpfast_books_begin(books, record->kind == UDPFAST_KIND_SESSION);
+    } else if (record->kind == UDPFAST_KIND_LAPPED) {
+        books->orphaned = 0; /* another writer's RESTART may be among what was missed */
+        udpfast_books_missed(books);
+    } else if (record->kind == UDPFAST_KIND_CONNECTION) {
+        udpfast_books_note_writer(books, record);
+    }
+    if (result == UDPFAST_FORMAT)
+        udpfast_say(books->problem, result,
+                    "record %" PRIu64 ": BOOK of %" PRIu32 " bytes is too short for what it says",
+                    record->index, udpfast_record_payload_size(record));
+    else if (result < 0)
+        udpfast_say(books->problem, result, "record %" PRIu64 ": no memory for its book",
+                    record->index);
+    return result;
+}

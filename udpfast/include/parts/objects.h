@@ -1,0 +1,202 @@
+/* What may be believed of one object, from the records that were read. Two doubts are kept apart:
+ *
+ *   doubted   by the feed: a gap (gaps are counted, so that one costs nothing per object), or
+ * STALE. Ends with RECOVERED. Or UNHEARD: records were missed, or came before we did, and the
+ *             feed's word may be among them; that ends, too, with an update that the feed passes
+ * on. missing   by who reads: what is held is not what updates build on. Ends with a snapshot.
+ *
+ * What no feed watches over (UDPFAST_RECORD_UNGATED) comes for many symbols under one number: each
+ * symbol of it is an object.
+ */
+enum {
+    UDPFAST_DOUBT_SAID = 1,
+    UDPFAST_DOUBT_UNHEARD = 2,
+};
+
+struct udpfast_object {
+    uint64_t key;    /* Record.object; ungated: 1 << 32 is set */
+    uint64_t tag;    /* (exchange_id << 32) | symbol_id; ungated: a part of the key */
+    uint32_t sure;   /* gaps counted when the feed was last sure of it */
+    int32_t book;    /* index of its book; -1: none */
+    int32_t name;    /* index of its name; -1: none */
+    int32_t next;    /* another object of that name; -1: none */
+    uint8_t doubted; /* UDPFAST_DOUBT_*; 0: the feed was sure when it had `sure` gaps */
+    uint8_t begun;   /* a message of it was applied, or passed by */
+    uint8_t missing;
+    uint8_t contested; /* another object says that it is the same instrument */
+    uint8_t reserved[4];
+};
+
+struct udpfast_objects {
+    struct udpfast_object *all;
+    uint32_t *slots; /* index of an object, + 1; 0: empty; at most half of them are full */
+    uint32_t mask, count, room;
+    uint32_t gaps;   /* that may have been of any object */
+    int32_t session; /* ordinal; -1: none seen yet */
+    int complete;    /* the session was seen from its SESSION record on, without a lap */
+    struct udpfast_key key;
+};
+
+__extension__ typedef unsigned __int128 udpfast_u128;
+
+static inline uint64_t udpfast_keyed_fold(uint64_t a, uint64_t b)
+{
+    udpfast_u128 product = (udpfast_u128) a * b;
+    return (uint64_t) product ^ (uint64_t) (product >> 64);
+}
+
+/* The hash of a word under a key that nobody knows who chooses numbers and names. */
+static inline uint64_t udpfast_keyed_word(const struct udpfast_key *key, uint64_t word)
+{
+    return udpfast_keyed_fold(udpfast_keyed_fold(word ^ key->mask, key->factor) ^ key->mask,
+                              key->factor);
+}
+
+static inline uint64_t udpfast_object_key(const struct udpfast_record *record)
+{
+    return (uint64_t) ((record->flags & UDPFAST_RECORD_UNGATED) != 0) << 32 | record->object;
+}
+
+static inline int udpfast_object_ungated(uint64_t key)
+{
+    return key >> 32 != 0;
+}
+
+static inline uint32_t udpfast_objects_hash(const struct udpfast_objects *objects, uint64_t key,
+                                            uint64_t tag)
+{
+    uint64_t hash = udpfast_keyed_word(&objects->key, key);
+    return (uint32_t) (udpfast_object_ungated(key) ? udpfast_keyed_word(&objects->key, hash ^ tag)
+                                                   : hash);
+}
+
+/* NULL: no such object. Valid until the next one is added. */
+static inline struct udpfast_object *udpfast_objects_find(const struct udpfast_objects *objects,
+                                                          uint64_t key, uint64_t tag)
+{
+    uint32_t place;
+    if (objects->slots == NULL)
+        return NULL;
+    for (place = udpfast_objects_hash(objects, key, tag);; place++) {
+        uint32_t found = objects->slots[place & objects->mask];
+        struct udpfast_object *object;
+        if (found == 0)
+            return NULL;
+        object = objects->all + (found - 1);
+        if (object->key == key && (!udpfast_object_ungated(key) || object->tag == tag))
+            return object;
+    }
+}
+
+static inline void udpfast_objects_enter(struct udpfast_objects *objects, uint32_t index)
+{
+    const struct udpfast_object *object = objects->all + index;
+    uint32_t place = udpfast_objects_hash(objects, object->key, object->tag);
+    while (objects->slots[place & objects->mask] != 0)
+        place++;
+    objects->slots[place & objects->mask] = index + 1;
+}
+
+/* An object that is not there yet; NULL: no memory. */
+static inline struct udpfast_object *udpfast_objects_add(struct udpfast_objects *objects,
+                                                         uint64_t key, uint64_t tag)
+{
+    struct udpfast_object *object;
+    uint32_t index;
+    if (objects->count == objects->room) {
+        uint32_t room = objects->room != 0 ? 2 * objects->room : 64, *slots;
+        void *all = realloc(objects->all, room * sizeof *objects->all);
+        if (all == NULL)
+            return NULL;
+        objects->all = (struct udpfast_object *) all;
+        slots = (uint32_t *) calloc(2 * (size_t) room, sizeof *slots);
+        if (slots == NULL)
+            return NULL;
+        free(objects->slots);
+        objects->slots = slots;
+        objects->mask = 2 * room - 1;
+        objects->room = room;
+        for (index = 0; index < objects->count; index++)
+            udpfast_objects_enter(objects, index);
+    }
+    object = objects->all + objects->count;
+    memset(object, 0, sizeof *object);
+    object->key = key;
+    object->tag = tag;
+    object->book = object->name = object->next = -1;
+    object->missing = 1;
+    if (!udpfast_object_ungated(key)) { /* what has no gate is in doubt if there was a gap */
+        object->doubted = objects->complete ? UDPFAST_DOUBT_SAID : UDPFAST_DOUBT_UNHEARD;
+        object->sure = objects->gaps;
+    }
+    udpfast_objects_enter(objects, objects->count++);
+    return object;
+}
+
+/* A session begins, or (not complete) its beginning was missed: objects are numbered anew. */
+static inline void udpfast_objects_begin(struct udpfast_objects *objects, int complete)
+{
+    if (objects->slots != NULL)
+        memset(objects->slots, 0, ((size_t) objects->mask + 1) * sizeof *objects->slots);
+    objects->count = objects->gaps = 0;
+    objects->session = -1;
+    objects->complete = complete;
+}
+
+/* GAP: whether every object is in doubt. A lost snapshot puts none in doubt, unless the snapshots
+ * were somebody else's all along. */
+static inline int udpfast_objects_gap(struct udpfast_objects *objects,
+                                      const struct udpfast_record *record)
+{
+    const struct udpfast_gap *gap = (const struct udpfast_gap *) udpfast_record_payload(record);
+    if (record->stream == UDPFAST_CHANNEL_SNAPSHOT
+        && (udpfast_record_payload_size(record) < sizeof *gap || gap->reason != UDPFAST_GAP_ANEW))
+        return 0;
+    objects->gaps++;
+    return 1;
+}
+
+/* Whether the feed, as far as it was heard, is in doubt of an object. */
+static inline int udpfast_object_in_doubt(const struct udpfast_objects *objects,
+                                          const struct udpfast_object *object)
+{
+    return object->doubted != 0 || object->sure != objects->gaps;
+}
+
+static inline void udpfast_object_sure(const struct udpfast_objects *objects,
+                                       struct udpfast_object *object)
+{
+    object->doubted = 0;
+    object->sure = objects->gaps;
+}
+
+/* STALE or RECOVERED. Whether what is held of the object is missing from now on. */
+static inline int udpfast_object_said(const struct udpfast_objects *objects,
+                                      struct udpfast_object *object,
+                                      const struct udpfast_record *record)
+{
+    const struct udpfast_object_state *said =
+        (const struct udpfast_object_state *) udpfast_record_payload(record);
+    int whole = udpfast_record_payload_size(record) >= sizeof *said;
+    if (record->kind == UDPFAST_KIND_RECOVERED) {
+        udpfast_object_sure(objects, object);
+        return !(whole && said->continues && object->begun);
+    }
+    if (whole && (record->flags & UDPFAST_RECORD_SNAPSHOT) != 0) { /* what an image says */
+        udpfast_object_sure(objects, object);
+        object->doubted = said->status == UDPFAST_OBJECT_WAITING ? 0 : UDPFAST_DOUBT_UNHEARD;
+        return said->status != UDPFAST_OBJECT_UNKNOWN;
+    }
+    object->doubted = UDPFAST_DOUBT_SAID;
+    return 1;
+}
+
+/* A message of the object was passed on: the feed passes one of the incremental channel while it is
+ * sure of its object. Not so what it had collected, nor what it does not watch over. */
+static inline void udpfast_object_heard(struct udpfast_object *object,
+                                        const struct udpfast_record *record)
+{
+    if (object->doubted == UDPFAST_DOUBT_UNHEARD && record->stream == UDPFAST_CHANNEL_INCREMENTAL
+        && (record->flags & (UDPFAST_RECORD_RELEASED | UDPFAST_RECORD_UNGATED)) == 0)
+        object->doubted = 0;
+}

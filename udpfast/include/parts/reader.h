@@ -1,0 +1,713 @@
+enum {
+    UDPFAST_ENDED = -1,    /* all was read, and the writer closed the ring */
+    UDPFAST_DAMAGED = -35, /* the ring has no valid record where one must be */
+    UDPFAST_REMOVED = -36, /* the ring was removed: open another reader */
+};
+
+enum {                           /* where a reader begins */
+       UDPFAST_START_TAIL = 0,   /* with the next record that is written */
+       UDPFAST_START_OLDEST = 1, /* with the oldest that the ring still has */
+       UDPFAST_START_BEGIN = 2,  /* with the first of the file, which must still be there */
+};
+
+enum {                        /* what a wait does until a record comes */
+       UDPFAST_WAIT_SPIN = 0, /* looks all the time: for a core of its own */
+       UDPFAST_WAIT_SLEEP =
+           1, /* looks, then yields, then sleeps for longer and longer, at most 1 ms */
+};
+
+#define UDPFAST_WRITER_LOOK_NS                                                                     \
+    INT64_C(200000000)                          /* whether the writer lives is looked at so often */
+#define UDPFAST_NAMES_LOOK_NS INT64_C(20000000) /* between two looks for names that are not there  \
+                                                 */
+
+enum {
+    UDPFAST_SEEK_ATTEMPTS = 1000, /* a writer overwrites what is looked at, so often in a row */
+    UDPFAST_JUMP_ATTEMPTS = 16,   /* jumps to the newest record within one poll */
+    UDPFAST_CHAIN = 64,           /* valid records in a row that are no coincidence */
+};
+
+/* A reader of one ring. It writes nothing; the writer does not know it. */
+struct udpfast_reader {
+    struct udpfast_region ring, names;
+    const struct udpfast_ring_header *header;
+    const uint8_t *data;
+    uint64_t capacity, chunk, record_max;
+    uint64_t position;                        /* of the next record */
+    uint64_t index;                           /* its index, unless records were missed before it */
+    uint64_t lapped;                          /* records missed so far */
+    const struct udpfast_names_header *table; /* NULL: there are no names */
+    const struct udpfast_name_entry *entries;
+    uint64_t table_room;
+    uint8_t *copies; /* of the records that were handed out last */
+    struct {
+        struct udpfast_record header;
+        uint8_t payload[16];
+    } made; /* a record of the reader */
+    int64_t looked_ns, names_looked_ns;
+    int dead;    /* the writer's death was said */
+    int jumped;  /* the record at `position` may have a later index */
+    int unknown; /* another log took the place of the one before */
+    int pending; /* the first of `copies` is handed out next: LAPPED came before it */
+    char said[4][UDPFAST_NAME_SIZE_MAX + 1];
+    unsigned int said_next;
+    char directory[PATH_MAX];
+    char problem[UDPFAST_PROBLEM_SIZE];
+};
+
+static inline uint64_t udpfast_aligned(uint64_t length)
+{
+    return (length + 7) & ~UINT64_C(7);
+}
+
+static inline uint64_t udpfast_ring_word(const struct udpfast_reader *reader, uint64_t position)
+{
+    /* Acquire: the record's bytes are read after its commit word, which is stored last. */
+    return UDPFAST_LOAD_ACQUIRE(
+        (const uint64_t *) (const void *) (reader->data + (position & (reader->capacity - 1))));
+}
+
+static inline int udpfast_ring_is_pad(uint64_t word)
+{
+    return (uint8_t) (word >> 32) == UDPFAST_KIND_PAD;
+}
+
+/* The record at a position whose commit word was read; NULL: there is none. Its bytes may change.
+ */
+static inline const struct udpfast_record *udpfast_ring_record(const struct udpfast_reader *reader,
+                                                               uint64_t position, uint64_t word)
+{
+    uint64_t offset = position & (reader->capacity - 1), length = (uint32_t) word;
+    const struct udpfast_record *record = (const struct udpfast_record *) (reader->data + offset);
+    if (length < UDPFAST_RECORD_SIZE || udpfast_aligned(length) > reader->record_max
+        || udpfast_aligned(length) > reader->capacity - offset || record->position != position)
+        return NULL;
+    return record;
+}
+
+/* Whether the bytes from a position on, read before this, were not overwritten meanwhile. */
+static inline int udpfast_ring_sound(const struct udpfast_reader *reader, uint64_t position)
+{
+    /* Orders what was read before the look at intent, which is stored before bytes below it are. */
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    return UDPFAST_LOAD_RELAXED(&reader->header->intent) <= position + reader->capacity;
+}
+
+/* Stand behind the last record. 0: a record is not valid, or was overwritten meanwhile. */
+static inline int udpfast_seek_tail(struct udpfast_reader *reader)
+{
+    uint64_t start = UDPFAST_LOAD_ACQUIRE(&reader->header->latest), position = start, word;
+    uint64_t index = reader->header->first_index;
+    while ((position & 7) == 0 && position - start < reader->capacity) {
+        const struct udpfast_record *record;
+        word = udpfast_ring_word(reader, position);
+        if ((uint32_t) word == 0) {
+            reader->position = position;
+            reader->index = index;
+            return udpfast_ring_sound(reader, start);
+        }
+        if (udpfast_ring_is_pad(word)) {
+            if ((uint32_t) word != reader->capacity - (position & (reader->capacity - 1)))
+                return 0;
+            position += (uint32_t) word;
+            continue;
+        }
+        record = udpfast_ring_record(reader, position, word);
+        if (record == NULL || (position != start && record->index != index))
+            return 0;
+        index = record->index + 1;
+        position += udpfast_aligned((uint32_t) word);
+    }
+    return 0;
+}
+
+/* Whether a record lies at a position, and valid ones behind it: a payload may look like one. */
+static inline int udpfast_chain_at(const struct udpfast_reader *reader, uint64_t position,
+                                   uint64_t tail)
+{
+    uint64_t index = 0;
+    int count;
+    for (count = 0; count < UDPFAST_CHAIN && position < tail;) {
+        uint64_t word = udpfast_ring_word(reader, position);
+        const struct udpfast_record *record;
+        if (udpfast_ring_is_pad(word)) {
+            if (count == 0
+                || (uint32_t) word != reader->capacity - (position & (reader->capacity - 1)))
+                return 0;
+            position += (uint32_t) word;
+            continue;
+        }
+        record = udpfast_ring_record(reader, position, word);
+        if (record == NULL || (count > 0 && record->index != index))
+            return 0;
+        index = record->index + 1;
+        position += udpfast_aligned((uint32_t) word);
+        count++;
+    }
+    return position <= tail;
+}
+
+/* Stand at the oldest record that is still there. 0: there is none. */
+static inline int udpfast_seek_oldest(struct udpfast_reader *reader)
+{
+    uint64_t first = reader->header->first & ~UINT64_C(7), position, tail, attempt;
+    for (attempt = 0; attempt < UDPFAST_SEEK_ATTEMPTS; attempt++) {
+        position = UDPFAST_LOAD_ACQUIRE(&reader->header->intent) & ~UINT64_C(7);
+        /* A writer at work moves it on by a chunk at a time: begin behind the next one. */
+        position = position <= first + reader->capacity
+                       ? first
+                       : position - reader->capacity + attempt * reader->chunk;
+        tail = UDPFAST_LOAD_ACQUIRE(&reader->header->tail);
+        if (tail > position + reader->capacity)
+            tail = position + reader->capacity;
+        while (position < tail && !udpfast_chain_at(reader, position, tail))
+            position += 8;
+        if (position >= tail)
+            return 0;
+        reader->position = position;
+        reader->index =
+            ((const struct udpfast_record *) (reader->data + (position & (reader->capacity - 1))))
+                ->index;
+        if (udpfast_ring_sound(reader, position))
+            return 1;
+    }
+    return 0;
+}
+
+/* Stand where a reader wants to begin. Returns 0. */
+static inline int udpfast_reader_seek(struct udpfast_reader *reader, int start)
+{
+    int attempt;
+    if (start == UDPFAST_START_BEGIN) {
+        if (udpfast_ring_sound(reader, reader->position))
+            return 0;
+        return udpfast_say(reader->problem, UDPFAST_DAMAGED,
+                           "%.400s: its first record has been overwritten", reader->directory);
+    }
+    if (start == UDPFAST_START_OLDEST && udpfast_seek_oldest(reader))
+        return 0;
+    for (attempt = 0; attempt < UDPFAST_SEEK_ATTEMPTS; attempt++) {
+        if (udpfast_seek_tail(reader))
+            return 0;
+    }
+    return udpfast_say(reader->problem, UDPFAST_DAMAGED,
+                       "%.300s: expected a valid record at position %" PRIu64 ", found none",
+                       reader->directory, (uint64_t) reader->header->latest);
+}
+
+/* Map the instance's ring, in place of the one before, and stand where the file begins. Returns 0.
+ */
+static inline int udpfast_reader_attach(struct udpfast_reader *reader)
+{
+    char path[PATH_MAX + 8];
+    struct udpfast_region ring;
+    uint64_t capacity, chunk, record_max;
+    uint8_t *copies;
+    int result;
+    snprintf(path, sizeof path, "%s/ring", reader->directory);
+    result =
+        udpfast_region_map(&ring, path, UDPFAST_RING_KIND, UDPFAST_RING_LAYOUT, reader->problem);
+    if (result != 0)
+        return result;
+    capacity = ring.size - UDPFAST_RING_DATA;
+    if (capacity < UDPFAST_RING_DATA || (capacity & (capacity - 1)) != 0) {
+        udpfast_region_unmap(&ring);
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "%.300s: expected a capacity that is a power of two and at least %d, "
+                           "found %" PRIu64,
+                           path, UDPFAST_RING_DATA, capacity);
+    }
+    chunk = capacity / UDPFAST_RING_CHUNK_PART;
+    if (chunk > UDPFAST_RING_CHUNK_MAX)
+        chunk = UDPFAST_RING_CHUNK_MAX;
+    record_max = capacity / UDPFAST_RING_RECORD_PART;
+    if (record_max > UDPFAST_RING_RECORD_MAX)
+        record_max = UDPFAST_RING_RECORD_MAX;
+    copies = (uint8_t *) realloc(reader->copies, chunk + record_max);
+    if (copies == NULL) {
+        udpfast_region_unmap(&ring);
+        return udpfast_failed(reader->problem, "find memory to read", path);
+    }
+    reader->copies = copies;
+    udpfast_region_unmap(&reader->ring);
+    reader->ring = ring;
+    reader->header = (const struct udpfast_ring_header *) (const void *) ring.header;
+    reader->data = (const uint8_t *) ring.header + UDPFAST_RING_DATA;
+    reader->capacity = capacity;
+    reader->chunk = chunk;
+    reader->record_max = record_max;
+    reader->position = reader->header->first & ~UINT64_C(7);
+    reader->index = reader->header->first_index;
+    return 0;
+}
+
+/* --- names --- */
+
+/* Have the names that belong to what the ring's present writer writes. Returns 0. */
+static inline int udpfast_reader_renew_names(struct udpfast_reader *reader)
+{
+    char path[PATH_MAX + 8];
+    const struct udpfast_names_header *table;
+    struct udpfast_region names;
+    uint64_t capacity, slots = 16;
+    int result;
+    snprintf(path, sizeof path, "%s/names", reader->directory);
+    if (reader->table != NULL && !udpfast_region_replaced(&reader->names, path))
+        return 0;
+    result =
+        udpfast_region_map(&names, path, UDPFAST_NAMES_KIND, UDPFAST_NAMES_LAYOUT, reader->problem);
+    if (result == UDPFAST_ABSENT || result == UDPFAST_NOT_READY)
+        return 0; /* about to be made: it is looked for again */
+    if (result != 0)
+        return result;
+    table = (const struct udpfast_names_header *) (const void *) ((const uint8_t *) names.header
+                                                                  + UDPFAST_REGION_PAGE);
+    capacity = names.size >= UDPFAST_REGION_PAGE + sizeof *table ? table->capacity : 0;
+    while (slots < 2 * capacity && capacity <= UDPFAST_NAMES_CAPACITY_MAX)
+        slots <<= 1;
+    if (capacity == 0 || capacity > UDPFAST_NAMES_CAPACITY_MAX || table->slots != slots
+        || table->magic != UDPFAST_NAMES_MAGIC
+        || names.size - UDPFAST_REGION_PAGE
+               < sizeof *table + 4 * slots + (capacity + 1) * sizeof(struct udpfast_name_entry)) {
+        udpfast_region_unmap(&names);
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "%.400s: expected a table of names, found other bytes", path);
+    }
+    udpfast_region_unmap(&reader->names);
+    reader->names = names;
+    reader->table = table;
+    reader->table_room = capacity;
+    reader->entries =
+        (const struct udpfast_name_entry *) (const void *) ((const uint8_t *) (table + 1)
+                                                            + 4 * slots);
+    return 0;
+}
+
+/* The bytes of a name; NULL: no name has this id, or not yet. */
+static inline const char *udpfast_reader_name_bytes(struct udpfast_reader *reader, uint32_t id,
+                                                    uint32_t *size)
+{
+    uint64_t count;
+    if (reader->table == NULL) {
+        int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+        if (now_ns - reader->names_looked_ns < UDPFAST_NAMES_LOOK_NS)
+            return NULL;
+        reader->names_looked_ns = now_ns;
+        if (udpfast_reader_renew_names(reader) != 0 || reader->table == NULL)
+            return NULL;
+    }
+    /* Acquire: an entry is complete before the count that contains it is stored. */
+    count = UDPFAST_LOAD_ACQUIRE(&reader->table->count);
+    if (id == 0 || id > count || id > reader->table_room)
+        return NULL;
+    *size = reader->entries[id].size;
+    if (*size > UDPFAST_NAME_SIZE_MAX)
+        *size = UDPFAST_NAME_SIZE_MAX;
+    return (const char *) reader->entries[id].text;
+}
+
+/* The name with an id, as exchange_id and symbol_id of updates are; "" if there is none.
+ *
+ * Valid until the fourth call after this one.
+ */
+static inline const char *udpfast_reader_name(struct udpfast_reader *reader, uint32_t id)
+{
+    char *text = reader->said[reader->said_next++ % 4];
+    uint32_t size = 0;
+    const char *bytes = udpfast_reader_name_bytes(reader, id, &size);
+    if (bytes != NULL)
+        memcpy(text, bytes, size);
+    text[size] = 0;
+    return text;
+}
+
+/* --- opening --- */
+
+/* Let go of the ring. Idempotent. */
+static inline void udpfast_reader_close(struct udpfast_reader *reader)
+{
+    udpfast_region_unmap(&reader->ring);
+    udpfast_region_unmap(&reader->names);
+    free(reader->copies);
+    reader->copies = NULL;
+    reader->table = NULL;
+    reader->header = NULL;
+}
+
+/* Find the directory of an instance, in which nobody but its owner may write. Returns 0. */
+static inline int udpfast_reader_directory(struct udpfast_reader *reader, const char *address)
+{
+    const char *name = strncmp(address, "ring:", 5) == 0 ? address + 5 : address;
+    const char *root = getenv("UDPFAST_SHM");
+    struct stat status;
+    int size;
+    if (*name == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "address must be 'ring:NAME' or 'ring:/path', was '%.200s'", address);
+    if (strchr(name, '/') != NULL)
+        size = snprintf(reader->directory, PATH_MAX, "%s", name);
+    else if (root != NULL && *root != 0)
+        size = snprintf(reader->directory, PATH_MAX, "%s/%s", root, name);
+    else
+        size = snprintf(reader->directory, PATH_MAX, "/dev/shm/udpfast-%ju/%s",
+                        (uintmax_t) geteuid(), name);
+    if (size >= PATH_MAX)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "a path must have at most %d bytes, has %d", PATH_MAX - 1, size);
+    if (lstat(reader->directory, &status) != 0)
+        return errno == ENOENT || errno == ENOTDIR
+                   ? udpfast_say(reader->problem, UDPFAST_ABSENT,
+                                 "%.400s: no such instance; is its feed running (udpfast run)?",
+                                 reader->directory)
+                   : udpfast_failed(reader->problem, "look at", reader->directory);
+    if ((status.st_mode & 0170000) != 0040000)
+        return udpfast_say(reader->problem, UDPFAST_REFUSED,
+                           "%.400s: expected a directory, found another kind of file",
+                           reader->directory);
+    return udpfast_check_owner(reader->directory, &status, reader->problem);
+}
+
+/* Open an instance's ring. Returns 0.
+ *
+ * address: "ring:NAME", below $UDPFAST_SHM or /dev/shm/udpfast-UID, or "ring:/path".
+ * start: UDPFAST_START_*.
+ */
+static inline int udpfast_reader_open(struct udpfast_reader *reader, const char *address, int start)
+{
+    int result;
+    memset(reader, 0, sizeof *reader);
+    result = udpfast_reader_directory(reader, address);
+    if (result == 0)
+        result = udpfast_reader_attach(reader);
+    if (result == 0)
+        result = udpfast_reader_seek(reader, start);
+    if (result == 0)
+        result = udpfast_reader_renew_names(reader);
+    if (result != 0)
+        udpfast_reader_close(reader);
+    return result;
+}
+
+/* --- reading --- */
+
+/* Make a record that no ring carries. Returns 1. */
+static inline int udpfast_reader_make(struct udpfast_reader *reader, uint8_t kind,
+                                      const void *payload, uint64_t index,
+                                      const struct udpfast_record **records)
+{
+    struct udpfast_record *header = &reader->made.header;
+    memset(header, 0, sizeof *header);
+    memcpy(reader->made.payload, payload, sizeof reader->made.payload);
+    header->length = (int32_t) sizeof reader->made;
+    header->kind = kind;
+    header->position = reader->position;
+    header->index = index;
+    header->flight_ns = INT32_MIN;
+    header->stream = UDPFAST_STREAM_NONE;
+    records[0] = header;
+    return 1;
+}
+
+/* When the last record was published, as far as its writer told. */
+static inline int64_t udpfast_reader_last_ns(const struct udpfast_reader *reader)
+{
+    uint64_t latest = UDPFAST_LOAD_ACQUIRE(&reader->header->latest) & ~UINT64_C(7);
+    const struct udpfast_record *record =
+        udpfast_ring_record(reader, latest, udpfast_ring_word(reader, latest));
+    return record != NULL ? record->published_ns : reader->ring.header->created_ns;
+}
+
+/* Say that the writer is dead, or that there is one again. Returns 1. */
+static inline int udpfast_reader_say_writer(struct udpfast_reader *reader, int dead,
+                                            const struct udpfast_record **records)
+{
+    struct udpfast_connection said;
+    int64_t now_ns = udpfast_clock(CLOCK_REALTIME);
+    memset(&said, 0, sizeof said);
+    said.status = dead ? UDPFAST_CONNECTION_DISCONNECTED : UDPFAST_CONNECTION_READY;
+    said.scope = UDPFAST_CONNECTION_WRITER;
+    said.silent_ns = now_ns - udpfast_reader_last_ns(reader);
+    reader->dead = dead;
+    udpfast_reader_make(reader, UDPFAST_KIND_CONNECTION, &said, reader->index, records);
+    reader->made.header.received_ns = reader->made.header.published_ns = now_ns;
+    return 1;
+}
+
+/* Say how many records were missed before the one that was copied, which comes next. Returns 1. */
+static inline int udpfast_reader_say_lapped(struct udpfast_reader *reader, uint64_t missed,
+                                            const struct udpfast_record **records)
+{
+    const struct udpfast_record *next = (const struct udpfast_record *) reader->copies;
+    struct udpfast_lapped said;
+    memset(&said, 0, sizeof said);
+    said.missed = missed;
+    said.reason = UDPFAST_LAPPED_READER;
+    if (reader->unknown) { /* of the log before, nobody knows how many, if any */
+        said.missed++;
+        said.reason = UDPFAST_LAPPED_UNKNOWN;
+        reader->unknown = 0;
+    }
+    reader->lapped += said.missed;
+    reader->pending = 1;
+    udpfast_reader_make(reader, UDPFAST_KIND_LAPPED, &said, next->index - said.missed, records);
+    reader->made.header.position = next->position;
+    return 1;
+}
+
+/* Go on in the file that took this one's place. Returns 1; 0: there is none. */
+static inline int udpfast_reader_follow(struct udpfast_reader *reader)
+{
+    char path[PATH_MAX + 8];
+    uint64_t before[2], index = reader->index;
+    int result;
+    snprintf(path, sizeof path, "%s/ring", reader->directory);
+    if (UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED
+        || !udpfast_region_replaced(&reader->ring, path)
+        || (uint32_t) udpfast_ring_word(reader, reader->position) != 0)
+        return 0;
+    memcpy(before, reader->header->log, sizeof before);
+    result = udpfast_reader_attach(reader);
+    if (result == UDPFAST_ABSENT)
+        return 0;
+    if (result != 0)
+        return result;
+    if (memcmp(before, reader->header->log, sizeof before) != 0)
+        reader->unknown = 1;
+    else if (index <= reader->index)
+        reader->index = index;
+    reader->jumped = 1; /* one record at first: what was missed is said before it */
+    return 1;
+}
+
+enum {                     /* how a run ended that copied no record */
+       UDPFAST_RUN_ON = 0, /* a lap's end was passed */
+       UDPFAST_RUN_EMPTY = 1,
+       UDPFAST_RUN_LAPPED = 2,
+       UDPFAST_RUN_DAMAGED = 3,
+};
+
+/* Copy what is committed from the position on, up to a chunk of it, then validate it once.
+ *
+ * Returns how many records; 0: see `end`. missed: how many lie before the first, which is then the
+ * only one.
+ */
+static inline int64_t udpfast_reader_run(struct udpfast_reader *reader,
+                                         const struct udpfast_record **records, int64_t limit,
+                                         uint64_t *missed, int *end)
+{
+    uint64_t start = reader->position, position = start, index = reader->index, used = 0;
+    /* Behind a lap one record at a time: a writer that overwrites a long run again and again before
+     * it is validated would never be read. */
+    uint64_t run = reader->jumped ? 1 : reader->chunk;
+    int64_t count = 0;
+    *missed = 0;
+    *end = UDPFAST_RUN_ON;
+    while (count < limit && position - start < run) {
+        uint64_t offset = position & (reader->capacity - 1);
+        uint64_t word = udpfast_ring_word(reader, position),
+                 size = udpfast_aligned((uint32_t) word);
+        struct udpfast_record *copy = (struct udpfast_record *) (void *) (reader->copies + used);
+        if ((uint32_t) word == 0) {
+            *end = UDPFAST_RUN_EMPTY;
+            break;
+        }
+        if (udpfast_ring_is_pad(word) && (uint32_t) word == reader->capacity - offset) {
+            position += (uint32_t) word;
+            continue;
+        }
+        if (udpfast_ring_is_pad(word) || udpfast_ring_record(reader, position, word) == NULL) {
+            *end = UDPFAST_RUN_DAMAGED;
+            break;
+        }
+        if (count > 0 && (uint8_t) (word >> 32) == UDPFAST_KIND_RESTART)
+            break; /* the names of what comes before it are those of before */
+        memcpy(copy, reader->data + offset, size);
+        memcpy(copy, &word, sizeof word); /* as it was checked */
+        if (copy->position != position || copy->index != index) {
+            if (copy->position != position || copy->index < index || !reader->jumped || count > 0) {
+                *end = UDPFAST_RUN_DAMAGED;
+                break;
+            }
+            *missed = copy->index - index;
+            index = copy->index;
+        }
+        records[count++] = copy;
+        used += size;
+        position += size;
+        index++;
+    }
+    if (!udpfast_ring_sound(reader, start)) {
+        __atomic_thread_fence(__ATOMIC_ACQUIRE); /* `latest` is not from before this intent */
+        *end = UDPFAST_RUN_LAPPED;
+        return 0;
+    }
+    if (*end == UDPFAST_RUN_DAMAGED && position != start)
+        *end = UDPFAST_RUN_ON; /* what came before it is sound; the next run begins with it */
+    if (count > 0)
+        reader->jumped = 0;
+    reader->position = position;
+    reader->index = index;
+    return count;
+}
+
+/* Nothing is there: whether something is to be said of the writer. Returns 1 and the record; 2: the
+ * ring goes on in another file; 0: no. */
+static inline int udpfast_reader_look(struct udpfast_reader *reader,
+                                      const struct udpfast_record **records)
+{
+    char path[PATH_MAX + 8];
+    int64_t now_ns = udpfast_clock(CLOCK_MONOTONIC);
+    int result, alive;
+    if (now_ns - reader->looked_ns < UDPFAST_WRITER_LOOK_NS)
+        return 0;
+    reader->looked_ns = now_ns;
+    snprintf(path, sizeof path, "%s/ring", reader->directory);
+    if (udpfast_region_replaced(&reader->ring, path)) {
+        result = udpfast_reader_follow(reader);
+        if (result != 0)
+            return result == 1 ? 2 : result;
+        if ((uint32_t) udpfast_ring_word(reader, reader->position) != 0
+            || UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED)
+            return 2; /* what it left comes first */
+        return udpfast_say(reader->problem, UDPFAST_REMOVED,
+                           "%.400s was removed: open another reader", path);
+    }
+    alive = UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED
+            || udpfast_region_writer_alive(&reader->ring);
+    if (alive == reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) == 0)
+        return udpfast_reader_say_writer(reader, !alive, records);
+    return 0;
+}
+
+/* The ring has ended: by its writer, or because another file took its place. */
+static inline int udpfast_reader_end(struct udpfast_reader *reader)
+{
+    int result = udpfast_reader_follow(reader);
+    if (result != 0)
+        return result;
+    if (UDPFAST_LOAD_ACQUIRE(&reader->header->state) == UDPFAST_RING_CLOSED)
+        return udpfast_say(reader->problem, UDPFAST_ENDED,
+                           "%.300s: the writer closed it after %" PRIu64 " records",
+                           reader->directory, reader->index);
+    return udpfast_say(reader->problem, UDPFAST_REMOVED,
+                       "%.400s: its ring was removed: open another reader", reader->directory);
+}
+
+/* Copy what is new; never wait.
+ *
+ * records: room for `limit` pointers. What they lead to is valid until the next call: a record, and
+ * behind it its payload (udpfast_record_payload).
+ *
+ * Returns how many; 0: nothing is new; UDPFAST_ENDED; below it: see `problem`.
+ *
+ * Records that a reader missed because it was lapped are told by one of kind LAPPED, exactly. The
+ * writer's death, and its return, are told by one of kind CONNECTION and scope WRITER. Each of
+ * these comes alone.
+ */
+static inline int64_t udpfast_reader_poll(struct udpfast_reader *reader,
+                                          const struct udpfast_record **records, int64_t limit)
+{
+    int attempts = 0, ended = 0, end, result;
+    uint64_t missed, latest;
+    if (limit < 1)
+        return 0;
+    if (reader->pending) {
+        reader->pending = 0;
+        records[0] = (const struct udpfast_record *) reader->copies;
+        return 1;
+    }
+    if (reader->dead && (uint32_t) udpfast_ring_word(reader, reader->position) != 0)
+        return udpfast_reader_say_writer(reader, 0, records); /* another one writes */
+    for (;;) {
+        int64_t count = udpfast_reader_run(reader, records, limit, &missed, &end);
+        if (count > 0) {
+            if (records[0]->kind == UDPFAST_KIND_RESTART || missed != 0)
+                udpfast_reader_renew_names(reader);
+            if (missed != 0 || reader->unknown)
+                return udpfast_reader_say_lapped(reader, missed, records);
+            return count;
+        }
+        if (end == UDPFAST_RUN_ON)
+            continue;
+        if (end == UDPFAST_RUN_LAPPED) {
+            /* Acquire: the record at `latest` is whole. */
+            latest = UDPFAST_LOAD_ACQUIRE(&reader->header->latest);
+            if (++attempts > UDPFAST_JUMP_ATTEMPTS)
+                return 0;
+            if (latest > reader->position && (latest & 7) == 0) {
+                reader->position = latest;
+                reader->jumped = 1;
+                continue;
+            }
+            end = UDPFAST_RUN_DAMAGED;
+        }
+        if (end == UDPFAST_RUN_DAMAGED)
+            return udpfast_say(reader->problem, UDPFAST_DAMAGED,
+                               "%.300s: expected record %" PRIu64 " at position %" PRIu64
+                               ", found no valid record",
+                               reader->directory, reader->index, reader->position);
+        if (ended) {
+            result = udpfast_reader_end(reader);
+            if (result != 1)
+                return result;
+            ended = 0;
+            continue;
+        }
+        /* Acquire: a record committed before the end is seen by the run that follows. */
+        ended = UDPFAST_LOAD_ACQUIRE(&reader->header->state) != UDPFAST_RING_OPEN;
+        if (ended)
+            continue;
+        result = udpfast_reader_look(reader, records);
+        if (result != 2)
+            return result;
+    }
+}
+
+/* Find the next record; never wait. Returns 1, or what udpfast_reader_poll does. */
+static inline int udpfast_reader_next(struct udpfast_reader *reader,
+                                      const struct udpfast_record **record)
+{
+    return (int) udpfast_reader_poll(reader, record, 1);
+}
+
+/* Leave the core alone for a moment, or for longer, after `turns` looks in vain. */
+static inline void udpfast_reader_rest(uint64_t turns, int how)
+{
+    struct timespec pause = {0, 1000};
+    if (how == UDPFAST_WAIT_SPIN || turns < 1000) {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#elif defined(__aarch64__)
+        __asm__ volatile("yield");
+#endif
+    } else if (turns < 1100) {
+        sched_yield();
+    } else {
+        pause.tv_nsec = turns < 1110 ? 1000 << (turns - 1100) : 1000000;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Wait for the next records. Returns as udpfast_reader_poll; 0: nothing came.
+ *
+ * how: UDPFAST_WAIT_SPIN or UDPFAST_WAIT_SLEEP. timeout_ns: below 0, there is none.
+ */
+static inline int64_t udpfast_reader_wait(struct udpfast_reader *reader,
+                                          const struct udpfast_record **records, int64_t limit,
+                                          int how, int64_t timeout_ns)
+{
+    int64_t until_ns = timeout_ns < 0 ? INT64_MAX : udpfast_clock(CLOCK_MONOTONIC) + timeout_ns;
+    uint64_t turns = 0;
+    for (;;) {
+        /* A look at the commit word alone sees neither laps nor the end. */
+        if (turns % 64 == 0 || turns >= 1000
+            || (uint32_t) udpfast_ring_word(reader, reader->position) != 0) {
+            int64_t count = udpfast_reader_poll(reader, records, limit);
+            if (count != 0)
+                return count;
+            if (timeout_ns >= 0 && udpfast_clock(CLOCK_MONOTONIC) >= until_ns)
+                return 0;
+        }
+        udpfast_reader_rest(turns++, how);
+    }
+}

@@ -1,0 +1,43 @@
+enum {
+    UDPFAST_SYSTEM = -16, /* a call to the system failed: `errno` */
+    UDPFAST_PROBLEM_SIZE = 512,
+};
+
+#define UDPFAST_LOAD_ACQUIRE(pointer) __atomic_load_n((pointer), __ATOMIC_ACQUIRE)
+#define UDPFAST_LOAD_RELAXED(pointer) __atomic_load_n((pointer), __ATOMIC_RELAXED)
+
+/* Write down what is wrong; return `code`. */
+__attribute__((format(printf, 3, 4))) static inline int udpfast_say(char *problem, int code,
+                                                                    const char *format, ...)
+{
+    int error = errno;
+    va_list words;
+    va_start(words, format);
+    vsnprintf(problem, UDPFAST_PROBLEM_SIZE, format, words);
+    va_end(words);
+    errno = error;
+    return code;
+}
+
+/* Write down that the system refused to do something with a file; return UDPFAST_SYSTEM. */
+static inline int udpfast_failed(char *problem, const char *what, const char *path)
+{
+    return udpfast_say(problem, UDPFAST_SYSTEM, "%s %.400s: %s", what, path, strerror(errno));
+}
+
+static inline const void *udpfast_record_payload(const struct udpfast_record *record)
+{
+    return record + 1;
+}
+
+static inline uint32_t udpfast_record_payload_size(const struct udpfast_record *record)
+{
+    return (uint32_t) record->length - UDPFAST_RECORD_SIZE;
+}
+
+static inline int64_t udpfast_clock(int clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
+}
