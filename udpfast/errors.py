@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 __all__ = [
     "ConfigError",
+    "ExtraError",
     "FormatError",
     "ImageError",
     "NotReadyError",
@@ -34,6 +35,10 @@ class UdpfastError(Exception):
 
 class ConfigError(UdpfastError, ValueError):
     """A setting or argument is unknown or wrong; names it, and what was expected and found."""
+
+
+class ExtraError(ConfigError, ImportError):
+    """A package that an extra of udpfast brings is not installed; says how to install it."""
 
 
 class FormatError(UdpfastError, ValueError):

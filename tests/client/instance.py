@@ -73,7 +73,9 @@ class Instance:
             **header,
         )
 
-    def update(self, dtype: np.dtype[Any], exchange: str, symbol: str, **fields: Any) -> Any:
+    def update(
+        self, dtype: np.dtype[Any], exchange: str, symbol: str | bytes, **fields: Any
+    ) -> Any:
         update = np.zeros((), dtype)
         update["exchange_id"] = self.names.intern(exchange)
         update["symbol_id"] = self.names.intern(symbol)

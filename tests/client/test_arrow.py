@@ -1,6 +1,7 @@
 """Batches as Arrow sees them: through the capsules, in pyarrow, polars and pandas."""
 
 import gc
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,13 @@ import pytest
 from tests.client.instance import Instance
 from udpfast import Batch, FormatError, Kind, Reader
 from udpfast.core.layout import CONTROL_DTYPES
-from udpfast.market.updates import REFERENCE_DATA, TRADES
+from udpfast.market.updates import (
+    REFERENCE_DATA,
+    ROW_DTYPES,
+    TOP_OF_BOOK,
+    TRADES,
+    UPDATE_DTYPES,
+)
 
 pa = pytest.importorskip("pyarrow")
 
@@ -27,6 +34,11 @@ def batch(instance: Instance) -> Batch:
     instance.append(Kind.REFERENCE_DATA, reference.tobytes())
     with Reader(instance.address, start="begin") as reader:
         return reader.poll().copy()
+
+
+def _read(instance: Instance) -> Batch:
+    with Reader(instance.address, start="begin") as reader:
+        return reader.poll(timeout=0).copy()
 
 
 def test_records_carry_headers_names_and_payloads(batch: Batch) -> None:
@@ -81,6 +93,115 @@ def test_text_that_is_no_utf8_is_replaced(instance: Instance) -> None:
         table = pa.table(reader.poll().table(Kind.REFERENCE_DATA))
     table.validate(full=True)
     assert table["description"].to_pylist() == ["é\ufffd"]
+
+
+def test_every_time_is_a_timestamp_in_utc(instance: Instance) -> None:
+    """Whatever its unit on the wire is; only the origin's monotonic clock is a number."""
+    counts = {"source_send_time", "source_create_time"}
+    for kind, dtype in {**UPDATE_DTYPES, **ROW_DTYPES}.items():
+        with Reader(instance.address, start="begin") as reader:
+            table = pa.table(reader.poll(timeout=0).table(kind))
+        types = {field.name: str(field.type) for field in table.schema}
+        if kind in ROW_DTYPES:
+            types |= {
+                field.name: str(field.type) for field in table.schema.field("rows").type.value_type
+            }
+        named = {name for name in dtype.names or () if "_time" in name or name.endswith("_utc")}
+        for name in named - counts | {"received_ns", "published_ns"}:
+            assert types[name] == "timestamp[ns, tz=UTC]", name
+        for name in counts & set(dtype.names or ()):
+            assert types[name] == "uint64"
+    dates = {"issue_date", "settlement_date"}
+    reference = pa.table(_read(instance).table(Kind.REFERENCE_DATA)).schema
+    assert {str(reference.field(name).type) for name in dates} == {"date32[day]"}
+    assert str(reference.field("expiry_datetime").type) == "timestamp[ns, tz=UTC]"
+
+
+def test_times_of_any_unit_are_right_and_none_is_null(instance: Instance) -> None:
+    for seconds, day, exchange_ns in (
+        (1_766_620_800, 20_447, 1_766_620_800_123_456_789),
+        (0, 0, 0),
+    ):
+        update = instance.update(
+            REFERENCE_DATA,
+            "x",
+            "A",
+            expiry_datetime=seconds,
+            expiry_datetime_utc=2**63 - 1 if seconds else 0,  # beyond what nanoseconds can say
+            issue_date=day,
+            exchange_time_utc=exchange_ns,
+        )
+        instance.append(Kind.REFERENCE_DATA, update.tobytes())
+    table = pa.table(_read(instance).table(Kind.REFERENCE_DATA))
+    table.validate(full=True)
+    expiry = table["expiry_datetime"].cast(pa.int64()).to_pylist()
+    assert expiry == [1_766_620_800 * 10**9, None]
+    assert table["expiry_datetime_utc"].null_count == 2
+    assert [str(day) for day in table["issue_date"].to_pylist()] == ["2025-12-25", "None"]
+    exchange = table["exchange_time_utc"].cast(pa.int64()).to_pylist()
+    assert exchange == [1_766_620_800_123_456_789, None]
+    pytest.importorskip("pandas")
+    frame = _read(instance).to_pandas(Kind.REFERENCE_DATA)
+    times = ("received_ns", "exchange_time_utc", "expiry_datetime", "source_send_time_utc")
+    assert {str(frame[name].dtype) for name in times} == {"datetime64[ns, UTC]"}
+
+
+#: Names as the world has them: empty, with separators, equal once what is no UTF-8 is replaced.
+NAMES = [b"", b"a,b", b'"q"', b"Z\xfcrich", b"Z\xf6rich", "Zürich".encode(), b"\xff", b" ", b"a\nb"]
+PRICES = [0.0, -0.5, float("nan"), float("inf"), -float("inf"), 1e308, -1e308, 5e-324]
+
+
+def test_names_and_prices_of_the_world_come_through_every_frame(instance: Instance) -> None:
+    names = [*NAMES, None]
+    for number, name in enumerate(names):
+        price = PRICES[number % len(PRICES)]
+        update = instance.update(TOP_OF_BOOK, "x", name or "", bid_price=price, ask_price=-price)
+        update["symbol_id"] *= name is not None
+        instance.append(Kind.TOP_OF_BOOK, update.tobytes())
+    batch = _read(instance)
+    with Reader(instance.address, start="begin") as reader:
+        symbols = [next(reader).symbol for _ in names]
+    assert symbols[:3] == ["", "a,b", '"q"']
+    assert symbols[3:7] == ["Z\\xfcrich", "Z\\xf6rich", "Zürich", "\\xff"]
+    assert len(set(symbols)) == len(names)
+    table = pa.table(batch.table(Kind.TOP_OF_BOOK))
+    table.validate(full=True)
+    assert table["symbol"].to_pylist() == symbols
+    assert pa.table(batch)["symbol"].to_pylist() == symbols
+    assert table.group_by("symbol").aggregate([("bid_price", "count")]).num_rows == len(names)
+    prices = batch.select(Kind.TOP_OF_BOOK)["bid_price"]
+    np.testing.assert_array_equal(table["bid_price"].to_numpy(), prices)
+    pytest.importorskip("pandas")
+    frame = batch.to_pandas("top_of_book")
+    assert [each if isinstance(each, str) else None for each in frame["symbol"]] == symbols
+    assert frame["symbol"].cat.categories.is_unique
+    np.testing.assert_array_equal(frame["bid_price"], prices)
+    assert len(batch.to_pandas()) == len(names)
+    pytest.importorskip("polars")
+    columns = batch.to_polars("top_of_book")
+    assert columns["symbol"].to_list() == symbols
+    np.testing.assert_array_equal(columns["bid_price"].to_numpy(), prices)
+
+
+def test_two_ids_of_one_name_are_one_category(instance: Instance) -> None:
+    for name in (b"\xff", b"\\xff"):  # a name that looks as the other one is shown
+        instance.append(Kind.TOP_OF_BOOK, instance.update(TOP_OF_BOOK, "x", name).tobytes())
+    pytest.importorskip("pandas")
+    assert _read(instance).to_pandas("top_of_book")["symbol"].tolist() == ["\\xff"] * 2
+
+
+@pytest.mark.parametrize(
+    ("module", "extra"), [("pandas", "pandas"), ("pyarrow", "pandas"), ("polars", "polars")]
+)
+def test_frame_without_its_package_names_the_extra(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, module: str, extra: str
+) -> None:
+    pytest.importorskip(module)
+    monkeypatch.setitem(sys.modules, module, None)
+    make = batch.to_polars if module == "polars" else batch.to_pandas
+    with pytest.raises(ImportError) as caught:
+        make("top_of_book")
+    assert str(caught.value) == f"{module} is not installed: pip install 'udpfast[{extra}]'"
 
 
 def test_control_records_have_columns_too(batch: Batch) -> None:

@@ -1,6 +1,7 @@
 """Books: which records change them, and when they admit that they may be wrong."""
 
 import math
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from tests.waiting import PATIENCE_S
 from udpfast import Books, Kind, OrderBook, Reader, RecordFlag
 from udpfast.core.layout import GAP, OBJECT_STATE, SESSION, GapReason
 from udpfast.errors import FormatError
-from udpfast.market.updates import BOOK
+from udpfast.market.updates import BOOK, ORDERS
 
 BTC = ("binance-usdm", "BTCUSDT")
 ETH = ("binance-usdm", "ETHUSDT")
@@ -542,3 +543,44 @@ def test_books_of_several_addresses_keep_a_state_of_each(
         with pytest.raises(KeyError):
             books.at("ring:nowhere")
     other.close()
+
+
+def test_books_say_that_they_make_none_from_orders(feed: Feed) -> None:
+    """A symbol that is published by order alone has no book, and nobody is left to guess why."""
+    feed.begin()
+    update = feed.instance.update(ORDERS, *BTC).tobytes()
+    feed.instance.append(Kind.ORDERS, update, session=1, object_type=4, object_id=9)
+    with pytest.warns(RuntimeWarning, match="no book is made from the ORDERS records"):
+        feed.apply()
+    feed.instance.append(Kind.ORDERS, update, session=1, object_type=4, object_id=9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        feed.apply()
+    assert feed.books.by_order == 2
+    assert "2 updates by order left out" in repr(feed.books)
+    with pytest.raises(KeyError, match=r"no book was made from 2 updates by order \(ORDERS\)"):
+        feed.books["binance-usdm", "XRPUSDT"]
+    assert not feed.books[BTC].stale
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (
+            "BTCUSDT",
+            r"by \(exchange, symbol\), was 'BTCUSDT'; did you mean \('binance-usdm', 'BTCU",
+        ),
+        (
+            ("binance-usdm", "BTCUSD"),
+            r"no book of .*; did you mean \('binance-usdm', 'BTCUSDT'\)\?",
+        ),
+        (("binance", "BTCUSDT"), r"no book of .* did you mean \('binance-usdm', 'BTCUSDT'\)\?"),
+        (("x", "y"), r"no book of \('x', 'y'\) among 1"),
+        (7, r"a book goes by \(exchange, symbol\), was 7"),
+    ],
+)
+def test_missing_book_names_similar_ones(feed: Feed, key: object, said: str) -> None:
+    feed.begin()
+    with pytest.raises(KeyError, match=said):
+        feed.books[key]  # type: ignore[index]
+    assert feed.books.get(key) is None  # type: ignore[call-overload]

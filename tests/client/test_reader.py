@@ -578,3 +578,21 @@ def test_start_at_an_overwritten_beginning_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="the first, has been overwritten"):
         Reader(instance.address, start="begin")
     instance.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bid_price", r"'bid_price' is a field of this record's data: record.data\['bid_price'\]"),
+        ("bid_prise", "a record of kind TOP_OF_BOOK has no 'bid_prise'; did you mean 'bid_price'"),
+        ("symbl", "did you mean 'symbol'"),
+        ("zzz", "a record of kind TOP_OF_BOOK has no 'zzz'$"),
+    ],
+)
+def test_field_of_the_payload_is_pointed_to(instance: Instance, name: str, said: str) -> None:
+    instance.top(1.0, 2.0)
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert record.data["bid_price"] == 1.0
+    with pytest.raises(AttributeError, match=said):
+        getattr(record, name)

@@ -218,3 +218,40 @@ def test_infinite_prices_and_negative_quantities_are_levels(update_type) -> None
     book.apply(payload([(math.inf, 1.0), (5.0, -2.0), (-math.inf, 3.0)], (), update_type))
     assert book.bids().tolist() == [[math.inf, 1.0], [5.0, -2.0], [-math.inf, 3.0]]
     assert (book.levels_refused, book.stale) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("bids", "asks", "mid", "spread"),
+    [
+        ([(1.5, 2.0)], [(2.5, 3.0)], 2.0, 1.0),
+        ([(-0.5, 1.0)], [(0.5, 1.0)], 0.0, 1.0),
+        ([(-3.0, 1.0)], [(-2.0, 1.0)], -2.5, 1.0),
+        ([(2.0, 1.0)], [(1.0, 1.0)], 1.5, -1.0),
+        ([(1e308, 1.0)], [(1.5e308, 1.0)], 1.25e308, 5e307),
+        ([], [(1.0, 1.0)], math.nan, math.nan),
+        ([], [], math.nan, math.nan),
+    ],
+)
+def test_mid_and_spread_of_any_sign(bids, asks, mid, spread) -> None:
+    book = OrderBook()
+    book.apply(payload(bids, asks, SNAPSHOT))
+    np.testing.assert_array_equal((book.mid, book.spread), (mid, spread))
+
+
+def test_depth_has_both_sides_beside_each_other() -> None:
+    book = OrderBook()
+    book.apply(payload([(0.0, 2.0), (-1.0, 3.0)], [(0.5, 4.0)], SNAPSHOT))
+    assert book.depth(1).tolist() == [(0.0, 2.0, 0.5, 4.0)]
+    depth = book.depth(3)
+    assert depth["bid_price"][:2].tolist() == [0.0, -1.0]
+    assert np.isnan(depth["ask_price"]).tolist() == [False, True, True]
+    assert depth["ask_quantity"].tolist() == [4.0, 0.0, 0.0]
+    assert len(book.depth()) == 10
+    assert len(book.depth(0)) == 0
+    with pytest.raises(ValueError, match="count must be 0 or more levels, was -1"):
+        book.depth(-1)
+    pytest.importorskip("pandas")
+    frame = book.to_pandas()
+    assert list(frame.columns) == ["bid_price", "bid_quantity", "ask_price", "ask_quantity"]
+    assert frame["bid_quantity"].tolist() == [2.0, 3.0]
+    assert len(book.to_pandas(1)) == 1

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from udpfast.agents.market_event import BookChange, Instrument, MarketEvent, Quote, Trade
+from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
 
 __all__ = ["MarketRecording", "OutsideBand", "recording_span_ns"]
@@ -280,6 +281,7 @@ class _Table:
 
     def __init__(self, path: Path, columns: list[str] | None = None) -> None:
         # Slow to import, and an extra of the package: only who reads recordings pays for it.
+        load_optional("pyarrow", "market")
         from pyarrow import ArrowInvalid, parquet, types
 
         try:

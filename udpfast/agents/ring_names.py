@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from udpfast.errors import NotReadyError
-from udpfast.market.names import NameTable
+from udpfast.market.names import NameTable, name_text
 from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.region import Region
 
@@ -82,4 +82,4 @@ class RingNames:
         """Return a name, "" if it is not known."""
         if not 0 < name_id <= len(self.texts):
             return ""
-        return self.texts[name_id - 1].decode("utf-8", "replace")
+        return name_text(self.texts[name_id - 1])

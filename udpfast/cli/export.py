@@ -13,6 +13,7 @@ import click
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.stop import Stop
+from udpfast.core.optional import load_optional
 from udpfast.core.stop import stop_signals
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter, Lost
@@ -91,10 +92,7 @@ def export(
     complete. A segment is finished when it is full or old enough (record.segment_s), or when the
     recorder has ended.
     """
-    try:
-        import pyarrow  # noqa: F401
-    except ImportError:
-        raise ConfigError("udpfast export needs pyarrow: pip install 'udpfast[export]'") from None
+    load_optional("pyarrow", "export")
     sbe = None
     if framing and schema is None:
         raise ConfigError(

@@ -22,6 +22,7 @@ from udpfast.market.updates cimport UpdateHeader
 import numpy as np
 
 from udpfast.core.layout import Kind
+from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError
 from udpfast.market.updates import ROW_DTYPES, UPDATE_DTYPES
 
@@ -90,6 +91,17 @@ _FORMATS = {
     "u1": b"C", "u2": b"S", "u4": b"I", "u8": b"L", "i1": b"c", "i2": b"s", "i4": b"i", "i8": b"l",
     "f4": b"f", "f8": b"g",
 }
+#: Columns that are times (UNIX), and how many nanoseconds their unit has. 0 says nothing: null.
+_TIMES = {
+    **dict.fromkeys(
+        ("received_ns", "published_ns", "restarted_ns", "source_send_time_utc",
+         "source_create_time_utc", "exchange_time_utc", "sending_time_utc"), 1),
+    **dict.fromkeys(
+        ("begin_time_utc", "end_time_utc", "expiry_datetime", "expiry_datetime_utc"),
+        1_000_000_000),
+}
+#: Columns that are days (UNIX). 0 says nothing: null.
+_DAYS = ("issue_date", "settlement_date")
 #: Columns of a record's header that stand before its update's.
 _HEADER = ("index", "received_ns", "published_ns", "flags", "number", "session")
 
@@ -133,16 +145,14 @@ cdef class ArrowTable:
         return [(<_Column> child).name.decode() for child in self._root.children]
 
     def to_pandas(self):
-        """Return a pandas DataFrame; needs pandas and pyarrow."""
-        import pyarrow
-
+        """Return a pandas DataFrame: `pip install 'udpfast[pandas]'`."""
+        load_optional("pandas", "pandas")
+        pyarrow = load_optional("pyarrow", "pandas")
         return pyarrow.table(self).to_pandas(use_threads=False)
 
     def to_polars(self):
-        """Return a polars DataFrame; needs polars."""
-        import polars
-
-        return polars.DataFrame(self)
+        """Return a polars DataFrame: `pip install 'udpfast[polars]'`."""
+        return load_optional("polars", "polars").DataFrame(self)
 
     def __repr__(self) -> str:
         return f"<ArrowTable of {len(self)} rows: {', '.join(self.column_names)}>"
@@ -254,13 +264,31 @@ def _fields(array, names):
         dtype = array.dtype[name]
         if dtype.kind == "S":
             columns.append(_texts(name, array[name].tolist()))
+        elif name in _TIMES:
+            columns.append(_times(name, array[name]))
+        elif name in _DAYS:
+            columns.append(_valid(name, b"tdD", array[name], array[name] != 0))
         elif dtype.kind in "uif" and not name.startswith("reserved"):
-            form = _FORMATS[dtype.str[1:]]
-            if name in ("received_ns", "published_ns"):
-                form = b"tsn:UTC"
-            columns.append(_Column(
-                name, form, len(array), [None, np.ascontiguousarray(array[name])]))
+            columns.append(_Column(name, _FORMATS[dtype.str[1:]], len(array),
+                                   [None, np.ascontiguousarray(array[name])]))
     return columns
+
+
+def _times(name, values):
+    """A column of times in UTC; null where there is none, or no 64 bits hold its nanoseconds."""
+    scale = _TIMES[name]
+    most = np.iinfo(np.int64).max // scale
+    known = (values != 0) & (values <= most)
+    if values.dtype.kind == "i":
+        known &= values >= -most
+    return _valid(name, b"tsn:UTC", np.where(known, values, 0).astype(np.int64) * scale, known)
+
+
+def _valid(name, form, values, known):
+    """A column of numbers, null where they are not known."""
+    nulls = int(len(known) - np.count_nonzero(known))
+    valid = np.packbits(known, bitorder="little") if nulls else None
+    return _Column(name, form, len(values), [valid, np.ascontiguousarray(values)], nulls=nulls)
 
 
 def _texts(name, values):
@@ -277,21 +305,22 @@ def _texts(name, values):
     return _Column(name, b"u", len(values), [None, offsets, text])
 
 
-def _words(name, inverse, words, known=None):
-    """A column of few distinct strings; `known` is False where there is none."""
-    nulls = 0 if known is None else int(len(known) - np.count_nonzero(known))
-    valid = np.packbits(known, bitorder="little") if nulls else None
-    return _Column(
-        name, b"i", len(inverse), [valid, np.ascontiguousarray(inverse, np.int32)],
-        dictionary=_texts("", [word.encode() for word in words]), nulls=nulls)
+def _words(name, places, words):
+    """A column of few distinct strings: the place of each row's; -1 where it has none."""
+    cdef _Column column
+    column = _valid(name, b"i", np.maximum(places, 0).astype(np.int32), places >= 0)
+    column.dictionary = _texts("", [word.encode() for word in words])
+    return column
 
 
 def _names(name, ids, names):
     """A column of exchanges or symbols, by their ids; null where the id means nothing."""
     found, inverse = np.unique(ids, return_inverse=True)
+    # pandas wants categories that differ, whatever the ids say.
+    places = {}
     words = [names[name_id] for name_id in found.tolist()]
-    known = np.array([word is not None for word in words], bool)
-    return _words(name, inverse, [word or "" for word in words], known[inverse])
+    of_id = [-1 if word is None else places.setdefault(word, len(places)) for word in words]
+    return _words(name, np.array(of_id, np.int64)[inverse], list(places))
 
 
 def _rows(Batch batch, kind, counts):

@@ -177,11 +177,11 @@ cdef class Batch:
         return record_table(self) if kind is None else update_table(self, kind_of(kind))
 
     def to_pandas(self, kind=None):
-        """Return a pandas DataFrame of `table(kind)`; needs pandas and pyarrow."""
+        """Return a pandas DataFrame of `table(kind)`: `pip install 'udpfast[pandas]'`."""
         return self.table(kind).to_pandas()
 
     def to_polars(self, kind=None):
-        """Return a polars DataFrame of `table(kind)`; needs polars."""
+        """Return a polars DataFrame of `table(kind)`: `pip install 'udpfast[polars]'`."""
         return self.table(kind).to_polars()
 
     def __arrow_c_schema__(self):

@@ -24,6 +24,7 @@ cdef class Books:
     cdef readonly object reader
     cdef int64_t _unnamed
     cdef int64_t _contested
+    cdef int64_t _by_order       # records of ORDERS that were passed by
     cdef Doubts _doubts          # of Track
     cdef dict _by_name           # (exchange, symbol) -> OrderBook
     cdef list _books             # by Track.book: these, and those of further objects of a name
@@ -44,6 +45,7 @@ cdef class Books:
         self, BatchMemory memory, int64_t first, int64_t end, NameCache names, int64_t* applied)
     cdef OrderBook _accept(
         self, const Record* header, const uint8_t* payload, NameCache names)
+    cdef _note_orders(self)
     cdef void _pass_by(self, const Record* header) noexcept
     cdef OrderBook _apply(self, const Record* header, const uint8_t* payload, NameCache names)
     cdef Track* _at(self, uint32_t index) noexcept

@@ -9,7 +9,7 @@ from udpfast.client.record cimport ReadRecord, record_payload
 from udpfast.core.check cimport likely, unlikely
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
-    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_RECOVERED, KIND_RESTART,
+    KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_RESTART,
     KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
 from udpfast.market.book cimport (
     UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
@@ -20,6 +20,9 @@ from udpfast.market.doubt cimport (
     doubts_init)
 from udpfast.market.updates cimport UpdateHeader
 
+import warnings
+
+from udpfast.client.missing_book import missing_book
 from udpfast.errors import FormatError, unexpected_keyword
 from udpfast.market.book import OrderBook
 
@@ -48,6 +51,9 @@ cdef class Books:
 
     Records of several addresses that are read as one are kept apart: each has a state of its own
     (`at`). A name that several of them have leads to a book that is always stale.
+
+    Books are made from BOOK records: price levels. ORDERS (the single orders of a market by order)
+    are not: the first one warns, `by_order` counts them, and their symbol has no book.
 
     Parameters
     ----------
@@ -154,11 +160,23 @@ cdef class Books:
         return (self._contested + len(names) - len(set(names))
                 + sum([(<Books> books)._contested for _, books in self._members.values()]))
 
+    @property
+    def by_order(self) -> int:
+        """Updates of single orders (ORDERS), of which no book is kept."""
+        return self._by_order + sum([(<Books> books).by_order
+                                     for _, books in self._members.values()])
+
     def __getitem__(self, key) -> OrderBook:
-        """Return the book of `(exchange, symbol)`; KeyError if none was seen."""
+        """Return the book of `(exchange, symbol)`.
+
+        Raises
+        ------
+        KeyError
+            None was seen; says which names are similar.
+        """
         book = self._find(key)
         if book is None:
-            raise KeyError(key)
+            raise KeyError(missing_book(self, key))
         return book
 
     def get(self, key, default=None):
@@ -191,7 +209,8 @@ cdef class Books:
     def __repr__(self) -> str:
         stale = sum([book.stale for book in self.values()])
         contested = f", {self.contested} contested" if self.contested else ""
-        return f"<Books: {len(self)}, {stale} stale{contested}>"
+        passed_by = f", {self.by_order} updates by order left out" if self.by_order else ""
+        return f"<Books: {len(self)}, {stale} stale{contested}{passed_by}>"
 
     def _repr_html_(self) -> str:
         """Return a small table for notebooks: the top of each book, stale or sound."""
@@ -254,6 +273,8 @@ cdef class Books:
             return self._apply(header, payload, names)
         if kind > KIND_BOOK or kind == KIND_MESSAGE:
             self._pass_by(header)
+            if kind == KIND_ORDERS:
+                self._note_orders()
         elif kind == KIND_STALE or kind == KIND_RECOVERED:
             track = _track(self, doubt_key(header), doubt_said_tag(header, payload))
             track.missing = doubt_said(&self._doubts, &track.doubt, header, payload) or (
@@ -271,6 +292,14 @@ cdef class Books:
         elif kind == KIND_CONNECTION:
             self._note_writer(header, payload)
         return None
+
+    cdef _note_orders(self):
+        self._by_order += 1
+        if self._by_order == 1:
+            warnings.warn(
+                "Books keeps books of price levels (BOOK): no book is made from the ORDERS records "
+                "(market by order) that this reader gets; books.by_order counts them",
+                RuntimeWarning, stacklevel=2)
 
     cdef void _pass_by(self, const Record* header) noexcept:
         # A message that is no update of a book, or of one without a gate, of the gated object of

@@ -12,6 +12,7 @@ from udpfast.market.updates cimport UpdateHeader
 import numpy as np
 
 from udpfast.core.layout import CONTROL_DTYPES, Kind, RecordFlag
+from udpfast.errors import did_you_mean
 from udpfast.market.updates import UPDATE_DTYPES, view_update
 
 __all__ = ["NameCache", "ReadRecord"]
@@ -215,6 +216,10 @@ cdef class ReadRecord:
         """The ask levels of a BOOK, in published order."""
         return self.update.asks
 
+    def __getattr__(self, name: str):
+        # Only for what it does not have. A field of the payload is in `data`: say so.
+        raise AttributeError(_missing(self, name), name=name, obj=self)
+
     def __bytes__(self) -> bytes:
         """Return header and payload, as they lie in the ring (without padding)."""
         return self._bytes
@@ -233,6 +238,16 @@ cdef class ReadRecord:
         from udpfast.client.notebook import record_html
 
         return record_html(self)
+
+
+def _missing(record, name) -> str:
+    """Return where an attribute is that a record does not have, or which ones are similar."""
+    dtype = _DTYPES.get(record.kind)
+    fields = dtype.names if dtype is not None else ()
+    if name in fields:
+        return f"{name!r} is a field of this record's data: record.data[{name!r}]"
+    near = did_you_mean(name, [*fields, *[each for each in dir(ReadRecord) if each[0] != "_"]])
+    return f"a record of kind {record.kind.name} has no {name!r}{near}"
 
 
 cdef void _name_ids(ReadRecord record, uint32_t* exchange_id, uint32_t* symbol_id) noexcept:

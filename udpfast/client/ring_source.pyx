@@ -29,12 +29,12 @@ from pathlib import Path
 
 from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.image_join import ImageJoin
-from udpfast.errors import NotReadyError, RegionError, RingClosedError
+from udpfast.errors import NotReadyError, RegionError, RingClosedError, did_you_mean
 from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.names import NameTable
 from udpfast.market.updates import PAYLOAD_HASH
-from udpfast.shm.instance import instance_directory
+from udpfast.shm.instance import instance_directory, list_instances
 from udpfast.shm.names import attach_names, names_table
 from udpfast.shm.wake import Sleeper
 
@@ -298,8 +298,9 @@ def open_source(
             break
         except FileNotFoundError as error:
             if time.monotonic() >= deadline_s:
+                near = did_you_mean(target, [each.name for each in list_instances()])
                 raise FileNotFoundError(
-                    errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?",
+                    errno.ENOENT, f"no ring {target!r}: is its feed running (udpfast run)?{near}",
                     error.filename) from None
         except NotReadyError:  # a large ring takes its writer seconds
             if time.monotonic() >= deadline_s:

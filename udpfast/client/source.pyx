@@ -14,6 +14,8 @@ __all__ = ["PolledSource", "Source", "open_source"]
 cdef enum:
     LOOK_TURNS = 64
 
+#: Of no use to an address that is right.
+_HINTS = "udpfast.client.addresses"
 #: Prefix of an address -> the module whose `open_source` opens what follows it, and its form.
 _SOURCES = {
     "ring": ("udpfast.client.ring_source", "'ring:NAME' or 'ring:/path/to/instance/directory'"),
@@ -181,7 +183,7 @@ def open_source(
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())
-        hint = "" if colon or not prefix else f"; did you mean 'ring:{prefix}'?"
+        hint = "" if colon or not prefix else import_module(_HINTS).address_hint(address)
         raise ConfigError(f"address must be {forms}, was {shown(address)}{hint}")
     options = {"image": True} if image else {}
     if prefix in ("journal", "store", "composite"):

@@ -37,6 +37,7 @@ from udpfast.client.zmq_sleeper import SocketSleeper
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, FormatError, ImageError, RingClosedError, shown
 from udpfast.log.ring import RING_LAYOUT
+from udpfast.market.names import name_text
 from udpfast.market.updates import PAYLOAD_HASH
 from udpfast.net.envelope import TOPIC_SIZE_MAX, unpack_names
 from udpfast.shm.instance import instance_directory
@@ -66,7 +67,7 @@ class _Names:
         return len(self.texts)
 
     def __getitem__(self, name_id):
-        return self.texts[name_id - 1].decode("utf-8", "replace")
+        return name_text(self.texts[name_id - 1])
 
 
 @cython.final

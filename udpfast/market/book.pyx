@@ -10,6 +10,7 @@ from udpfast.core.layout cimport KIND_BOOK, RECORD_SNAPSHOT
 
 import numpy as np
 
+from udpfast.core.optional import load_optional
 from udpfast.errors import FormatError, unexpected_keyword
 
 __all__ = ["OrderBook"]
@@ -148,6 +149,50 @@ cdef class OrderBook:
             side_quantity(bids, 0) if bids.count else 0,
             side_price(asks, 0) if asks.count else NAN,
             side_quantity(asks, 0) if asks.count else 0)
+
+    @property
+    def mid(self) -> float:
+        """The price in the middle of best bid and best ask; NaN if a side is empty."""
+        bid, _, ask, _ = self.best()
+        return 0.5 * bid + 0.5 * ask
+
+    @property
+    def spread(self) -> float:
+        """Best ask minus best bid: negative if the book is crossed, NaN if a side is empty."""
+        bid, _, ask, _ = self.best()
+        return ask - bid
+
+    def depth(self, count: int = 10) -> np.ndarray:
+        """Return the best levels of both sides beside each other.
+
+        Parameters
+        ----------
+        count : int
+            Levels of each side.
+
+        Returns
+        -------
+        numpy.ndarray
+            shape (count,), fields bid_price, bid_quantity, ask_price, ask_quantity; the best
+            first. Where a side has fewer levels the price is NaN and the quantity 0. A copy.
+        """
+        if count < 0:
+            raise ValueError(f"count must be 0 or more levels, was {count}")
+        found = np.zeros(count, [(name, np.float64) for name in (
+            "bid_price", "bid_quantity", "ask_price", "ask_quantity")])
+        for side, levels in (("bid", self.bids(count)), ("ask", self.asks(count))):
+            found[f"{side}_price"] = np.nan
+            found[f"{side}_price"][:len(levels)] = levels[:, 0]
+            found[f"{side}_quantity"][:len(levels)] = levels[:, 1]
+        return found
+
+    def to_pandas(self, count: int | None = None):
+        """Return `depth(count)`, by default all levels, as a pandas DataFrame.
+
+        Needs pandas: `pip install 'udpfast[pandas]'`.
+        """
+        pandas = load_optional("pandas", "pandas")
+        return pandas.DataFrame(self.depth(max(self.levels) if count is None else count))
 
     @property
     def levels(self) -> tuple[int, int]:

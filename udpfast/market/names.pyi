@@ -3,8 +3,9 @@ from typing import Self, final
 
 from typing_extensions import Buffer
 
-__all__ = ["NameTable", "name_table_size"]
+__all__ = ["NameTable", "name_table_size", "name_text"]
 
+def name_text(name: bytes) -> str: ...
 def name_table_size(capacity: int) -> int: ...
 
 @final

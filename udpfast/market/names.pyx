@@ -10,7 +10,7 @@ from udpfast.core.keyed cimport Key
 
 from udpfast.errors import FormatError
 
-__all__ = ["NameTable", "name_table_size"]
+__all__ = ["NameTable", "name_table_size", "name_text"]
 
 if sizeof(NamesHeader) != 64 or sizeof(NameEntry) != 128:
     raise ImportError(f"name table structs have {sizeof(NamesHeader)} and {sizeof(NameEntry)} "
@@ -41,6 +41,14 @@ cdef uint32_t names_probe(
     # Release: the entry above is complete before a reader (names_get, any process) sees the count.
     store_release(&header.count, name_id)
     return name_id
+
+
+def name_text(name: bytes) -> str:
+    r"""Return a name as text: a byte that is no UTF-8 is shown as `\xNN`.
+
+    A sign for "no character" in its place would make one name of two that differ.
+    """
+    return name.decode("utf-8", "backslashreplace")
 
 
 def name_table_size(capacity: int) -> int:
@@ -138,9 +146,9 @@ cdef class NameTable:
         return PyBytes_FromStringAndSize(<const char*> text, size)
 
     def __getitem__(self, name_id: int):
-        """Return a name as text (bytes that are no UTF-8 are replaced); None as `bytes` does."""
+        """Return a name as text (`name_text`); None as `bytes` does."""
         text = self.bytes(name_id)
-        return None if text is None else text.decode("utf-8", "replace")
+        return None if text is None else name_text(text)
 
     def intern(self, name) -> int:
         """Return the id of a name (str or bytes), new or known.

@@ -19,7 +19,7 @@ import re
 import stat
 from pathlib import Path
 
-from udpfast.errors import ConfigError, RegionError
+from udpfast.errors import ConfigError, RegionError, did_you_mean
 from udpfast.shm.trust import describe_owners, find_group, trusted_owners
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
+_INSTANCE = "instance; is its feed running (udpfast run)?"
 
 
 def instance_root() -> Path:
@@ -100,6 +101,9 @@ def instance_directory(
         directory = root / text
     if create:
         directory.mkdir(mode=0o700, exist_ok=True)
+    if "/" not in text and not os.path.lexists(directory):
+        near = did_you_mean(text, [each.name for each in list_instances()])
+        raise FileNotFoundError(errno.ENOENT, f"no such {_INSTANCE}{near}", str(directory))
     _check_directory(directory)
     if create:
         (directory / "readers").mkdir(mode=0o700, exist_ok=True)
@@ -219,9 +223,7 @@ def _journal_hint(text: str) -> str:
     return "was it recorded? If it is elsewhere (record.directory), give its path, with a slash"
 
 
-def _check_directory(
-    directory: Path, what: str = "instance; is its feed running (udpfast run)?"
-) -> None:
+def _check_directory(directory: Path, what: str = _INSTANCE) -> None:
     try:
         status = os.lstat(directory)
     except FileNotFoundError:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from udpfast.core.optional import load_optional
 from udpfast.errors import ConfigError, FormatError
 from udpfast.payload.sbe.charset import decoded
 from udpfast.payload.sbe.encode import Encoder
@@ -267,6 +268,7 @@ class Schema:
         FormatError
             A payload is damaged.
         """
+        load_optional("pyarrow", "export")
         from udpfast.payload.sbe.arrow import level_table
 
         root = self.layout(name).level.path.partition(".")[0]

@@ -1,0 +1,51 @@
+"""What somebody may have meant whose address has no prefix: `Reader("feed.toml")`."""
+
+from __future__ import annotations
+
+import tomllib
+from difflib import get_close_matches
+from pathlib import Path
+
+from udpfast.log.segment import list_segments
+from udpfast.shm.instance import journal_root, list_instances
+
+__all__ = ["address_hint"]
+
+
+def address_hint(text: str) -> str:
+    """Return the end of an error that suggests an address."""
+    path = Path(text)
+    if text.endswith(".toml"):
+        name = _name_in(path)
+        if name:
+            return f"; did you mean 'ring:{name}', the feed of {text}?"
+        return f"; {text} is a feed's file: the address is 'ring:' and the `name` in it"
+    if "/" in text:
+        return f"; did you mean '{_prefix_of(path)}:{text}'?"
+    known = {name: f"journal:{name}" for name in _journals()}
+    known |= {each.name: f"ring:{each.name}" for each in list_instances()}
+    near = [text] if text in known else get_close_matches(text, known)
+    addresses = [known[name] for name in near] or [f"ring:{text}"]
+    return f"; did you mean {' or '.join(map(repr, addresses))}?"
+
+
+def _name_in(path: Path) -> str:
+    # Of the feed that a file describes; empty: it cannot be read, or is another file.
+    try:
+        name = tomllib.loads(path.read_text(encoding="utf-8")).get("name")
+    except (OSError, ValueError):
+        return ""
+    return name if isinstance(name, str) else ""
+
+
+def _prefix_of(path: Path) -> str:
+    is_journal = (path / "journal").exists() or (path.is_dir() and list_segments(path))
+    return "journal" if is_journal else "ring"
+
+
+def _journals() -> list[str]:
+    root = journal_root()
+    try:
+        return sorted(each.name for each in root.iterdir() if each.is_dir())
+    except OSError:
+        return []

@@ -1,0 +1,31 @@
+"""What is said of a book that is not there: which names are similar."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from udpfast.client.books import Books
+
+__all__ = ["missing_book"]
+
+#: Names that an error suggests.
+_SHOWN = 3
+
+
+def missing_book(books: Books, key: object) -> str:
+    """Return why a key leads to no book, and which names are similar."""
+    names = {":".join(map(str, name)): name for name in books}
+    if isinstance(key, tuple) and len(key) == 2:
+        near = [names[each] for each in get_close_matches(":".join(map(str, key)), names, _SHOWN)]
+        said = f"no book of {key!r} among {len(names):,}"
+    else:
+        symbols = {str(symbol): (exchange, symbol) for exchange, symbol in books}
+        near = [symbols[each] for each in get_close_matches(str(key), symbols, _SHOWN)]
+        said = f"a book goes by (exchange, symbol), was {key!r}"
+    if near:
+        said += f"; did you mean {' or '.join(map(repr, near))}?"
+    if books.by_order:
+        said += f"; no book was made from {books.by_order:,} updates by order (ORDERS)"
+    return said
