@@ -1,14 +1,17 @@
 # One line of one stream: how far it came, when it was last heard, and what it brings that may
 # belong to another numbering than the one at hand.
 
-from libc.stdint cimport INT64_MIN, int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint32_t
 
 from udpfast.feed.candidate cimport (
     CANDIDATE_BACK_MAX, CLAIM_NEW_ID, CLAIM_OLD_ID, Candidate, candidate_forget,
 )
+from udpfast.wire.unit cimport Unit
 
 cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
+    int64_t part_of              # a message in fragments, the furthest of which that it
+    uint32_t part                # brought is this one
     int64_t heard_ns             # INT64_MIN: never
     int64_t lagged_ns            # it went on, further behind than the window remembers
     int64_t named                # the number beyond the window that its last heartbeat named
@@ -20,6 +23,7 @@ cdef struct Line:
 cdef inline void line_reset(Line* line) noexcept nogil:
     # Another numbering begins.
     line.highest = INT64_MIN
+    line.part_of = INT64_MIN
     line.lagged_ns = INT64_MIN
     line.named = INT64_MIN
 
@@ -27,6 +31,25 @@ cdef inline void line_reset(Line* line) noexcept nogil:
 cdef inline int64_t line_spoke_ns(const Line* line) noexcept nogil:
     # When it brought anything of the numbering at hand, or of a new session.
     return line.heard_ns if line.heard_ns > line.lagged_ns else line.lagged_ns
+
+
+cdef inline bint line_advances(const Line* line, const Unit* unit, int64_t at) noexcept nogil:
+    # Whether a unit that ends with this seqno carries the line further: a later number, or a later
+    # fragment of the same message.
+    return at > line.highest or (
+        at == line.highest and unit.fragments > 1
+        and (line.part_of != at or unit.fragment > line.part)
+    )
+
+
+cdef inline void line_reach(Line* line, uint32_t fragment, int64_t at) noexcept nogil:
+    # Where it is now, if that is further.
+    if at > line.highest:
+        line.highest = at
+    elif at < line.highest or (line.part_of == at and fragment <= line.part):
+        return
+    line.part_of = at
+    line.part = fragment
 
 
 cdef inline bint line_steps_back(const Line* line, int64_t at) noexcept nogil:

@@ -35,7 +35,7 @@ from udpfast.core.counter cimport (
 from udpfast.core.layout cimport (
     CHANNEL_COUNT, CONNECTION_CHANNEL, CONNECTION_DISCONNECTED, CONNECTION_LINE, CONNECTION_READY,
     DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, DATAGRAM_TRUNCATED, FRAGMENT_SIZE, FRAME_SIZE,
-    GAP_FINISH, GAP_TIME, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
+    GAP_FINISH, KIND_GAP, KIND_MESSAGE, RECORD_HEARTBEAT, RECORD_NO_TIMESTAMP,
     RECORD_SNAPSHOT, SESSION_SAME_ID, Datagram, Frame, Gap, Message,
 )
 from udpfast.feed.candidate cimport (
@@ -48,7 +48,10 @@ from udpfast.feed.candidate cimport (
 from udpfast.feed.control cimport Control, control_pop
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.wire.frame cimport FRAME_SNAPSHOT, FRAME_UNUSED_BITS, frame_object, frame_read
-from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
+from udpfast.feed.line cimport (
+    Line, line_advances, line_reach, line_spoke_ns, line_steps_back,
+)
+from udpfast.feed.named cimport named_add
 from udpfast.feed.pieces cimport (
     piece_is_empty, piece_next, piece_place, pieces_begin, unit_is_piece,
 )
@@ -152,8 +155,7 @@ cdef inline bint pipeline_adds_fragment(
         w, slot, early, d, frame.fragment, size, CELL_SCRATCH,
         fingerprint(d.data, d.size) if w.several else fingerprint_edges(d.data, d.size), now_ns)
     line.heard_ns = now_ns
-    if at > line.highest:
-        line.highest = at
+    line_reach(line, frame.fragment, at)
     if slot.state == SLOT_WHOLE:
         pipeline_look(p, w)
     return True
@@ -472,9 +474,8 @@ cdef inline int pipeline_name_next(
     if at >= w.next and at - 1 > line.highest:
         line.highest = at - 1
     if at > w.named and at > w.next:
-        if w.named <= w.next:
-            w.named_ns = now_ns
         w.named = at
+        named_add(&w.names, w.next, at, now_ns)
     return VERDICT_HEARTBEAT
 
 
@@ -550,12 +551,12 @@ cdef inline void pipeline_weigh(
 ) noexcept nogil:
     # What a datagram tells that the numbering at hand has no need of. It refutes nothing.
     if likely(verdict == VERDICT_DUPLICATE and evidence == EVIDENCE_SAME
-              and line.candidate.claim == CLAIM_NONE and at > line.highest):
-        line.highest = at                # the common copy
+              and line.candidate.claim == CLAIM_NONE and line_advances(line, unit, at)):
+        line_reach(line, unit.fragment, at)      # the common copy
         pipeline_hear(p, w, line, now_ns)
     elif pipeline_line_goes_on(w, line, unit, at, verdict, evidence, now_ns):
         # Behind the others, but it goes on: gaps by count have to wait for it.
-        line.highest = at
+        line_reach(line, unit.fragment, at)
         if line.candidate.claim == CLAIM_BEHIND and line.candidate.count == 0:
             candidate_set_aside(&line.candidate)
         elif line.candidate.claim == CLAIM_AHEAD:
@@ -578,8 +579,15 @@ cdef inline bint pipeline_line_goes_on(
 ) noexcept nogil:
     # Whether a datagram from behind carries its own line further in the numbering at hand.
     cdef bint follows
-    cdef int64_t spoke_ns = line_spoke_ns(line)
-    if at <= line.highest:
+    cdef bint near = (
+        line.highest >= w.base and at - line.highest <= CANDIDATE_BACK_MAX
+        and now_ns - line_spoke_ns(line) < STRAGGLER_MAX_NS
+    )
+    if verdict == VERDICT_LATE and near and at >= line.highest and not window_is_doubtful(w):
+        # The line is still in what was given up on another one's word, which on a thin line may
+        # take seconds: the next number, or the rest of a message.
+        return at > line.highest or unit.fragments > 1
+    if not line_advances(line, unit, at):
         return False
     follows = candidate_follows(&line.candidate, CLAIM_BEHIND, unit)
     if evidence == EVIDENCE_SAME:
@@ -597,10 +605,7 @@ cdef inline bint pipeline_line_goes_on(
         return evidence == EVIDENCE_NONE
     if evidence == EVIDENCE_OTHER and window_is_quiet(w, WINDOW_PACE, now_ns):
         return False
-    return (
-        line.highest >= w.base and at - line.highest <= CANDIDATE_BACK_MAX
-        and now_ns - spoke_ns < STRAGGLER_MAX_NS
-    )
+    return near
 
 
 cdef inline bint window_is_left_over(
@@ -682,8 +687,7 @@ cdef inline int pipeline_hold_one(
         pipeline_weigh(p, w, line, d, unit, at, verdict, evidence, now_ns)
         return verdict
     pipeline_hear(p, w, line, now_ns)
-    if at > line.highest:
-        line.highest = at
+    line_reach(line, unit.fragment, at)
     if unlikely(verdict == WINDOW_PARK):
         pipeline_park(p, w, d, unit, 0, at, now_ns)
         return VERDICT_HELD
@@ -867,7 +871,7 @@ cdef inline bint pipeline_take_waiting(Pipeline* p, Message* m) noexcept nogil:
 
 cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexcept nogil:
     cdef bint discard = w.latest_run and not w.finishing
-    while w.pending or w.next < w.decided or pipeline_tail_is_lost(p, w):
+    while w.pending or w.next < w.decided or w.next < w.named:
         if window_is_whole(w, w.next) and not (discard and w.next < w.decided):
             window_deliver(w, m)
             return True
@@ -878,17 +882,6 @@ cdef inline bint pipeline_take_window(Pipeline* p, Window* w, Message* m) noexce
         if not window_decide(w, p.now_ns):
             return False
     return False
-
-
-cdef inline bint pipeline_tail_is_lost(Pipeline* p, Window* w) noexcept nogil:
-    # Nothing waits: what a heartbeat said was sent did not come in time.
-    if likely(w.named <= w.next):
-        return False
-    if not w.finishing and p.now_ns - w.named_ns < w.wait_ns:
-        return False
-    w.decided = w.named
-    w.decided_reason = GAP_FINISH if w.finishing else GAP_TIME
-    return True
 
 
 cdef inline void pipeline_unpark(Pipeline* p, Window* w) noexcept nogil:
@@ -1028,5 +1021,8 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
         w.finishing = True
         if w.pending and w.highest >= w.decided:
             w.decided = w.highest + 1
+            w.decided_reason = GAP_FINISH
+        if w.named > w.next and w.named > w.decided:
+            w.decided = w.named
             w.decided_reason = GAP_FINISH
         pipeline_look(p, w)

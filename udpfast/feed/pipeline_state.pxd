@@ -2,7 +2,7 @@
 # stages share. What becomes of a unit is in `pipeline`.
 
 from libc.errno cimport EINVAL
-from libc.stdint cimport INT64_MIN, int64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memset
 
@@ -250,6 +250,7 @@ cdef inline int pipeline_init(
         w.size = s.window
         w.mask = 2 * <int64_t>s.window - 1
         w.line_dead_ns = s.line_dead_ns
+        w.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
         w.latest_run = s.on_gap == 1
         w.controls = &p.controls
     # A stream takes what its channel has: the settings are kept where it finds them.

@@ -28,6 +28,7 @@ from udpfast.feed.candidate cimport (
     EVIDENCE_REPEATED, EVIDENCE_SAME, Candidate, candidate_refute, number_step,
 )
 from udpfast.feed.line cimport Line, line_spoke_ns, line_steps_back
+from udpfast.feed.named cimport NamedQueue
 from udpfast.feed.session cimport SessionBook
 from udpfast.feed.slab cimport Slab
 from udpfast.wire.unit cimport UNIT_HEARTBEAT, UNIT_SNAPSHOT, Unit
@@ -79,19 +80,23 @@ cdef struct Early:               # 64 bytes; only for what waits: [next, next + 
     uint32_t other_object        # of the other bytes
     bint frontier                # it was the furthest when it came
 
-cdef struct Fragment:            # 16 bytes
+cdef struct Fragment:            # 24 bytes
     uint32_t hash
     int32_t delay_ns             # its first receipt, after the message's
     uint32_t cell
+    uint32_t came_us             # the same by the loop's clock
     uint8_t present
     uint8_t line                 # that brought it first
     uint8_t lines
-    uint8_t reserved
+    uint8_t frontier             # it was the furthest when it came
+    uint32_t reserved
 
-cdef struct FragmentRun:         # 16 bytes: precedes the Fragments of one message
+cdef struct FragmentRun:         # 24 bytes: precedes the Fragments of one message
     int64_t key                  # of its slot; 0: padding at the end of the ring
     uint32_t count
-    uint32_t reserved
+    uint16_t head                # the first one that is missing
+    uint16_t end                 # behind the furthest that came
+    int64_t passed_ns            # when one behind `head` came; INT64_MAX: none did
 
 cdef struct Window:
     # what every datagram reads: two cache lines, of as many windows as there are streams
@@ -136,10 +141,11 @@ cdef struct Window:
     int64_t base                 # first key of this numbering
     int64_t origin               # ... and of all that it resumed
     int64_t begun_ns
-    int64_t named                # a heartbeat named it as the next one
-    int64_t named_ns             # when, while what lies before it is missing
+    int64_t named                # the furthest that a heartbeat named as the next one
+    NamedQueue names             # when it named which, while what lies before is missing
     int64_t interval
     int64_t wait_ns
+    int64_t silence_ns           # a message whose rest does not come is given up after this long
     int64_t line_dead_ns
     uint32_t decided_reason      # GapReason
     bint finishing               # input ended: latest_run is suspended
@@ -226,6 +232,7 @@ cdef inline void window_start(Window* w, uint64_t number, int64_t now_ns) noexce
     w.next = w.base
     w.origin = w.base
     w.named = w.base
+    w.names.count = 0
     w.begun_sent_ns = 0
     w.sent_ns = 0
     w.decided = w.base

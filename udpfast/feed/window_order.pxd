@@ -1,23 +1,25 @@
 # What waits in a window until it is its turn: early messages in cells, fragments until they are
 # complete, which holes in front of them are given up, and what is then handed out, in order.
 #
-# A HOLE is a run of seqnos that are not whole. It is first seen when something behind it arrives;
-# an incomplete message with nothing behind it is a hole since its latest fragment. Holes are
-# declared lost by two criteria, whichever is met first (seed 003):
+# A HOLE is a run of seqnos that are not whole, with something behind it: a later seqno came, or a
+# later fragment of the same message, or a heartbeat that names a later one. It is first seen then.
+# A message of which the first fragments came in order is no hole, however long its line takes for
+# the rest. Holes are declared lost by two criteria, whichever is met first:
 #   time    lost_packet_wait has passed since the hole was first seen. Each hole for itself: that
-#           one is lost says nothing about the next, which another line may be about to fill.
+#           one is lost says nothing about the next, which another line may be about to fill. A
+#           message whose rest does not come, and nothing else, is lost after inactivity_timeout.
 #   count   an arriving seqno exceeds last accepted + interval, on every live line. Then every hole
 #           is lost that all live lines have passed. A line that brought nothing for line_dead_ns
 #           is not waited for: else one dead line would switch this criterion off.
 # A jump that the window cannot span, or a slab without a free cell, forces the oldest hole
 # (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
 
-from libc.stdint cimport INT32_MAX, INT64_MIN, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, UINT32_MAX, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.atomics cimport counter_add
-from udpfast.core.check cimport unlikely
+from udpfast.core.check cimport likely, unlikely
 from udpfast.core.counter cimport (
     CHANNEL_DISREGARDED, CHANNEL_FRAGMENTED, CHANNEL_GAPS, CHANNEL_GAPS_BY_COUNT,
     CHANNEL_GAPS_BY_TIME, CHANNEL_GAPS_WINDOW_FULL, CHANNEL_HEARTBEATS, CHANNEL_INCOMPLETE,
@@ -30,6 +32,7 @@ from udpfast.core.layout cimport (
 )
 from udpfast.feed.candidate cimport EVIDENCE_NONE, EVIDENCE_OTHER
 from udpfast.feed.line cimport line_reset
+from udpfast.feed.named cimport named_before, named_since
 from udpfast.feed.slab cimport CELL_NONE, CELL_SCRATCH, slab_cell, slab_give, slab_reset, slab_take
 from udpfast.feed.window cimport (
     FRAGMENTS_NONE, SLOT_DELIVERED, SLOT_LOST, SLOT_PARTIAL, SLOT_WHOLE, WINDOW_FORK_MAX,
@@ -74,6 +77,9 @@ cdef inline uint32_t window_run_take(Window* w, uint32_t count, int64_t key) noe
     run = <FragmentRun*>&w.fragments[start]
     run.key = key
     run.count = count
+    run.head = 0
+    run.end = 0
+    run.passed_ns = INT64_MAX
     memset(&w.fragments[start + 1], 0, count * sizeof(Fragment))
     w.fragments_head += need
     return start + 1
@@ -165,9 +171,38 @@ cdef inline void window_note_stored(
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
+        window_note_passed(w, slot.fragments, index, now_ns - early.frontier_ns, now_ns)
     if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
+
+
+cdef inline void window_note_passed(
+    Window* w, uint32_t fragments, uint32_t index, int64_t after_ns, int64_t now_ns,
+) noexcept nogil:
+    # What the fragment of this index shows to be missing: all of its message before it that did not
+    # come. `after_ns` the message's first, which is told in us.
+    cdef FragmentRun* run = <FragmentRun*>&w.fragments[fragments - 1]
+    cdef Fragment* fragment = &w.fragments[fragments + index]
+    cdef uint32_t i
+    fragment.came_us = <uint32_t>min((after_ns + 999) // 1000, <int64_t>UINT32_MAX)
+    fragment.frontier = index >= run.end
+    if fragment.frontier:
+        run.end = <uint16_t>(index + 1)
+    if index != run.head:
+        if run.passed_ns == INT64_MAX:
+            run.passed_ns = now_ns
+        return
+    i = index + 1
+    while i < run.end and w.fragments[fragments + i].present:
+        i += 1
+    run.head = <uint16_t>i
+    if likely(i >= run.end):
+        run.passed_ns = INT64_MAX
+        return
+    while not (w.fragments[fragments + i].present and w.fragments[fragments + i].frontier):
+        i += 1
+    run.passed_ns = now_ns - after_ns + <int64_t>w.fragments[fragments + i].came_us * 1000
 
 
 cdef inline void window_note_sent(Window* w, const Unit* unit) noexcept nogil:
@@ -257,15 +292,14 @@ cdef inline void window_drop_all(Window* w) noexcept nogil:
 
 # --- decisions ----------------------------------------------------------------------------------
 
-cdef inline int64_t window_hole_seen(
+cdef inline int64_t window_passed_since(
     Window* w, int64_t at, int64_t* frontier,
 ) noexcept nogil:
-    # When the hole at `at` <= highest was first seen: when the first seqno behind it arrived,
-    # which is the next one that was the furthest when it came. Keys of one numbering only grow,
-    # and so do those that each caller asks for: with a cache of its own, its search goes over
-    # each seqno once.
-    if at == w.highest:
-        return window_early(w, at).seen_ns
+    # When a seqno behind `at` came first, which is the next one that was the furthest when it came;
+    # INT64_MAX: none did. Keys of one numbering only grow, and so do those that each caller asks
+    # for: with a cache of its own, its search goes over each seqno once.
+    if w.pending == 0 or at >= w.highest:
+        return INT64_MAX
     if frontier[0] <= at:
         frontier[0] = at + 1
         while frontier[0] < w.highest:
@@ -274,6 +308,36 @@ cdef inline int64_t window_hole_seen(
                     break
             frontier[0] += 1
     return window_early(w, frontier[0]).frontier_ns
+
+
+cdef inline int64_t window_hole_seen(
+    Window* w, int64_t at, int64_t* frontier,
+) noexcept nogil:
+    # When the seqno `at`, which is not whole, was first known to be missing, or a part of it;
+    # INT64_MAX: it is not, its line may still be sending it.
+    cdef const Slot* slot = window_slot(w, at)
+    cdef int64_t seen_ns = window_passed_since(w, at, frontier)
+    seen_ns = min(seen_ns, named_since(&w.names, at))
+    if slot.key == at and slot.fragment_max:
+        seen_ns = min(seen_ns, (<FragmentRun*>&w.fragments[slot.fragments - 1]).passed_ns)
+    return seen_ns
+
+
+cdef inline bint window_is_given_up(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+    # Whether the time has come for the seqno `at`, which is not whole, and not beyond the highest.
+    cdef int64_t seen_ns = window_hole_seen(w, at, &w.decide_frontier)
+    if seen_ns != INT64_MAX:
+        return now_ns - seen_ns >= w.wait_ns
+    return now_ns - window_early(w, at).seen_ns >= w.silence_ns
+
+
+cdef inline int64_t window_waited(Window* w, int64_t at, int64_t now_ns) noexcept nogil:
+    # How long a seqno that is given up was known to be missing; of the rest of a message, which
+    # nothing has shown to be missing, since its latest fragment.
+    cdef int64_t seen_ns = window_hole_seen(w, at, &w.gap_frontier)
+    if seen_ns != INT64_MAX:
+        return now_ns - seen_ns
+    return now_ns - window_early(w, at).seen_ns if w.pending and at <= w.highest else 0
 
 
 cdef inline void window_decide_until(Window* w, int64_t until, uint32_t reason) noexcept nogil:
@@ -306,18 +370,21 @@ cdef inline void window_force(Window* w, int64_t limit) noexcept nogil:
 
 
 cdef inline bint window_decide(Window* w, int64_t now_ns) noexcept nogil:
-    # Something waits behind a hole at `next`: is the hole lost?
+    # What is due is not there: is it lost?
     cdef int64_t until = w.next
     cdef int64_t passed
-    if w.highest - w.next >= w.interval:
+    if w.pending and w.highest - w.next >= w.interval:
         passed = window_passed(w, now_ns)
         if passed - w.next >= w.interval:    # passed > last accepted + interval
             window_decide_until(w, passed, GAP_COUNT)
             return True
-    while until <= w.highest and not window_is_whole(w, until):
-        if now_ns - window_hole_seen(w, until, &w.decide_frontier) < w.wait_ns:
-            break
-        until += 1
+    if w.pending:
+        while until <= w.highest and not window_is_whole(w, until):
+            if not window_is_given_up(w, until, now_ns):
+                break
+            until += 1
+    if w.pending == 0 or until > w.highest:
+        until = named_before(&w.names, until, now_ns - w.wait_ns)
     if until == w.next:
         return False
     window_decide_until(w, until, GAP_TIME)
@@ -350,9 +417,7 @@ cdef inline void window_gap(Window* w, Gap* gap, int64_t now_ns) noexcept nogil:
     cdef int64_t end = first
     cdef bint discard = w.latest_run and not w.finishing
     cdef Slot* slot
-    gap.waited_ns = 0
-    if w.pending and first <= w.highest:
-        gap.waited_ns = now_ns - window_hole_seen(w, first, &w.gap_frontier)
+    gap.waited_ns = window_waited(w, first, now_ns)
     while end < w.decided and w.pending:
         slot = window_slot(w, end)
         if slot.key == end:

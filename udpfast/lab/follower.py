@@ -190,7 +190,7 @@ class Follower:
             if self.origin is None or message.session_id != self.origin.session_id:
                 raise Wrong(f"message of session {message.session_id} in {self.origin}")
         elif message.kind == Kind.GAP:
-            first, last, count, reason = gap_of(message)
+            first, last, count, reason, _ = gap_of(message)
             if count == 0 or (last - first + 1) % _WRAP != count:
                 raise Wrong(f"gap [{first}, {last}] with count {count}")
             self._advance(channel, first, count)

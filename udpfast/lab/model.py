@@ -34,6 +34,7 @@ class _Partial:
     fragment_max: int
     first_ns: int
     fragments: dict[int, bytes] = field(default_factory=dict)
+    came_ns: dict[int, int] = field(default_factory=dict)
 
     @property
     def whole(self) -> bool:
@@ -42,6 +43,11 @@ class _Partial:
     @property
     def payload(self) -> bytes:
         return b"".join(self.fragments[number] for number in sorted(self.fragments))
+
+    def passed_ns(self) -> int | None:
+        """Return when a fragment behind the first missing one came; None: none did."""
+        missing = next(i for i in range(self.fragment_max + 1) if i not in self.fragments)
+        return min((ns for i, ns in self.came_ns.items() if i > missing), default=None)
 
 
 @dataclass
@@ -60,7 +66,7 @@ class FeedModel:
     Parameters
     ----------
     out_of_order_max_interval, lost_packet_wait_ns, on_gap, session_adopt_datagrams,
-    stale_session_grace_ns, line_dead_ns
+    stale_session_grace_ns, line_dead_ns, inactivity_timeout_ns
         As of the feed (PROTOCOL 2 and 3).
     """
 
@@ -73,6 +79,7 @@ class FeedModel:
         session_adopt_datagrams: int = 1,
         stale_session_grace_ns: int = 7_200_000_000_000,
         line_dead_ns: int = 100_000_000,
+        inactivity_timeout_ns: int = 10_000_000_000,
     ) -> None:
         self.interval = out_of_order_max_interval
         self.wait_ns = lost_packet_wait_ns
@@ -80,6 +87,7 @@ class FeedModel:
         self.adopt = session_adopt_datagrams
         self.grace_ns = stale_session_grace_ns
         self.line_dead_ns = line_dead_ns
+        self.silence_ns = inactivity_timeout_ns
         self.session_id: int | None = None
         self.retired: dict[int, int] = {}
         self.candidates: dict[int, list[bytes]] = {}
@@ -117,9 +125,7 @@ class FeedModel:
     def expire(self, now_ns: int) -> None:
         """Let time pass: holes that waited long enough become gaps."""
         for number, channel in enumerate(self.channels):
-            while (hole := self._oldest_hole(channel)) is not None:
-                if now_ns - hole < self.wait_ns:
-                    break
+            while (due_ns := self._due_ns(channel)) is not None and due_ns <= now_ns:
                 self._decide(number, channel, all_holes=self.latest_run)
 
     def _candidate(self, line: int, session_id: int, data: bytes, now_ns: int) -> str:
@@ -170,6 +176,7 @@ class FeedModel:
                 verdict = "duplicate"
             else:
                 partial.fragments[fragment] = data[16:]
+                partial.came_ns[fragment] = now_ns
         self._deliver(number, channel)
         return verdict
 
@@ -190,19 +197,20 @@ class FeedModel:
             if now_ns - heard < self.line_dead_ns
         )
 
-    @staticmethod
-    def _oldest_hole(channel: _Channel) -> int | None:
-        # When the first hole was first seen: by whatever came from behind it, or, at the end of
-        # all that came, by the first part of the message that lacks others.
+    def _due_ns(self, channel: _Channel) -> int | None:
+        # When the first hole is lost: a wait after anything from behind it came. Of a message whose
+        # rest is not there, and nothing behind it, after the silence.
         if not channel.pending:
             return None
         assert channel.accepted is not None
-        behind = [
-            partial.first_ns
-            for seqno, partial in channel.pending.items()
-            if seqno > channel.accepted + 1
-        ]
-        return min(behind or [partial.first_ns for partial in channel.pending.values()])
+        due = channel.accepted + 1
+        seen = [partial.first_ns for seqno, partial in channel.pending.items() if seqno > due]
+        if due in channel.pending:
+            passed_ns = channel.pending[due].passed_ns()
+            seen += [] if passed_ns is None else [passed_ns]
+        if not seen:
+            return max(channel.pending[due].came_ns.values()) + self.silence_ns
+        return min(seen) + self.wait_ns
 
     def _decide(self, number: int, channel: _Channel, *, all_holes: bool) -> None:
         assert channel.accepted is not None

@@ -189,7 +189,7 @@ class _Oracle:
                 if message.channel == Channel.INCREMENTAL:
                     self.delivered[message.seqno] = message.payload
             elif message.kind == Kind.GAP:
-                first, _, count, _ = gap_of(message)
+                first, _, count, *_ = gap_of(message)
                 self._go(message.channel, first, count)
                 if message.channel == Channel.INCREMENTAL and count < 1 << 16:
                     self.lost.update((first + i) % _WRAP for i in range(count))

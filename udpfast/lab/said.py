@@ -22,6 +22,7 @@ class SaidGap(NamedTuple):
     last: int
     lost: int
     reason: int
+    waited_ns: int
 
 
 class SaidSession(NamedTuple):
@@ -36,8 +37,8 @@ class SaidSession(NamedTuple):
 
 def gap_of(message: FeedMessage) -> SaidGap:
     """Read a GAP."""
-    first, last, count, _, reason, _ = _GAP.unpack(message.payload)
-    return SaidGap(first % _WRAP, last % _WRAP, count, reason)
+    first, last, count, waited_ns, reason, _ = _GAP.unpack(message.payload)
+    return SaidGap(first % _WRAP, last % _WRAP, count, reason, waited_ns)
 
 
 def session_of(message: FeedMessage) -> SaidSession:

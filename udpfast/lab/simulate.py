@@ -46,6 +46,7 @@ from udpfast.lab.session_rows import (
     same_session,
     skewed_restarts,
 )
+from udpfast.lab.thin_rows import thin_lines
 from udpfast.lab.venue_rows import FAULTS, VENUES, venue
 
 __all__ = ["ROWS", "cases", "main"]
@@ -67,6 +68,14 @@ ROWS: dict[str, tuple[Row, list[dict[str, Any]]]] = {
     ),
     "T-L3": (tail_loss, [{}]),
     "T-L4": (snapshot_loss, [{"loss": loss} for loss in (0.1, 0.5, 0.9)]),
+    "T-L5": (
+        thin_lines,
+        [
+            {"framing": framing, "loss": loss}
+            for framing in ("roq", "moldudp64")
+            for loss in (0.0, 0.001, 0.01, 0.05)
+        ],
+    ),
     "T-O1": (
         reorder,
         [{"depth": depth} for depth in (*range(1, 18), 256, 4_096, 8_191, 8_192, 8_193)],
