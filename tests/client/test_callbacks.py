@@ -160,3 +160,44 @@ def test_strategy_that_would_never_be_called_is_refused(
     strategy = type("Strategy", (), {name: lambda self, record: None})()
     with Reader(instance.address) as reader, pytest.raises(ConfigError, match=message):
         Callbacks(reader, strategy)
+
+
+def test_stop_also_ends_a_poll_within_a_callback_and_those_around_it(instance: Instance) -> None:
+    class Strategy:
+        calls = 0
+
+        def on_top_of_book(self, record: ReadRecord) -> None:
+            self.calls += 1
+            if self.calls == 3:
+                callbacks.stop()
+                assert callbacks.poll(timeout=0) == 0
+
+    for each in range(10):
+        instance.top(each, each + 1)
+    strategy = Strategy()
+    with Reader(instance.address, start="begin") as reader:
+        callbacks = Callbacks(reader, strategy)
+        assert (callbacks.poll(timeout=0), strategy.calls) == (3, 3)
+        assert (callbacks.poll(timeout=0), strategy.calls) == (7, 10)  # the next one begins anew
+
+
+@pytest.mark.parametrize("books", [False, True])
+def test_reader_closed_by_a_callback_brings_no_more_calls(instance: Instance, books: bool) -> None:
+    class Strategy:
+        calls = 0
+
+        def on_top_of_book(self, record: ReadRecord) -> None:
+            self.calls += 1
+            reader.close()
+
+    for each in range(10):
+        instance.top(each, each + 1)
+    strategy = Strategy()
+    for run in (False, True):
+        reader = Reader(instance.address, start="begin")
+        callbacks = Callbacks(reader, strategy, books=Books() if books else None)
+        strategy.calls = 0
+        assert (callbacks.run() if run else callbacks.poll(timeout=0), strategy.calls) == (1, 1)
+        with pytest.raises(ValueError, match="is closed"):
+            callbacks.poll(timeout=0)
+        assert callbacks.run() == 0

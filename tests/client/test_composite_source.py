@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import udpfast
+from tests.agents.test_recorder import drive, recorder_of
 from tests.client.instance import Instance
 from tests.waiting import wait_until
 from udpfast import Books
@@ -200,3 +201,21 @@ def test_composite_refuses_what_it_cannot_do(rings, tmp_path):
         assert reader.closed
         with pytest.raises(ValueError, match="closed"):
             reader.poll(timeout=0)
+
+
+def test_misspelt_name_is_said_of_all_sources_of_a_list(tmp_path):
+    first, second = Instance(tmp_path / "first"), Instance(tmp_path / "second")
+    first.top(1, 2, symbol="BTC")
+    second.top(1, 2, symbol="ETH")
+    second.ring.flush()
+    recorder = recorder_of(first, tmp_path)
+    drive(recorder)
+    addresses = [f"journal:{tmp_path / 'journal'}", second.address]
+    for order in (addresses, addresses[::-1]):
+        with pytest.warns(UserWarning, match="'BTX'; published are .*BTC, ETH"):
+            Reader(order, symbols=["BTC", "BTX"]).close()
+        with Reader(order, symbols=["BTC", "ETH"], start="oldest") as reader:
+            assert sorted(next(reader).symbol or "" for _ in range(2)) == ["BTC", "ETH"]
+    recorder.on_stop()
+    first.close()
+    second.close()

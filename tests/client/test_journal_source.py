@@ -192,3 +192,25 @@ def test_reader_may_wait_for_what_a_living_recorder_will_write(tmp_path):
 def test_empty_journal_has_no_part_to_be_outside_of(tmp_path):
     Journal.open(tmp_path / "journal", LAYOUTS, segment_bytes=1 << 18).close()
     assert numbers(tmp_path / "journal", start=START_NS) == []
+
+
+@pytest.mark.parametrize("options", [{"batch": 1}, {"batch": 4, "buffer_bytes": 1000}, {}])
+def test_journal_that_is_empty_at_first_has_room_for_any_record_later(tmp_path, options):
+    with Journal.open(tmp_path / "j", LAYOUTS, name="x", segment_bytes=1 << 18) as journal:
+        journal.flush(1)
+        with Reader(f"journal:{tmp_path / 'j'}", **options) as reader:
+            assert not reader.wait(0)
+            sizes = [100_000, 10, 50_000]
+            for size in sizes:
+                journal.append(Kind.MESSAGE, bytes(size), published_ns=1)
+            assert [len(next(reader).payload) for _ in sizes] == sizes
+
+
+def test_writer_of_a_journal_is_alive_until_it_closes_it(tmp_path):
+    journal = Journal.open(tmp_path / "j", LAYOUTS, name="x", segment_bytes=1 << 18)
+    journal.append(Kind.MESSAGE, b"m", published_ns=1)
+    with Reader(f"journal:{tmp_path / 'j'}") as reader:
+        assert (reader.alive, reader.state) == (True, "alive")
+        journal.close()
+        assert (reader.alive, reader.state) == (False, "ended")
+    assert (reader.alive, reader.state) == (False, "closed")

@@ -596,3 +596,15 @@ def test_field_of_the_payload_is_pointed_to(instance: Instance, name: str, said:
     assert record.data["bid_price"] == 1.0
     with pytest.raises(AttributeError, match=said):
         getattr(record, name)
+
+
+def test_writer_that_was_stopped_in_good_order_has_ended(instance):
+    instance.top(1.0, 2.0)
+    with Reader(instance.address, start="begin") as reader:
+        assert (reader.alive, reader.state) == (True, "alive")
+        instance.ring.close()
+        assert (reader.alive, reader.state) == (False, "ended")
+        assert next(reader).kind is Kind.TOP_OF_BOOK  # what it left is there
+        assert not reader.wait(0)
+        assert reader.state == "ended"
+    assert (reader.alive, reader.state) == (False, "closed")

@@ -524,3 +524,11 @@ def test_start_that_replaces_a_ring_locks_it_only_where_starts_meet(
     monkeypatch.setattr("udpfast.shm.region.lock_existing", lock)
     Ring.create(tmp_path, capacity).close()
     assert locked == [("ring", True)]
+
+
+def test_cursor_at_the_oldest_has_what_was_never_flushed(tmp_path):
+    with Ring.create(tmp_path, 1 << 16) as ring:
+        ring.append(Kind.MESSAGE, b"first")
+        with RingCursor.attach(tmp_path, "oldest") as cursor:
+            assert cursor.poll() == 1
+            assert bytes(cursor.payload(0)) == b"first"

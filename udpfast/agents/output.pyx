@@ -13,7 +13,8 @@ from udpfast.bus.sequencer cimport epoch_begin
 from udpfast.bus.wire cimport EpochBegin
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_LAPPED, KIND_RESTART, LAPPED_DISK, STREAM_NONE, Lapped)
+    FLIGHT_UNKNOWN, KIND_RESTART, LAPPED_DISK, STREAM_NONE, Lapped)
+from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport journal_flush
 from udpfast.log.ring cimport Ring
 from udpfast.log.segment cimport SEGMENT_END_SIZE
@@ -152,15 +153,7 @@ cdef class Output:
         # There is room for it.
         cdef Record record
         cdef Lapped lapped
-        memset(&record, 0, sizeof(record))
-        memset(&lapped, 0, sizeof(lapped))
-        lapped.missed = self.missed
-        lapped.reason = LAPPED_DISK
-        record.length = <int>(RECORD_SIZE + sizeof(lapped))
-        record.kind = KIND_LAPPED
-        record.stream = STREAM_NONE
-        record.flight_ns = FLIGHT_UNKNOWN
-        record.received_ns = unix_ns
+        lapped_record(&record, &lapped, self.missed, LAPPED_DISK, unix_ns)
         record.published_ns = max(unix_ns, self.log.last_ns + 1)
         # A claim that was given up may have left something where the next record's word is read.
         store_relaxed(<uint64_t*>(segment_place(&self.log.writer) + record_size(record.length)), 0)

@@ -3,15 +3,14 @@
 import cython
 
 from libc.errno cimport EPIPE
-from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memset
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.clock cimport clock_realtime_ns
 from udpfast.core.layout cimport (
-    KIND_LAPPED, KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN,
-    RECORD_SIZE, Lapped, Record)
+    KIND_RESTART, LAPPED_DISK, LAPPED_READER, LAPPED_UNKNOWN, Lapped, Record)
 from udpfast.core.linux cimport ECANCELED
+from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport journal_flush, journal_note_resume
 from udpfast.log.ring cimport ring_poll
 from udpfast.log.segment cimport segment_append
@@ -319,16 +318,12 @@ cdef class Recording:
         # Records that are not in the journal: that is a record in it.
         cdef Record header
         cdef Lapped lapped
-        memset(&header, 0, sizeof(header))
-        memset(&lapped, 0, sizeof(lapped))
-        header.length = RECORD_SIZE + sizeof(lapped)
-        header.kind = KIND_LAPPED
-        header.received_ns = header.published_ns = clock_realtime_ns()
-        lapped.missed = self._lapped + self._dropped
-        lapped.reason = LAPPED_DISK if self._dropped else LAPPED_READER
+        # Of the log before, one more at least: what is missing of this one is counted exactly.
+        cdef uint64_t missed = self._lapped + self._dropped + self._unknown
+        cdef uint32_t reason = LAPPED_DISK if self._dropped else LAPPED_READER
         if self._unknown:
-            lapped.missed = max(lapped.missed, <uint64_t>1)
-            lapped.reason = LAPPED_UNKNOWN
+            reason = LAPPED_UNKNOWN
+        lapped_record(&header, &lapped, missed, reason, clock_realtime_ns())
         if not self._put(&header, <const unsigned char*>&lapped, now_ns):
             return False
         self.journal.written.lapped += self._lapped

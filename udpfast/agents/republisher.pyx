@@ -5,10 +5,11 @@ from pathlib import Path
 import cython
 
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.core.clock cimport clock_monotonic_ns
-from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
+from udpfast.core.layout cimport LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
+from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
 from udpfast.log.ring cimport Ring, ring_claim, ring_commit, ring_flush
 from udpfast.shm.wake cimport WakeRegion, waker_turn
@@ -104,17 +105,16 @@ cdef class Republisher:
     def say_missed(self, uint64_t missed, int64_t unix_ns) -> None:
         """Publish that records are missing where the ring is now: LAPPED, as a recorder says it."""
         cdef Record* record = ring_claim(&self.ring.writer, sizeof(Lapped))
-        cdef Lapped* lapped = <Lapped*>(<uint8_t*>record + RECORD_SIZE)
+        cdef Record header
+        cdef Lapped lapped
         if record == NULL:
             raise FormatError(
                 f"expected room for {sizeof(Lapped)} bytes, but the ring takes at most "
                 f"{self.ring.payload_max}: use a larger ring")
-        memset(<uint8_t*>record + 4, 0, RECORD_SIZE - 4)  # not the length: it is not there yet
-        record.kind = KIND_LAPPED
-        record.received_ns = record.published_ns = unix_ns
-        lapped.missed = missed
-        lapped.reason = LAPPED_DAMAGE
-        lapped.reserved = 0
+        lapped_record(&header, &lapped, missed, LAPPED_DAMAGE, unix_ns)
+        # Not the length: it is not there yet.
+        memcpy(<uint8_t*>record + 4, <uint8_t*>&header + 4, RECORD_SIZE - 4)
+        memcpy(<uint8_t*>record + RECORD_SIZE, &lapped, sizeof(lapped))
         ring_commit(&self.ring.writer, sizeof(Lapped))
         ring_flush(&self.ring.writer)
 

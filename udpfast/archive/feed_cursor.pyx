@@ -328,6 +328,8 @@ cdef class StoreFeedCursor(FeedCursor):
         cursor._follow = True
         cursor.ended = False
         count = cursor.poll_all(min(limit, cursor._limit))
+        if self.payloads != cursor._payloads:
+            self.use_arrays(cursor.headers, cursor.offsets, cursor.payloads)
         self.missed = cursor.missed
         return -EPIPE if count == 0 and cursor.position >= end else count
 

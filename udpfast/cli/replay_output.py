@@ -10,9 +10,10 @@ from udpfast.agents.replay_source import ClockSteps
 from udpfast.client.batch import Batch
 from udpfast.client.books import Books
 from udpfast.client.reader import Reader
-from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, GapReason, Kind, SessionReason
+from udpfast.core.layout import GAP, LAPPED, SESSION, Channel, Kind
 from udpfast.errors import FormatError, RingClosedError
 from udpfast.log.record_hash import RecordHash
+from udpfast.market.words import CONTROL_WORDS
 from udpfast.wire.framing import Framing
 
 __all__ = ["Output"]
@@ -96,7 +97,7 @@ class Output:
                     "first": self._number(header, gap["first"]),
                     "last": self._number(header, gap["last"]),
                     "count": int(gap["count"]),
-                    "reason": GapReason(gap["reason"]).name.lower(),
+                    "reason": _word(kind, gap["reason"]),
                     "waited_ns": int(gap["waited_ns"]),
                 }
             )
@@ -112,7 +113,7 @@ class Output:
                 {
                     "old": int(session["old_id"]),
                     "new": int(session["new_id"]),
-                    "reason": SessionReason(session["reason"]).name.lower(),
+                    "reason": _word(kind, session["reason"]),
                     "discarded": int(session["discarded"]),
                     "stream": stream,
                 }
@@ -153,6 +154,11 @@ class Output:
             }
             for (exchange, symbol), book in sorted(self.books.items())
         }
+
+
+def _word(kind: Kind, reason: Any) -> str:
+    # A number that this version knows no word for is shown as a number.
+    return CONTROL_WORDS[kind, "reason"].get(int(reason), str(reason)).lower()
 
 
 def _missed(payload: memoryview) -> int:

@@ -8,4 +8,5 @@ cdef class Callbacks:
     cdef readonly Reader reader
     cdef readonly Books books    # None: it keeps none
     cdef list _methods           # by kind; None: records of that kind are passed over
-    cdef bint _stopped
+    cdef bint _stopped           # no more calls, of any of the polls that are under way
+    cdef int _depth              # polls and runs under way: one may be called in a callback

@@ -78,11 +78,14 @@ cdef class Callbacks:
             Another file took the ring's place: open a new reader.
         """
         cdef int64_t calls = 0
-        self._stopped = False
-        while not self._stopped and (
-                self.reader.ahead(self.reader._batch, READER_FOREVER) != READER_CLOSED):
-            calls += _dispatch(self)
-            PyErr_CheckSignals()
+        _enter(self)
+        try:
+            while not (self._stopped or self.reader._closed()) and (
+                    self.reader.ahead(self.reader._batch, READER_FOREVER) != READER_CLOSED):
+                calls += _dispatch(self)
+                PyErr_CheckSignals()
+        finally:
+            self._depth -= 1
         return calls
 
     def poll(self, timeout=None) -> int:
@@ -103,28 +106,43 @@ cdef class Callbacks:
         RingClosedError
             All was read, and the writer closed the ring; or another file took its place.
         """
+        self.reader._check_open()
         cdef int64_t ahead = self.reader.ahead(self.reader._batch, reader_deadline(timeout))
         if ahead == READER_CLOSED:
             self.reader._check_open()
             raise RingClosedError(
                 f"{self.reader.address}: everything has been read, and the writer has closed it")
-        self._stopped = False
-        return _dispatch(self) if ahead else 0
+        _enter(self)
+        try:
+            return _dispatch(self) if ahead else 0
+        finally:
+            self._depth -= 1
 
     def stop(self) -> None:
-        """End `run` (or `poll`) behind the current call: for use in a method of the strategy."""
+        """End `run` (or `poll`) behind the current call: for use in a method of the strategy.
+
+        If that method called `poll` itself, all of them end.
+        """
         self._stopped = True
+
+
+cdef _enter(Callbacks callbacks):
+    # A poll that a callback makes goes on with what the one around it was told: to stop.
+    if callbacks._depth == 0:
+        callbacks._stopped = False
+    callbacks._depth += 1
 
 
 cdef int64_t _dispatch(Callbacks callbacks) except -1:
     cdef Reader reader = callbacks.reader
-    cdef BatchMemory memory = reader._memory
+    cdef BatchMemory memory
     cdef Books books = callbacks.books
     cdef ReadRecord record
     cdef uint16_t kind
     cdef int64_t calls = 0
     cdef int64_t i
-    while not callbacks._stopped and reader_in_memory(reader):
+    while not (callbacks._stopped or reader._closed()) and reader_in_memory(reader):
+        memory = reader._memory  # another one behind a callback that polled
         kind = reader.kind_ahead()
         method = callbacks._methods[kind] if kind < FILTER_KINDS else None
         if method is None and books is None:

@@ -216,6 +216,16 @@ cdef class CompositeSource(PolledSource):
                 return True
         return False
 
+    cdef bint writer_ended(self):
+        cdef Member member
+        for member in self.members:
+            if not (member.ended or member.source.writer_ended()):
+                return False
+        return True
+
+    cdef names_published(self):
+        return {name for each in self.members for name in (<Member>each).source.names_published()}
+
     cdef detach(self):
         cdef Member member
         self.done = True

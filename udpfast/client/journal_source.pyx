@@ -3,18 +3,19 @@
 cimport cython
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
-from udpfast.core.layout cimport KIND_LAPPED, LAPPED_DAMAGE, RECORD_SIZE, Lapped
+from udpfast.core.layout cimport LAPPED_DAMAGE, Lapped
+from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
 
 import contextlib
 import datetime
 import warnings
 
-from udpfast.archive.names import journal_names
+from udpfast.archive.names import journal_names, known_names
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
@@ -55,6 +56,8 @@ cdef class JournalSource(PolledSource):
 
     cdef int64_t poll(self, int64_t limit) except -1:
         cdef int64_t count = self.cursor.poll_all(min(limit, self.cursor._limit))
+        if self.payloads != self.cursor._payloads:
+            self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.missed = self.cursor.missed
         if count == 0 and self.missed:
             return self.say_missed()
@@ -63,12 +66,7 @@ cdef class JournalSource(PolledSource):
     cdef int64_t say_missed(self) noexcept:
         # Damage with no record behind it (yet) has none before which it could be told: it is one.
         cdef Lapped lapped
-        memset(&lapped, 0, sizeof(lapped))
-        lapped.missed = self.missed
-        lapped.reason = LAPPED_DAMAGE
-        memset(self.headers, 0, RECORD_SIZE)
-        self.headers.length = RECORD_SIZE + sizeof(lapped)
-        self.headers.kind = KIND_LAPPED
+        lapped_record(self.headers, &lapped, self.missed, LAPPED_DAMAGE, 0)
         self.headers.position = self.cursor.position
         self.headers.index = self.cursor.index - self.missed
         memcpy(self.payloads, &lapped, sizeof(lapped))
@@ -92,6 +90,9 @@ cdef class JournalSource(PolledSource):
     cdef bint names_missing(self):
         return <int64_t>self.cursor.names != self.names_number
 
+    cdef names_published(self):
+        return known_names(self.directory)
+
     cdef uint64_t next_index(self):
         return self.cursor.index
 
@@ -103,6 +104,14 @@ cdef class JournalSource(PolledSource):
 
     cdef uint64_t writer_epoch(self):
         return self.cursor.epoch
+
+    cdef bint writer_alive(self):
+        return _is_written(self.directory)
+
+    cdef bint writer_ended(self):
+        with contextlib.suppress(FileNotFoundError, FormatError):
+            return journal_state(self.directory).closed
+        return False
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still

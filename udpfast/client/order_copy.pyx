@@ -9,13 +9,13 @@ on, `received_ns` when its entry was decided, `published_ns` still its sequencer
 cimport cython
 from libc.errno cimport EBADMSG
 from libc.stdint cimport int64_t, uint16_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.client.order_source cimport OrderSource
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_LAPPED, KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, RECORD_SIZE,
-    STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
+    KIND_ORDER, KIND_ROLLBACK, LAPPED_DAMAGE, STREAM_NONE, Lapped, OrderEntry, Record, Rollback)
+from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal cimport Journal, journal_flush
 from udpfast.log.segment cimport segment_append
 
@@ -278,16 +278,8 @@ cdef class OrderCopy:
         cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
         if index <= known:
             return True
-        memset(&header, 0, sizeof(header))
-        memset(&lapped, 0, sizeof(lapped))
-        header.length = RECORD_SIZE + sizeof(lapped)
-        header.kind = KIND_LAPPED
-        header.received_ns = header.published_ns = at_ns
-        header.stream = STREAM_NONE
+        lapped_record(&header, &lapped, index - known, LAPPED_DAMAGE, at_ns)
         header.session = <uint16_t>(self._input + 1)
-        header.flight_ns = FLIGHT_UNKNOWN
-        lapped.missed = index - known
-        lapped.reason = LAPPED_DAMAGE
         if not segment_append(&self.journal.writer, &header, <const unsigned char*>&lapped):
             return False
         self.lapped += lapped.missed

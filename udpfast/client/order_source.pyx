@@ -253,6 +253,9 @@ cdef class OrderSource(PolledSource):
     cdef bint writer_alive(self):
         return self.order.writer_alive()
 
+    cdef names_published(self):
+        return []  # each input has its own
+
     cdef detach(self):
         self.done = True
         self.order.detach()

@@ -15,10 +15,9 @@ from udpfast.log.readers cimport reader_time, reader_time_all
 
 import warnings
 
-from udpfast.archive.names import known_names
 from udpfast.client.source import open_source
 from udpfast.core.idle import idle_strategy
-from udpfast.errors import ConfigError, UdpfastError, shown, unexpected_keyword
+from udpfast.errors import ConfigError, shown, unexpected_keyword
 
 __all__ = ["Reader"]
 
@@ -282,14 +281,27 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
     @property
     def alive(self) -> bool:
-        """Whether its writer lives: the feed's process, the fan-out; of several, any of them.
+        """Whether its writer is at work: the feed's process, the fan-out; of several, any of them.
 
-        One of a ring or fan-out that has died is said by a record of `Kind.CONNECTION`, too (stream
-        NONE, DISCONNECTED), within a second; one that closed the ring ends the reader. Of a store
+        `state` says why it is not. One of a ring or fan-out that has died is said by a record of
+        `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the ring ends the reader. Of a store
         or composite it is this host's daemon, and this property alone says that it has been silent
         for a second: the stream is the store's, the same on all hosts, and goes on when it is back.
         """
-        return not self._closed() and self._source.writer_alive()
+        return self.state == "alive"
+
+    @property
+    def state(self) -> str:
+        """What its writer does, in a word; there may be records left to read whatever it is.
+
+        "alive": it is at work. "ended": it was stopped in good order, and nothing more will come.
+        "dead": it was killed, or is silent; the next one may continue. "closed": this reader is.
+        """
+        if self._closed():
+            return "closed"
+        if self._source.writer_alive():
+            return "alive"
+        return "ended" if self._source.writer_ended() else "dead"
 
     @property
     def closed(self) -> bool:
@@ -483,17 +495,7 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
 
 cdef _note_unknown(Reader self):
     # A name that is misspelt would be waited for in silence.
-    if self.address.startswith(("journal:", "store:")):
-        known = known_names(self._source.directory)
-    elif self.address.startswith("ring:"):
-        try:
-            table = self.names.table
-        except UdpfastError:  # said to who reads
-            return
-        known = [] if table is None else [table[i] for i in range(1, len(table) + 1)]
-    else:
-        return
-    said = self._filter.describe_unknown([name for name in known if name])
+    said = self._filter.describe_unknown([name for name in self._source.names_published() if name])
     if said is not None:
         warnings.warn(f"{self.address}: {said}")
 

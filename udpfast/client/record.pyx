@@ -2,11 +2,11 @@
 
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_BOOK, KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped,
-    ObjectState, RECORD_SIZE, STREAM_NONE)
+    KIND_BOOK, KIND_BUS, KIND_LAPPED, KIND_RECOVERED, KIND_STALE, Lapped, ObjectState, RECORD_SIZE)
+from udpfast.log.doubt cimport lapped_record
 from udpfast.market.updates cimport UpdateHeader
 
 import numpy as np
@@ -280,14 +280,7 @@ cdef ReadRecord record_lapped(
     # The record that no ring carries: what the reader missed, where it missed it.
     cdef Record header
     cdef Lapped lapped
-    memset(&header, 0, sizeof(header))
-    memset(&lapped, 0, sizeof(lapped))
-    lapped.missed = count
-    lapped.reason = reason
-    header.length = RECORD_SIZE + sizeof(lapped)
-    header.kind = KIND_LAPPED
-    header.stream = STREAM_NONE
-    header.flight_ns = FLIGHT_UNKNOWN
+    lapped_record(&header, &lapped, count, reason, 0)
     header.position = position
     header.index = index
     return record_copy(&header, <const uint8_t*> &lapped, names)

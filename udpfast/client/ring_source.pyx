@@ -14,8 +14,9 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle, idle_step
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_READY, CONNECTION_WRITER, Connection, KIND_CONNECTION,
-    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record, STREAM_NONE)
+    LAPPED_READER, LAPPED_UNKNOWN, RECORD_SIZE, Record)
 from udpfast.log.cursor cimport RingCursor
+from udpfast.log.doubt cimport doubt_record
 from udpfast.log.readers cimport ReaderRegistration, reader_report
 from udpfast.log.ring cimport RingReader, ring_poll, ring_ready
 
@@ -29,7 +30,8 @@ from pathlib import Path
 
 from udpfast.archive.feed_cursor import RingFeedCursor
 from udpfast.client.image_join import ImageJoin
-from udpfast.errors import NotReadyError, RegionError, RingClosedError, did_you_mean
+from udpfast.errors import (
+    NotReadyError, RegionError, RingClosedError, UdpfastError, did_you_mean)
 from udpfast.log.cursor import RingCursor
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.names import NameTable
@@ -78,7 +80,7 @@ cdef class RingSource(Source):
         self.entry = self.registration.entry
         self.join = join
         self.join_left = 0 if join is None else join.left
-        if self.join_left and not self.writer_alive():
+        if self.join_left and not self._has_writer():
             self.turned = CONNECTION_DISCONNECTED  # an image as old as its writer's death
 
     @property
@@ -157,19 +159,15 @@ cdef class RingSource(Source):
         cdef RingReader* ring = &self.cursor.reader
         cdef int64_t now_ns = clock_realtime_ns()
         memset(&said, 0, sizeof(said))
-        memset(header, 0, RECORD_SIZE)
+        doubt_record(header, KIND_CONNECTION, sizeof(said), now_ns)
         said.status = self.turned if self.turned else CONNECTION_READY
         said.scope = CONNECTION_WRITER
         said.silent_ns = now_ns - self._last_ns()
         self.dead = said.status == CONNECTION_DISCONNECTED
         self.turned = 0
         memcpy(self.payloads, &said, sizeof(said))
-        header.length = <int>(RECORD_SIZE + sizeof(said))
-        header.kind = KIND_CONNECTION
         header.position = ring.cursor
         header.index = ring.index
-        header.received_ns = header.published_ns = now_ns
-        header.stream = STREAM_NONE
         self.offsets[0] = 0
         self.missed = 0
         self.join_taken += 1
@@ -196,15 +194,26 @@ cdef class RingSource(Source):
         if now_ns - self.looked_ns < WRITER_LOOK_NS:
             return
         self.looked_ns = now_ns
-        if self.writer_alive():
+        if self._has_writer():
             self.turned = CONNECTION_READY if self.dead else 0
         elif not self.dead and not ring_ready(&self.cursor.reader):  # what it left comes first
             self.turned = CONNECTION_DISCONNECTED
 
+    cdef bint _has_writer(self) except -1:
+        # Whether none is missing: one that closed the ring said all it had to say.
+        return self.writer_ended() or self.writer_alive()
+
     cdef bint writer_alive(self):
-        # One that closed the ring said all it had to say.
-        return self.cursor.region.pointer != NULL and (
-            self.cursor.closed_by_writer or self.cursor.region.writer_alive())
+        return self.cursor.region.pointer != NULL and not self.cursor.closed_by_writer and (
+            self.cursor.region.writer_alive())
+
+    cdef bint writer_ended(self):
+        return self.cursor.region.pointer != NULL and self.cursor.closed_by_writer
+
+    cdef names_published(self):
+        with contextlib.suppress(UdpfastError):  # said to who reads
+            self.renew_names()
+        return Source.names_published(self)
 
     cdef fail(self, int64_t code):
         failure, self.failure = self.failure, None

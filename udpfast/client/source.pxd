@@ -41,6 +41,8 @@ cdef class Source:
     cdef uint64_t written(self)
     cdef uint64_t writer_epoch(self)
     cdef bint writer_alive(self)
+    cdef bint writer_ended(self)
+    cdef names_published(self)
     cdef bint detached(self)
     cdef detach(self)
     cdef use_arrays(self, headers, offsets, payloads)

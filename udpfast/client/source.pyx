@@ -101,6 +101,15 @@ cdef class Source:
         # Whether something may still come: of a ring, whether its writer's process runs.
         return not self.detached()
 
+    cdef bint writer_ended(self):
+        # Whether it said that nothing more will come.
+        return False
+
+    cdef names_published(self):
+        # All exchanges and symbols that were published so far, as far as they are known here.
+        table = self.names.table
+        return [] if table is None else [table[i] for i in range(1, len(table) + 1)]
+
     cdef bint detached(self):
         return True
 

@@ -8,7 +8,7 @@ did not have them was promoted: a ROLLBACK says how many of those that were hand
 cimport cython
 from libc.errno cimport EACCES, EPIPE
 from libc.stdint cimport UINT64_MAX, int64_t, uint8_t, uint16_t, uint64_t
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 from udpfast.archive.feed_cursor cimport StoreFeedCursor
 from udpfast.archive.live cimport BusLive
@@ -19,8 +19,9 @@ from udpfast.client.source cimport PolledSource
 from udpfast.core.atomics cimport load_acquire, store_relaxed
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
-    FLIGHT_UNKNOWN, KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS,
-    LAPPED_DAMAGE, RECORD_SIZE, STREAM_NONE, Rollback, SenderEntry)
+    KIND_BUS, KIND_RESTART, KIND_ROLLBACK, KIND_SENDER, KIND_SENDERS, LAPPED_DAMAGE, RECORD_SIZE,
+    Rollback, SenderEntry)
+from udpfast.log.doubt cimport doubt_record
 
 from udpfast.log.readers cimport ReaderEntry
 
@@ -32,6 +33,7 @@ from pathlib import Path
 
 from udpfast.archive.bus_files import Live, noted_store, read_description, shared_directory
 from udpfast.archive.feed_cursor import StoreFeedCursor as StoreFeedCursorFace
+from udpfast.archive.names import known_names
 from udpfast.archive.store import StoreView, store_lineage
 from udpfast.bus.lineage import divergence
 from udpfast.client.image_join import ImageJoin
@@ -147,6 +149,8 @@ cdef class StoreSource(PolledSource):
         self.cursor._follow = True
         self.cursor.ended = False
         count = self.cursor.poll_all(min(limit, self.cursor._limit))
+        if self.payloads != self.cursor._payloads:
+            self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.missed = self.cursor.missed
         if count:
             self._note(count)
@@ -219,13 +223,9 @@ cdef class StoreSource(PolledSource):
         self.names_number = -1
         rollback.records = index - self.at_index
         rollback.position = self.at_position
-        memset(self.headers, 0, RECORD_SIZE)
-        self.headers.length = RECORD_SIZE + sizeof(rollback)
-        self.headers.kind = KIND_ROLLBACK
+        doubt_record(self.headers, KIND_ROLLBACK, sizeof(rollback), 0)
         self.headers.position = self.at_position
         self.headers.index = self.at_index
-        self.headers.stream = STREAM_NONE
-        self.headers.flight_ns = FLIGHT_UNKNOWN
         memcpy(self.payloads, &rollback, sizeof(rollback))
         self.offsets[0] = 0
         self.missed = 0
@@ -256,6 +256,9 @@ cdef class StoreSource(PolledSource):
         before.close()
         self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self._note_next()
+
+    cdef names_published(self):
+        return known_names(self.directory)
 
     cdef sleeper(self):
         # Who may not write the file looks from time to time.
@@ -295,7 +298,12 @@ cdef class StoreSource(PolledSource):
         return self.live.read().epoch
 
     cdef bint writer_alive(self):
-        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS
+        return clock_monotonic_ns() - self.said.alive_ns < ALIVE_NS and not self.writer_ended()
+
+    cdef bint writer_ended(self):
+        # Of a feed's: apps write the others, and nobody says that no app will any more.
+        cdef uint64_t end = load_acquire(&self.said.feed_end)
+        return self.said.by_feed and end != 0 and end != UINT64_MAX
 
     cdef detach(self):
         self.done = True  # what is in memory is handed out still

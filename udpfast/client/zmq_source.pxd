@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.source cimport Source
 from udpfast.client.zmq_silence cimport Silence
+from udpfast.core.layout cimport Record
 from udpfast.net.envelope cimport Envelope, RecordWalk
 
 cdef class ZmqSource(Source):
@@ -53,7 +54,7 @@ cdef class ZmqSource(Source):
     cdef int64_t _hand_out_doubt(self) except -1
     cdef int64_t _hand_out_connection(self) except -1
     cdef int64_t _hand_out_rollback(self) except -1
-    cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1
+    cdef int64_t _hand_out_own(self, const Record* header, const void* payload) except -1
     cdef uint64_t _index_ahead(self) noexcept
     cdef _settle(self)
     cdef bint _take(self, bytes message) except -1

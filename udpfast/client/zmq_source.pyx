@@ -6,7 +6,7 @@ record. Nothing that arrives is believed before it is checked (docs/zmq.md, `net
 
 cimport cython
 from libc.errno cimport EBADMSG, EPIPE
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy, memset
 from posix.unistd cimport getpid
 
@@ -17,8 +17,8 @@ from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.idle cimport Idle
 from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_READY, CONNECTION_WRITER, Connection,
-    KIND_CONNECTION, KIND_LAPPED, KIND_ROLLBACK, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record,
-    Rollback, STREAM_NONE)
+    KIND_CONNECTION, KIND_ROLLBACK, Lapped, RECORD_SIZE, RECORD_SNAPSHOT, Record, Rollback)
+from udpfast.log.doubt cimport doubt_record, lapped_record
 from udpfast.net.envelope cimport (
     ENVELOPE_ALIVE, ENVELOPE_BEGIN, ENVELOPE_END, ENVELOPE_LAST, ENVELOPE_NAMES, ENVELOPE_RECORDS,
     ENVELOPE_REFUSED, ENVELOPE_SIZE, ENVELOPE_VERSION, LARGEST_MESSAGE, TOPIC_ANSWER, Envelope,
@@ -226,44 +226,45 @@ cdef class ZmqSource(Source):
     cdef int64_t _hand_out_doubt(self) except -1:
         # What was missed behind the last record is told before one more, as always: here one that
         # stands for nothing.
+        cdef Record header
         cdef Lapped lapped
-        memset(&lapped, 0, sizeof(lapped))
-        return self._hand_out_own(KIND_LAPPED, &lapped, sizeof(lapped))
+        lapped_record(&header, &lapped, 0, self.missed_reason, clock_realtime_ns())
+        return self._hand_out_own(&header, &lapped)
 
     cdef int64_t _hand_out_connection(self) except -1:
         # The fan-out fell silent, or speaks again.
+        cdef Record header
         cdef Connection said
         memset(&said, 0, sizeof(said))
         said.status = self.turned
         said.scope = self.turned_scope
         said.silent_ns = self.silent_ns
         self.turned = 0
-        return self._hand_out_own(KIND_CONNECTION, &said, sizeof(said))
+        doubt_record(&header, KIND_CONNECTION, sizeof(said), clock_realtime_ns())
+        return self._hand_out_own(&header, &said)
 
     cdef int64_t _hand_out_rollback(self) except -1:
         # A host that lost its power had not written all that it had sent. What is known to be
         # missing is missing behind this.
+        cdef Record header
         cdef Rollback said
         cdef uint64_t pending = self.pending
         said.records = self.back
         said.position = self.back_at
         self.pending = self.back = 0
-        self._hand_out_own(KIND_ROLLBACK, &said, sizeof(said))
+        doubt_record(&header, KIND_ROLLBACK, sizeof(said), clock_realtime_ns())
+        self._hand_out_own(&header, &said)
         self.headers.position = said.position
         self.headers.index = self.seen
         self.pending = pending
         return 1
 
-    cdef int64_t _hand_out_own(self, int kind, const void* payload, uint64_t size) except -1:
+    cdef int64_t _hand_out_own(self, const Record* header, const void* payload) except -1:
         # A record that no ring carries.
-        memset(self.headers, 0, RECORD_SIZE)
-        memcpy(self.payloads, payload, size)
-        self.headers.length = <int>(RECORD_SIZE + size)
-        self.headers.kind = <uint16_t>kind
+        memcpy(self.headers, header, RECORD_SIZE)
+        memcpy(self.payloads, payload, header.length - RECORD_SIZE)
         self.headers.position = self.behind
         self.headers.index = self._index_ahead()
-        self.headers.received_ns = self.headers.published_ns = clock_realtime_ns()
-        self.headers.stream = STREAM_NONE
         self.offsets[0] = 0
         self._settle()
         self.from_image = False
@@ -443,6 +444,12 @@ cdef class ZmqSource(Source):
 
     cdef uint64_t writer_epoch(self):
         return self.epoch
+
+    cdef bint writer_ended(self):
+        return self.ended
+
+    cdef names_published(self):
+        return []  # they come with the records
 
     cdef bint writer_alive(self):
         return not (self.ended or self.silence.silent or self.socket is None)

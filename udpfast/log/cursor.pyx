@@ -325,9 +325,11 @@ cdef bint _seek_oldest(RingReader* r) noexcept:
     cdef int attempt
     for attempt in range(_SEEK_ATTEMPTS):
         position = load_acquire(&r.header.intent)
+        if position <= r.header.first + r.capacity:  # all of the file, whatever was flushed of it
+            r.cursor, r.index = r.header.first, r.header.first_index
+            return True
         # A writer at work moves it on by a chunk at a time: begin behind the next one.
-        position = r.header.first if position <= r.header.first + r.capacity else (
-            position - r.capacity + attempt * r.chunk)
+        position += attempt * r.chunk - r.capacity
         tail = min(load_acquire(&r.header.tail), position + r.capacity)
         while position < tail and not _chain_at(r, position, tail):
             position += 8

@@ -1,5 +1,6 @@
 """The writing end of a journal, as Python sees it. The protocol is in `journal.pxd`."""
 
+import contextlib
 import os
 import threading
 from dataclasses import dataclass
@@ -512,8 +513,12 @@ cdef class Journal:
 
     def size_bytes(self) -> int:
         """Return the bytes of disk that the journal has: segments, the next one, names."""
-        return sum(path.stat().st_blocks * 512 for path in self.directory.iterdir()
-                   if path.suffix in (".segment", ".names"))
+        total = 0
+        for path in self.directory.iterdir():
+            if path.suffix in (".segment", ".names"):
+                with contextlib.suppress(FileNotFoundError):  # a roll gave it its name just now
+                    total += path.stat().st_blocks * 512
+        return total
 
     @property
     def segment_bytes(self) -> int:

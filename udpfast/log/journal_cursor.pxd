@@ -58,6 +58,7 @@ cdef class JournalCursor:
     cdef bint ready(self) noexcept nogil
     cdef int64_t poll_all(self, int64_t limit) except -1
     cdef int64_t _translate(self, int64_t count) except -1
+    cdef _make_room(self, uint64_t room_bytes)
     cdef _enter(self, Segment segment)
     cdef bint _advance(self, int64_t end) except *
     cdef bint _is_over(self) except *

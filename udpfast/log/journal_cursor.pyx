@@ -44,7 +44,7 @@ cdef class JournalCursor:
     offsets : numpy.ndarray
         Of uint64: where each payload begins in `payloads`; its size is `length - 64`.
     payloads : numpy.ndarray
-        Of uint8.
+        Of uint8. A `poll` that enters a segment of larger records replaces it.
     position, index : int
         Of the next record.
     missed : int
@@ -308,19 +308,25 @@ cdef class JournalCursor:
                 largest = segment.header.capacity
                 break
         self._limit = limit
-        # Pages that no payload needs are never touched, and so cost nothing.
-        self._room_bytes = max(largest, 256 * limit if room_bytes is None else room_bytes)
         self.headers = np.zeros(limit, RECORD)
         self.offsets = np.zeros(limit, np.uint64)
-        self.payloads = np.zeros(self._room_bytes, np.uint8)
         self._headers = <Record*><size_t>self.headers.ctypes.data
         self._offsets = <uint64_t*><size_t>self.offsets.ctypes.data
+        self._make_room(max(largest, 256 * limit if room_bytes is None else room_bytes))
+
+    cdef _make_room(self, uint64_t room_bytes):
+        # Pages that no payload needs are never touched, and so cost nothing.
+        self._room_bytes = room_bytes
+        self.payloads = np.zeros(room_bytes, np.uint8)
         self._payloads = <uint8_t*><size_t>self.payloads.ctypes.data
 
     cdef _enter(self, Segment segment):
         # Stand in a segment, whose records are handed out as they are, or translated.
         cdef uint64_t layout_hash = segment.header.layout_hash
         translation = None
+        if segment.header.capacity > self._room_bytes:  # not there yet, or smaller, at first
+            self._make_room(segment.header.capacity)
+            self._translation = None
         if self._layouts is not None and self._layouts.hash != layout_hash:
             translation = self._translations.get(layout_hash)
             if translation is None:
