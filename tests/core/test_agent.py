@@ -3,12 +3,18 @@
 import ctypes
 import os
 import threading
+from pathlib import Path
 
 import pytest
 
 from tests.waiting import PATIENCE_S
 from udpfast.core.agent import Agent, AgentRunner, CallableAgent
 from udpfast.errors import ConfigError
+
+
+def _thread_name() -> str:
+    # As the kernel knows it.
+    return Path(f"/proc/self/task/{threading.get_native_id()}/comm").read_text().strip()
 
 
 class Hooked(Agent):
@@ -19,10 +25,10 @@ class Hooked(Agent):
         self.seen = seen
 
     def on_start(self) -> None:
-        self.seen.append((f"start {self.role}", threading.current_thread().name))
+        self.seen.append((f"start {self.role}", _thread_name()))
 
     def on_stop(self) -> None:
-        self.seen.append((f"stop {self.role}", threading.current_thread().name))
+        self.seen.append((f"stop {self.role}", _thread_name()))
 
 
 class Refusing(Agent):

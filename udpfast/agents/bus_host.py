@@ -656,11 +656,12 @@ class BusHost:
                 part.merger = Merger(part.node, [by_name[each].node for each in composite.inputs])
                 describe_composite(part.directory, [by_name[each].directory
                                                     for each in composite.inputs])  # fmt: skip
-        self._stopping = threading.Event()
+        self._stopped = False
+        self._ending = threading.Event()  # its lock is no place for a signal's handler
 
     def stop(self) -> None:
-        """Have `run` return."""
-        self._stopping.set()
+        """Have `run` return; a signal's handler may call this at any moment."""
+        self._stopped = True
 
     def run(
         self,
@@ -682,7 +683,7 @@ class BusHost:
             Called every `alive_ns`, as long as the work goes on.
         alive_ns : int
         """
-        keepers = [threading.Thread(target=part.disk.keep, args=(self._stopping,), daemon=True)
+        keepers = [threading.Thread(target=part.disk.keep, args=(self._ending,), daemon=True)
                    for part in self.parts]  # fmt: skip
         for keeper in keepers:
             keeper.start()
@@ -693,7 +694,7 @@ class BusHost:
                 ready()
             self._work(spin, alive, alive_ns)
         finally:
-            self._stopping.set()
+            self._ending.set()
             for part in self.parts:
                 if part.feed is not None:
                     part.feed.stop()
@@ -707,7 +708,7 @@ class BusHost:
         parts = select.epoll()
         for part in self.parts:
             parts.register(part.poll.fileno(), select.EPOLLIN)
-        while not self._stopping.is_set():
+        while not self._stopped:
             if not spin:
                 # Apps ring meanwhile. All else that comes without a descriptor may wait so long.
                 due = [part.node.watch.doze() for part in self.parts]

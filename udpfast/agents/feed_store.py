@@ -9,6 +9,7 @@ from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import describe_store
 from udpfast.config import FeedConfig
 from udpfast.config.bus import StoreConfig
+from udpfast.core.worker import Worker
 from udpfast.shm.instance import journal_directory
 
 __all__ = ["FeedStore"]
@@ -58,10 +59,7 @@ class FeedStore:
             path, config.name, host, settings, create=True, fed=True, group=config.access.group
         )
         self._stopping = threading.Event()
-        self._threads = [
-            threading.Thread(target=work, daemon=True, name="udpfast keep")
-            for work in (self._keep, self._tell)
-        ]
+        self._threads = [Worker(work, "udpfast keep") for work in (self._keep, self._tell)]
         for thread in self._threads:
             thread.start()
 
@@ -85,7 +83,7 @@ class FeedStore:
             return
         self._stopping.set()
         for thread in self._threads:
-            thread.join()
+            thread.finish()
         self.disk.end(False, self._description())
 
     def _description(self) -> dict[str, object]:

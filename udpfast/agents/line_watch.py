@@ -8,13 +8,13 @@ knows nothing of it.
 from __future__ import annotations
 
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError
 from udpfast.net.link_events import LinkEvents
 from udpfast.net.xdp import XdpReceiver
@@ -99,7 +99,7 @@ class LineWatch:
         self._lost: dict[str, str] = {}  # by name: why it could not be opened at the last try
         self._ended = False
         self._events = LinkEvents()
-        self._thread = threading.Thread(target=self._watch, name="udpfast lines", daemon=True)
+        self._thread = Worker(self._watch, "udpfast lines")
         if self._lines:
             self._thread.start()
 
@@ -107,8 +107,7 @@ class LineWatch:
         """End the thread; returns when it has ended."""
         self._ended = True
         self._events.wake()
-        if self._lines:
-            self._thread.join()
+        self._thread.finish()
         self._events.close()
 
     def look(self, removed: set[int]) -> None:

@@ -26,6 +26,7 @@ from udpfast.log.segment cimport SEGMENT_BYTES_MIN
 from udpfast.agents.recording import Recording as RecordingFace
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
+from udpfast.core.worker import Worker
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
@@ -107,13 +108,13 @@ cdef class Recorder(Agent):
             _Keeping(recording, self._config, self.recordings) for recording in self.recordings]
         self._keeping = threading.Lock()
         self._stopping = threading.Event()
-        self._keeper = threading.Thread(target=self._keep, name="udpfast keep", daemon=True)
+        self._keeper = Worker(self._keep, "udpfast keep")
         self._keeper.start()
 
     def on_stop(self) -> None:
         """Sync and seal what was written; the journals are then complete."""
         self._stopping.set()
-        self._keeper.join()
+        self._keeper.finish()
         if self._registration is not None:
             self._registration.close()
         left = sum(each.backlog for each in self.recordings if each.cursor.closed_by_writer)

@@ -18,6 +18,7 @@ from udpfast.agents.factories import AgentFactory, wanted_agents
 from udpfast.agents.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
 from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.core.worker import Worker
 from udpfast.log.readers import remove_dead_readers
 from udpfast.shm.roster import AgentEntry, AgentState, Roster
 
@@ -169,7 +170,8 @@ class SideAgents:
         self._roster = Roster(directory, 1 + len(self.agents))
         self._readers_due_ns = 0
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="udpfast watch", daemon=True)
+        self._stopped = False
+        self._watcher = Worker(self._watch, "udpfast watch")
 
     @property
     def entries(self) -> list[AgentEntry]:
@@ -180,31 +182,44 @@ class SideAgents:
         """Start the thread that starts and watches the agents; returns at once."""
         self._roster.write(self.entries, realtime_ns())
         self._roster.publish()
-        self._thread.start()
+        self._watcher.start()
 
-    def abort(self) -> None:
-        """Let go of what was made, in place of `start`."""
-        self._roster.close()
+    def stop(self, hurried: Callable[[], bool] = lambda: False) -> None:
+        """Let the agents read what is left in the ring, `run.drain_ms` at most; end them.
 
-    def stop(self) -> None:
-        """Let the agents read what is left in the ring, `run.drain_ms` at most; end them."""
-        self._ended.set()
-        self._thread.join(1.0)
-        if self._thread.is_alive():  # an agent hangs in its start: leave all to the process's end
+        Safe to call twice, and without `start`.
+
+        Parameters
+        ----------
+        hurried : callable
+            Asked again and again: once it returns True, they are told to end with what they have.
+        """
+        if self._stopped:
             return
+        self._stopped = True
+        self._ended.set()
+        if not self._watcher.join(1.0):
+            return  # an agent hangs in its start: leave all to the end of the process
         if any(agent.running for agent in self.agents):
-            self._finish(SideAgent.drain, monotonic_ns() + self._drain_ns)
+            self._finish(SideAgent.drain, monotonic_ns() + self._drain_ns, hurried)
         self._finish(SideAgent.stop, monotonic_ns() + 1_000_000_000)
         for agent in self.agents:
             agent.abandon()
         self._roster.write(self.entries, realtime_ns())
         self._roster.close()
 
-    def _finish(self, how: Callable[[SideAgent], None], deadline_ns: int) -> None:
+    def _finish(
+        self,
+        how: Callable[[SideAgent], None],
+        deadline_ns: int,
+        hurried: Callable[[], bool] = lambda: False,
+    ) -> None:
         pause = threading.Event()
         for agent in self.agents:
             how(agent)
         while any(agent.running for agent in self.agents) and monotonic_ns() < deadline_ns:
+            if hurried():
+                return
             pause.wait(_DRAIN_LOOK_S)
             for agent in self.agents:
                 agent.look(monotonic_ns())

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -48,7 +47,8 @@ from udpfast.agents.side_run import describe_failure
 from udpfast.archive.bus_files import note_store
 from udpfast.archive.feed_settings import write_feed
 from udpfast.config import FeedConfig, load_feed, parse_feed
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
+from udpfast.core.worker import shielded
 from udpfast.errors import ConfigError, UdpfastError, unexpected_keyword
 from udpfast.net.bypass import STACKS, inspect_bypass, open_first_socket
 from udpfast.net.xdp_host import group_lines
@@ -349,6 +349,8 @@ class Subscriber:
         self._runner = None
         self._sides = None
         self._watch = None
+        self._wish = None
+        self._interrupted = False
         self._said = deque(maxlen=EVENTS_MAX)
         self._feed = AgentEntry("feed")
         self._notes = ()
@@ -362,35 +364,32 @@ class Subscriber:
     def start(self) -> None:
         """Open regions and sockets, start the loop, then the agents beside it.
 
-        A start that fails leaves the instance as it was: all that can fail comes first.
+        A start that fails leaves the instance as it was: all that can fail comes first. What a
+        signal's handler raises meanwhile (KeyboardInterrupt) is raised when all is stopped again.
         """
-        cdef Engine engine
-        sides = None
-        if self.config.output == "store" and self._disk is None:
-            self._store = FeedStore(self.config)
         try:
-            engine = Engine(self.config, self.directory, publish=False,
-                            disk=self._disk if self._store is None else self._store.disk)
-        except BaseException:
-            self._close_store()
-            raise
-        self._engine, self._sides = engine, None
-        try:
-            missing = engine.missing_pages()
-            if self.config.agent.strict and missing:
-                raise PermissionError(EPERM, missing[0])
-            sides = SideAgents(self.config, self.directory, self._look)
-            self._start_loop(engine, partial(self._take_over, engine))
-            self._notes = self._find_notes()
-            sides.start()
-            self._sides = sides
+            shielded(self._start)
         except BaseException:
             # A loop that ran on would hold the instance, and nobody could end it.
             with suppress(Exception):
                 self.stop()
-            if sides is not None and self._sides is None:
-                sides.abort()
             raise
+
+    def _start(self):
+        cdef Engine engine
+        if self.config.output == "store" and self._disk is None:
+            self._store = FeedStore(self.config)
+        self._sides, self._interrupted = None, False
+        self._engine = engine = Engine(
+            self.config, self.directory, publish=False,
+            disk=self._disk if self._store is None else self._store.disk)
+        missing = engine.missing_pages()
+        if self.config.agent.strict and missing:
+            raise PermissionError(EPERM, missing[0])
+        self._sides = SideAgents(self.config, self.directory, self._look)
+        self._start_loop(engine, partial(self._take_over, engine))
+        self._notes = self._find_notes()
+        self._sides.start()
 
     def _take_over(self, Engine engine):
         # The lines are open, all memory is taken: readers find the new writer from here on.
@@ -460,7 +459,7 @@ class Subscriber:
         if self._engine is None or not self.ended:
             raise RuntimeError(f"{self.name}: the feed's loop must have ended first")
         self._feed.restarts += 1
-        self._start_loop(self._engine)
+        shielded(partial(self._start_loop, self._engine))
 
     def pass_time(self, now_ns: int) -> None:
         """Let time pass for a feed whose loop has ended, and will go on: silence is said in-band.
@@ -512,49 +511,77 @@ class Subscriber:
         self._feed.pid = os.getpid()
         self._feed.changed_ns = clock_realtime_ns()
 
-    def stop(self) -> None:
+    def stop(self, hurry=None) -> None:
         """Stop the loop, deliver what waits, close ring and sockets; let the agents read the rest.
 
-        Safe to call twice.
+        Safe to call twice. It comes to its end whatever a signal's handler raises meanwhile
+        (KeyboardInterrupt), and raises that then.
+
+        Parameters
+        ----------
+        hurry : callable, optional
+            Asked again and again: once it returns True, or a handler has raised, the agents are
+            told to end with what they have.
+
+        Raises
+        ------
+        Exception
+            What had ended the loop, unless `join` or `failure` has told it.
         """
-        if self._engine is None:
-            return
+        def hurried():
+            return self._interrupted or (hurry is not None and hurry()) or (
+                self._wish is not None and self._wish.is_hurried())
+
+        try:
+            shielded(partial(self._stop, hurried), self._interrupt)
+        finally:
+            wish, self._wish = self._wish, None
+            if wish is not None and threading.current_thread() is threading.main_thread():
+                wish.restore()
+
+    def _interrupt(self):
+        self._interrupted = True
+
+    def _stop(self, hurried):
+        # The one place where the loop's thread is waited for. Only then is its memory let go of.
         engine, self._engine = self._engine, None
         runner, self._runner = self._runner, None
         try:
             try:
                 if runner is not None:
-                    runner.stop()
-                    runner.join()
+                    runner.finish()
             finally:
                 self._end_watch()
-            self._become(AgentState.ENDED)
+            if engine is not None:
+                self._become(AgentState.ENDED)
         finally:
-            # A second signal raises here: it must not wait for what the agents have left to read.
-            engine.close()
+            if engine is not None:
+                engine.close()
             self._close_store()
             if self._sides is not None:
-                self._sides.stop()
+                self._sides.stop(hurried)
 
     def join(self, timeout_s: float | None = None) -> None:
         """Wait until SIGINT, SIGTERM or SIGHUP comes, the loop fails, or the time is over.
 
-        In the main thread these signals end the wait, quietly; elsewhere only `stop` does.
+        In the main thread these signals end the wait, quietly; elsewhere only `stop` does. After
+        one has come, more of them do nothing until `stop` has returned, except that the agents
+        are not waited for after one that comes a second later.
         """
-        ended = threading.Event()
-        previous = {}
+        wish = Stop()
         if threading.current_thread() is threading.main_thread():
-            for number in stop_signals():
-                previous[number] = signal.signal(number, lambda *_: ended.set())
+            wish.listen()
         try:
             waited_s = 0.0
-            while not ended.is_set() and (timeout_s is None or waited_s < timeout_s):
+            while not wish.is_set() and (timeout_s is None or waited_s < timeout_s):
                 if self._runner is None or self._runner.join(0.1):
                     return
                 waited_s += 0.1
         finally:
-            for number, handler in previous.items():
-                signal.signal(number, handler)
+            if wish.is_set() and self._engine is not None:
+                self._wish = wish
+            else:
+                wish.restore()
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import sys
 import time
 from pathlib import Path
@@ -25,7 +24,7 @@ from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
 from udpfast.monitor.stores import StoreStatus, read_store
 from udpfast.page.words import literal
@@ -107,13 +106,14 @@ def run(
     _check_host(config, file, host)
     if not any(host in store.hosts for store in config.logs.values()):
         raise ConfigError(f"{file}: expected a host of a store or composite, found {host!r}")
+    stopping = Stop()
+    stopping.listen()
     daemon = BusHost(
         config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
         begin=begin,
         say=lambda line: click.echo(f"udpfast bus: {line}", err=True),
     )  # fmt: skip
-    for each in stop_signals():
-        signal.signal(each, lambda *_: daemon.stop())
+    stopping.call(daemon.stop)
     service = Service(os.environ)
 
     def ready() -> None:
@@ -241,6 +241,7 @@ def demo(messages: int, as_json: bool) -> None:
     """Three hosts on loopback: losses, kill -9, a promotion; nothing is lost."""
     from udpfast.cli.bus_demo import run_demo
 
+    raise_once()
     found = run_demo(messages, click.echo)
     if as_json:
         click.echo(json.dumps(found))

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from udpfast.archive.bus_files import Live, LiveState, read_description
 from udpfast.archive.store import StoreView
+from udpfast.cli.child import child_command
 from udpfast.client.app import App
 from udpfast.core.layout import Kind
 from udpfast.errors import NotReadyError, UdpfastError
@@ -114,8 +115,8 @@ class BusHosts:
         """Start its daemon."""
         with (self.folder / f"{host}.log").open("ab") as log:
             self.daemons[host] = subprocess.Popen(
-                [sys.executable, "-m", "udpfast", "bus", "run", str(self.file(host)), "--host",
-                 host, "--directory", str(self.folder / host), *self._options, *options],
+                child_command("bus", "run", str(self.file(host)), "--host", host, "--directory",
+                              str(self.folder / host), *self._options, *options),
                 stdout=log, stderr=log,
             )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,10 +9,9 @@ from typing import Any
 
 import click
 
-from udpfast.cli.stop import Stop
 from udpfast.client.order_copy import OrderCopy
 from udpfast.config import RecordConfig
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 
 __all__ = ["copy_composite"]
@@ -49,8 +47,7 @@ def copy_composite(
     segment_bytes = chosen["segment_bytes"] or RecordConfig().segment_bytes
     sync_s = (chosen["sync_ms"] or RecordConfig().sync_ms) / 1e3
     stopping = Stop()
-    for number in stop_signals():
-        signal.signal(number, lambda *_: stopping.set())
+    stopping.listen()
     with OrderCopy(name, directory, segment_bytes=segment_bytes) as copy:
         found = copy.journal.recovery
         click.echo(

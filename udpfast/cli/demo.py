@@ -28,12 +28,14 @@ import click
 from msgspec import to_builtins
 
 from udpfast.agents.market_recording import recording_span_ns
+from udpfast.cli.child import child_command
 from udpfast.cli.demo_report import make_report, what_a_report_lacks
 from udpfast.cli.draw import print_latency, print_ledger
 from udpfast.cli.options import FiniteRange
 from udpfast.cli.send import describe_missing
 from udpfast.client.counters import counters
 from udpfast.client.latency import latency
+from udpfast.core.stop import raise_once
 from udpfast.errors import NotReadyError, UdpfastError
 from udpfast.monitor.ledger import ledger_of
 from udpfast.net.ports import free_ports
@@ -126,6 +128,7 @@ def demo(
     """
     if market_path and simulate:
         raise click.UsageError("choose one of --market and --simulate")
+    raise_once()
     market = None if simulate else market_path or find_market()
     lacking = what_a_report_lacks() if report_path else None
     kept = None if lacking else report_path
@@ -281,7 +284,7 @@ capacity_bytes = {1 << 28}
 
     @contextlib.contextmanager
     def _process(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "udpfast", *arguments]
+        command = child_command(*arguments)
         # stderr is not captured: what a process complains about is for the person to read.
         process = subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ import click
 
 from udpfast.cli.journal import find_journal
 from udpfast.cli.options import FiniteRange
-from udpfast.cli.stop import Stop
 from udpfast.core.optional import load_optional
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.export.exporter import Exported, Exporter, Lost
 from udpfast.export.schema import TABLES
@@ -107,8 +105,7 @@ def export(
     )
     stopping = Stop()
     if follow:
-        for number in stop_signals():
-            signal.signal(number, lambda *_: stopping.set())
+        stopping.listen()
     began_ns = time.monotonic_ns()
     summary = _Summary(directory)
     while True:

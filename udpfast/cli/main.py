@@ -7,6 +7,7 @@ import sys
 import click
 
 from udpfast.cli.verbs import Verbs
+from udpfast.core.stop import ignore_stop_signals
 from udpfast.errors import ConfigError, UdpfastError, sentence
 
 __all__ = ["main"]
@@ -54,6 +55,13 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line; errors become one line on stderr and the exit code."""
+    try:
+        _run()
+    finally:
+        ignore_stop_signals()
+
+
+def _run() -> None:
     try:
         cli.main(prog_name="udpfast", standalone_mode=False)
     except click.exceptions.Abort:  # SIGINT where a verb has no quiet end of its own

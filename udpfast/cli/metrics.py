@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 import click
 
 from udpfast.cli.options import InstanceName
-from udpfast.cli.stop import Stop
 from udpfast.core.endpoint import endpoint_text, parse_endpoint
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 
 __all__ = ["metrics", "need_monitor"]
@@ -39,8 +37,7 @@ def metrics(names: tuple[str, ...], listen: str) -> None:
 
     host, port = parse_endpoint(listen)
     stopping = Stop()
-    for number in stop_signals():
-        signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
+    stopping.listen()
     try:
         server, thread = start_http_server(port, host, feed_registry(names))
     except OSError as error:

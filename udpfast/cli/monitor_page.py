@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import socket
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -21,7 +19,7 @@ from udpfast.cli.top_text import feed_lines
 from udpfast.cli.top_words import plain, short
 from udpfast.client.books import Books
 from udpfast.core.endpoint import endpoint_text
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError, UdpfastError
 from udpfast.monitor.change import FeedChange
 from udpfast.monitor.history import History
@@ -93,8 +91,15 @@ def serve(names: Sequence[str], host: str, port: int, token: str, interval_s: fl
     address = f"http://{endpoint_text(host, port)}/"
     if token:
         address += f"?token={quote(token, safe='')}"
-    for number in stop_signals():
-        signal.signal(number, lambda *_: sys.exit(0))  # which the server raises again when it ends
+    stopping = Stop()
+    stopping.listen()
+
+    def attend() -> None:
+        # The server's own handlers know no SIGHUP, and a second SIGINT breaks its shutdown off.
+        stopping.listen()
+        stopping.call(app.shutdown)
+
+    app.on_startup(attend)
 
     async def say() -> None:
         # Not before a browser would be answered.

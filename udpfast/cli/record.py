@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from udpfast.agents.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.log.journal_state import journal_state
 from udpfast.shm.instance import instance_directory, journal_directory
@@ -81,11 +80,12 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
         raise ConfigError(
             "--end works only with composite:NAME: a ring has no end while it is written"
         )
+    stopping = Stop()
+    stopping.listen()
     config = replace(RecordConfig(), directory=directory or name, **chosen)
     recorder = Recorder(config, instance_directory(name), Path(name).name)
     runner = AgentRunner(recorder, core=config.core, idle=config.idle)
-    for number in stop_signals():
-        signal.signal(number, lambda *_: runner.stop())
+    stopping.call(runner.stop)
     runner.start()
     for recording in recorder.recordings:
         found = recording.journal.recovery

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import sys
 from contextlib import suppress
 from itertools import islice
@@ -38,6 +37,7 @@ from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
 from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
+from udpfast.core.stop import raise_once
 from udpfast.errors import ConfigError
 from udpfast.log.journal_span import Span, check_part, journal_span
 from udpfast.log.journal_state import is_raw
@@ -187,7 +187,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     the destinations, and Roq's snapshot channel from its snapshot bit. Exit code 1 if the counters
     do not add up, something was missed, or --expect was not met.
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    raise_once()
     expected = _expected(options.pop("expect"))
     start = _place(options, "start", "from_position", "--from")
     end = _place(options, "end", "until_position", "--until")

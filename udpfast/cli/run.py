@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
 import click
@@ -13,10 +12,9 @@ from udpfast.agents.feed_keeper import FeedKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
 from udpfast.cli.service import Service
-from udpfast.cli.stop import Stop
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.core.stop import stop_signals
+from udpfast.core.stop import Stop
 from udpfast.errors import WriterExistsError
 from udpfast.log.readers import list_readers
 from udpfast.monitor.limits import feed_counts, reached_limits
@@ -58,8 +56,8 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
     Starts every agent that the file asks for. On SIGINT or SIGTERM the agents finish their work
-    before the command ends; a second signal ends it at once. Strategies attach with
-    udpfast.Reader("ring:NAME").
+    before the command ends; a signal that comes a second later has them end with what they have.
+    Strategies attach with udpfast.Reader("ring:NAME").
 
     Exit codes: 0 stopped; 1 the feed failed, or an agent did not finish its work; 2 wrong
     settings; 3 another process runs this instance.
@@ -67,9 +65,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     config = _with_options(load_feed(path), stack, library, strict)
     enter_bypass(config, quiet=quiet)
     stopping = Stop()
-    # A signal may come at any time from here on; the second one ends the waiting for the drain.
-    for number in stop_signals():
-        signal.signal(number, lambda *_: sys.exit(0) if stopping.is_set() else stopping.set())
+    stopping.listen()
     service = Service(os.environ)
     try:
         subscriber = Subscriber(config)
@@ -85,7 +81,7 @@ def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: 
     finally:
         service.stopping()
         try:
-            subscriber.stop()
+            subscriber.stop(stopping.is_hurried)
         except Exception as error:  # the loop's own, unless it is known already
             failure = failure or error
     undone = _say_undone(subscriber)

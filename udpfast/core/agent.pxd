@@ -24,9 +24,10 @@ cdef class AgentRunner:
     cdef readonly tuple agents
     cdef readonly tuple grants
     cdef object _settings
-    cdef object _thread
-    cdef object _settled
+    cdef object _worker
+    cdef object _settled          # a lock that the thread releases once it has begun, or could not
     cdef object _failure
+    cdef bint _used               # `start` or `run` was called
     cdef bint _began              # every on_start returned
     cdef void* _borrowed[AGENTS_MAX]    # of `agents`, so that the loop touches no reference count
     cdef int _count

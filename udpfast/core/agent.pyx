@@ -1,7 +1,7 @@
 """Agents and the thread that runs them."""
 
+import _thread
 import os
-import threading
 from dataclasses import dataclass
 
 import cython
@@ -13,6 +13,7 @@ from udpfast.core.linux cimport ECANCELED, memory_lock, thread_name, thread_time
 from udpfast.core.oserr cimport check
 
 from udpfast.core.idle import idle_strategy
+from udpfast.core.worker import Worker
 from udpfast.errors import ConfigError
 
 __all__ = ["Agent", "AgentRunner", "CallableAgent", "Grant"]
@@ -114,7 +115,8 @@ cdef class AgentRunner:
     Notes
     -----
     Signals are the main thread's business: Python handles them there and calls `stop`. So a main
-    thread should `start` and `join`, not `run`.
+    thread should `start` and `finish`, not `run`. Only `finish` says for sure that the thread
+    touches nothing any more: what it works on is let go of afterwards.
     """
 
     def __init__(self, agents, *, core=None, idle="backoff", fifo_priority=None,
@@ -128,7 +130,9 @@ cdef class AgentRunner:
             self._borrowed[self._count - 1] = <void*>agent
         self.grants = ()
         self._settings = (core, fifo_priority, lock_memory, strict)
-        self._settled = threading.Event()
+        self._worker = Worker(self._live, self.role)
+        self._settled = _thread.allocate_lock()
+        self._settled.acquire()
         idle_reset(&self._idle, idle_strategy(idle), IDLE_SLEEP_MAX_NS)
         self.count_into(&self._own[0], &self._own[1], &self._own[2])
 
@@ -148,22 +152,29 @@ cdef class AgentRunner:
         RuntimeError
             If it was started before.
         """
-        if self._settled.is_set() or self._thread is not None:
-            raise RuntimeError(f"runner of {self.role} was started before")
-        self._thread = threading.Thread(target=self._live, name=self.role, daemon=True)
-        self._thread.start()
-        self._settled.wait()
+        self._begin_once()
+        self._worker.start()
+        try:
+            self._settled.acquire()
+        except BaseException:  # a signal's handler: who is not told that it runs cannot end it
+            self.stop()
+            self._worker.finish()
+            raise
         if not self._began:
-            self._thread.join()
+            self._worker.finish()
             raise self._failure
+
+    def _begin_once(self):
+        if self._used:
+            raise RuntimeError(f"runner of {self.role} was started before")
+        self._used = True
 
     def run(self) -> None:
         """Run in the calling thread until stopped, or until an agent ends; raises as `join`.
 
         The thread keeps what it was granted (core, priority) afterwards.
         """
-        if self._settled.is_set() or self._thread is not None:
-            raise RuntimeError(f"runner of {self.role} was started before")
+        self._begin_once()
         self._live()
         if self._failure is not None:
             raise self._failure
@@ -180,22 +191,33 @@ cdef class AgentRunner:
         Exception
             What ended it, unless that was `stop` or the end of the work.
         """
-        if self._thread is None:
+        if not self._worker.started:
             raise RuntimeError(f"runner of {self.role} was not started")
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        if not self._worker.join(timeout_s):
             return False
         if self._failure is not None:
             raise self._failure
         return True
+
+    def finish(self) -> None:
+        """Stop, and return when the thread has ended, whatever a signal's handler raises meanwhile.
+
+        Raises
+        ------
+        Exception
+            What ended the thread, as `join` does; but first what a handler raised.
+        """
+        self.stop()
+        self._worker.finish()
+        if self._failure is not None:
+            raise self._failure
 
     def __enter__(self):
         self.start()
         return self
 
     def __exit__(self, *_):
-        self.stop()
-        self.join()
+        self.finish()
 
     @property
     def role(self) -> str:
@@ -227,7 +249,7 @@ cdef class AgentRunner:
                 agent.on_start()
                 started.append(agent)
             self._began = True
-            self._settled.set()
+            self._settled.release()
             with nogil:
                 rc = self._loop()
             if rc not in (0, AGENT_DONE):
@@ -235,7 +257,8 @@ cdef class AgentRunner:
         except BaseException as failure:
             self._failure = failure
         self._tidy(started)
-        self._settled.set()
+        if not self._began:
+            self._settled.release()
 
     cdef int _loop(self) noexcept nogil:
         # One clock read per turn: it ends this turn's measurement and is the next one's now_ns.

@@ -12,6 +12,7 @@ cdef extern from "<sys/mman.h>" nogil:
 
 cdef extern from "<sys/prctl.h>" nogil:
     int PR_SET_NAME
+    int PR_SET_PDEATHSIG
     int PR_SET_TIMERSLACK
     int prctl(int option, unsigned long argument, ...)
 
@@ -19,6 +20,11 @@ cdef extern from "<sys/prctl.h>" nogil:
 cdef inline int memory_lock() noexcept nogil:
     # Pin all pages, present and future, of this process: 0 or -errno. mlockall(2).
     return -errno if mlockall(MCL_CURRENT | MCL_FUTURE) != 0 else 0
+
+
+cdef inline int process_end_with_parent(int number) noexcept nogil:
+    # Which signal this process gets when the thread that forked it ends. prctl(2).
+    return -errno if prctl(PR_SET_PDEATHSIG, <unsigned long>number) != 0 else 0
 
 
 cdef inline int thread_name(const char* name) noexcept nogil:

@@ -6,7 +6,7 @@ from types import FrameType
 from typing import Any
 
 from tests.waiting import PATIENCE_S
-from udpfast.cli.stop import Stop
+from udpfast.core.stop import Stop
 
 
 def set_at(step: int) -> list[bool]:

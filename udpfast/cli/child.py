@@ -1,0 +1,23 @@
+"""Commands of ours as processes that end with the one that started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+__all__ = ["child_command"]
+
+_BEGIN = (
+    "from udpfast.core.parent import end_with_parent; end_with_parent({parent}, {number}); "
+    "from udpfast.cli.main import main; main()"
+)
+
+
+def child_command(*arguments: str) -> list[str]:
+    """Return what runs `udpfast` with these arguments until this process ends, even by a kill.
+
+    It gets SIGTERM then. To be started by the main thread: the kernel looks at the thread that did.
+    """
+    begin = _BEGIN.format(parent=os.getpid(), number=int(signal.SIGTERM))
+    return [sys.executable, "-c", begin, *arguments]
