@@ -1,6 +1,10 @@
 """Every option of every verb with values at the edges: understood as asked for, or one line."""
 
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -8,7 +12,10 @@ from click.testing import CliRunner
 
 from udpfast.cli.lab import PROGRAMS
 from udpfast.cli.main import VERBS, cli
+from udpfast.core.layout import Kind
 from udpfast.errors import UdpfastError
+from udpfast.log.journal import Journal
+from udpfast.market.updates import LAYOUTS
 
 VALUES = [
     "", " ", "0", "-0", "-1", "1", "65535", "65536", "99999", "9" * 5000, "1e400", "-1e400", "nan",
@@ -117,3 +124,25 @@ def test_tune_is_the_script_by_another_name():
     assert refused.exit_code == 2
     assert refused.stderr.startswith("udpfast tune: --rx-cpus: expected cores")
     assert "udpfast tune [check" in CliRunner().invoke(cli, ["tune", "--help"]).output
+
+
+@pytest.mark.parametrize("option", ["--incremental", "--snapshot"])
+def test_several_ports_in_one_option_are_refused_with_the_right_form(option: str) -> None:
+    result = CliRunner().invoke(cli, ["replay", "x.pcap", option, "14314, 15314"])
+    assert result.exit_code == 2
+    words = " ".join(result.output.split())
+    assert "expected one port, found '14314, 15314': repeat the option" in words
+    assert f"{option} 14314 {option} 15314" in words
+
+
+def test_output_that_is_closed_early_is_said(tmp_path: Path) -> None:
+    """`udpfast verify NAME | head -0`: 1 would say that the journal is damaged."""
+    with Journal.open(tmp_path / "j", LAYOUTS, name="j", segment_bytes=1 << 18) as journal:
+        journal.append(Kind.MESSAGE, b"x", published_ns=1)
+    command = [sys.executable, "-m", "udpfast.cli.main", "verify", str(tmp_path / "j")]
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141
+    assert done.stderr == "udpfast: the output was closed before its end\n"

@@ -54,12 +54,11 @@ def run(*arguments, code=0):
     return result
 
 
-def summary(listeners, *arguments):
+def summary(listeners, *arguments, snapshots=True):
     result = run(
         "--incremental",
         ",".join(listeners.addresses[:2]),
-        "--snapshot",
-        listeners.addresses[2],
+        *(("--snapshot", listeners.addresses[2]) if snapshots else ()),
         "--json",
         *arguments,
     )
@@ -176,7 +175,9 @@ def test_send_restart_begins_a_second_session(listeners):
 
 def test_send_raw_load_is_whole_datagrams(listeners):
     found = summary(
-        listeners, "--rate", 20_000, "--size", 100, "--count", 400, "--first-seqno", 2**32 - 1
+        listeners,
+        *("--rate", 20_000, "--size", 100, "--count", 400, "--first-seqno", 2**32 - 1),
+        snapshots=False,
     )
     arrived = [parse(datagram) for datagram in listeners.datagrams(1)]
     assert [message.seqno for message in arrived] == [2**32 - 1, *range(399)]
@@ -236,11 +237,12 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
         ),
     )
     a, b, snapshot = listeners.addresses
-    arguments = ("--incremental", f"{a},{b}", "--snapshot", snapshot, "--rate", 1e6, "--count", 1)
+    arguments = ("--incremental", f"{a},{b}", "--snapshot", snapshot, "--simulate", "--count", 1)
+    arguments = (*arguments, "--linger", 0)
     for interfaces, expected in (
         ("lo", ["lo", "lo", "lo"]),
         ("lo,", ["lo", "", "lo"]),
-        ("lo,eth0,eth1", ["lo", "eth0", "lo"]),
+        ("lo,eth0", ["lo", "eth0", "lo"]),
     ):
         opened.clear()
         run(*arguments, "--interface", interfaces)
@@ -252,8 +254,18 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
     [
         (
             ("--incremental", "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3", "--interface", "a,b"),
-            "--interface takes one name, or one for each of the 3 incremental lines, found 2",
+            "--interface takes one name, or one for each of the 3 lines, found 2",
         ),
+        (
+            ("--incremental", "127.0.0.1:1,127.0.0.1:2", "--interface", "a,b,c", "--rate", "5"),
+            "--interface takes one name, or one for each of the 2 lines, found 3",
+        ),
+        (
+            ("--incremental", "127.0.0.1:1,,127.0.0.1:2", "--rate", "5"),
+            "expected an ip:port on both sides of each comma",
+        ),
+        (("--snapshot", "127.0.0.1:1", "--rate", "5"), "--snapshot needs --market or --simulate"),
+        (("--framing", "iex_tp", "--simulate"), "--framing needs a capture"),
         ((), "choose --market, --simulate, or raw load with --rate"),
         (("--market", "x", "--simulate"), "choose one of --market and --simulate"),
         (("--rate", "5", "--loss", "0.1"), "faults need --market, --simulate or a capture"),

@@ -32,6 +32,7 @@ from udpfast.core.layout import Kind, RecordFlag
 from udpfast.errors import FormatError, WriterExistsError
 from udpfast.export.exporter import Exporter
 from udpfast.export.manifest import read_entries, settle_entries
+from udpfast.export.parquet import PartitionFile
 from udpfast.export.scan import Scan
 from udpfast.export.schema import TABLES, arrow_schema
 from udpfast.export.segments import journal_head
@@ -493,3 +494,13 @@ def test_segment_removed_before_it_is_read_is_left_out(journal: Path, tmp_path: 
     assert next(exports).entry.segment == 1
     segment_path(copy, 2).unlink()
     assert [each.entry.segment for each in exports] == list_segments(copy)[1:]
+
+
+def test_full_disk_is_said_with_its_path(tmp_path: Path) -> None:
+    file = PartitionFile(tmp_path, TABLES["gaps"], (20_000, 0, 1), "part")
+    path = tmp_path / file.path
+    path.parent.mkdir(parents=True)
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=f"cannot write: {path}: No space left on device"):
+        file.append(pa.RecordBatch.from_pylist([{}], arrow_schema("gaps")))
+        file.finish()

@@ -49,7 +49,8 @@ def cli() -> None:
     Example:
       udpfast demo
 
-    Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings.
+    Exit codes: 0 fine, 1 found something or failed, 2 wrong usage or settings, 141 the output was
+    closed.
     """
 
 

@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 from udpfast.archive.bus_files import SHARED
 from udpfast.shm.instance import list_instances
 
-__all__ = ["FiniteRange", "GroupedCommand", "InstanceName"]
+__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "Port"]
 
 
 class FiniteRange(click.FloatRange):
@@ -26,6 +26,21 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"expected a finite number, found {value}", param, ctx)
         return number
+
+
+class Port(click.IntRange):
+    """A UDP port, of an option that is repeated for each."""
+
+    def __init__(self) -> None:
+        super().__init__(1, 65_535)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Refuse several in one, and say how several are given."""
+        ports = str(value).split(",")
+        if len(ports) > 1 and param is not None:
+            again = " ".join(f"{param.opts[0]} {port.strip()}" for port in ports if port.strip())
+            self.fail(f"expected one port, found {value!r}: repeat the option, {again}", param, ctx)
+        return int(super().convert(value, param, ctx))
 
 
 class InstanceName(click.types.StringParamType):

@@ -32,7 +32,7 @@ from udpfast.agents.replay_source import (
 from udpfast.archive.bus_files import stored_journal
 from udpfast.archive.feed_settings import read_feed
 from udpfast.cli.draw import print_ledger
-from udpfast.cli.options import FiniteRange, GroupedCommand
+from udpfast.cli.options import FiniteRange, GroupedCommand, Port
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
@@ -153,7 +153,7 @@ Examples:
     "--incremental",
     "incremental_ports",
     multiple=True,
-    type=click.IntRange(1, 65535),
+    type=Port(),
     help="UDP port of an incremental line in a capture (or of a line of its streams); repeat "
     "for each.",
 )
@@ -161,7 +161,7 @@ Examples:
     "--snapshot",
     "snapshot_ports",
     multiple=True,
-    type=click.IntRange(1, 65535),
+    type=Port(),
     help="UDP port of a snapshot line in a capture.",
 )
 @click.option(
@@ -204,6 +204,7 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
         )
     target = options["target"]
     if journal is not None:
+        _check_journal(options)
         check_part(journal, start, end)
     if journal is not None and not is_raw(journal) and target[:5] in ("", "ring:"):
         result = replay_records(journal, target, Pacer(options["speed"]), start, end)
@@ -224,6 +225,19 @@ def replay(source: str, as_json: bool, books_path: Path | None, **options: Any) 
     adds_up = result["ledger"].adds_up if "ledger" in result else True
     fine = adds_up and not result.get("missed")
     sys.exit(0 if fine and result.get("as_expected", True) else 1)
+
+
+def _check_journal(options: dict[str, Any]) -> None:
+    # A journal knows its lines and its framing: other ones would be dropped in silence.
+    named = {
+        "--incremental": options["incremental_ports"],
+        "--snapshot": options["snapshot_ports"],
+        "--framing": options["framing"],
+        "--payload": options["payload"],
+    }
+    for name, given in named.items():
+        if given:
+            raise click.UsageError(f"{name} needs a capture file: a journal says it of itself")
 
 
 def replay_datagrams(
@@ -471,6 +485,8 @@ def _print_result(result: dict[str, Any]) -> None:
             f"book {name}: {len(book['bids'])} bids, {len(book['asks'])} asks"
             + (", STALE" if book["stale"] else "")
         )
+    if result.get("by_order"):
+        click.echo(f"{result['by_order']:,} updates by order (ORDERS): no book is made of them")
     for what in ("sent", "unreachable", "written"):
         if what in result:
             click.echo(f"{result[what]:,} datagrams {what}")

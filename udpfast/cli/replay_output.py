@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,9 @@ class Output:
         """Take a batch of the reader's."""
         assert self.books is not None
         self.missed += batch.lapped
-        self.books.apply_batch(batch)
+        with warnings.catch_warnings():  # ORDERS: the result says how many
+            warnings.simplefilter("ignore", RuntimeWarning)
+            self.books.apply_batch(batch)
         kinds = batch.headers["kind"]
         # What is missing behind the last record is told by one of the reader's own: not recorded.
         if len(batch) == 1 and kinds[0] == Kind.LAPPED and batch.headers["checksum"][0] == 0:
@@ -139,6 +142,7 @@ class Output:
             "sessions": self.sessions,
             "resets": sum(session["reason"] != "first" for session in self.sessions),
             "books": self._final_books(),
+            "by_order": 0 if self.books is None else self.books.by_order,
             "sha256": self.hash.hexdigest(),
         }
 

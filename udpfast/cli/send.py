@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from udpfast.agents.load import LoadGenerator
 from udpfast.agents.market_event import MarketSource
@@ -47,10 +48,11 @@ def send(**options: Any) -> None:
     The faults (loss, reordering, ...) are made by this command, and the same --seed repeats them.
     """
     senders: list[list[DatagramSender]] = []
+    _check_lines(options)
     try:
         for channel in ("incremental", "snapshot"):
             addresses = options[channel]
-            interfaces = _spread(options["interfaces"], addresses, channel)
+            interfaces = _spread(options["interfaces"], len(addresses))
             senders.append(
                 [
                     DatagramSender(
@@ -93,16 +95,28 @@ def _check_capture(options: dict[str, Any]) -> None:
         )
 
 
-def _spread(interfaces: list[str], addresses: list[str], channel: str) -> list[str]:
-    """Return the interface of each line: its own by its place, or the one that all have."""
-    if len(interfaces) == 1:
-        return interfaces * len(addresses)
-    if len(interfaces) < len(addresses):
+def _check_lines(options: dict[str, Any]) -> None:
+    # What was said of lines that are not there would be dropped in silence.
+    given = click.get_current_context().get_parameter_source("snapshot")
+    has_snapshots = options["market"] or options["simulate"]
+    if not has_snapshots and given is ParameterSource.COMMANDLINE and options["snapshot"]:
         raise click.UsageError(
-            f"--interface takes one name, or one for each of the {len(addresses)} {channel} "
-            f"lines, found {len(interfaces)}"
+            "--snapshot needs --market or --simulate: a capture and raw load have no snapshots, "
+            "and are sent to --incremental"
         )
-    return interfaces[: len(addresses)]
+    if options["framing"] and not options["capture"]:
+        raise click.UsageError("--framing needs a capture: it says how its datagrams are framed")
+    lines = max(len(options["incremental"]), len(options["snapshot"]))
+    names = len(options["interfaces"])
+    if names not in (1, lines):
+        raise click.UsageError(
+            f"--interface takes one name, or one for each of the {lines} lines, found {names}"
+        )
+
+
+def _spread(interfaces: list[str], lines: int) -> list[str]:
+    """Return the interface of each line: its own by its place, or the one that all have."""
+    return interfaces * lines if len(interfaces) == 1 else interfaces[:lines]
 
 
 def _send_market(senders: list[list[DatagramSender]], options: dict[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,14 @@ GROUPS = {
 
 
 def _addresses(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
-    return [address.strip() for address in value.split(",") if address.strip()]
+    addresses = [address.strip() for address in value.split(",")]
+    if addresses == [""]:
+        return []
+    if "" in addresses:
+        raise click.BadParameter(
+            f"expected an ip:port on both sides of each comma, found {value!r}"
+        )
+    return addresses
 
 
 def _interfaces(context: click.Context, parameter: click.Parameter, value: str) -> list[str]:
@@ -100,8 +107,8 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         metavar="NAMES",
         default="",
         callback=_interfaces,
-        help="Name or address of the interface for all lines, or one for each line, separated "
-        "by commas; empty: the route decides.",
+        help="Name or address of the interface for all lines, or one for each line (of both "
+        "channels, by its place), separated by commas; empty: the route decides.",
     ),
     click.option(
         "--ttl",

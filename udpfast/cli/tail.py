@@ -55,7 +55,7 @@ def tail(
     bus. If the instance, or this host's daemon of the store, is dead, the command prints the
     records that it left (with --begin) and ends.
     """
-    wanted = {Kind[kind.upper()] for kind in kinds} or set(Kind)
+    wanted = {Kind[kind.upper()] for kind in kinds}  # none: all, also those of later versions
     address = name if name.startswith(("ring:", *_STORES)) else f"ring:{name}"
     shown = 0
     start = "oldest" if begin else "tail"
@@ -64,7 +64,7 @@ def tail(
         _open(address, start) as reader,
     ):
         for record in _records(reader):
-            if record.kind not in wanted or (symbols and record.symbol not in symbols):
+            if (wanted and record.kind not in wanted) or (symbols and record.symbol not in symbols):
                 continue
             click.echo(json.dumps(describe_record(record)) if as_json else record_line(record))
             shown += 1

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import os
+import select
+import sys
 from typing import Any
 
 import click
 
 __all__ = ["Verbs"]
+
+#: Exit code of a command whose output was closed, as shells have it: 128 and SIGPIPE.
+OUTPUT_CLOSED = 141
 
 
 class Verbs(click.Group):
@@ -52,7 +58,29 @@ class Verbs(click.Group):
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; if its output is closed early (`| head`), say so and end with 141."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            if not _output_is_closed():
+                raise
+        # What the buffers still hold goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
+        click.echo("udpfast: the output was closed before its end", err=True)
+        sys.exit(OUTPUT_CLOSED)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Verbs"):
             formatter.write_dl(list(self._lines.items()))
+
+
+def _output_is_closed() -> bool:
+    try:
+        output = sys.stdout.fileno()
+    except (OSError, ValueError):  # none, or one of a test
+        return False
+    poll = select.poll()
+    poll.register(output, select.POLLOUT)
+    return any(state & (select.POLLERR | select.POLLHUP) for _, state in poll.poll(0))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from udpfast.core.oserr import check
 from udpfast.export.columns import Partition, session_word
 from udpfast.export.schema import Table, arrow_schema
 
@@ -100,9 +103,10 @@ class PartitionFile:
             positions = table.column("position")
             first = self._positions[0] if self._positions else positions[0].as_py()
             self._positions = (first, positions[-1].as_py())
-        if self._writer is None:
-            self._writer = self._open(table.schema)
-        self._writer.write_table(table, row_group_size=ROW_GROUP)
+        with _naming(self._path):
+            if self._writer is None:
+                self._writer = self._open(table.schema)
+            self._writer.write_table(table, row_group_size=ROW_GROUP)
 
     def _open(self, schema: pa.Schema) -> pq.ParquetWriter:
         import pyarrow.parquet as pq
@@ -114,10 +118,11 @@ class PartitionFile:
         """Have the disk take the file; it is complete, and still aside."""
         self._flush()
         assert self._writer is not None, "a file has rows"
-        self._writer.close()
-        with self._path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            os.fsync(file.fileno())
+        with _naming(self._path):
+            self._writer.close()
+            with self._path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                os.fsync(file.fileno())
         first, last = self._positions or (None, None)
         return WrittenFile(
             self._table.name,
@@ -135,6 +140,17 @@ class PartitionFile:
             self._writer.close()
             self._writer = None
         self._path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    # Of an error of the system, pyarrow does not say the file: the disk that is full is unknown.
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        check(-error.errno, "write", str(path))
 
 
 def _options(table: Table) -> dict[str, Any]:
