@@ -284,9 +284,10 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
         """Whether its writer is at work: the feed's process, the fan-out; of several, any of them.
 
         `state` says why it is not. One of a ring or fan-out that has died is said by a record of
-        `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the ring ends the reader. Of a store
-        or composite it is this host's daemon, and this property alone says that it has been silent
-        for a second: the stream is the store's, the same on all hosts, and goes on when it is back.
+        `Kind.CONNECTION`, too (stream NONE, DISCONNECTED), within a second; one that closed the
+        ring ends the reader. Of a store or composite it is this host's daemon, and this property
+        alone says that it has been silent for a second: the stream is the store's, the same on all
+        hosts, and goes on when it is back.
         """
         return self.state == "alive"
 
