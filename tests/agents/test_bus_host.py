@@ -19,13 +19,13 @@ from udpfast.bus.outbox import OutboxState
 from udpfast.client.app import App
 from udpfast.config.bus import BusConfig, LinksConfig, load_bus
 from udpfast.core.layout import Kind
-from udpfast.errors import ConfigError, OutboxLostError, SupersededError
+from udpfast.errors import ConfigError, OutboxFullError, OutboxLostError, SupersededError
 
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 KEY, OTHER = "ab" * 32, "cd" * 32
 
 
-def settings(folder: Path, port: int, *, key: str = "") -> BusConfig:
+def settings(folder: Path, port: int, *, key: str = "", more: str = "") -> BusConfig:
     """Write a bus.toml, with a key file if there is a key, and read it."""
     folder.mkdir(parents=True, exist_ok=True)
     hosts = "".join(f'{name} = "{address}"\n' for name, address in HOSTS.items())
@@ -35,7 +35,7 @@ def settings(folder: Path, port: int, *, key: str = "") -> BusConfig:
     (folder / "bus.toml").write_text(
         ('key_file = "bus.key"\n' if key else "") + f"[hosts]\n{hosts}"
         f'[stores.orders]\nsequencer = "S"\nreplicas = ["one"]\nport = {port}\nresend_ms = 20\n'
-        "segment_bytes = 1048576\n"
+        f"segment_bytes = 1048576\n{more}"
     )
     return load_bus(folder / "bus.toml")
 
@@ -68,6 +68,42 @@ def stream(app: App, count: int) -> list[tuple[str | None, int]]:
 
     until(enough, f"{count} messages")
     return found
+
+
+def test_standby_that_is_away_stops_no_app(tmp_path: Path) -> None:
+    config = settings(tmp_path, free_port(), more="away_ms = 100\n")
+    with running(config, "S", tmp_path, begin=["orders"]) as writer:
+        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
+        with App(f"store:{tmp_path / 'S' / 'orders'}", "app", slots=1 << 12) as app:
+            for number in range(3 << 12):
+                app.send(b"%d" % number, timeout=PATIENCE_S)
+            until(lambda: app.counts()["freed"] == 3 << 12, "the disk")
+        said = writer.parts[0].description()
+        assert said["away"] == ["one"]
+        assert said["unprotected"] >= 3 << 12
+        with running(config, "one", tmp_path):
+            until(lambda: not writer.parts[0].store.release.away, "the copy to catch up")
+            until(lambda: not writer.parts[0].store.unprotected, "what it lacked")
+        assert any("one has caught up" in line for line in writer.parts[0].store.said)
+
+
+@pytest.mark.parametrize("release", ['"all"', "1"])
+def test_standby_that_is_waited_for_is_named_when_outboxes_are_full(
+    tmp_path: Path, release: str
+) -> None:
+    config = settings(tmp_path, free_port(), more=f"away_ms = 100\nrelease = {release}\n")
+    with running(config, "S", tmp_path, begin=["orders"]) as writer:
+        until(lambda: writer.parts[0].node.sequencer, "the sequencer")
+        with App(f"store:{tmp_path / 'S' / 'orders'}", "app", slots=16) as app:
+            for number in range(16):
+                app.send(b"%d" % number)
+            until(lambda: app.counts()["seen"] == 16, "messages in the stream")
+            until(lambda: writer.parts[0].description()["waits_for"] == ["one"], "the copy")
+            with pytest.raises(OutboxFullError, match="they wait for copies on one"):
+                app.send(b"x", timeout=0.5)
+            assert writer.parts[0].store.release.away == ()
+            with running(config, "one", tmp_path):
+                app.send(b"x", timeout=PATIENCE_S)
 
 
 @pytest.mark.parametrize("key", ["", KEY])

@@ -357,7 +357,8 @@ def test_writer_that_has_less_than_was_kept_keeps_no_more_than_it_has() -> None:
     full = filled(10, standbys=("one",))
     short = store("one", standbys=("S",))
     Copy(filled(3).store, short).pump()
-    short.learn(0, full.store.end)  # of a source that loses its power before it gives all of that
+    # Of a source that loses its power before it gives all of that.
+    short.learn(0, full.store.end, full.store.end)
     later = lead(short)
     assert short.kept <= short.end
     begun = short.end

@@ -19,6 +19,7 @@ from udpfast.archive.bus_files import (
 )
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
+from udpfast.bus.release import Release
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.log.readers import ReaderInfo, list_readers
@@ -85,7 +86,7 @@ class StoreDisk:
         self.directory = self.log.directory
         self.store = Store(
             self.log, host, gate=settings.gate, standbys=settings.standbys(host),
-            followers=settings.followers(host),
+            followers=settings.followers(host), release=_release(settings),
         )  # fmt: skip
         self.live = Live(self.directory, create=True)
         self._shared = make_shared(self.directory, group)
@@ -174,6 +175,10 @@ class StoreDisk:
             "synced": self.log.synced(),
             "released": store.released,
             "kept": store.kept,
+            "let_go": store.let_go,
+            "unprotected": self._unprotected(),
+            "away": list(store.release.away) if store.writer else [],
+            "waits_for": store.waits_for(),
             "problem": self.problem,
             "dropped": self.log.dropped,
             "removed": self.removed,
@@ -182,6 +187,15 @@ class StoreDisk:
             "consumers": {host: self._consumer(host) for host in self._consumers()},
             "said": store.said[-20:],
         }
+
+    def _unprotected(self) -> int:
+        # Records that outboxes let go although a standby lacks them.
+        store = self.store
+        if not store.unprotected:
+            return 0
+        first, behind = self.log.stands_at(store.kept), self.log.stands_at(store.let_go)
+        end = self.log.end_index if behind is None else behind[0]
+        return end - (self.log.first()[1] if first is None else first[0])
 
     def _reader(self, reader: ReaderInfo) -> dict[str, object]:
         # One that reads on meanwhile may be further than what was seen of the end.
@@ -229,3 +243,10 @@ class StoreDisk:
         self.wake.close()
         self.log.close()
         describe_store(self.directory, {**description, "ended": True})
+
+
+def _release(settings: StoreConfig) -> Release:
+    # For which standbys outboxes wait.
+    copies = settings.release if isinstance(settings.release, int) else 0
+    away_ms = settings.away_ms if settings.release == "disk" else 0
+    return Release(copies=copies, away_ns=away_ms * 1_000_000, counted=settings.keep_for)

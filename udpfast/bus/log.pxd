@@ -59,12 +59,13 @@ cdef class Store:
     cdef public tuple followers  # ... if it is not
     cdef public dict links       # of living sources, by the host that they copy to
     cdef public dict acks        # host -> (received, kept)
+    cdef readonly object release  # for which standbys outboxes wait
     cdef public LinkEnd intake   # whose thread appends now; None: there is none
     cdef uint64_t changes        # of lineage and cuts: counted before the records that follow
     cdef readonly str writer_host    # whose sequencer appends to the store; empty: not known ...
     cdef readonly uint64_t writer_epoch  # ... as of this epoch
     cdef public list said        # what an operator should know, the newest last
-    cdef uint64_t _released, _kept
+    cdef uint64_t _released, _kept, _let_go
 
 
 cdef inline const Record* place_record(const Place* p) noexcept nogil:
@@ -100,10 +101,12 @@ cdef inline uint64_t place_run(
     return at.position - p.position
 
 
-cdef inline void store_learn(Store store, uint64_t released, uint64_t kept) noexcept nogil:
-    # What the source says of readers and standbys.
+cdef inline void store_learn(
+        Store store, uint64_t released, uint64_t kept, uint64_t let_go) noexcept nogil:
+    # What the source says of readers, standbys and outboxes.
     store._released = max(store._released, released)
     store._kept = max(store._kept, kept)
+    store._let_go = max(store._let_go, let_go)
 
 
 cdef inline void log_note(Log log, const Record* record) noexcept nogil:

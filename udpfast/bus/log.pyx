@@ -6,6 +6,7 @@ import struct
 from udpfast.core.hold cimport hold_give, hold_take
 
 from udpfast.bus.lineage import Lineage
+from udpfast.bus.release import Release
 
 __all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
@@ -221,6 +222,8 @@ cdef class Store:
         Hosts that copy from this one, if it is the writer.
     followers : tuple of str
         Hosts that copy from this one even if it is a replica.
+    release : Release, optional
+        For which standbys outboxes wait; by default for all.
 
     Attributes
     ----------
@@ -233,7 +236,7 @@ cdef class Store:
         It did when it ran last, and no other host since, as far as this one knows.
     """
 
-    def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=()):
+    def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=(), release=None):
         if gate > len(standbys):
             raise ValueError(
                 f"gate must be at most {len(standbys)}, the number of standbys, was {gate}")
@@ -242,6 +245,7 @@ cdef class Store:
         self.gate = gate
         self.standbys = tuple(standbys)
         self.followers = tuple(followers)
+        self.release = Release() if release is None else release
         self.links = {}
         self.acks = {}
         self.said = []
@@ -310,9 +314,38 @@ cdef class Store:
             self._kept = max(self._kept, min(known, self.log.writer.position))
         return self._kept
 
-    def learn(self, uint64_t released, uint64_t kept) -> None:
-        """Take what the source says of readers and standbys."""
-        store_learn(self, released, kept)
+    def _kept_of(self):
+        # Standby -> position before which it has everything.
+        return {host: kept for host, (_, kept) in self.acks.items()}
+
+    @property
+    def let_go(self) -> int:
+        """Outboxes let everything before this position go: nothing that readers may not see."""
+        if self.writer:
+            known = self.release.position(self._kept_of(), self.standbys, self.log.synced())
+            self._let_go = max(self._let_go, min(known, self.released))
+        return self._let_go
+
+    @property
+    def unprotected(self) -> int:
+        """Bytes that outboxes let go although a standby lacks them."""
+        return max(self.let_go, self.kept) - self.kept if self.writer and self.standbys else 0
+
+    def waits_for(self) -> list[str]:
+        """Return the standbys without which outboxes do not let go; none, if it is the disk."""
+        if not self.writer:
+            return []
+        return self.release.holding(self._kept_of(), self.standbys, self.log.writer.position)
+
+    def look_at_standbys(self, now_ns) -> None:
+        """Let time pass: who writes notes which standbys are away, and says so."""
+        if self.writer:
+            self.said += self.release.look(
+                now_ns, self.log.writer.position, self._kept_of(), self.standbys)
+
+    def learn(self, uint64_t released, uint64_t kept, uint64_t let_go) -> None:
+        """Take what the source says of readers, standbys and outboxes."""
+        store_learn(self, released, kept, let_go)
 
     def learn_writer(self, str host, uint64_t epoch) -> None:
         """Take who writes an epoch; of earlier epochs than the one known already, nothing."""
@@ -374,6 +407,7 @@ cdef class Store:
         self.promised = epoch
         self._released = self.released
         self.acks.clear()
+        self.release.begin()
         self._begin_epoch(epoch)
         self.led = True
         self.save()
@@ -393,6 +427,7 @@ cdef class Store:
         self.lineage.begin(epoch, self.log.writer.position)
         self.changes += 1
         self._kept = min(self._kept, self.log.writer.position)
+        self._let_go = min(self._let_go, self.log.writer.position)
 
     def adopt(self, bytes identity, uint64_t position, uint64_t index, pairs) -> None:
         """Become a copy of a store, which begins at a position."""
@@ -437,6 +472,7 @@ cdef class Store:
             self._note_cut(position)
         self._released = min(self._released, position)
         self._kept = min(self._kept, position)
+        self._let_go = min(self._let_go, position)
         # What other copies had behind it are other records.
         self.acks = {host: (min(received, position), min(kept, position))
                      for host, (received, kept) in self.acks.items()}

@@ -518,6 +518,7 @@ class Node:
                 asked = {host for host, _ in self._asked.values()}
                 self._ask(host for host in self.peers
                           if host not in self.store.links and host not in asked)  # fmt: skip
+        self.store.look_at_standbys(now_ns)
         for link, source in list(self._sources.items()):
             self._serve(link, source, now_ns, unix_ns)
         self.watch.work()

@@ -317,12 +317,12 @@ cdef class Courier:
                 self._register_ns = self._clock_ns
 
     cdef _let_go(self):
-        # What all standbys have, no failover takes back.
+        # What is safe, as the store's settings say (bus/release).
         cdef OutboxHeader* header = self.header
-        cdef uint64_t kept = self.store.kept
+        cdef uint64_t let_go = self.store.let_go
         cdef uint64_t freed = header.freed
         cdef uint64_t emptied = header.emptied
-        while freed < header.seen and self.outbox.entry(freed + 1).seen_end <= kept:
+        while freed < header.seen and self.outbox.entry(freed + 1).seen_end <= let_go:
             freed += 1
             emptied = self.outbox.entry(freed).emptied
         if freed != header.freed:

@@ -12,8 +12,8 @@ from udpfast.bus.log cimport (
     header_position, log_copy, place_look, place_run, store_learn)
 from udpfast.bus.wire cimport (
     LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_FENCE, LINK_FENCED, LINK_HEADER_SIZE,
-    LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME, Progress,
-    link_header, link_look)
+    LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME,
+    PROGRESS_LEAST, Progress, link_header, link_look, progress_let_go)
 from udpfast.core.atomics cimport load_acquire
 from udpfast.core.hold cimport hold_give, hold_take
 from udpfast.core.layout cimport Record
@@ -87,8 +87,8 @@ cdef class Source(LinkEnd):
     def _take(self, frame, now_ns):
         cdef Progress progress
         cdef bytes body = frame.body
-        if frame.type == LINK_ACK and self.following and len(body) >= <int>sizeof(Progress):
-            memcpy(&progress, <const char*>body, sizeof(progress))
+        if frame.type == LINK_ACK and self.following and len(body) >= PROGRESS_LEAST:
+            memcpy(&progress, <const char*>body, PROGRESS_LEAST)
             if not self._note(&progress):
                 raise ValueError(f"an ACK of {progress.end}, {progress.synced} synced, where "
                                  f"records up to {self._place.position} were sent")
@@ -111,7 +111,7 @@ cdef class Source(LinkEnd):
 
     cdef bint take_ack(self, const LinkHeader* header, int64_t now_ns) noexcept nogil:
         # Take a whole frame, in its thread; False: it is no ACK that could be.
-        if header.type != LINK_ACK or header.length < sizeof(Progress):
+        if header.type != LINK_ACK or header.length < PROGRESS_LEAST:
             return False
         self.heard_ns = now_ns
         return self._note(<const Progress*>(<const uint8_t*>header + LINK_HEADER_SIZE))
@@ -328,7 +328,7 @@ cdef class Source(LinkEnd):
         if self._lost and store.writer_known:
             self.close("this host knows now who writes the store")
             return
-        told = (store.released if store.gate else 0, store.kept)
+        told = (store.released if store.gate else 0, store.kept, store.let_go)
         since = now_ns - self.said_ns
         if since >= BEAT_NS or (told != self._told and since >= PROGRESS_NS):
             progress.end = store.end
@@ -336,6 +336,7 @@ cdef class Source(LinkEnd):
             progress.released = store.released
             progress.kept = store.kept
             progress.unix_ns = unix_ns
+            progress.let_go = store.let_go
             self._output.append(link_frame(LINK_HEARTBEAT, 0, store.epoch,
                                            (<char*>&progress)[:sizeof(progress)]))
             self._told = told
@@ -466,10 +467,11 @@ cdef class Consumer(LinkEnd):
                     self._log, header, self._staging + self._at + LINK_HEADER_SIZE)
                 if self._failure:
                     return False
-            elif header.type == LINK_HEARTBEAT and header.length >= sizeof(Progress):
+            elif header.type == LINK_HEARTBEAT and header.length >= PROGRESS_LEAST:
                 progress = <const Progress*>(self._staging + self._at + LINK_HEADER_SIZE)
                 self.source_end = progress.end
-                store_learn(self.store, progress.released, progress.kept)
+                store_learn(self.store, progress.released, progress.kept,
+                            progress_let_go(header, progress))
             else:
                 return False
             self._at += size
@@ -499,6 +501,7 @@ cdef class Consumer(LinkEnd):
         progress.released = self.store._released
         progress.kept = min(self._kept_most, end)
         progress.unix_ns = unix_ns
+        progress.let_go = 0
         link_header(header, LINK_ACK, sizeof(Progress), 0, self.store.promised,
                     <const uint8_t*>progress)
         self._acked, self._acked_ns = end, now_ns
@@ -573,13 +576,13 @@ cdef class Consumer(LinkEnd):
         # False: it must wait.
         cdef Progress progress
         cdef bytes body = (<const char*>at)[:header.length]
-        if header.type == LINK_HEARTBEAT and self.following and header.length >= sizeof(progress):
+        if header.type == LINK_HEARTBEAT and self.following and header.length >= PROGRESS_LEAST:
             if self._is_over(header.epoch):
                 self.close("an epoch that has ended")
                 return True
-            memcpy(&progress, at, sizeof(progress))
+            memcpy(&progress, at, min(header.length, <uint32_t>sizeof(progress)))
             self.source_end = progress.end
-            self.store.learn(progress.released, progress.kept)
+            self.store.learn(progress.released, progress.kept, progress_let_go(header, &progress))
         elif header.type == LINK_SEGMENT and self.following:
             return self._segment(header.position, body)
         elif header.type == LINK_NAMES and self.following:
@@ -615,7 +618,7 @@ cdef class Consumer(LinkEnd):
         self.following = True
         store.learn_writer(welcome.writer, header.epoch)
         self.source_end = welcome.end
-        store.learn(welcome.released, welcome.kept)
+        store.learn(welcome.released, welcome.kept, 0)
 
     cdef bint _segment(self, uint64_t position, bytes header) except *:
         if position != self._log.writer.position:
@@ -657,6 +660,7 @@ cdef class Consumer(LinkEnd):
             progress.released = store.released
             progress.kept = kept
             progress.unix_ns = unix_ns
+            progress.let_go = 0
             self._output.append(link_frame(LINK_ACK, 0, store.promised,
                                            (<char*>&progress)[:sizeof(progress)]))
             self._acked, self._acked_ns, self._told = end, now_ns, told

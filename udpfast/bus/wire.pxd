@@ -31,6 +31,7 @@ cdef enum:
     LINK_MAGIC = 0x4B4E4C55      # "ULNK"
     SEND_MAGIC = 0x444E5355      # "USND"
     BUS_VERSION = 1
+    PROGRESS_LEAST = 40          # of Progress, as the first versions send it
     LINK_HEADER_SIZE = 32
     # Bytes of a body. More would keep whoever is up to date waiting for the end of it; the largest
     # record, a message of 131,072 bytes, fits.
@@ -76,12 +77,13 @@ cdef packed struct LinkHeader:
     uint64_t position            # in the store: of DATA's first record, of SEGMENT's
     uint64_t epoch               # of the records; else the latest that the speaker knows
 
-cdef packed struct Progress:     # body of HEARTBEAT and ACK, 40 bytes
+cdef packed struct Progress:     # body of HEARTBEAT and ACK, 48 bytes
     uint64_t end                 # behind the last record
     uint64_t synced              # the disk has all before
     uint64_t released            # readers may see all before
     uint64_t kept                # all standbys have all before
     int64_t unix_ns              # the speaker's clock
+    uint64_t let_go              # outboxes let all before go; versions before it end here
 
 cdef packed struct SendHeader:
     uint32_t magic
@@ -107,6 +109,12 @@ cdef packed struct EpochBegin:   # payload of RESTART in a bus's store; begins a
     uint32_t tail_checksum       # of the last record before; 0: there is none
     uint32_t reserved
     char host[32]
+
+
+cdef inline uint64_t progress_let_go(
+        const LinkHeader* header, const Progress* progress) noexcept nogil:
+    # Of versions that do not say it, the outboxes waited for all standbys.
+    return progress.let_go if header.length >= sizeof(Progress) else progress.kept
 
 
 cdef inline uint32_t link_checksum(const LinkHeader* header, const uint8_t* body) noexcept nogil:

@@ -14,7 +14,7 @@ __all__ = [
 
 for _what, _size, _expected in (
     ("LinkHeader", sizeof(LinkHeader), LINK_HEADER_SIZE),
-    ("Progress", sizeof(Progress), 40),
+    ("Progress", sizeof(Progress), 48),
     ("SendHeader", sizeof(SendHeader), SEND_HEADER_SIZE),
     ("Registration", sizeof(Registration), 72),
     ("EpochBegin", sizeof(EpochBegin), 64),

@@ -17,7 +17,7 @@ __all__ = ["host_lines", "journal_lines", "store_lines"]
 
 #: What is shown of a store, a number to a line.
 _COUNTS = (
-    *("end", "records", "synced", "released", "kept"),
+    *("end", "records", "synced", "released", "kept", "let_go", "unprotected"),
     *("reconnects", "damaged", "quarantined", "unauthentic"),
     *("removed", "removed_lacked", "dropped", "clock_steps"),
 )
@@ -48,7 +48,8 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     for what in _COUNTS:
         yield f"  {what:14} {getattr(store, what):>16,}"
     for host, copy in store.consumers.items():
-        yield f"  copy {host}: {_behind(copy)}"
+        away = ", away: outboxes do not wait for it" if host in store.away else ""
+        yield f"  copy {host}: {_behind(copy)}{away}"
     for reader in store.readers:
         gone = "" if reader.alive else " (gone)"
         yield f"  reader {reader.name} pid {reader.pid}{gone}: {_lag(reader)}, {reader.read:,} read"

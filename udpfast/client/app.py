@@ -238,9 +238,9 @@ class App:
         while True:
             try:
                 return self._outbox.send(payload, type)
-            except OutboxFullError:
+            except OutboxFullError as full:
                 if time.monotonic() >= until:
-                    raise
+                    raise OutboxFullError(f"{full}: {_why_full(self._directory)}") from None
                 time.sleep(0.001)
 
     @property
@@ -313,6 +313,25 @@ def _leave_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_in_child)
+
+
+def _why_full(directory: Path) -> str:
+    # What messages wait for, as far as this host knows.
+    try:
+        if not Live(directory).is_alive():
+            return "the bus daemon of this host does not run"
+        said = read_description(directory)
+    except (OSError, RegionError) as problem:
+        return str(problem)
+    if said["stopped"]:
+        return f"this host's copy has stopped ({said['stopped']}): see `udpfast bus stat`"
+    if not said["following"]:
+        return "this host's daemon does not reach the host that writes the store"
+    if not said["writer"]:
+        return f"`udpfast bus stat` on {said['writer_host']} shows what they wait for"
+    if said["waits_for"]:
+        return f"they wait for copies on {', '.join(said['waits_for'])} (release)"
+    return "they wait for the disk of this host"
 
 
 def _can_be_a_sender(name: object) -> bool:

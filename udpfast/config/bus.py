@@ -6,7 +6,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -89,6 +89,23 @@ class StoreConfig(Struct, frozen=True):
             "0: no limit",
         ),
     ] = 0
+    release: Annotated[
+        Literal["disk", "all"] | Annotated[int, Meta(ge=1, le=64)],
+        Meta(
+            description="when outboxes let a message go. disk: the writer's disk and each replica "
+            "in keep_for that is not away have it; all: each of these has it, away or not; a "
+            "number: so many replicas have it"
+        ),
+    ] = "disk"
+    away_ms: Annotated[
+        int,
+        Meta(
+            ge=100,
+            le=3_600_000,
+            description="ms after which a replica that lacks records is away, "
+            "so that outboxes no longer wait for it (release = disk)",
+        ),
+    ] = 5_000
     quarantine: Annotated[
         bool, Meta(description="set aside records that the writer does not have, and continue")
     ] = False
@@ -334,4 +351,9 @@ def _check_store(where: str, config: BusConfig, store: StoreConfig) -> None:
         raise ConfigError(
             f"{where}.gate: expected at most {least}, the number of hosts that copy directly from "
             f"any writer, found {store.gate}"
+        )
+    if isinstance(store.release, int) and store.release > least:
+        raise ConfigError(
+            f"{where}.release: expected disk, all, or at most {least}, the number of hosts that "
+            f"copy directly from any writer, found {store.release}"
         )

@@ -240,9 +240,13 @@ def _steps(key: str) -> list[str]:
 
 
 def _type_at(target: Any, key: str) -> Any:
-    for step in re.findall(r"[A-Za-z_]+", key):
-        fields = {field.name: field.type for field in fields_of(target)}
-        target = fields[step]
+    for step in _steps(key):
+        while get_origin(target) is Annotated:
+            target = target.__origin__
+        if get_origin(target) is dict:  # tables by name
+            target = get_args(target)[1]
+        elif isinstance(target, type):  # not an index
+            target = {field.name: field.type for field in fields_of(target)}[step]
     return target
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from udpfast.bus import beginning, log, merger, node, promotion, replication, sequencer
+from udpfast.bus import beginning, log, merger, node, promotion, release, replication, sequencer
 from udpfast.bus.hello import Hello
 from udpfast.lab import bus_composite, bus_world
 from udpfast.lab.bus_oracle import checksum
@@ -61,9 +61,19 @@ class LetsGoTooEarly(log.Store):
     """Lets messages go that are in the stream, whether standbys have them or not."""
 
     @property
-    def kept(self) -> int:
+    def let_go(self) -> int:
         """Everything."""
         return self.end
+
+
+class TakesForAwayTooSoon(release.Release):
+    """Takes standbys that lack anything for away."""
+
+    def look(self, _now_ns: int, end: int, kept: Any, standbys: Any) -> list[str]:
+        """Take all that lack something for away."""
+        if self.away_ns:
+            self.away = tuple(host for host in standbys if kept.get(host, 0) < end)
+        return []
 
 
 class ForgetsItsPromise(log.Store):
@@ -136,6 +146,7 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "believes-records": [(node, "Consumer", BelievesRecords)],
     "serves-any-copy": [(node, "Source", ServesAnyCopy)],
     "lets-go-too-early": [(bus_world, "Store", LetsGoTooEarly)],
+    "takes-for-away-too-soon": [(bus_world, "Release", TakesForAwayTooSoon)],
     "forgets-its-promise": [(bus_world, "Store", ForgetsItsPromise)],
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],

@@ -6,9 +6,10 @@ second time, slowly and obviously.
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,6 +108,7 @@ class Oracle:
         self.accepted: dict[int, list[bytes]] = {}
         self.views: dict[str, View] = {}
         self.holders: dict[tuple[int, int], set[str]] = {}  # who ever had a record
+        self.written_ns: dict[tuple[int, int], int] = {}  # when that was written
         self.promised: dict[str, int] = {}  # by host, whatever becomes of its processes
         self.messages: defaultdict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
         self.freed: dict[int, int] = {}  # by nonce: messages that its outbox let go
@@ -159,7 +161,7 @@ class Oracle:
         clock = self._clock(host, store.epoch, now_ns, unix_ns) if sequencer is not None else None
         for record in log.records(view.end, end):
             last = view.stamp
-            epoch = self._record(host, view, store, record, promised)
+            epoch = self._record(host, view, store, record, promised, now_ns)
             if clock is not None and clock.epoch == epoch:
                 clock.stamped(host, last, view.stamp, unix_ns)
         self.promised[host] = max(promised, store.promised)
@@ -183,7 +185,9 @@ class Oracle:
             if total != sequencer.received:
                 raise Wrong(f"I11 {host}: received {sequencer.received}, verdicts {total}")
 
-    def _record(self, host: str, view: View, store: Any, record: bytes, promised: int) -> int:
+    def _record(
+        self, host: str, view: View, store: Any, record: bytes, promised: int, now_ns: int
+    ) -> int:
         # Returns its epoch, if nobody had it before: it was written here.
         epoch = 0
         for begun, start in store.lineage.pairs:
@@ -200,6 +204,7 @@ class Oracle:
             if looked and record[60:64] != checksum(record).to_bytes(4, "little"):
                 raise Wrong(f"I3 {host}: the record at {position} has a wrong checksum")
             self.truth[epoch, position] = record
+            self.written_ns[epoch, position] = now_ns
             if epoch < promised:
                 raise Wrong(f"{host}: writes epoch {epoch:x} and promised {promised:x}")
         elif known != record:
@@ -262,7 +267,14 @@ class Oracle:
 
     # --- what was let go, and what was taken over -------------------------------------------------
 
-    def let_go(self, nonce: int, freed: int, hosts: set[str], disk: dict[str, int]) -> None:
+    def let_go(
+        self,
+        nonce: int,
+        freed: int,
+        hosts: set[str],
+        disk: dict[str, int],
+        excused: Callable[[tuple[int, int], set[str]], bool] = lambda *_: False,
+    ) -> None:
         """Check that what an outbox lets go is safe.
 
         Parameters
@@ -273,19 +285,35 @@ class Oracle:
             Hosts that must have them.
         disk : dict
             Host -> position up to which its disk has everything; looked at if there is one host.
+        excused : callable
+            Whether a record is safe although these hosts never had it.
         """
         for number in range(self.freed.get(nonce, 0) + 1, freed + 1):
             places = self.messages.get((nonce, number), [])
             if len(hosts) == 1:
                 safe = any(position < disk[host] for host in hosts for _, position in places)
             else:
-                safe = any(hosts <= self.holders[place] for place in places)
+                lacking = [(place, hosts - self.holders[place]) for place in places]
+                safe = any(not without or excused(place, without) for place, without in lacking)
             if not safe:
                 raise Wrong(
                     f"I6 message {number} of {nonce} is let go, and not safe: "
                     f"{[(place, sorted(self.holders[place])) for place in places]}"
                 )
         self.freed[nonce] = max(self.freed.get(nonce, 0), freed)
+
+    def lacked_ns(self, host: str, place: tuple[int, int], now_ns: int) -> int:
+        """Return the age of the first record that a host lacks, of those up to a place."""
+        for view in self.views.values():
+            at = bisect.bisect_left(view.places, place[::-1])
+            if view.places[at : at + 1] == [place[::-1]]:
+                # What it lacks is the end: so the first of that is found by halves.
+                first = bisect.bisect_left(
+                    view.places, True, hi=at,
+                    key=lambda known: host not in self.holders[known[1], known[0]])  # fmt: skip
+                position, epoch = view.places[first]
+                return now_ns - self.written_ns[epoch, position]
+        return 0
 
     def taken_over(self, host: str, epoch: int, reached: list[str]) -> None:
         """Check that a host that begins an epoch has all that those have whom it reached."""

@@ -18,6 +18,7 @@ from udpfast.bus.log import Store
 from udpfast.bus.node import Node
 from udpfast.bus.outbox import Courier, Outbox, OutboxState
 from udpfast.bus.promotion import Promotion, PromotionState
+from udpfast.bus.release import Release
 from udpfast.bus.replication import Consumer, Source
 from udpfast.bus.sequencer import Sequencer
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
@@ -136,6 +137,7 @@ class Host:
             self.log, self.name, gate=world.gate,
             standbys=[name for name in peers if world.sources.get(name, "") in ("", self.name)],
             followers=[name for name in peers if world.sources.get(name) == self.name],
+            release=Release(away_ns=world.away_ns),
         )  # fmt: skip
         self.life += 1
         self.cuts = 0
@@ -331,6 +333,9 @@ class World:
         self.lost_power: set[str] = set()
         self.happened: Counter[str] = Counter()
         self.behind_ns = 0  # of what links carry; datagrams are not concerned
+        #: After which a standby is away; 0: outboxes wait for all. Drawn beside all else.
+        self.away_ns = random.Random(f"away {seed}").choice([0, 0, 200 * MS, 1500 * MS])
+        self.unprotected = False  # an outbox let go what a standby lacked
         self.blind = False  # all that had what readers were shown may have been out of reach
         self._keys = 0
         self.loss = rng.choice([0, 0, 0.01, 0.1, 0.3])
@@ -418,7 +423,21 @@ class World:
         for memory in host.outboxes.values():
             nonce, freed = _number(memory, NONCE), _number(memory, FREED)
             if freed != self.oracle.freed.get(nonce, 0):
-                self.oracle.let_go(nonce, freed, set(self.hosts), disk)
+                self.oracle.let_go(nonce, freed, set(self.hosts), disk, self._are_away)
+
+    def _are_away(self, place: tuple[int, int], lacking: set[str]) -> bool:
+        # Whether outboxes need not wait for these hosts: a disk has the record, and each of them
+        # lacks some for long. (Who was away and catches up is away still.)
+        least_ns = self.away_ns // 8
+        kept = any(
+            host.log.synced() > place[1] or host.name in self.lost_power
+            for host in self.hosts.values() if host.name in self.oracle.holders[place]
+        )  # fmt: skip
+        away = self.away_ns > 0 and kept and all(
+            self.oracle.lacked_ns(host, place, self.now_ns) >= least_ns for host in lacking
+        )  # fmt: skip
+        self.unprotected = self.unprotected or away
+        return away
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -607,7 +626,7 @@ class World:
         for host in self.hosts.values():
             for memory in host.outboxes.values():
                 outbox = Outbox(memory)
-                if outbox.state == OutboxState.LOST and not self.lost_power:
+                if outbox.state == OutboxState.LOST and not (self.lost_power or self.unprotected):
                     raise Wrong(f"I6 {outbox.name}: lost messages, and no host lost its power")
                 if outbox.state < OutboxState.SUPERSEDED:
                     living.add(_number(memory, NONCE))

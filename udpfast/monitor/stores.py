@@ -118,6 +118,10 @@ class _Said(Struct, frozen=True):
     synced: int
     released: int
     kept: int
+    let_go: int
+    unprotected: int
+    away: list[str]
+    waits_for: list[str]
     following: bool
     source_end: int | None
     reconnects: int

@@ -44,6 +44,11 @@ def _of_store(store: StoreStatus) -> Iterator[str]:
             yield f"{what}: {text}"
     if store.feed is not None and store.feed.failure:
         yield f"feed {store.feed.state}: {store.feed.failure}"
+    if store.away and store.alive:
+        yield (
+            f"{store.unprotected:,} records are unprotected: outboxes do not wait for copies on "
+            f"{', '.join(store.away)}, which lack them"
+        )
     for host, copy in store.consumers.items() if store.alive else ():
         if not copy.connected:
             yield f"copy {host} is not connected"
