@@ -4,8 +4,11 @@ import re
 import subprocess
 import sys
 
+from scripts.generate_reference import example_feed, example_publish
 from tests.shared import ROOT
 from udpfast import OrderBook
+from udpfast.config import describe
+from udpfast.core.counter import CHANNEL_COUNTERS, FEED_COUNTERS, LINE_COUNTERS
 
 
 def test_operating_tables_are_what_the_code_says():
@@ -18,6 +21,15 @@ def test_operating_tables_are_what_the_code_says():
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_key_or_counter_has_the_description_of_another():
+    settings = [*describe(example_feed()), *describe(example_publish())]
+    described = {(setting.key.rpartition(".")[2], setting.reason) for setting in settings}
+    for counters in (FEED_COUNTERS, CHANNEL_COUNTERS, LINE_COUNTERS):
+        described |= {(counter.name, counter.meaning) for counter in counters}
+    twice = {text: name for name, text in described}
+    assert [name for name, text in described if text and twice[text] != name] == []
 
 
 def test_readme_best_prices_are_unpacked_as_the_book_gives_them():

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,14 +25,18 @@ VALUES = [
 ]  # fmt: skip
 
 
+def commands():
+    """Return the command of each verb, and of each program of `lab`."""
+    with click.Context(cli) as context:
+        found = {verb: cli.get_command(context, verb) for verb in VERBS}
+        return found | {name: found["lab"].get_command(context, name) for name in PROGRAMS}
+
+
 def parameters():
     """Return each verb's command with each of its options and arguments."""
-    with click.Context(cli) as context:
-        commands = {verb: cli.get_command(context, verb) for verb in VERBS}
-        commands |= {name: commands["lab"].get_command(context, name) for name in PROGRAMS}
     return [
         pytest.param(command, parameter, id=f"{verb} {parameter.name}")
-        for verb, command in commands.items()
+        for verb, command in commands().items()
         for parameter in command.params
     ]
 
@@ -96,6 +101,26 @@ def test_help_has_every_option_under_one_heading(verb):
     text = CliRunner().invoke(cli, [verb, "--help"], prog_name="udpfast").output
     assert all(f"\n{heading}:\n" in text for heading in (*command.groups, "Other options"))
     assert text.count("--help") == 1
+
+
+def test_no_help_text_stands_where_that_of_another_option_should():
+    """It names the words of its own option if it names those of a sibling; none is had twice."""
+    owners: dict[str, set[str]] = {}
+    for command in commands().values():
+        words_of = {each.name: set(each.name.split("_")) for each in command.params}
+        for option in command.params:
+            text = getattr(option, "help", None)
+            if not text:
+                continue
+            owners.setdefault(text, set()).add(option.name)
+            words = set(re.findall(r"[a-z]+", text.lower()))
+            others = [
+                name
+                for name, of in words_of.items()
+                if name != option.name and len(of) > 1 and of <= words
+            ]
+            assert not others or words_of[option.name] & words, (command.name, option.name, text)
+    assert not {text: names for text, names in owners.items() if len(names) > 1}
 
 
 @pytest.mark.parametrize("verb", ["stat", "tail"])

@@ -36,6 +36,26 @@ def test_inspect_host_same_names_on_every_host(tmp_path: Path) -> None:
     assert bare == [finding.name for finding in inspect_host(lay_out(tmp_path / "host"))]
 
 
+@pytest.mark.parametrize("use", [HostUse(), HostUse(cores=(1,), strategy_cores=(2,))])
+@pytest.mark.parametrize("bare", [False, True])
+def test_finding_says_what_is_wanted_as_a_value_and_what_it_does_as_a_sentence(
+    tmp_path: Path, use: HostUse, bare: bool
+) -> None:
+    """No text of one knob stands where another's should, nor an effect where a wish should."""
+    found = list(inspect_host(tmp_path if bare else lay_out(tmp_path), use))
+    effects: dict[str, set[str]] = {}
+    for finding in found:
+        assert 0 < len(finding.want) <= 45, finding
+        assert not finding.want.endswith("."), finding
+        assert finding.effect.endswith("."), finding
+        effects.setdefault(finding.effect, set()).add(finding.name)
+    twice = sorted(sorted(names) for names in effects.values() if len(names) > 1)
+    assert twice == [
+        ["net.core.busy_poll", "net.core.busy_read"],
+        ["net.core.netdev_budget", "net.core.netdev_budget_usecs"],
+    ]
+
+
 def test_inspect_host_interface_that_is_not_there_is_a_fault(tmp_path: Path) -> None:
     finding = inspect(lay_out(tmp_path), HostUse(interfaces=("eth9",)))["eth9"]
     assert (finding.have, finding.ok) == ("absent", False)

@@ -239,13 +239,15 @@ _OPTIONS: Sequence[Callable[[Any], Any]] = (
         show_default=True,
         help="Snapshot datagrams per second, at most.",
     ),
-    click.option("--session-id", type=click.IntRange(0, 65_535), help="By default random."),
+    click.option(
+        "--session-id", type=click.IntRange(0, 65_535), help="Session id; random by default."
+    ),
     click.option(
         "--first-seqno",
         type=click.IntRange(0, 2**32 - 1),
         default=1,
         show_default=True,
-        help="Session id; random by default.",
+        help="Number of the first message of each channel.",
     ),
     click.option(
         "--revision",

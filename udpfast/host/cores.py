@@ -40,7 +40,7 @@ def _count(tree: HostTree) -> Finding:
         return absent("cores", "at least 2", effect, "no /proc/self/status")
     return Finding(
         "cores",
-        "On other cores the scheduler interrupts the loop for milliseconds at a time.",
+        "at least 2",
         str(len(allowed)),
         len(allowed) >= 2,
         effect,
