@@ -56,8 +56,9 @@ STYLE: dict[Any, Any] = {
 }
 
 
-#: Inches of a figure.
+#: Inches of a figure, and pixels of one in a file: what a page of documentation shows.
 WIDTH = 7.2
+PNG_WIDTH = 1200
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,9 @@ def save_png(plot: Plot, folder: Path) -> Path:
     """Write the figure on white, legible on a page of any kind."""
     path = folder / f"{plot.name}.png"
     with mpl.rc_context(STYLE):
-        render(plot).savefig(path, dpi=180, facecolor="white", metadata={"Software": None})
+        render(plot).savefig(
+            path, dpi=PNG_WIDTH / WIDTH, facecolor="white", metadata={"Software": None}
+        )
     return path
 
 

@@ -8,6 +8,7 @@ one class of placement, that of which there are more trials.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import cycle
@@ -26,6 +27,17 @@ from .result import Row, text
 __all__ = ["find_plots"]
 
 NINES = ["0", "90", "99", "99.9", "99.99", "99.999"]
+
+#: What the captions say, here and in README.
+BARS = (
+    "The bar is the median of the trials, each of which is a dot. Blue: udpfast; grey: another "
+    "program that ratios divide by; orange: other programs."
+)
+RATIOS = (
+    "A ratio is the median of the ratios within one round, not the quotient of two bars; the title "
+    "says what it divides by, and the bar, if that differs."
+)
+CURVES = "Each step to the right is one nine more; a name has the colour of its curve."
 
 #: What the x axis of a figure over a parameter is; the first that a benchmark varies.
 OVER = {"rate": "messages per second", "readers": "readers"}
@@ -100,7 +112,7 @@ def curve_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
         yield Plot(
             name_of(benchmark, "percentiles", words),
             benchmark,
-            f"Latency by percentile, {words}. Each step to the right is one nine more.",
+            f"Latency by percentile, {words}. {CURVES}",
             partial(draw_curves, panels=panels),
             3.2 if len(panels) < 3 else 2.9 * ((len(panels) + 1) // 2),
         )
@@ -255,48 +267,63 @@ def told_apart(rows: list[Row]) -> list[str]:
 
 
 def bar_plots(benchmark: str, rows: list[Row]) -> Iterator[Plot]:
-    """Yield one figure per unit, a panel per set of parameters."""
-    for unit in dict.fromkeys(row.unit for row in rows):
-        panels = list(grouped([row for row in rows if row.unit == unit]))
-        most = max(len(group) for _, group in panels)
-        if most > 1:
-            better = "shorter" if panels[0][1][0].lower_is_better else "longer"
+    """Yield one figure per unit and set of parameters."""
+    units = list(dict.fromkeys(row.unit for row in rows))
+    for unit in units:
+        for words, group in grouped([row for row in rows if row.unit == unit]):
+            if len(group) < 2:
+                continue
+            better = "shorter" if group[0].lower_is_better else "longer"
             yield Plot(
-                name_of(benchmark, "variants", "" if len({r.unit for r in rows}) == 1 else unit),
+                name_of(benchmark, "variants", words if len(units) == 1 else f"{words} {unit}"),
                 benchmark,
-                f"Median of the trials, each a dot; {better} is better. Blue: udpfast; grey: what "
-                "ratios refer to; orange: others. Every panel has its own scale.",
-                partial(draw_bars, panels=panels, unit=unit),
-                sum(0.95 + 0.27 * len(group) for _, group in panels),
+                f"{BARS} {better.capitalize()} is better. {RATIOS}",
+                partial(draw_bars, title=words, group=group, unit=unit),
+                0.95 + 0.27 * len(group),
             )
 
 
-def draw_bars(canvas: Figure, panels: list[tuple[str, list[Row]]], unit: str) -> None:
-    """Draw a panel per set of parameters, best variant on top."""
-    axes = canvas.subplots(
-        len(panels), 1, squeeze=False, height_ratios=[len(group) + 1 for _, group in panels]
-    ).flat
-    for axis, (title, group) in zip(axes, panels, strict=True):
-        rows = sorted(group, key=lambda row: row.median * (1 if row.lower_is_better else -1))
-        for place, row in enumerate(rows):
-            base = row.variant == row.base
-            colour = (MUTED if base else PEERS[0]) if is_foreign(row) else OWN[0]
-            axis.barh(place, row.median, height=0.62, color=colour, alpha=0.85)
-            axis.plot(row.values, [place] * len(row.values), ".", ms=3, color=INK, alpha=0.45)
-            ratio = f"   x {row.ratio:.2f}" if row.ratio and not base else ""
-            axis.annotate(
-                f"{figure(row.median)}{ratio}",
-                (max(row.values), place),
-                xytext=(5, 0),
-                textcoords="offset points",
-                va="center",
-                fontsize=8,
-            )
-        axis.set_yticks(range(len(rows)), [row.variant for row in rows])
-        axis.tick_params(axis="y", length=0, labelcolor=INK)
-        axis.spines["left"].set_visible(False)
-        axis.invert_yaxis()
-        axis.set_title(title)
-        axis.set_xlim(0, 1.25 * max(max(row.values) for row in rows))
-        axis.xaxis.set_major_formatter(tick)
-        axis.set_xlabel(unit)
+def draw_bars(canvas: Figure, title: str, group: list[Row], unit: str) -> None:
+    """Draw a bar per variant, the best one on top."""
+    axis = canvas.subplots()
+    rows = sorted(group, key=lambda row: row.median * (1 if row.lower_is_better else -1))
+    common = common_base(rows)
+    for place, row in enumerate(rows):
+        axis.barh(place, row.median, height=0.62, color=bar_colour(row), alpha=0.85)
+        axis.plot(row.values, [place] * len(row.values), ".", ms=3, color=INK, alpha=0.45)
+        axis.annotate(
+            f"{figure(row.median)}{said_ratio(row, common)}",
+            (max(row.values), place),
+            xytext=(5, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=8,
+        )
+    axis.set_yticks(range(len(rows)), [row.variant for row in rows])
+    axis.tick_params(axis="y", length=0, labelcolor=INK)
+    axis.spines["left"].set_visible(False)
+    axis.invert_yaxis()
+    axis.set_title(", ".join(filter(None, [title, f"x: times {common}" if common else ""])))
+    axis.set_xlim(0, 1.3 * max(max(row.values) for row in rows))
+    axis.xaxis.set_major_formatter(tick)
+    axis.set_xlabel(unit)
+
+
+def common_base(rows: list[Row]) -> str:
+    """Return what most ratios of these rows divide by; empty if none has a ratio."""
+    bases = Counter(row.base for row in rows if row.ratio and row.variant != row.base)
+    return bases.most_common(1)[0][0] if bases else ""
+
+
+def said_ratio(row: Row, common: str) -> str:
+    """Return what a bar's label says of a row's ratio, and of what, unless most divide by it."""
+    if not row.ratio or row.variant == row.base:
+        return ""
+    return f"   x {row.ratio:.2f}" + (f" {row.base}" if row.base != common else "")
+
+
+def bar_colour(row: Row) -> str:
+    """Return the colour of a bar: see `BARS`."""
+    if not is_foreign(row):
+        return OWN[0]
+    return MUTED if row.variant == row.base else PEERS[0]

@@ -53,7 +53,7 @@ with udpfast.Reader("ring:deribit", image=True, name="strategy", timeout=60) as 
         books.apply(record)
 """
 LISTEN = "127.0.0.1:29818"
-WIDE, TALL, PHONE = 1400, 1160, 390
+WIDE, TALL, PHONE = 1200, 1160, 390
 WATCHED_S = 20.0
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import struct
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,9 +13,12 @@ from click.testing import CliRunner
 from bench.main import bench
 from bench.result import Result, Writer, joined, percentiles, sparse
 from tests.bench.fakes import HOST, row
+from tests.shared import ROOT
 from udpfast.shm.histogram import LatencyHistogram
 
 pytest.importorskip("matplotlib", reason="figures need the extra [bench]")
+
+from matplotlib.colors import to_hex, to_rgb
 
 from bench import drawing, plots
 from bench.report import write_report
@@ -120,7 +124,7 @@ def test_report_says_all_that_was_found(tmp_path: Path) -> None:
 def test_report_has_a_figure_for_each_kind_of_row(tmp_path: Path) -> None:
     names = [plot.name for plot in write_report(result(), tmp_path / "report.html")]
     assert names == [
-        "drain-variants",
+        "drain-variants-size-80-near",
         "latency-over-rate-size-80-near",
         "latency-percentiles-size-80-near",
         "latency-hops",
@@ -133,6 +137,70 @@ def test_report_has_a_figure_for_each_kind_of_row(tmp_path: Path) -> None:
 def test_report_of_one_lonely_row_and_of_none_is_a_page(tmp_path: Path) -> None:
     assert "<h2" in page_of(result([row()]), tmp_path)
     assert "<h2" in page_of(result([]), tmp_path)
+
+
+def test_bars_have_the_colours_and_ratios_that_the_captions_tell() -> None:
+    """Blue is ours, whatever it is compared with; a ratio to another base than most names it."""
+    rows = [
+        row("C recvmmsg", base="C recvmmsg", ratio=1.0, version="gcc 12"),
+        row("C recv", base="C recvmmsg", ratio=1.5, version="gcc 12"),
+        row("udpfast", base="C recvmmsg", ratio=1.1),
+        row("udpfast receive only", base="C recvmmsg", ratio=1.01),
+        row("udpfast, two lines", base="udpfast", ratio=1.03),
+    ]
+    (plot,) = plots.bar_plots("drain", rows)
+    canvas = drawing.render(plot)
+    (axis,) = canvas.axes
+    names = [label.get_text() for label in axis.get_yticklabels()]
+    colours = {bar.get_y() + bar.get_height() / 2: bar.get_facecolor() for bar in axis.patches}
+    drawn = {names[round(place)]: to_hex(colour) for place, colour in colours.items()}
+    blue, grey, orange = plots.OWN[0], plots.MUTED, plots.PEERS[0]
+    assert drawn == {
+        "C recvmmsg": grey, "C recv": orange, "udpfast": blue, "udpfast receive only": blue,
+        "udpfast, two lines": blue,
+    }  # fmt: skip
+    for colour, order in ((blue, "bgr"), (orange, "rgb")):  # as the caption calls them
+        red, green, value = to_rgb(colour)
+        parts = {"r": red, "g": green, "b": value}
+        assert sorted(parts, key=parts.__getitem__, reverse=True) == list(order)
+    assert max(to_rgb(grey)) - min(to_rgb(grey)) < 0.1
+    said = dict(
+        zip(names, (text.get_text().partition("x ")[2] for text in axis.texts), strict=True)
+    )
+    assert said == {
+        "C recvmmsg": "", "C recv": "1.50", "udpfast": "1.10", "udpfast receive only": "1.01",
+        "udpfast, two lines": "1.03 udpfast",
+    }  # fmt: skip
+    assert axis.get_title().endswith("x: times C recvmmsg")
+    assert plots.BARS in plot.caption and plots.RATIOS in plot.caption
+
+
+def test_curves_have_the_colours_of_their_names() -> None:
+    rows = [latency_row(name, 1000, 1000, 2000, 90_000) for name in ("A", "B", "udpfast ring")]
+    (plot,) = plots.curve_plots("peers", rows)
+    (axis,) = drawing.render(plot).axes
+    named = {text.get_text(): to_hex(text.get_color()) for text in axis.texts}
+    assert len(set(named.values())) == len(rows)
+    assert sorted(named.values()) == sorted(to_hex(line.get_color()) for line in axis.lines)
+    assert plots.CURVES in plot.caption
+
+
+def test_readme_captions_are_those_of_the_figures_and_its_pictures_fit_a_page() -> None:
+    text = " ".join((ROOT / "README.md").read_text().split())
+    for sentence in (plots.BARS, plots.RATIOS.partition(", not")[0], plots.CURVES):
+        assert sentence in text, sentence
+    shown = set(re.findall(r"docs/images/(\S+?\.png)", text))
+    named = set(re.findall(r"--figure (\S+?)(?=`| )", text))
+    assert {f"{name}.png" for name in named} <= shown
+    for path in (ROOT / "docs/images").glob("*.png"):
+        width, height = struct.unpack(">II", path.read_bytes()[16:24])
+        assert width <= 1200 and height <= 1200, path
+
+
+def test_png_is_as_wide_as_a_page(tmp_path: Path) -> None:
+    (plot, *_) = write_report(result(), tmp_path / "report.html")
+    data = drawing.save_png(plot, tmp_path).read_bytes()
+    assert struct.unpack(">I", data[16:20]) == (1200,)
 
 
 def test_curve_ends_where_the_samples_end() -> None:
@@ -172,12 +240,14 @@ def test_report_verb_writes_page_and_the_figures_asked_for(tmp_path: Path) -> No
     path = write(tmp_path / "a.jsonl")
     png = tmp_path / "images"
     done = CliRunner().invoke(
-        bench, ["report", path, "--png", str(png), "--figure", "drain-variants"]
+        bench, ["report", path, "--png", str(png), "--figure", "drain-variants-size-80-near"]
     )
     assert done.exit_code == 0, done.output
     assert (tmp_path / "a.html").exists()
     (made,) = png.iterdir()
-    assert made.name == "drain-variants.png" and made.read_bytes().startswith(b"\x89PNG")
+    assert made.name == "drain-variants-size-80-near.png" and made.read_bytes().startswith(
+        b"\x89PNG"
+    )
 
 
 def test_report_verb_refuses_unknown_figures_and_two_hosts(tmp_path: Path) -> None:

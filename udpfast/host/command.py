@@ -106,7 +106,7 @@ def _parser(program: str) -> _Parser:
         f"can be changed at run time.\n\n{_VERBS_HELP}",
         epilog=f"Example: {program} check --rx-cpus 1\n\n"
         "Exit code: 0 nothing failed, 1 something failed, 2 wrong usage. "
-        "docs/operating.md explains each setting.",
+        "docs/tuning.md explains each setting.",
     )
     parser.add_argument("verb", nargs="?", type=_verb, default="check", help=argparse.SUPPRESS)
     for option, kind, default, text in (
