@@ -82,8 +82,8 @@ class Naive:
         if count:
             self.received.add(number, number + count)
 
-    def found(self, gaps_max: int) -> dict[str, Any]:
-        """Return all that is known, with the first gaps and holes only."""
+    def found(self) -> dict[str, Any]:
+        """Return all that is known."""
         holes = self.received.holes()
         return {
             "units": self.units,
@@ -93,12 +93,12 @@ class Naive:
             "next_expected": self.expected,
             "gap_count": len(self.gaps),
             "missing": sum(last - first + 1 for first, last in self.gaps),
-            "gaps": self.gaps[:gaps_max],
+            "gaps": self.gaps,
             "old_or_duplicate": self.old,
             "never_received": {
                 "holes": len(holes),
                 "numbers": sum(last - first + 1 for first, last in holes),
-                "first_holes": holes[:gaps_max],
+                "first_holes": holes,
             },
         }
 

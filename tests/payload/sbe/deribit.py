@@ -22,7 +22,7 @@ _MESSAGES = (
     ("snapshot_start", 1005, 4, "delay:uint32", 0, "", False),
     ("snapshot_end", 1006, 0, "", 0, "", False),
     ("combo_legs", 1007, 4, "id:uint32", 8, "leg:uint32 size:int32", False),
-    ("index", 1008, 32, "name:name16 price:double ms:uint64", 0, "", False),
+    ("price_index", 1008, 32, "name:name16 price:double ms:uint64", 0, "", False),
     ("rfq", 1009, 22, "id:uint32 active:uint8", 0, "", False),
 )
 

@@ -5,7 +5,8 @@
 Every file below DIR that says what must come out of it is run: JSON documents by their `format`,
 lists of payloads (`.jsonl`, plain or gzip) by their first line, schemas of SBE and messages of
 theirs (`.xml`, `.sbe`) by what every schema must hold. Each case passes, or fails with
-one line that says what was expected and what was found.
+one line that says what was expected and what was found. What an expectation does not say, or says
+only in part, is not compared, and a line says so.
 """
 
 import gzip
@@ -21,7 +22,7 @@ import click
 
 from udpfast.lab.program import program
 
-__all__ = ["Report", "difference", "join_gaps", "main", "read_lines", "run"]
+__all__ = ["Report", "difference", "fit", "is_cut", "join_gaps", "main", "read_lines", "run"]
 
 P = ParamSpec("P")
 
@@ -35,6 +36,10 @@ FORMATS = {
     "pcap-expected": "flows",
     "venue-expected": "venues",
 }
+
+
+#: An expectation that does not write all of a list writes so many entries at least.
+LISTED_MIN = 100
 
 
 @dataclass(slots=True)
@@ -80,8 +85,18 @@ class Report:
         if problem is None:
             self.passed += 1
         else:
-            self.failed += 1
-            self.note(f"FAILED {name}: {' '.join(problem.split())}")
+            self.fail(name, problem)
+
+    def fail(self, name: str, problem: str) -> None:
+        """Count a case that has failed, and say why."""
+        self.failed += 1
+        self.note(f"FAILED {name}: {' '.join(problem.split())}")
+
+    def not_compared(self, name: str, what: Iterable[str]) -> None:
+        """Say what of an expectation was not compared, if there is anything."""
+        said = "; ".join(sorted(what))
+        if said:
+            self.note(f"not compared: {name}: {said}")
 
     def note(self, line: str) -> None:
         """Say something that is neither passed nor failed."""
@@ -116,6 +131,61 @@ def difference(expected: Any, found: Any, place: str = "") -> str | None:
     if isinstance(expected, bool) == isinstance(found, bool) and expected == found:
         return None
     return f"{place + ': ' if place else ''}expected {expected!r}, found {found!r}"
+
+
+def is_cut(listed: list[Any], count: int) -> bool:
+    """Whether an expectation lists only the first of many: as long a list as it writes, or more."""
+    return LISTED_MIN <= len(listed) < count
+
+
+def fit(
+    expected: Any,
+    found: Any,
+    left: set[str],
+    *,
+    counts: dict[str, str],
+    keyed: tuple[str, ...] = (),
+    whole: tuple[str, ...] = (),
+) -> Any:
+    """Return what was found as far as the expectation speaks of it.
+
+    Parameters
+    ----------
+    expected, found : any
+        JSON values of the same layout.
+    left : set of str
+        Gets what is left out, and why.
+    counts : dict
+        Name of a list of which only the first entries may be written -> name of its length.
+    keyed : tuple of str
+        Names of objects whose keys are data: one that is not expected is a difference.
+    whole : tuple of str
+        Names whose values are compared as they are.
+    """
+    rules: Any = {"counts": counts, "keyed": keyed, "whole": whole}
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        return [fit(one, other, left, **rules) for one, other in zip(expected, found, strict=True)]
+    if not isinstance(expected, dict) or not isinstance(found, dict):
+        return found
+    fitted: dict[str, Any] = {}
+    for key, value in found.items():
+        if key not in expected:
+            if value:
+                left.add(f"{key}, which it does not say")
+        elif key in whole:
+            fitted[key] = value
+        elif key in keyed and isinstance(value, dict) and isinstance(expected[key], dict):
+            fitted[key] = {
+                each: fit(expected[key].get(each), one, left, **rules)
+                for each, one in value.items()
+            }
+        elif key in counts and is_cut(expected[key], found[counts[key]]):
+            listed = len(expected[key])
+            fitted[key] = value[:listed]
+            left.add(f"{key} behind the first {listed}, which it does not list")
+        else:
+            fitted[key] = fit(expected[key], value, left, **rules)
+    return fitted
 
 
 def join_gaps(said: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -161,11 +231,11 @@ def run(folder: Path, report: Report) -> None:
             if module is None:
                 report.note(f"not run: {path}: format {name!r} says nothing to compare")
                 continue
-            _checker(module)(path, report)
+            _run_file(module, path, report)
         elif path.name.endswith((".jsonl", ".jsonl.gz")):
             first = next(iter(read_lines(path)), {})
             if {"hex", "expect"} <= first.keys():
-                _checker("payloads")(path, report)
+                _run_file("payloads", path, report)
         elif path.suffix == ".xml" and _sbe().is_schema(path):
             _sbe().check(path, report)
         elif path.suffix == ".sbe":
@@ -176,9 +246,13 @@ def _sbe() -> Any:
     return importlib.import_module(f"{__name__}.sbe")
 
 
-def _checker(module: str) -> Callable[[Path, Report], None]:
-    found: Callable[[Path, Report], None] = importlib.import_module(f"{__name__}.{module}").check
-    return found
+def _run_file(module: str, path: Path, report: Report) -> None:
+    # A file that lacks what its format needs, or names a capture that is not there, has failed; the
+    # others still run.
+    try:
+        importlib.import_module(f"{__name__}.{module}").check(path, report)
+    except Exception as error:
+        report.fail(str(path), f"{type(error).__name__}: {error}")
 
 
 @program
