@@ -53,15 +53,21 @@ def runs():
 
 
 @pytest.fixture
-def agent(runs):
-    """Return an agent of fake runs."""
+def agent_of(runs):
+    """Return what makes an agent of fake runs."""
 
     def launch():
         runs.append(FakeRun())
         return runs[-1]
 
     config = settings(restart_first_ms=100, restart_longest_ms=300, restart_steady_ms=1000)
-    return SideAgent("side", launch, config)
+    return lambda *counts: SideAgent("side", launch, config, *counts)
+
+
+@pytest.fixture
+def agent(agent_of):
+    """Return an agent of fake runs."""
+    return agent_of()
 
 
 def test_backoff_doubles_up_to_its_longest_and_begins_anew_after_steady_running():
@@ -129,10 +135,50 @@ def test_side_agent_says_why_it_cannot_start_once(capsys):
         agent.look(now_s * 1000 * MS)
     assert agent.entry.restarts > 2
     said = capsys.readouterr().err.splitlines()
-    assert said == [
-        f"udpfast: {settings().name}: agent record failed and is being restarted: "
+    (line,) = said
+    assert line.endswith(
+        f"Z ERROR udpfast: {settings().name}: agent record failed and is being restarted: "
         "OSError: cannot reserve 16793600 bytes (1000 free)"
-    ]
+    )
+
+
+def test_side_agent_that_flaps_is_down_until_it_has_worked_for_the_steady_time(
+    agent_of, runs, capsys
+):
+    counts = {"records": 500, "missing": 3}
+    agent = agent_of(lambda: counts["records"], lambda: counts["missing"])
+    agent.look(0)
+    assert agent.entry.down_ns == 0
+    runs[-1].end = (True, "OSError: No space left on device")
+    agent.look(10 * MS)
+    since_ns = agent.entry.down_ns
+    assert (since_ns > 0, agent.entry.down_records) == (True, 500)
+    now_ns = 10 * MS
+    for _ in range(5):  # each attempt works for a moment
+        counts["records"] += 1000
+        now_ns += 20_000 * MS
+        agent.look(now_ns)
+        runs[-1].cycles += 1
+        agent.look(now_ns + MS)
+        assert agent.entry.state is AgentState.RUNNING
+        assert (agent.entry.down_ns, agent.entry.down_records) == (since_ns, 500)
+        runs[-1].end = (True, "OSError: No space left on device")
+        agent.look(now_ns + 2 * MS)
+    now_ns += 20_000 * MS
+    agent.look(now_ns)
+    counts["missing"] = 1203
+    steady_ns = 1000 * MS
+    for at_ns in (now_ns + MS, now_ns + steady_ns - 1):
+        runs[-1].cycles += 1
+        agent.look(at_ns)
+        assert agent.entry.down_ns == since_ns
+    runs[-1].cycles += 1
+    agent.look(now_ns + steady_ns)
+    assert agent.entry.down_ns == 0
+    failed, back = capsys.readouterr().err.splitlines()
+    assert "agent side failed" in failed
+    assert "agent side works again" in back
+    assert back.endswith(": 1,200 records are missing in what it keeps")
 
 
 def test_side_agent_that_is_done_is_not_started_again(agent, runs):

@@ -126,7 +126,7 @@ def host_of_large_numbers() -> HostFacts:
 
 
 def test_lines_of_the_host_fit_the_terminal_whatever_is_counted() -> None:
-    lines = list(host_lines(host_of_large_numbers()))
+    lines = list(host_lines(host_of_large_numbers(), {}))
     # Sentences wrap, tables do not. One column is the scroll bar's.
     lines = lines[next(at for at, line in enumerate(lines) if line.startswith("store  ")) :]
     assert max(map(len, lines)) < COLUMNS, max(lines, key=len)

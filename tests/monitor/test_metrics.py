@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,13 @@ def everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
         stack.enter_context(running(config, "S", tmp_path))
         stack.enter_context(running(config, "one", tmp_path))
         # An app waits until there is a store.
-        wait_until(lambda: "udpfast_replica_lag_seconds" in metrics_text(), "the copy")
+        wait_until(lambda: "udpfast_replica_lag_seconds" in text_of(), "the copy")
         stack.enter_context(App(f"store:{tmp_path / 'S' / 'orders'}", "algo"))
         stack.enter_context(Reader("ring:deribit"))
         journal = f'udpfast_journal_up{{directory="{tmp_path / "S" / "deribit"}"}} 1.0'
         needed = ("udpfast_objects_sound", journal, "udpfast_store_reader_lag_records")
-        wait_until(lambda: all(name in metrics_text() for name in needed), "all of them")
-        yield metrics_text()
+        wait_until(lambda: all(name in text_of() for name in needed), "all of them")
+        yield text_of()
 
 
 def promtool(*arguments: str, text: str = "", directory: Path | None = None) -> str:
@@ -87,12 +87,17 @@ def promtool(*arguments: str, text: str = "", directory: Path | None = None) -> 
     return result.stdout + result.stderr
 
 
+def text_of(names: Sequence[str] = ()) -> str:
+    """Return metrics in the format that has a strict parser."""
+    return metrics_text(names, openmetrics=True)
+
+
 def families(text: str) -> dict[str, Any]:
     return {each.name: each for each in parser.text_string_to_metric_families(text)}
 
 
 def test_metrics_have_every_counter_with_its_help_and_value(feed: Subscriber) -> None:
-    found = families(metrics_text())
+    found = families(text_of())
     status = read_status("deribit")
     assert all(each.documentation.endswith(".") for each in found.values())
     helps = {each.documentation.lower() for each in found.values()}
@@ -140,7 +145,7 @@ def test_metrics_of_damaged_stores_and_journals_say_so(feed: Subscriber, tmp_pat
     for name, file in (("store", "bus.json"), ("journal", "journal")):
         (tmp_path / "journals" / name).mkdir(mode=0o700, parents=True)
         (tmp_path / "journals" / name / file).write_bytes(b"\x1b[2J{")
-    found = families(metrics_text())
+    found = families(text_of())
     for what in ("store", "journal"):
         samples = found[f"udpfast_{what}_readable"].samples
         assert [each.value for each in samples if each.labels["directory"].endswith(what)] == [0]
@@ -148,14 +153,14 @@ def test_metrics_of_damaged_stores_and_journals_say_so(feed: Subscriber, tmp_pat
 
 
 def test_metrics_of_named_feeds_leave_the_host_out(everything: str) -> None:
-    named = families(metrics_text(["deribit"]))
+    named = families(text_of(["deribit"]))
     assert not any(name.startswith(("udpfast_store", "udpfast_journal")) for name in named)
     assert "udpfast_objects_sound" in named
 
 
 def test_readers_of_one_name_are_told_apart(feed: Subscriber) -> None:
     with Reader("ring:deribit", name="s"), Reader("ring:deribit", name="s"):
-        text = metrics_text()
+        text = text_of()
     series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
     assert len(series) == len(set(series))
     samples = families(text)["udpfast_reader_up"].samples
@@ -186,7 +191,7 @@ def test_instances_that_cannot_be_read_are_said(feed: Subscriber, tmp_path: Path
     (tmp_path / "nothing").mkdir(mode=0o700)
     (tmp_path / "nothing" / "lock").touch()
     for names in ((), ("deribit", "nothing")):
-        samples = families(metrics_text(names))["udpfast_feed_readable"].samples
+        samples = families(text_of(names))["udpfast_feed_readable"].samples
         assert {each.labels["feed"]: each.value for each in samples} == {"deribit": 1, "nothing": 0}
 
 
@@ -199,15 +204,19 @@ def test_instance_that_is_removed_meanwhile_is_said(
         raise FileNotFoundError(directory)
 
     monkeypatch.setattr(metrics, "read_hops", gone)
-    (sample,) = families(metrics_text())["udpfast_feed_readable"].samples
+    (sample,) = families(text_of())["udpfast_feed_readable"].samples
     assert (sample.labels["feed"], sample.value) == ("deribit", 0)
 
 
 def test_stat_prints_the_same_metrics(feed: Subscriber) -> None:
-    result = CliRunner().invoke(cli, ["stat", "deribit", "--metrics"])
+    result = CliRunner().invoke(cli, ["stat", "deribit", "--openmetrics"])
     assert result.exit_code == 0
     assert result.output.endswith("# EOF\n")
-    assert families(result.output).keys() == families(metrics_text(["deribit"])).keys()
+    assert families(result.output).keys() == families(text_of(["deribit"])).keys()
+    classic = CliRunner().invoke(cli, ["stat", "deribit", "--metrics"])
+    assert classic.exit_code == 0
+    assert "# EOF" not in classic.output
+    promtool("check", "metrics", text=classic.output)
     absent = CliRunner().invoke(cli, ["stat", "absent", "--metrics"])
     assert isinstance(absent.exception, FileNotFoundError)
 

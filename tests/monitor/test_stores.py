@@ -111,7 +111,7 @@ def test_damaged_description_is_said_and_hides_nothing_else(left: Path) -> None:
         facts = host_of(left)
         assert "bus.json" in facts.stores.unreadable[str(left)]
         assert facts.journals.found[str(left)].state == "closed"
-        text = plain(host_lines(facts))
+        text = plain(host_lines(facts, {}))
         assert "bus.json" in text
         assert text.isascii() and "\x1b" not in text
 
@@ -163,7 +163,7 @@ def test_names_of_senders_and_what_was_said_change_nothing_in_a_terminal(left: P
     (left / "bus.json").write_text(json.dumps(said))
     found: StoreStatus = read_store(left)
     assert evil in found.outboxes
-    for text in (plain(store_lines(found)), plain(host_lines(host_of(left)))):
+    for text in (plain(store_lines(found)), plain(host_lines(host_of(left), {}))):
         assert "owned" in text
         assert all(line.isprintable() for line in text.split("\n"))
         assert "\nsecond line" not in text

@@ -13,7 +13,9 @@ expected that
 - `do_work` never blocks for longer than some milliseconds: `stop` is seen between two turns;
 - it returns `AGENT_DONE` when the writer closed the ring, or a store's feed ended, and all was
   read: that is how it drains;
-- it can be built again after any end, its own process's included.
+- it can be built again after any end, its own process's included;
+- where it keeps records, `count_missing(config, directory) -> int` of its module says how many of
+  the feed's it lacks.
 """
 
 from __future__ import annotations
@@ -55,6 +57,11 @@ class AgentFactory:
         agent = import_module(self.module).build(config, directory)
         assert isinstance(agent, Agent)
         return agent
+
+    def missing(self, config: FeedConfig, directory: Path) -> int:
+        """Return how many of the feed's records it has missed for good, over all its runs."""
+        count = getattr(import_module(self.module), "count_missing", None)
+        return 0 if count is None else count(config, directory)
 
 
 #: Every agent that `udpfast run` and `Subscriber` may start beside the feed.

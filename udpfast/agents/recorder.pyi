@@ -5,7 +5,7 @@ from udpfast.agents.recording import Recording
 from udpfast.config import FeedConfig, RecordConfig
 from udpfast.core.agent import Agent
 
-__all__ = ["Recorder", "build"]
+__all__ = ["Recorder", "build", "count_missing"]
 
 @final
 class Recorder(Agent):
@@ -16,3 +16,4 @@ class Recorder(Agent):
     def keep(self) -> None: ...
 
 def build(config: FeedConfig, directory: Path) -> Recorder: ...
+def count_missing(config: FeedConfig, directory: Path) -> int: ...

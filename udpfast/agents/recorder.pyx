@@ -27,11 +27,13 @@ from udpfast.agents.recording import Recording as RecordingFace
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.core.worker import Worker
+from udpfast.errors import UdpfastError
+from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import ReaderRegistration
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["Recorder", "build"]
+__all__ = ["Recorder", "build", "count_missing"]
 
 cdef enum:
     # Pages are touched this far ahead of the writer, so often: 32 MiB in 5 ms is 6 GB/s, more than
@@ -267,6 +269,17 @@ def _name_journal(instance, journal):
     with contextlib.suppress(OSError):
         (instance / "journal.next").write_text(str(journal))
         (instance / "journal.next").rename(instance / "journal")
+
+
+def count_missing(config, directory) -> int:
+    """Return how many records and datagrams a feed's journals say that they lack."""
+    target = journal_directory(config.record.directory or config.name)
+    total = 0
+    for journal in (target, target / "raw"):
+        with contextlib.suppress(OSError, UdpfastError):  # there is none
+            state = journal_state(journal)
+            total += state.lapped + state.dropped
+    return total
 
 
 def build(config, directory) -> Recorder:

@@ -7,10 +7,10 @@ feed's thread -> ring -> image keeper, ZeroMQ fan-out, ...: one thread or proces
 from __future__ import annotations
 
 import re
-import sys
 import threading
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from udpfast.agents.backoff import Backoff
@@ -18,6 +18,7 @@ from udpfast.agents.factories import AgentFactory, wanted_agents
 from udpfast.agents.side_run import ProcessRun, SideRun, ThreadRun, describe_failure
 from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.core.log import say_error, say_warning
 from udpfast.core.worker import Worker
 from udpfast.log.readers import remove_dead_readers
 from udpfast.shm.roster import AgentEntry, AgentState, Roster
@@ -44,6 +45,10 @@ class SideAgent:
     launch : callable
         Starts a run and returns it; what it raises is a failure like any other.
     config : FeedConfig
+    records : callable
+        Returns how many records the feed has put out.
+    missing : callable
+        Returns how many of them the agent has missed so far, for good.
 
     Attributes
     ----------
@@ -51,12 +56,23 @@ class SideAgent:
         How it is.
     """
 
-    def __init__(self, name: str, launch: Callable[[], SideRun], config: FeedConfig) -> None:
+    def __init__(
+        self,
+        name: str,
+        launch: Callable[[], SideRun],
+        config: FeedConfig,
+        records: Callable[[], int] = lambda: 0,
+        missing: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.entry = AgentEntry(name)
         self._feed = config.name
         self._said = ""
         self._launch = launch
         self._backoff = Backoff(config.run)
+        self._steady_ns = config.run.restart_steady_ms * 1_000_000
+        self._records = records
+        self._missing = missing
+        self._missed = 0
         self._run: SideRun | None = None
         self._start_at_ns = 0
         self._started_ns = 0
@@ -81,6 +97,8 @@ class SideAgent:
             self.entry.cycles = self._run.cycles
             self._turned_ns = now_ns
             self._become(AgentState.RUNNING)
+            if self.entry.down_ns and now_ns - self._started_ns >= self._steady_ns:
+                self._note_return()
         elif now_ns - self._turned_ns >= STUCK_NS:
             self._become(AgentState.STUCK)
 
@@ -124,12 +142,12 @@ class SideAgent:
         if failure and reason != self._said:
             self._said = reason
             then = "" if self._stopping else " and is being restarted"
-            print(
-                f"udpfast: {self._feed}: agent {self.entry.name} failed{then}: {failure}",
-                file=sys.stderr,
-                flush=True,
-            )
+            say_error(f"udpfast: {self._feed}: agent {self.entry.name} failed{then}: {failure}")
         self.entry.failure = failure or self.entry.failure
+        if failure and not self.entry.down_ns:
+            self.entry.down_ns = realtime_ns()
+            self.entry.down_records = self._records()
+            self._missed = self._missing()
         if not failure:
             self._become(AgentState.ENDED)
         elif self._stopping:
@@ -137,6 +155,17 @@ class SideAgent:
         else:
             self._start_at_ns = now_ns + self._backoff.ended(now_ns - self._started_ns)
             self._become(AgentState.WAITING)
+
+    def _note_return(self) -> None:
+        missed = self._missing() - self._missed
+        seconds = (realtime_ns() - self.entry.down_ns) // 1_000_000_000
+        self.entry.down_ns = 0
+        self._said = ""  # what ends it next is said again
+        lost = f": {missed:,} records are missing in what it keeps" if missed else ""
+        say_warning(
+            f"udpfast: {self._feed}: agent {self.entry.name} works again, {seconds:,} s after it "
+            f"failed{lost}"
+        )
 
     def _become(self, state: AgentState) -> None:
         if state is not self.entry.state or not self.entry.changed_ns:
@@ -157,11 +186,25 @@ class SideAgents:
         Of the instance.
     feed : callable
         Returns the feed's own entry in the roster.
+    records : callable
+        Returns how many records the feed has put out.
     """
 
-    def __init__(self, config: FeedConfig, directory: Path, feed: Callable[[], AgentEntry]) -> None:
+    def __init__(
+        self,
+        config: FeedConfig,
+        directory: Path,
+        feed: Callable[[], AgentEntry],
+        records: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.agents = [
-            SideAgent(factory.name, _launcher(factory, config, directory), config)
+            SideAgent(
+                factory.name,
+                _launcher(factory, config, directory),
+                config,
+                records,
+                partial(factory.missing, config, directory),
+            )
             for factory in wanted_agents(config)
         ]
         self._drain_ns = config.run.drain_ms * 1_000_000

@@ -386,7 +386,9 @@ class Subscriber:
         missing = engine.missing_pages()
         if self.config.agent.strict and missing:
             raise PermissionError(EPERM, missing[0])
-        self._sides = SideAgents(self.config, self.directory, self._look)
+        self._sides = SideAgents(
+            self.config, self.directory, self._look,
+            lambda: self.counters()["feed"]["records"])
         self._start_loop(engine, partial(self._take_over, engine))
         self._notes = self._find_notes()
         self._sides.start()
@@ -476,6 +478,8 @@ class Subscriber:
     def note_failure(self, failure: BaseException, again: bool) -> None:
         """Have tools know what ended the loop, and whether it will be started again."""
         self._feed.failure = describe_failure(failure)
+        self._feed.down_ns = self._feed.down_ns or clock_realtime_ns()
+        self._feed.down_records = self.counters()["feed"]["records"]
         self._become(AgentState.WAITING if again else AgentState.FAILED)
 
     @property
@@ -508,6 +512,8 @@ class Subscriber:
 
     def _become(self, state):
         self._feed.state = state
+        if state is AgentState.RUNNING:
+            self._feed.down_ns = 0
         self._feed.pid = os.getpid()
         self._feed.changed_ns = clock_realtime_ns()
 

@@ -19,11 +19,12 @@ from udpfast.archive.bus_files import (
     read_wish,
     take_wish,
 )
-from udpfast.cli.options import FiniteRange
+from udpfast.cli.options import LOG_LEVEL, FiniteRange
 from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
+from udpfast.core.log import say_warning
 from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
 from udpfast.monitor.stores import StoreStatus, read_store
@@ -88,6 +89,7 @@ def check(file: Path) -> None:
 @click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--cut-s", type=click.FloatRange(0), default=0.0, hidden=True)
+@LOG_LEVEL
 def run(
     file: Path,
     host: str,
@@ -111,7 +113,7 @@ def run(
     daemon = BusHost(
         config, host, directory, bad=BadPath(lose, twice, cut_s), quarantine=quarantine,
         begin=begin,
-        say=lambda line: click.echo(f"udpfast bus: {line}", err=True),
+        say=lambda line: say_warning(f"udpfast bus: {line}"),
     )  # fmt: skip
     stopping.call(daemon.stop)
     service = Service(os.environ)

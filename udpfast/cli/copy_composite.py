@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import click
-
 from udpfast.client.order_copy import OrderCopy
 from udpfast.config import RecordConfig
+from udpfast.core.log import say_info, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 
@@ -50,10 +49,9 @@ def copy_composite(
     stopping.listen()
     with OrderCopy(name, directory, segment_bytes=segment_bytes) as copy:
         found = copy.journal.recovery
-        click.echo(
+        say_info(
             f"udpfast: {copy.journal.directory}: from record {found.index:,}, "
-            f"cut {found.cut_bytes:,} bytes",
-            err=True,
+            f"cut {found.cut_bytes:,} bytes"
         )
         until = copy.end() if end else None
         synced = time.monotonic()
@@ -66,9 +64,8 @@ def copy_composite(
                 copy.sync()
                 synced = time.monotonic()
         if copy.lapped:
-            click.echo(
+            say_warning(
                 f"udpfast: the inputs no longer have {copy.lapped:,} records: LAPPED marks where "
-                "they are missing",
-                err=True,
+                "they are missing"
             )
         return copy.journal.directory

@@ -30,7 +30,7 @@ def print_host(host: HostStatus) -> None:
         _print_instances(host)
     else:
         say("no instance of this user on this host: udpfast run FEED.TOML starts one")
-    click.echo(plain(host_lines(host.host)))
+    click.echo(plain(host_lines(host.host, host.instances)))
 
 
 def _print_instances(host: HostStatus) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -225,10 +225,10 @@ class _Page:
         )
         if time.monotonic() - self._host_s >= HOST_S:
             self._host_s = time.monotonic()
-            self._troubles.set_text(plain(iter(describe_troubles(look.host))))
-            self._host.set_text(plain(host_lines(look.host)))
+            self._troubles.set_text(plain(iter(describe_troubles(look.host, look.feeds))))
+            self._host.set_text(plain(host_lines(look.host, look.feeds)))
         if self._chosen not in history.feeds:
-            self._choose(next(iter(history.feeds), ""))
+            self._choose(_first(history.feeds))
         feed = history.feeds.get(self._chosen)
         if feed is None:
             self._title.set_text("")
@@ -272,6 +272,12 @@ class _Page:
         levels = book.levels
         state = "STALE: it may have missed an update" if book.stale else "sound"
         self._book_state.set_text(f"{state}; {levels[0]:,} bids, {levels[1]:,} asks")
+
+
+def _first(feeds: Mapping[str, FeedChange]) -> str:
+    # Which feed is shown until one is chosen: one that runs, rather than what another one left.
+    lives = ("running", "dead", "stopped")
+    return min(feeds, key=lambda name: lives.index(feeds[name].status.life), default="")
 
 
 def _row(feed: FeedChange) -> dict[str, Any]:

@@ -10,9 +10,10 @@ import click
 from click.shell_completion import CompletionItem
 
 from udpfast.archive.bus_files import SHARED
+from udpfast.core.log import Level, set_level
 from udpfast.shm.instance import list_instances
 
-__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "Port"]
+__all__ = ["LOG_LEVEL", "FiniteRange", "GroupedCommand", "InstanceName", "Port"]
 
 
 class FiniteRange(click.FloatRange):
@@ -41,6 +42,22 @@ class Port(click.IntRange):
             again = " ".join(f"{param.opts[0]} {port.strip()}" for port in ports if port.strip())
             self.fail(f"expected one port, found {value!r}: repeat the option, {again}", param, ctx)
         return int(super().convert(value, param, ctx))
+
+
+def _set_level(context: click.Context, parameter: click.Parameter, value: str) -> None:
+    set_level(Level[value.upper()])
+
+
+#: Of the verbs that run long.
+LOG_LEVEL = click.option(
+    "--log-level",
+    type=click.Choice([level.name.lower() for level in Level]),
+    default="info",
+    show_default=True,
+    expose_value=False,
+    callback=_set_level,
+    help="Write lines of this level and worse to stderr.",
+)
 
 
 class InstanceName(click.types.StringParamType):

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from udpfast.agents.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
+from udpfast.cli.options import LOG_LEVEL
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
+from udpfast.core.log import say_info, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
 from udpfast.log.journal_state import journal_state
@@ -58,6 +60,7 @@ COMPOSITE = "composite:"
     "--end", is_flag=True, help="Composite only: stop at its present end instead of following it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
+@LOG_LEVEL
 def record(name: str, directory: str | None, end: bool, as_json: bool, **options: Any) -> None:
     """Record what instance NAME publishes in the journal DIRECTORY; by default the one of its name.
 
@@ -89,13 +92,12 @@ def record(name: str, directory: str | None, end: bool, as_json: bool, **options
     runner.start()
     for recording in recorder.recordings:
         found = recording.journal.recovery
-        click.echo(
+        say_info(
             f"udpfast: {recording.journal.directory}: from record {found.index:,}, "
-            f"cut {found.cut_bytes:,} bytes",
-            err=True,
+            f"cut {found.cut_bytes:,} bytes"
         )
         for note in found.notes:
-            click.echo(f"udpfast: {note}", err=True)
+            say_warning(f"udpfast: {note}")
     while not runner.join(LOOK_S):
         pass
     report(config, as_json)

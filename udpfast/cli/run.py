@@ -11,9 +11,11 @@ from msgspec.structs import replace
 from udpfast.agents.feed_keeper import FeedKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
+from udpfast.cli.options import LOG_LEVEL
 from udpfast.cli.service import Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.core.log import say_error, say_warning
 from udpfast.core.stop import Stop
 from udpfast.errors import WriterExistsError
 from udpfast.log.readers import list_readers
@@ -52,6 +54,7 @@ STATUS_NS = 1_000_000_000
     is_flag=True,
     help="Refuse to start unless the stack accelerates the feed's sockets.",
 )
+@LOG_LEVEL
 def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: bool) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
@@ -95,10 +98,8 @@ def _say_undone(subscriber: Subscriber) -> bool:
     # An agent that did not finish left work undone, and no other message says so.
     undone = [side for side in subscriber.agents[1:] if side.state is AgentState.FAILED]
     for side in undone:
-        click.echo(
-            f"udpfast: {subscriber.name}: agent {side.name} did not finish its work: "
-            f"{side.failure}",
-            err=True,
+        say_error(
+            f"udpfast: {subscriber.name}: agent {side.name} did not finish its work: {side.failure}"
         )
     return bool(undone)
 
@@ -106,7 +107,7 @@ def _say_undone(subscriber: Subscriber) -> bool:
 def _announce(subscriber: Subscriber, quiet: bool) -> None:
     bypass = subscriber.bypass
     if bypass and bypass.missing:
-        click.echo(f"udpfast: WARNING: bypass {bypass.text}", err=True)
+        say_warning(f"udpfast: bypass {bypass.text}")
     if quiet:
         return
     click.echo(f"udpfast: {subscriber.name} at {subscriber.directory}")
@@ -122,7 +123,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
     """Watch the feed until it is stopped (None), or ends for good: by what."""
 
     def say(sentence: str) -> None:
-        click.echo(f"udpfast: {subscriber.name}: {sentence}", err=True)
+        say_warning(f"udpfast: {subscriber.name}: {sentence}")
 
     keeper = FeedKeeper(subscriber, say)
     lines = SilentLines(realtime_ns())
@@ -159,7 +160,7 @@ def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
     for limit, sentence in reached_limits(feed).items():
         if limit not in said:
             said[limit] = sentence
-            click.echo(f"udpfast: {name}: FULL: {sentence}", err=True)
+            say_warning(f"udpfast: {name}: FULL: {sentence}")
 
 
 def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:

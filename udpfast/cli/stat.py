@@ -21,6 +21,7 @@ from udpfast.client.latency import Hop, hops_since, merge_readers, read_hops
 from udpfast.log.readers import READERS_MAX
 from udpfast.monitor.losses import read_losses
 from udpfast.monitor.status import AgentStatus, InstanceStatus, read_host, read_status
+from udpfast.monitor.troubles import feed_troubles
 from udpfast.shm.instance import instance_directory
 
 __all__ = ["stat"]
@@ -37,7 +38,8 @@ __all__ = ["stat"]
 )
 @click.option("--latency", "only_latency", is_flag=True, help="Latency per hop only.")
 @click.option("--losses", "only_losses", is_flag=True, help="Losses by stage only.")
-@click.option("--metrics", "as_metrics", is_flag=True, help="OpenMetrics text, for Prometheus.")
+@click.option("--metrics", "as_metrics", is_flag=True, help="Prometheus's text format.")
+@click.option("--openmetrics", "as_openmetrics", is_flag=True, help="OpenMetrics text.")
 @click.option("--all", "with_zeros", is_flag=True, help="Counters that are 0 too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per look.")
 def stat(
@@ -46,6 +48,7 @@ def stat(
     only_latency: bool,
     only_losses: bool,
     as_metrics: bool,
+    as_openmetrics: bool,
     with_zeros: bool,
     as_json: bool,
 ) -> None:
@@ -56,13 +59,14 @@ def stat(
     the ledger does not add up. With --latency and --watch each table shows what came since the one
     before it.
     """
-    if as_metrics:
+    if as_metrics or as_openmetrics:
         need_monitor("prometheus_client")
         from udpfast.monitor.metrics import metrics_text
 
         if name is not None:
             read_status(name)  # refused here, not left out
-        click.echo(metrics_text(() if name is None else (name,)), nl=False)
+        names = () if name is None else (name,)
+        click.echo(metrics_text(names, openmetrics=as_openmetrics), nl=False)
         return
     if name is None:
         if only_latency or only_losses or interval_s is not None:
@@ -137,8 +141,8 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
     say(f"bypass {status.bypass.text}")
     for name, value in status.bypass.environment.items():
         say(f"  {name}={value}")
-    for sentence in status.limits.values():
-        say(f"FULL: {sentence}")
+    for sentence in feed_troubles(status.path.name, status):
+        say(f"ATTENTION: {sentence}")
     for agent in status.agents:
         _print_agent(agent, status.alive)
     if status.image is not None:

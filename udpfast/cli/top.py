@@ -65,7 +65,7 @@ def _lines(look: HostLook, feeds: list[FeedChange], names: tuple[str, ...]) -> I
     yield from map(host_row, feeds)
     yield from (f"{name}: {reason}" for name, reason in look.unreadable.items())
     if not names:
-        yield from host_lines(look.host)
+        yield from host_lines(look.host, look.feeds)
         return
     for feed in feeds:
         yield ""

@@ -102,7 +102,7 @@ class _FeedPage(_Page):
 class _HostPage(_Page):
     def lines(self, app: TopApp) -> Iterator[str]:
         yield "this host"
-        yield from host_lines(app.look.host)
+        yield from host_lines(app.look.host, app.look.feeds)
 
 
 class TopApp(App[None]):
@@ -227,7 +227,7 @@ class TopApp(App[None]):
         if not self.feeds and not gone:
             gone = ["no feed of this user on this host: udpfast run FEED.TOML starts one"]
         yield from gone
-        troubles = describe_troubles(self.look.host)
+        troubles = describe_troubles(self.look.host, self.look.feeds)
         yield from troubles[:TROUBLES]
         if len(troubles) > TROUBLES:
             yield f"and {len(troubles) - TROUBLES} more: o shows them"

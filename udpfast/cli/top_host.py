@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from msgspec.structs import asdict
 
@@ -10,6 +10,7 @@ from udpfast.cli.top_words import section, short, size, soon, tail
 from udpfast.monitor.host import HostFacts
 from udpfast.monitor.journals import Journals, JournalStatus
 from udpfast.monitor.losses import HostLosses
+from udpfast.monitor.status import InstanceStatus
 from udpfast.monitor.stores import OutboxStatus, ReplicaStatus, StoreReader, StoreStatus
 from udpfast.monitor.troubles import describe_troubles
 
@@ -23,9 +24,9 @@ _COUNTS = (
 )
 
 
-def host_lines(host: HostFacts) -> Iterator[str]:
-    """Yield the lines about a host: what needs attention first."""
-    yield from section("what needs attention", describe_troubles(host))
+def host_lines(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> Iterator[str]:
+    """Yield the lines about a host and its feeds: what needs attention first."""
+    yield from section("what needs attention", describe_troubles(host, feeds))
     yield from section(
         f"{'store':<16}{'host':<10}{'epoch':<9}{'end':>8}{'unsynced':>9}{'behind':>9}  state",
         [row for store in host.stores.found.values() for row in _store_rows(store)],

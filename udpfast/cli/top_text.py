@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -13,6 +14,7 @@ from udpfast.monitor.change import FeedChange, HostLook
 from udpfast.monitor.losses import VERDICTS_USED
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.status import InstanceStatus
+from udpfast.monitor.troubles import feed_troubles
 
 __all__ = ["HOST_TITLE", "feed_lines", "host_caption", "host_row", "object_lines"]
 
@@ -59,6 +61,8 @@ def feed_lines(feed: FeedChange, unix_ns: int) -> Iterator[str]:
     )
     yield f"{feed.name}: {state}; pid {status.writer_pid}, started {since} ago"
     yield f"{short(feed.datagrams_per_s)} datagrams/s, {short(feed.records_per_s)} records/s"
+    troubles = [textwrap.wrap(each, 79) for each in feed_troubles(feed.name, status)]
+    yield from section("what needs attention", [row for rows in troubles for row in rows])
     yield from section(
         f"{'line':<26}{'datagr/s':>10}{'first':>8}{'lead us':>10}{'losses':>10}{'drops':>8}",
         [

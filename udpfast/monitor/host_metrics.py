@@ -82,6 +82,8 @@ def _add_disk(families: Families, disk: DiskStatus) -> None:
     free = "room that is left on a disk of journals, for this user"
     families.gauge("journal_disk_free_bytes", free, disk.free_bytes, **labels)
     families.gauge("journal_disk_size_bytes", "size of that disk", disk.size_bytes, **labels)
+    segment = "bytes that the next file of a journal on that disk takes; 0: nobody knows"
+    families.gauge("journal_disk_segment_bytes", segment, disk.segment_bytes, **labels)
 
 
 def _add_store(families: Families, store: StoreStatus) -> None:

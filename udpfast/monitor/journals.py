@@ -15,7 +15,7 @@ from udpfast.archive.feed_settings import read_feed
 from udpfast.core.clock import monotonic_ns
 from udpfast.errors import UdpfastError, sentence
 from udpfast.log.journal_state import journal_state
-from udpfast.log.segment import list_segments
+from udpfast.log.segment import Segment, list_segments, segment_file_bytes, segment_path
 from udpfast.shm.instance import journal_directory, journal_root
 
 __all__ = [
@@ -59,6 +59,8 @@ class JournalStatus(Struct, frozen=True):
         Removed to make room.
     device : int
         Which file system it lies on.
+    segment_bytes : int
+        What its next file takes of the disk, as its last one did; 0: it has none.
     bytes_per_s : float or None
         How fast it grows, since the look before; None: this was the first.
     """
@@ -78,6 +80,7 @@ class JournalStatus(Struct, frozen=True):
     dropped_records: int
     removed_segments: int
     device: int
+    segment_bytes: int
     bytes_per_s: float | None
 
 
@@ -93,6 +96,8 @@ class DiskStatus(Struct, frozen=True):
         What this user may still write, and all there is.
     bytes_per_s : float or None
         How fast the journals on it grow together; None: this was the first look.
+    segment_bytes : int
+        What the largest next file of a journal takes; 0: nobody knows.
     """
 
     directory: str
@@ -100,6 +105,12 @@ class DiskStatus(Struct, frozen=True):
     free_bytes: int
     size_bytes: int
     bytes_per_s: float | None
+    segment_bytes: int = 0
+
+    @property
+    def fits(self) -> bool:
+        """Whether a further segment of each of its journals fits."""
+        return self.free_bytes >= self.segment_bytes
 
     @property
     def free(self) -> float:
@@ -205,8 +216,20 @@ def _read_journal(path: Path, before: JournalStatus | None) -> JournalStatus:
         dropped_records=state.dropped,
         removed_segments=state.removed,
         device=directory.stat().st_dev,
+        segment_bytes=_segment_bytes(directory),
         bytes_per_s=rate,
     )
+
+
+def _segment_bytes(directory: Path) -> int:
+    for number in list_segments(directory)[-1:]:
+        with contextlib.suppress(OSError, UdpfastError):  # removed meanwhile, or damaged
+            segment = Segment.open(segment_path(directory, number))
+            try:
+                return segment_file_bytes(segment.info().capacity_bytes)
+            finally:
+                segment.close()
+    return 0
 
 
 def _disks(journals: Iterable[JournalStatus]) -> Iterator[DiskStatus]:
@@ -225,4 +248,5 @@ def _disks(journals: Iterable[JournalStatus]) -> Iterator[DiskStatus]:
             free_bytes=disk.f_bavail * disk.f_frsize,
             size_bytes=disk.f_blocks * disk.f_frsize,
             bytes_per_s=sum(rates) if rates else None,
+            segment_bytes=max(each.segment_bytes for each in own),
         )

@@ -8,6 +8,7 @@ the feed's process takes no part.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from udpfast.monitor.losses import HostLosses, read_losses
 from udpfast.monitor.objects import REASONS
 from udpfast.monitor.paced import Paced
 from udpfast.monitor.status import InstanceStatus, read_host, read_status
+from udpfast.monitor.troubles import TroubleKind, find_troubles
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -89,6 +91,8 @@ class FeedCollector:
             _add_host_losses(families, name, host)
         if host_facts is not None:
             add_host(families, host_facts)
+            readable_feeds = {name: each for name, each in statuses.items() if each is not None}
+            _add_troubles(families, host_facts, readable_feeds)
         yield from families.made.values()
 
     def _statuses(self) -> tuple[dict[str, InstanceStatus | None], HostFacts | None]:
@@ -122,17 +126,29 @@ def feed_registry(names: Sequence[str] = ()) -> CollectorRegistry:
     return registry
 
 
-def metrics_text(names: Sequence[str] = ()) -> str:
-    """Return the metrics of instances as OpenMetrics text."""
-    from prometheus_client.openmetrics.exposition import generate_latest
+def metrics_text(names: Sequence[str] = (), *, openmetrics: bool = False) -> str:
+    """Return the metrics of instances in Prometheus's text format, or as OpenMetrics text."""
+    from prometheus_client import generate_latest
+    from prometheus_client.openmetrics import exposition
 
-    text: bytes = generate_latest(feed_registry(names))  # type: ignore[no-untyped-call]
+    if not openmetrics:
+        return generate_latest(feed_registry(names)).decode()
+    text: bytes = exposition.generate_latest(feed_registry(names))  # type: ignore[no-untyped-call]
     return text.decode()
+
+
+def _add_troubles(families: Families, host: HostFacts, feeds: dict[str, InstanceStatus]) -> None:
+    counts = Counter(each.kind for each in find_troubles(host, feeds))
+    text = "what needs attention, as udpfast stat and top list it, by kind"
+    for kind in TroubleKind:
+        families.gauge("troubles", text, counts[kind], kind=kind.name.lower())
 
 
 def _add_feed(families: Families, feed: str, status: InstanceStatus) -> None:
     up = "whether the feed's process lives"
     families.gauge("feed_up", up, status.alive, feed=feed)
+    ended = "whether the feed ended in good order: it was stopped, and is not to be missed"
+    families.gauge("feed_ended", ended, status.life == "stopped", feed=feed)
     start = "when the feed was started, UNIX time"
     families.gauge("feed_start_time_seconds", start, status.started_ns / 1e9, feed=feed)
     sums = "datagrams of all lines without their verdicts; of a feed at rest it must be 0"
@@ -218,8 +234,11 @@ def _add_readers(families: Families, feed: str, status: InstanceStatus) -> None:
 def _add_agents(families: Families, feed: str, status: InstanceStatus) -> None:
     for agent in status.agents:
         labels = {"feed": feed, "agent": agent.name}
-        running = status.alive and agent.state == "running"
-        families.gauge("agent_up", "whether the agent runs", running, **labels)
+        up = "whether the agent works: it runs, and has not failed for run.restart_steady_ms"
+        working = status.alive and agent.state == "running" and agent.works
+        families.gauge("agent_up", up, working, **labels)
+        down = "when the agent failed first, UNIX time; 0: it works"
+        families.gauge("agent_down_timestamp_seconds", down, agent.down_ns / 1e9, **labels)
         families.counter(
             "agent_restarts", "times that the agent was started again", agent.restarts, **labels
         )

@@ -46,6 +46,13 @@ class AgentStatus(Struct, frozen=True):
     cycles: int
     failure: str
     looked_ns: int
+    down_ns: int
+    down_records: int
+
+    @property
+    def works(self) -> bool:
+        """Whether it runs, and has not failed within `run.restart_steady_ms`."""
+        return self.state in ("running", "starting") and not self.down_ns
 
 
 class ReaderStatus(Struct, frozen=True):

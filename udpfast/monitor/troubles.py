@@ -1,14 +1,23 @@
-"""What on a host needs attention now, beside its feeds: a sentence each."""
+"""What on a host needs attention now: its feeds, stores, journals and disks, the worst first.
+
+The one place that says so: `stat`, `top`, the page and Prometheus show what is found here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from enum import IntEnum
 
+from msgspec import Struct
+
+from udpfast.core.clock import realtime_ns
 from udpfast.monitor.host import HostFacts
-from udpfast.monitor.journals import DiskStatus
+from udpfast.monitor.journals import DiskStatus, Journals
+from udpfast.monitor.status import AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
 
-__all__ = ["describe_troubles"]
+__all__ = ["Trouble", "TroubleKind", "describe_troubles", "feed_troubles", "find_troubles"]
 
 #: Of an outbox that is full by this part, its app soon cannot send.
 OUTBOX_FULL = 0.8
@@ -18,53 +27,165 @@ DISK_FREE, DISK_FULL_S = 0.05, 4 * 3600.0
 LAG_MS = 10_000
 
 
-def describe_troubles(host: HostFacts) -> list[str]:
-    """Return what needs attention: faults of the host first, then stores, then disks."""
-    found = [f"{each.name}: {each.have}, want {each.want}" for each in host.findings if each.fault]
+class TroubleKind(IntEnum):
+    """What is wrong, the worst first: that is their order wherever they are shown."""
+
+    FEED_DEAD = 1
+    FEED_SILENT = 2
+    AGENT_DOWN = 3
+    SOURCE_GONE = 4
+    DISK_FULL = 5
+    LINE_SILENT = 6
+    TABLE_FULL = 7
+    OUTBOX_FULL = 8
+    NOT_RECORDED = 9
+    HOST_FAULT = 10
+    UNREADABLE = 11
+
+
+class Trouble(Struct, frozen=True):
+    """One thing that needs attention, in a sentence."""
+
+    kind: TroubleKind
+    text: str
+
+
+def find_troubles(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> list[Trouble]:
+    """Return what needs attention on a host and at its feeds, the worst first."""
+    found = [each for name, status in feeds.items() for each in _of_feed(name, status)]
+    found += _of_host(host)
+    return sorted(found, key=lambda each: each.kind)
+
+
+def describe_troubles(
+    host: HostFacts, feeds: Mapping[str, InstanceStatus] | None = None
+) -> list[str]:
+    """Return the same as sentences."""
+    return [each.text for each in find_troubles(host, feeds or {})]
+
+
+def feed_troubles(name: str, status: InstanceStatus) -> list[str]:
+    """Return what needs attention at one feed, and at the disks that it writes to, as sentences."""
+    found = [*_of_feed(name, status), *_of_journals(status.journals)]
+    return [each.text for each in sorted(found, key=lambda each: each.kind)]
+
+
+def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
+    if status.life == "dead":
+        yield Trouble(
+            TroubleKind.FEED_DEAD,
+            f"feed {name} is dead: its process {status.writer_pid} is gone and did not end in "
+            "good order",
+        )
+    for sentence in status.limits.values():
+        yield Trouble(TroubleKind.TABLE_FULL, f"feed {name}: full: {sentence}")
+    if not status.alive:
+        return
+    for scope, sentence in _by_scope(status).items():
+        channel = scope.partition(".")[0]
+        lines = [other for other in status.counters if other.startswith(f"{channel}.")]
+        if all(line in status.silent_lines for line in lines):
+            if scope == lines[0]:
+                text = f"feed {name}: every line of {channel} is silent: {sentence}"
+                yield Trouble(TroubleKind.FEED_SILENT, text)
+        else:
+            yield Trouble(TroubleKind.LINE_SILENT, f"feed {name}: {sentence}")
+    for agent in status.agents:
+        if not agent.works:
+            text = _of_agent(agent, status)
+            yield Trouble(TroubleKind.AGENT_DOWN, f"feed {name}: agent {agent.name} {text}")
+
+
+def _by_scope(status: InstanceStatus) -> dict[str, str]:
+    return dict(zip(status.silent_lines, status.silent, strict=True))
+
+
+def _of_agent(agent: AgentStatus, status: InstanceStatus) -> str:
+    since_ns = agent.down_ns or agent.changed_ns
+    when = datetime.fromtimestamp(since_ns / 1e9, UTC)
+    age_s = max(realtime_ns() - since_ns, 0) // 1_000_000_000
+    since = f"{when:%Y-%m-%d %H:%M:%S} UTC ({age_s:,} s)"
+    if agent.state == "stuck":
+        return f"has made no turn since {since}"
+    if agent.state == "ended":
+        return f"has ended, at {since}"
+    reason = agent.failure or agent.state
+    if not agent.down_ns:
+        return f"is {agent.state} since {since}: {reason}"
+    came = max(status.records - agent.down_records, 0)
+    again = ", and is tried again now" if agent.state in ("running", "starting") else ""
+    return f"does not work since {since}{again}; {came:,} records have come since: {reason}"
+
+
+def _of_host(host: HostFacts) -> Iterator[Trouble]:
+    for finding in host.findings:
+        if finding.fault:
+            text = f"{finding.name}: {finding.have}, want {finding.want}"
+            yield Trouble(TroubleKind.HOST_FAULT, text)
     for store in host.stores.found.values():
-        found += [f"store {store.store} on {store.host}: {each}" for each in _of_store(store)]
-    found += [f"{path}: {why}" for path, why in host.stores.unreadable.items()]
-    for disk in host.journals.disks:
-        found += _of_disk(disk)
-    for journal in host.journals.found.values():
+        for kind, text in _of_store(store):
+            yield Trouble(kind, f"store {store.store} on {store.host}: {text}")
+    for path, why in host.stores.unreadable.items():
+        yield Trouble(TroubleKind.UNREADABLE, f"{path}: {why}")
+    for trouble in _of_journals(host.journals):
+        if not any(trouble.text.startswith(f"{path}: ") for path in host.stores.unreadable):
+            yield trouble
+
+
+def _of_journals(journals: Journals) -> Iterator[Trouble]:
+    for disk in journals.disks:
+        for text in _of_disk(disk):
+            yield Trouble(TroubleKind.DISK_FULL, f"disk of {disk.directory}: {text}")
+    for journal in journals.found.values():
         if journal.dropped_records and journal.state == "writing":
-            found.append(
+            yield Trouble(
+                TroubleKind.NOT_RECORDED,
                 f"journal {journal.directory}: the disk had no room for "
-                f"{journal.dropped_records:,} records"
+                f"{journal.dropped_records:,} records",
             )
-    unread = host.journals.unreadable.items()
-    return found + [f"{path}: {why}" for path, why in unread if path not in host.stores.unreadable]
+    for path, why in journals.unreadable.items():
+        yield Trouble(TroubleKind.UNREADABLE, f"{path}: {why}")
 
 
-def _of_store(store: StoreStatus) -> Iterator[str]:
+def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
     if not store.alive and not store.ended:
-        yield "its daemon does not run, and did not end by itself"
+        yield TroubleKind.SOURCE_GONE, "its daemon does not run, and did not end by itself"
     for what, text in (("stopped", store.stopped), ("waits", store.waits), ("disk", store.problem)):
         if text:
-            yield f"{what}: {text}"
+            yield TroubleKind.SOURCE_GONE, f"{what}: {text}"
     if store.feed is not None and store.feed.failure:
-        yield f"feed {store.feed.state}: {store.feed.failure}"
+        yield TroubleKind.SOURCE_GONE, f"feed {store.feed.state}: {store.feed.failure}"
     if store.away and store.alive:
         yield (
+            TroubleKind.SOURCE_GONE,
             f"{store.unprotected:,} records are unprotected: outboxes do not wait for copies on "
-            f"{', '.join(store.away)}, which lack them"
+            f"{', '.join(store.away)}, which lack them",
         )
     for host, copy in store.consumers.items() if store.alive else ():
         if not copy.connected:
-            yield f"copy {host} is not connected"
+            yield TroubleKind.SOURCE_GONE, f"copy {host} is not connected"
         elif (copy.lag_ms or 0) > LAG_MS:
-            yield f"copy {host} is {(copy.lag_ms or 0) / 1000:,.0f} s behind"
+            behind = f"copy {host} is {(copy.lag_ms or 0) / 1000:,.0f} s behind"
+            yield TroubleKind.OUTBOX_FULL, behind
     for sender, outbox in store.outboxes.items():
         if outbox.state not in ("registered", "new"):
-            yield f"sender {sender}: {outbox.state}: nothing of it gets into the stream"
+            yield (
+                TroubleKind.OUTBOX_FULL,
+                f"sender {sender}: {outbox.state}: nothing of it gets into the stream",
+            )
         elif outbox.full >= OUTBOX_FULL:
-            yield f"outbox of {sender} is {100 * outbox.full:.0f} % full"
+            yield TroubleKind.OUTBOX_FULL, f"outbox of {sender} is {100 * outbox.full:.0f} % full"
     for name, why in store.unreadable.items():
-        yield f"{name}: {why}"
+        yield TroubleKind.UNREADABLE, f"{name}: {why}"
 
 
 def _of_disk(disk: DiskStatus) -> Iterator[str]:
-    if disk.full_s is not None and disk.full_s < DISK_FULL_S:
-        yield f"disk of {disk.directory}: full in {disk.full_s / 60:,.0f} min at this rate"
+    if not disk.fits:
+        yield (
+            f"no further segment of {disk.segment_bytes:,} bytes fits: {disk.free_bytes:,} bytes "
+            "are free"
+        )
+    elif disk.full_s is not None and disk.full_s < DISK_FULL_S:
+        yield f"full in {disk.full_s / 60:,.0f} min at this rate"
     elif disk.free < DISK_FREE:
-        yield f"disk of {disk.directory}: {100 * disk.free:.1f} % free"
+        yield f"{100 * disk.free:.1f} % free"

@@ -35,6 +35,8 @@ _ENTRY = np.dtype(
         ("looked_ns", "<i8"),
         ("cycles", "<i8"),
         ("failure", "S200"),
+        ("down_ns", "<i8"),
+        ("down_records", "<i8"),
     ]
 )
 _LAYOUT_HASH = layout_hash(_ENTRY)
@@ -72,6 +74,10 @@ class AgentEntry:
         What ended it last; empty: nothing did.
     looked_ns : int
         When it was looked at last, UNIX ns.
+    down_ns : int
+        When it failed first, UNIX ns, until it has worked for `run.restart_steady_ms`; 0: it works.
+    down_records : int
+        Records that the feed had put out by then.
     """
 
     name: str
@@ -82,6 +88,8 @@ class AgentEntry:
     cycles: int = 0
     failure: str = ""
     looked_ns: int = 0
+    down_ns: int = 0
+    down_records: int = 0
 
 
 class Roster:
@@ -120,6 +128,8 @@ class Roster:
             row["cycles"] = entry.cycles
             row["failure"] = entry.failure.encode()[: _ENTRY["failure"].itemsize]
             row["looked_ns"] = now_ns
+            row["down_ns"] = entry.down_ns
+            row["down_records"] = entry.down_records
 
     def close(self) -> None:
         """Let go of it; the file stays for tools."""
@@ -169,6 +179,8 @@ def read_roster(directory: str | os.PathLike[str]) -> list[AgentEntry]:
             cycles=int(row["cycles"]),
             failure=row["failure"].decode(errors="replace"),
             looked_ns=int(row["looked_ns"]),
+            down_ns=int(row["down_ns"]),
+            down_records=int(row["down_records"]),
         )
         for row in rows
         if row["name"]

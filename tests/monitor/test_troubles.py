@@ -1,0 +1,132 @@
+"""What needs attention: every kind of it, the worst first, the same wherever it is shown."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.ports import free_port
+from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.main import cli
+from udpfast.core.clock import realtime_ns
+from udpfast.monitor.host import HostFacts, HostFinding, read_host_facts
+from udpfast.monitor.journals import DiskStatus, Journals
+from udpfast.monitor.status import InstanceStatus, read_status
+from udpfast.monitor.troubles import TroubleKind, describe_troubles, feed_troubles, find_troubles
+
+NOW_NS = realtime_ns()
+
+
+@pytest.fixture
+def feed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Subscriber]:
+    """Run a feed of two lines to which nobody sends."""
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
+    lines = [{"name": name, "address": f"127.0.0.1:{free_port()}"} for name in "AB"]
+    settings = {"name": "deribit", "incremental": {"lines": lines}, "image": {"enabled": True}}
+    with Subscriber({**settings, "ring": {"capacity_bytes": 1 << 22}}) as subscriber:
+        yield subscriber
+
+
+def status_of(feed: Subscriber, **changed: Any) -> InstanceStatus:
+    """Return a feed's status, changed, with lines that speak unless that is changed."""
+    status = read_status(feed.name)
+    agents = tuple(msgspec.structs.replace(each, state="running") for each in status.agents)
+    return msgspec.structs.replace(status, **{"silent": (), "agents": agents, **changed})
+
+
+def well(**changed: Any) -> HostFacts:
+    """Return a host to which nothing happened, but for what is changed."""
+    facts = msgspec.structs.replace(read_host_facts(), findings=())
+    return msgspec.structs.replace(facts, **changed)
+
+
+def texts(status: InstanceStatus) -> list[str]:
+    return describe_troubles(well(), {"deribit": status})
+
+
+def test_feed_that_is_well_needs_nobody(feed: Subscriber) -> None:
+    assert texts(status_of(feed)) == []
+
+
+def test_feed_that_was_stopped_needs_nobody_and_a_dead_one_does(feed: Subscriber) -> None:
+    silent = ("incremental.A: nothing for 9 s", "incremental.B: nothing for 9 s")
+    stopped = status_of(feed, alive=False, state="closed", silent=silent)
+    assert texts(stopped) == []
+    dead = status_of(feed, alive=False, state="open", silent=silent)
+    assert [each[:20] for each in texts(dead)] == ["feed deribit is dead"]
+
+
+def test_one_silent_line_and_all_of_them_are_told_apart(feed: Subscriber) -> None:
+    one = ("incremental.B: nothing for 9 s",)
+    assert texts(status_of(feed, silent=one)) == ["feed deribit: incremental.B: nothing for 9 s"]
+    both = ("incremental.A: nothing for 7 s", *one)
+    assert texts(status_of(feed, silent=both)) == [
+        "feed deribit: every line of incremental is silent: incremental.A: nothing for 7 s"
+    ]
+
+
+@pytest.mark.parametrize("state", ["waiting", "running", "failed"])
+def test_agent_that_fails_again_and_again_is_named_in_every_state(
+    feed: Subscriber, state: str
+) -> None:
+    status = status_of(feed)
+    *others, agent = status.agents
+    broken = msgspec.structs.replace(
+        agent, state=state, failure="No space left on device", down_ns=NOW_NS - 5_000_000_000,
+        down_records=0,
+    )  # fmt: skip
+    (text,) = texts(msgspec.structs.replace(status, agents=(*others, broken), records=271_442))
+    assert f"agent {agent.name} does not work since 20" in text
+    assert "271,442 records have come since: No space left on device" in text
+    back = msgspec.structs.replace(broken, state="running", down_ns=0)
+    assert texts(msgspec.structs.replace(status, agents=(*others, back))) == []
+
+
+def test_disk_on_which_no_segment_fits_is_full_whatever_part_of_it_is_free() -> None:
+    disk = DiskStatus("/journals/x", 1, 100 << 20, 600 << 20, None, segment_bytes=128 << 20)
+    (text,) = describe_troubles(well(journals=Journals({}, {}, (disk,))))
+    assert "no further segment of 134,217,728 bytes fits" in text
+    fits = msgspec.structs.replace(disk, free_bytes=129 << 20)
+    assert describe_troubles(well(journals=Journals({}, {}, (fits,)))) == []
+
+
+def test_the_worst_comes_first_whatever_the_order_of_the_facts(feed: Subscriber) -> None:
+    disk = DiskStatus("/journals/x", 1, 1, 100, None, segment_bytes=2)
+    host = well(
+        journals=Journals({}, {"/bad": "damaged"}, (disk,)),
+        findings=(HostFinding("cores", "2", "1", "", fault=True),),
+    )
+    silent = ("incremental.B: nothing for 9 s",)
+    waiting = tuple(
+        msgspec.structs.replace(each, state="waiting", down_ns=NOW_NS)
+        for each in status_of(feed).agents[1:]
+    )
+    feeds = {
+        "one-line": status_of(feed, silent=silent),
+        "agent": status_of(feed, agents=waiting),
+        "silent": status_of(feed, silent=("incremental.A: nothing", *silent)),
+        "dead": status_of(feed, alive=False, state="open"),
+    }
+    kinds = [each.kind for each in find_troubles(host, feeds)]
+    assert kinds == [
+        TroubleKind.FEED_DEAD, TroubleKind.FEED_SILENT, TroubleKind.AGENT_DOWN,
+        TroubleKind.DISK_FULL, TroubleKind.LINE_SILENT, TroubleKind.HOST_FAULT,
+        TroubleKind.UNREADABLE,
+    ]  # fmt: skip
+
+
+def test_stat_and_top_say_what_is_found(feed: Subscriber) -> None:
+    said = "every line of incremental is silent: incremental.A: nothing for"
+    assert any(said in each for each in feed_troubles("deribit", read_status("deribit")))
+    for arguments in (
+        ["stat"],
+        ["stat", "deribit"],
+        ["top", "--once"],
+        ["top", "--once", "deribit"],
+    ):
+        shown = CliRunner().invoke(cli, arguments).output
+        assert said in " ".join(shown.split()), arguments
