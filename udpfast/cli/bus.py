@@ -19,7 +19,7 @@ from udpfast.archive.bus_files import (
     read_wish,
     take_wish,
 )
-from udpfast.cli.options import LOG_LEVEL, FiniteRange
+from udpfast.cli.options import FiniteRange, log_level
 from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
@@ -89,7 +89,7 @@ def check(file: Path) -> None:
 @click.option("--lose", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--twice", type=click.FloatRange(0, 1), default=0.0, hidden=True)
 @click.option("--cut-s", type=click.FloatRange(0), default=0.0, hidden=True)
-@LOG_LEVEL
+@log_level
 def run(
     file: Path,
     host: str,

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from udpfast.cli.options import LOG_LEVEL, InstanceName
+from udpfast.cli.options import InstanceName, log_level
 from udpfast.core.endpoint import endpoint_text, parse_endpoint
 from udpfast.core.stop import Stop
 from udpfast.errors import ConfigError
@@ -23,7 +23,7 @@ __all__ = ["metrics", "need_monitor"]
     show_default=True,
     help="Address to serve /metrics at; anyone who can reach it can read.",
 )
-@LOG_LEVEL
+@log_level
 def metrics(names: tuple[str, ...], listen: str) -> None:
     """Serve counters, lags and latency of instances NAME to Prometheus.
 

@@ -8,7 +8,7 @@ import secrets
 import click
 
 from udpfast.cli.metrics import need_monitor
-from udpfast.cli.options import LOG_LEVEL, FiniteRange, InstanceName
+from udpfast.cli.options import FiniteRange, InstanceName, log_level
 from udpfast.core.endpoint import parse_endpoint
 from udpfast.errors import ConfigError
 
@@ -40,7 +40,7 @@ __all__ = ["monitor"]
     metavar="SECONDS",
     help="Between two updates.",
 )
-@LOG_LEVEL
+@log_level
 def monitor(names: tuple[str, ...], listen: str, token: str, interval_s: float) -> None:
     """Serve a live page about the feeds NAME, by default all of this user on this host.
 

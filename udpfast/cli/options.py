@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ from udpfast.archive.bus_files import SHARED
 from udpfast.core.log import Level, set_level
 from udpfast.shm.instance import list_instances
 
-__all__ = ["LOG_LEVEL", "FiniteRange", "GroupedCommand", "InstanceName", "Port"]
+__all__ = ["FiniteRange", "GroupedCommand", "InstanceName", "Port", "log_level"]
 
 
 class FiniteRange(click.FloatRange):
@@ -48,16 +48,17 @@ def _set_level(context: click.Context, parameter: click.Parameter, value: str) -
     set_level(Level[value.upper()])
 
 
-#: Of the verbs that run long.
-LOG_LEVEL = click.option(
-    "--log-level",
-    type=click.Choice([level.name.lower() for level in Level]),
-    default="info",
-    show_default=True,
-    expose_value=False,
-    callback=_set_level,
-    help="Write lines of this level and worse to stderr.",
-)
+def log_level(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a verb that runs long the option --log-level."""
+    return click.option(
+        "--log-level",
+        type=click.Choice([level.name.lower() for level in Level]),
+        default="info",
+        show_default=True,
+        expose_value=False,
+        callback=_set_level,
+        help="Write lines of this level and worse to stderr.",
+    )(command)
 
 
 class InstanceName(click.types.StringParamType):

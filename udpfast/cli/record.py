@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from udpfast.agents.recorder import Recorder
 from udpfast.cli.copy_composite import copy_composite
-from udpfast.cli.options import LOG_LEVEL
+from udpfast.cli.options import log_level
 from udpfast.config import RecordConfig
 from udpfast.core.agent import AgentRunner
 from udpfast.core.log import say_info, say_warning
@@ -60,7 +60,7 @@ COMPOSITE = "composite:"
     "--end", is_flag=True, help="Composite only: stop at its present end instead of following it."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object at the end.")
-@LOG_LEVEL
+@log_level
 def record(name: str, directory: str | None, end: bool, as_json: bool, **options: Any) -> None:
     """Record what instance NAME publishes in the journal DIRECTORY; by default the one of its name.
 

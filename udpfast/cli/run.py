@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from udpfast.agents.feed_keeper import FeedKeeper
 from udpfast.agents.subscriber import Subscriber
 from udpfast.cli.bypass import enter_bypass, print_environment
-from udpfast.cli.options import LOG_LEVEL
+from udpfast.cli.options import log_level
 from udpfast.cli.service import Service
 from udpfast.config import FeedConfig, load_feed
 from udpfast.core.clock import monotonic_ns, realtime_ns
@@ -54,7 +54,7 @@ STATUS_NS = 1_000_000_000
     is_flag=True,
     help="Refuse to start unless the stack accelerates the feed's sockets.",
 )
-@LOG_LEVEL
+@log_level
 def run(path: str, quiet: bool, stack: str | None, library: str | None, strict: bool) -> None:
     """Receive the feed that FEED.TOML describes and publish it to local strategies.
 
