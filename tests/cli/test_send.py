@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 from contextlib import ExitStack
 
 import pytest
@@ -274,3 +275,12 @@ def test_send_interfaces_go_to_the_lines_by_their_place(listeners, monkeypatch):
 )
 def test_send_wrong_usage_says_what_to_choose(arguments, message):
     assert message in run(*arguments, code=2).output
+
+
+def test_recorded_market_without_pyarrow_names_the_extra(listeners, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "x_l2.parquet").touch()
+    where = ("--incremental", listeners.addresses[0], "--snapshot", "")
+    arguments = (*where, "--market", str(tmp_path / "x"))
+    result = CliRunner().invoke(send, arguments)
+    assert str(result.exception) == "pyarrow is not installed: pip install 'udpfast[market]'"

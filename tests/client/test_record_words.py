@@ -109,3 +109,51 @@ def test_control_record_that_is_too_short_is_a_line(instance: Instance, size: in
 )
 def test_number_word_is_short(value: float, word: str) -> None:
     assert number_word(value) == word
+
+
+@pytest.mark.parametrize(
+    ("symbol", "shown"),
+    [
+        ("", "''"),
+        (" ", "' '"),
+        ("a,b", "a,b"),
+        ('"q"', '"q"'),
+        ("ES Z6", "ES Z6"),
+        ("Zürich", "Zürich"),
+        (b"Z\xfcrich", r"Z\xfcrich"),
+        ("a\nb", r"a\nb"),
+        ("\x1b[31mred", r"\x1b[31mred"),
+        ("\u202egnirts", r"\u202egnirts"),
+    ],
+)
+def test_name_of_the_feed_breaks_no_line_and_no_terminal(
+    instance: Instance, symbol: str | bytes, shown: str
+) -> None:
+    update = instance.update(UPDATE_DTYPES[Kind.TOP_OF_BOOK], "x", symbol, bid_price=-0.0)
+    instance.append(Kind.TOP_OF_BOOK, update.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert str(record) == f"TOP_OF_BOOK   x {shown} number=1 index=0 first bid=0 x 0 ask=0 x 0"
+    assert describe_record(record)["symbol"] == record.symbol
+
+
+def test_text_of_an_update_breaks_no_line(instance: Instance) -> None:
+    dtype = UPDATE_DTYPES[Kind.REFERENCE_DATA]
+    update = instance.update(dtype, "x", "A", description="one\ntwo", quote_currency=b"\xff")
+    instance.append(Kind.REFERENCE_DATA, update.tobytes())
+    with Reader(instance.address, start="begin") as reader:
+        line = str(next(reader))
+    assert r"description=one\ntwo" in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("price", [0.0, -0.5, 1e308, -1e308, 5e-324, float("inf"), float("-inf")])
+def test_price_of_any_size_and_sign_is_a_number(instance: Instance, price: float) -> None:
+    instance.top(price, float("nan"))
+    with Reader(instance.address, start="begin") as reader:
+        record = next(reader)
+    assert f"bid={price + 0.0:.12g} x 0 ask=none" in str(record)
+    described = json.loads(json.dumps(describe_record(record), allow_nan=False))
+    assert described["bid_price"] == (price if np.isfinite(price) else None)
+    assert described["ask_price"] is None
+    assert record._repr_html_()

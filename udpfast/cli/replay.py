@@ -36,6 +36,7 @@ from udpfast.cli.options import FiniteRange, GroupedCommand, Port
 from udpfast.cli.replay_records import replay_records
 from udpfast.cli.replay_target import EngineTarget, FileTarget, Pacer, Target, UdpTarget
 from udpfast.client.journal_source import unix_ns
+from udpfast.client.record_words import text_word
 from udpfast.config import PAYLOADS, FeedConfig, framing_name, load_feed
 from udpfast.core.stop import raise_once
 from udpfast.errors import ConfigError
@@ -482,7 +483,7 @@ def _print_result(result: dict[str, Any]) -> None:
         )
     for name, book in result.get("books", {}).items():
         click.echo(
-            f"book {name}: {len(book['bids'])} bids, {len(book['asks'])} asks"
+            f"book {text_word(name)}: {len(book['bids'])} bids, {len(book['asks'])} asks"
             + (", STALE" if book["stale"] else "")
         )
     if result.get("by_order"):

@@ -15,7 +15,7 @@ from udpfast.market.words import CONTROL_WORDS, UPDATE_WORDS
 if TYPE_CHECKING:
     from udpfast.client.record import ReadRecord
 
-__all__ = ["describe_record", "number_word", "record_line"]
+__all__ = ["describe_record", "number_word", "record_line", "text_word"]
 
 #: Rows of each side, or of a list, that a line shows.
 ROWS_SHOWN = 3
@@ -69,7 +69,7 @@ def record_line(record: ReadRecord) -> str:
     """Return a record as one line: what it is, of whom, its numbers, and what it says."""
     words = [f"{record.kind.name:<13}"]
     names = [name for name in (record.exchange, record.symbol) if name is not None]
-    words += [" ".join(names)] if names else []
+    words += [" ".join(map(text_word, names))] if names else []
     if record.kind is not Kind.LAPPED:
         words += [f"number={record.number}"]
     words += [f"index={record.index}"]
@@ -106,7 +106,16 @@ def record_content(record: ReadRecord) -> str:
 
 def number_word(value: float) -> str:
     """Return a price or a quantity as short as it can be said; "-" for what is no number."""
-    return "-" if math.isnan(value) else f"{value:.12g}"
+    return "-" if math.isnan(value) else f"{value + 0.0:.12g}"  # -0 is 0
+
+
+def text_word(text: str) -> str:
+    """Return a text of the feed as part of a line: nothing in it breaks the line or the terminal.
+
+    One that is empty, or blank, is quoted.
+    """
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return shown if shown.strip() else f"'{shown}'"
 
 
 def _has_rows(kind: Kind) -> bool:
@@ -174,9 +183,13 @@ def _row_words(row: np.void) -> str:
         said.append(f"{plain.pop('type')}={number_word(float(row['value']))}")
         del plain["value"]
     elif {"name", "value"} <= plain.keys():
-        said.append(f"{plain.pop('name')}={number_word(float(row['value']))}")
+        said.append(f"{text_word(plain.pop('name'))}={number_word(float(row['value']))}")
         del plain["value"]
-    said += [f"{name}={value}" for name, value in plain.items() if value not in (None, "", 0)]
+    said += [
+        f"{name}={_value_word(value)}"
+        for name, value in plain.items()
+        if value not in (None, "", 0)
+    ]
     return " ".join(said)
 
 
@@ -187,7 +200,10 @@ def _some(rows: Iterable[str], count: int) -> str:
 
 
 def _pairs(fields: Iterable[tuple[str, Any]]) -> str:
-    return " ".join(
-        f"{name}={number_word(value) if isinstance(value, float) else value}"
-        for name, value in fields
-    )
+    return " ".join(f"{name}={_value_word(value)}" for name, value in fields)
+
+
+def _value_word(value: Any) -> str:
+    if isinstance(value, float):
+        return number_word(value)
+    return text_word(value) if isinstance(value, str) else str(value)
