@@ -16,6 +16,8 @@ from udpfast.archive.bus_files import (
     describe_store,
     make_shared,
     note_store,
+    noted_store,
+    take_outboxes,
 )
 from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
@@ -91,12 +93,22 @@ class StoreDisk:
         self.live = Live(self.directory, create=True)
         self._shared = make_shared(self.directory, group)
         note_store(self._shared, self.directory)  # for who looks at all stores of a host
+        self._take_outboxes()
         self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
         self.problem = ""
         self.removed = self.removed_lacked = 0
         self._cuts = self.live.cuts + 1
         self._flushed = -1
+
+    def _take_outboxes(self) -> None:
+        # Of apps that sent before the directory was renamed.
+        before = self.live.shared
+        was = None if before is None else noted_store(before)
+        if was is not None and not was.exists():
+            taken = take_outboxes(self.directory, before)
+            if taken:
+                self.store.said.append(f"took {taken} outboxes of {was}, which is now here")
 
     def keep(self, stopping: threading.Event) -> None:
         """Keep the disk until it is told to stop: space and pages ahead, syncs behind."""

@@ -39,6 +39,7 @@ __all__ = [
     "replace_file",
     "shared_directory",
     "stored_journal",
+    "take_outboxes",
     "take_wish",
 ]
 
@@ -201,6 +202,26 @@ def make_shared(store: Path, group: str | None = None) -> Path:
         above.mkdir(mode=0o700, exist_ok=True)
         instance_directory(above)
     return instance_directory(shared, create=True, group=group)
+
+
+def take_outboxes(store: Path, before: Path | None) -> int:
+    """Bring outboxes to where the daemon of a store that was moved looks; return how many.
+
+    Parameters
+    ----------
+    store : pathlib.Path
+    before : pathlib.Path or None
+        Where its daemon looked last. Apps that have one open send on into it.
+    """
+    shared = shared_directory(store)
+    if before is None or before == shared or not before.is_dir():
+        return 0
+    taken = 0
+    for path in before.glob("*.outbox"):
+        if not (shared / path.name).exists():
+            path.rename(shared / path.name)
+            taken += 1
+    return taken
 
 
 def replace_file(path: Path, content: bytes, *, durable: bool = False) -> None:

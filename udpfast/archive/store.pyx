@@ -26,6 +26,7 @@ from udpfast.archive.store_names import StoreNames
 from udpfast.bus.log import saved_lineage
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.journal import Journal as JournalFace
+from udpfast.log.journal_header import is_copy
 from udpfast.log.segment import Segment as SegmentFace
 from udpfast.log.segment import aside_path, list_segments, segment_path, set_aside
 from udpfast.market.updates import LAYOUTS
@@ -99,6 +100,13 @@ cdef class StoreLog(Log):
         try:
             if group is not None:
                 admit_group_to_journal(self.directory, group)
+            if is_copy(self.directory):
+                raise RegionError(
+                    f"{self.directory}: expected the directory in which this store was written, "
+                    "found a copy of it: one that was moved to another disk, or restored from a "
+                    f"backup. If the other one is used no more: `udpfast bus adopt store:"
+                    f"{self.directory}`. If other hosts have the store, move this directory away, "
+                    "and the daemon copies it anew")
             if create or (self.directory / "journal").exists():
                 self._open(None)
         except BaseException:

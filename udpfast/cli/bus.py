@@ -14,9 +14,11 @@ from msgspec import to_builtins
 
 from udpfast.archive.bus_files import (
     Live,
+    make_shared,
     make_wish,
     read_description,
     read_wish,
+    take_outboxes,
     take_wish,
 )
 from udpfast.cli.options import FiniteRange, log_level
@@ -27,6 +29,7 @@ from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.log import say_warning
 from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
+from udpfast.log.journal_header import adopt_copy, is_copy
 from udpfast.monitor.stores import StoreStatus, read_store
 from udpfast.page.words import literal
 from udpfast.shm.instance import journal_directory
@@ -232,6 +235,33 @@ def promote(file: Path, store: str, host: str, directory: Path | None, wait: flo
         err=True,
     )
     sys.exit(1)
+
+
+@bus.command(epilog="Example: udpfast bus adopt store:/data/orders")
+@click.argument("address")
+def adopt(address: str) -> None:
+    """Use a store's directory that was moved to another disk, or restored from a backup.
+
+    Its daemon refuses it, because two directories must not continue one store. This command says
+    that the directory in which the store was written before is used no more. Run it while the
+    daemon does not run. A host that wrote the store asks the others first what they have.
+    """
+    prefix, _, name = address.partition(":")
+    if prefix != "store" or not name:
+        raise ConfigError(f"address must be store:NAME or store:/path, was {address!r}")
+    path = journal_directory(name)
+    if not is_copy(path):
+        raise ConfigError(
+            f"{path}: expected a copy of a store's directory, found "
+            + ("the one in which it was written" if (path / "journal").exists() else "no store")
+        )
+    adopt_copy(path)
+    # Others may have more than this copy: without this file, its host does not write at once.
+    (path / "bus.boot").unlink(missing_ok=True)
+    make_shared(path)
+    taken = take_outboxes(path, Live(path).shared)
+    outboxes = f", with {taken} outboxes of its apps" if taken else ""
+    click.echo(f"{path} is where this host has the store now{outboxes}")
 
 
 @bus.command(epilog="Example: udpfast bus demo --json")

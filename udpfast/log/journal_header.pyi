@@ -1,1 +1,6 @@
-__all__: list[str] = []
+from pathlib import Path
+
+__all__ = ["adopt_copy", "is_copy"]
+
+def is_copy(directory: Path) -> bool: ...
+def adopt_copy(directory: Path) -> None: ...

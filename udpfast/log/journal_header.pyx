@@ -29,7 +29,7 @@ from udpfast.log.journal_state import JOURNAL_KIND, JOURNAL_LAYOUT
 from udpfast.log.segment import (
     aside_path, list_segments, segment_path, segments_identities, segments_identity)
 
-__all__ = []
+__all__ = ["adopt_copy", "is_copy"]
 
 cdef extern from "<fcntl.h>" nogil:
     enum:
@@ -77,6 +77,52 @@ cdef Region take_header(
         return region
     made[0] = True
     return _make(path, directory, written, kept, identity)
+
+
+def is_copy(directory) -> bool:
+    """Return whether the file `journal` is not the one that its writer made, but a copy of it.
+
+    Of a directory that was renamed, or whose host was started again, it is not. False, too, if
+    there is none, or one that does not say what it is: that is for the next writer.
+    """
+    cdef JournalHeader header
+    cdef uint64_t inode = 0
+    cdef int64_t born_ns = 0
+    try:
+        fd = os.open(directory / "journal", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        said = os.pread(fd, sizeof(header), JOURNAL_HEADER)
+        _look(fd, directory / "journal", &inode, &born_ns)
+    finally:
+        os.close(fd)
+    if len(said) < <Py_ssize_t>sizeof(header):
+        return False
+    memcpy(&header, <const char*>said, sizeof(header))
+    if header.checksum != checksum_of(&header, IDENTITY_BLOCK):
+        return False
+    return not _is_that(&header, inode, born_ns)
+
+
+def adopt_copy(directory) -> None:
+    """Have a copy go on as the journal that it is a copy of: that one is not written any more.
+
+    Raises
+    ------
+    FileNotFoundError, RegionError, WriterExistsError
+        There is no journal; it is damaged; a living process writes it.
+    """
+    cdef Region region = Region.reopen_for_write(
+        directory / "journal", JOURNAL_KIND, JOURNAL_LAYOUT)
+    cdef JournalHeader* header = _header(region)
+    try:
+        header_identity(header, region.path)  # which is whole
+        _name(region, header.identity[:IDENTITY_SIZE], header.former[:IDENTITY_SIZE])
+        check(_sync(region), "sync", str(region.path))
+        region.mark_ready()
+    finally:
+        region.close()
 
 
 cdef _check(Region region, directory, WrittenMark* written, KeptMark* kept):
@@ -174,7 +220,7 @@ cdef _name(Region region, identity, former):
     memcpy(&named, header, sizeof(named))
     memcpy(named.identity, <const char*>identity, IDENTITY_SIZE)
     memcpy(named.former, <const char*>former, IDENTITY_SIZE)
-    _look(region, &named.inode, &named.born_ns)
+    _look(region._fd, region.path, &named.inode, &named.born_ns)
     named.folder = _folder(region)
     named.checksum = checksum_of(&named, IDENTITY_BLOCK)
     memcpy(header, &named, IDENTITY_BLOCK)
@@ -184,7 +230,12 @@ cdef bint _is_in_place(Region region) except *:
     cdef JournalHeader* header = _header(region)
     cdef uint64_t inode = 0
     cdef int64_t born_ns = 0
-    _look(region, &inode, &born_ns)
+    _look(region._fd, region.path, &inode, &born_ns)
+    return _is_that(header, inode, born_ns)
+
+
+cdef bint _is_that(const JournalHeader* header, uint64_t inode, int64_t born_ns) noexcept:
+    # Whether a file is the one that a header says. Not every file system knows when it was born.
     return header.inode == inode and (
         header.born_ns == born_ns or header.born_ns == 0 or born_ns == 0)
 
@@ -193,12 +244,12 @@ cdef uint32_t _folder(Region region) except? 0:
     return <uint32_t>region.path.parent.stat().st_ino
 
 
-cdef _look(Region region, uint64_t* inode, int64_t* born_ns):
+cdef _look(int fd, path, uint64_t* inode, int64_t* born_ns):
     # Of the open file: no other one of this file system ever has both.
     cdef statx_result found
     memset(&found, 0, sizeof(found))
-    if statx(region._fd, b"", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) != 0:
-        check(-errno, "look at", str(region.path))
+    if statx(fd, b"", AT_EMPTY_PATH, STATX_INO | STATX_BTIME, &found) != 0:
+        check(-errno, "look at", str(path))
     inode[0] = found.stx_ino
     born_ns[0] = 0
     if found.stx_mask & STATX_BTIME:
