@@ -21,6 +21,7 @@ from udpfast.errors import FormatError
 from udpfast.log.cursor import RingCursor as RingCursorFace
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.journal_place import records_told
 from udpfast.market.updates import PAYLOAD_HASH
 
 __all__ = ["Recording"]
@@ -108,8 +109,10 @@ cdef class Recording:
             self._next_index = self.cursor.reader.index
         self._begin_log()
         self._note_missing()
-        if not begun:
+        if resume is None and not (self._unknown or self._lapped):
+            # Also for readers: whose records follow, before the first of them is there.
             journal_note_resume(self.journal, self.cursor.reader.cursor, self._next_index)
+            journal_flush(self.journal, clock_realtime_ns())
 
     def _begin_log(self):
         # A segment has the records of one log, and they go by one table of names.
@@ -135,10 +138,8 @@ cdef class Recording:
                 polled = cursor.poll()
                 count += cursor.missed
                 for i in range(polled):
-                    if cursor.headers[i]["kind"] == Kind.LAPPED:
-                        count += int.from_bytes(cursor.payload(i)[:8], "little")
-                    else:
-                        count += 1
+                    lapped = cursor.headers[i]["kind"] == Kind.LAPPED
+                    count += records_told(cursor, i) if lapped else 1
         return count
 
     @property

@@ -1,9 +1,12 @@
 from collections.abc import Callable, Sequence
-from typing import final
+from datetime import datetime
+from typing import TypeAlias, final
 
 from udpfast.client.source import PolledSource, Source
 
 __all__ = ["CompositeSource", "Member", "open_sources"]
+
+Start: TypeAlias = str | datetime | int | tuple[str, int]
 
 @final
 class Member:
@@ -14,5 +17,10 @@ class CompositeSource(PolledSource):
     def __init__(self, members: list[Member], batch: int) -> None: ...
 
 def open_sources(
-    addresses: Sequence[str], open_one: Callable[[str], Source], batch: int
+    addresses: Sequence[str],
+    open_one: Callable[[str, Start | None], Source],
+    *,
+    start: Start | None,
+    batch: int,
+    buffer_bytes: int | None,
 ) -> CompositeSource: ...

@@ -10,19 +10,18 @@ from libc.errno cimport EPIPE
 from libc.stdint cimport INT64_MAX, int64_t, uint64_t
 from libc.string cimport memcpy
 
+from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport PolledSource, Source
 from udpfast.core.idle cimport IDLE_SPIN, Idle, idle_reset
 from udpfast.core.layout cimport RECORD_SIZE, Record
 
-import itertools
-
 import numpy as np
 
-from udpfast.client.history_source import HistorySource
-from udpfast.client.journal_source import JournalSource
-from udpfast.client.ring_source import RingSource
+from udpfast.client.history_source import HistorySource, is_history_of
+from udpfast.client.journal_source import journal_start
 from udpfast.core.layout import RECORD
 from udpfast.errors import ConfigError, RingClosedError
+from udpfast.shm.instance import journal_directory
 
 __all__ = ["CompositeSource", "Member", "open_sources"]
 
@@ -237,16 +236,16 @@ class _MemberFailed(Exception):
     """One of the sources failed: it says why itself."""
 
 
-def open_sources(addresses, open_one, batch) -> CompositeSource:
+def open_sources(addresses, open_one, *, start, batch, buffer_bytes) -> CompositeSource:
     """Open several addresses as one source.
 
     Parameters
     ----------
     addresses : sequence of str
     open_one : callable
-        Opens one of them.
-    batch : int
-        Records that one wait may bring.
+        Opens one of them, at a place.
+    start, batch, buffer_bytes
+        As `Reader` has them.
 
     Raises
     ------
@@ -256,31 +255,44 @@ def open_sources(addresses, open_one, batch) -> CompositeSource:
     if not addresses or len(set(addresses)) != len(addresses):
         raise ConfigError(
             f"address must be one or more different addresses, was {list(addresses)!r}")
-    opened = []
+    left = list(addresses)
+    opened = {}
     try:
-        for address in addresses:
-            opened.append((open_one(address), address))
-        _join(opened)
+        for ring in addresses:
+            journals = [each for each in left if each.startswith("journal:")]
+            if journals and ring.startswith("ring:"):
+                opened[ring] = _open_joined(journals, ring, left, open_one, start, (
+                    batch, buffer_bytes))
+        for address in left:
+            if opened.get(address) is None:
+                opened[address] = open_one(address, start)
     except BaseException:
-        for source, _ in opened:
-            (<Source>source).detach()
+        for source in opened.values():
+            if source is not None:
+                (<Source>source).detach()
         raise
     return CompositeSource(
-        [Member(source, address, place) for place, (source, address) in enumerate(opened, 1)],
-        batch)
+        [Member(opened[address], address, place) for place, address in enumerate(left, 1)], batch)
 
 
-def _join(opened):
-    # A journal and the ring whose records it has are one source: history, then live. What a ring
-    # begins with by itself, a time, need not be read from the journal a second time.
-    for history, ring in itertools.permutations(list(opened), 2):
-        if not isinstance(history[0], JournalSource) or not (
-                history in opened and ring in opened):
-            continue
-        if isinstance(ring[0], HistorySource) and ring[0].log == history[0].log:
-            history[0].detach()
-            opened.remove(history)
-        elif isinstance(ring[0], RingSource) and ring[0].log == history[0].log:
-            opened[opened.index(ring)] = (
-                HistorySource(history[0], ring[0], history[1], ring[1]), ring[1])
-            opened.remove(history)
+def _open_joined(journals, ring, left, open_one, start, options):
+    # A journal and the ring whose records it has are one source: history, then live. None: none of
+    # the journals has them. At its tail, the ring alone is all there is to read.
+    cdef RingSource live = open_one(ring, "tail")
+    try:
+        for address in journals:
+            try:
+                directory = journal_directory(address.partition(":")[2])
+            except FileNotFoundError:  # who opens it says so
+                continue
+            if is_history_of(directory, live):
+                left.remove(address)
+                batch, buffer_bytes = options
+                return live if start == "tail" else HistorySource(
+                    directory, journal_start(start), live, (address, ring), batch=batch,
+                    buffer_bytes=buffer_bytes)
+    except BaseException:
+        live.detach()
+        raise
+    live.detach()
+    return None

@@ -1,25 +1,44 @@
-# HistorySource: the Source of "ring:NAME" from a time on: the journal that has the ring's records,
-# and then the ring, at exactly the record behind the journal's last.
+# HistorySource: the Source of a journal and the ring whose records it has: one after the other, at
+# exactly the record where the one ends and the other goes on.
 
-from libc.stdint cimport int64_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from udpfast.client.journal_source cimport JournalSource
 from udpfast.client.ring_source cimport RingSource
 from udpfast.client.source cimport Source
 
 cdef class HistorySource(Source):
-    cdef JournalSource history       # None: the ring has its turn
+    cdef JournalSource history       # that it reads; None: the ring has its turn
     cdef RingSource live
+    cdef object journal              # its directory: for when records are missing in the ring
     cdef str history_address
     cdef str live_address
+    cdef tuple options               # of a cursor in the journal: records, bytes of a poll
     cdef int64_t start_ns            # records of the ring published before are left out ...
     cdef uint64_t start_until        # ... up to this index: later ones are new
-    cdef uint64_t missed_before      # by the journal, and between the two
+    # What comes next, as the ring counts it; `exact`: known so far.
+    cdef bytes log
+    cdef uint64_t index
+    cdef bint exact
+    cdef uint64_t journal_index      # of the journal's record behind the last one read
+    cdef uint64_t skip_until         # records of the ring before this one were handed out
     cdef uint64_t missed_between     # not said yet
+    cdef uint32_t between_reason
+    cdef uint64_t missed_said
     cdef object state                # JournalState: how far the journal is read
     cdef object failure
     cdef int64_t look(self, int64_t limit) noexcept
-    cdef void _use_live(self) noexcept
-    cdef bint _go_over(self) except *
+    cdef int64_t _read(self, int64_t limit) except -1
+    cdef _note(self, int64_t count)
+    cdef bint _miss(self, uint64_t missed) except -1
+    cdef bint _go_over(self) except -1
+    cdef bint _ring_has(self, uint64_t position) except -1
+    cdef _place(self, uint64_t position)
+    cdef _choose_file(self)
+    cdef int64_t _disturbed(self, int64_t count) noexcept
+    cdef bint _go_on(self) except -1
+    cdef bint _look_back(self, uint64_t before) except -1
+    cdef _miss_between(self, uint64_t missed, uint32_t reason)
+    cdef _use(self, Source source)
     cdef int64_t _leave_out(self, int64_t count) noexcept nogil
     cdef uint64_t _as_of_ring(self)

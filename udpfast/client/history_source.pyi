@@ -1,24 +1,28 @@
+from pathlib import Path
 from typing import final
 
-from udpfast.client.journal_source import JournalSource
 from udpfast.client.ring_source import RingSource
 from udpfast.client.source import Source
+from udpfast.log.journal_span import Place
 
-__all__ = ["HistorySource", "open_history"]
+__all__ = ["HistorySource", "is_history_of", "open_own_history"]
 
 @final
 class HistorySource(Source):
     def __init__(
         self,
-        history: JournalSource,
+        directory: Path,
+        start: str | Place,
         live: RingSource,
-        history_address: str,
-        live_address: str,
-        start_ns: int | None = None,
+        addresses: tuple[str, str],
+        *,
+        batch: int,
+        buffer_bytes: int | None,
     ) -> None: ...
     @property
     def log(self) -> bytes: ...
 
-def open_history(
+def is_history_of(directory: Path, live: RingSource) -> bool: ...
+def open_own_history(
     live: RingSource, start_ns: int, batch: int, buffer_bytes: int | None, address: str
 ) -> HistorySource: ...

@@ -24,7 +24,7 @@ from udpfast.log.journal_state import is_raw, journal_state
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import journal_directory
 
-__all__ = ["JournalSource", "open_source", "segment_names", "unix_ns"]
+__all__ = ["JournalSource", "journal_start", "open_source", "segment_names", "unix_ns"]
 
 
 @cython.final
@@ -161,8 +161,7 @@ def open_source(
     if image:
         raise ConfigError(
             f"image must be False for journal:{target}: reading starts without an earlier state")
-    start = "begin" if start == "oldest" else start
-    first = start if start in ("begin", "tail") else _place(start, "start")
+    first = journal_start(start)
     last = None if end is None else _place(end, "end")
     directory = journal_directory(target)
     cursor = JournalCursorFace.attach(
@@ -171,6 +170,13 @@ def open_source(
     check_part(directory, first if isinstance(first, tuple) else None, last,
                grows=_is_written(directory))
     return JournalSource(cursor)
+
+
+def journal_start(start):
+    """Return where a `JournalCursor` begins for the `start` of a `Reader`."""
+    if start in (None, "begin", "oldest"):
+        return "begin"
+    return start if start == "tail" else _place(start, "start")
 
 
 def _is_written(directory):

@@ -25,6 +25,7 @@ cdef class RingSource(Source):
 
     cdef bint _follow(self) except -1
     cdef bint _has_writer(self) except -1
+    cdef take_file(self)
     cdef void _note_unknown(self) noexcept nogil
     cdef int64_t _last_ns(self) noexcept
     cdef int64_t _end(self, int64_t code) noexcept

@@ -152,6 +152,12 @@ cdef class RingSource(Source):
         self.unknown = self.unknown or not same
         return True
 
+    cdef take_file(self):
+        # The cursor goes on in another file.
+        self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        self.names_region = None
+        self.unknown = self.dead = False
+
     cdef int64_t _hand_out_connection(self) noexcept:
         # The writer is dead, or another one is there: a record that no ring carries.
         cdef Connection said
@@ -330,7 +336,7 @@ def open_source(
     if start_ns is None:
         return source
     try:
-        return import_module("udpfast.client.history_source").open_history(
+        return import_module("udpfast.client.history_source").open_own_history(
             source, start_ns, batch, buffer_bytes, f"ring:{target}")
     except BaseException:
         source.detach()

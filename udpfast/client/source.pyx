@@ -186,9 +186,10 @@ def open_source(
         composite = import_module("udpfast.client.composite_source")
         return composite.open_sources(
             address,
-            lambda one: open_source(one, start=start, batch=batch, buffer_bytes=buffer_bytes,
-                                    timeout=timeout, name=name, end=end),
-            batch)
+            lambda one, start: open_source(
+                one, start=start, batch=batch, buffer_bytes=buffer_bytes, timeout=timeout,
+                name=name, end=end),
+            start=start, batch=batch, buffer_bytes=buffer_bytes)
     prefix, colon, target = address.partition(":") if isinstance(address, str) else ("", "", "")
     if not colon or not target or prefix not in _SOURCES:
         forms = " or ".join(form for _, form in _SOURCES.values())

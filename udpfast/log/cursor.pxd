@@ -20,5 +20,6 @@ cdef class RingCursor:
     cdef int64_t _limit
     cdef object _layout
     cdef _allocate(self, limit, room_bytes)
+    cdef _use(self, headers, offsets, payloads)
     cdef _check_open(self)
     cdef _raise(self, int64_t code)

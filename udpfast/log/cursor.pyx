@@ -4,7 +4,6 @@ import numpy as np
 
 from libc.errno cimport EPIPE
 from libc.stdint cimport int64_t, uint32_t, uint64_t, uint8_t
-from libc.string cimport memcmp
 
 from udpfast.core.atomics cimport fence_acquire, load_acquire, load_relaxed
 from udpfast.core.layout cimport KIND_PAD, RECORD_SIZE, Record
@@ -151,8 +150,7 @@ cdef class RingCursor:
         self._check_open()
         return load_acquire(&self.reader.header.intent) <= <uint64_t>position + self.reader.capacity
 
-    def use(self, headers, offsets, payloads):
-        """Copy into these arrays from now on; payloads has room for the ring's largest record."""
+    cdef _use(self, headers, offsets, payloads):
         self.headers, self.offsets, self.payloads = headers, offsets, payloads
         self._limit = len(headers)
         self._room = len(payloads)
@@ -234,26 +232,67 @@ cdef class RingCursor:
         # Its writer is dead: what is not there by now never comes.
         if ring_ready(&self.reader):
             return None
-        cdef Region before = self.region, region
         cdef RingReader* r = &self.reader
-        cdef uint64_t lapped = r.lapped, index = r.index
-        cdef bint same
+        cdef uint64_t index = r.index
+        log = self.log
         try:
-            region = Region.attach(before.path, RING_KIND, self._layout)
+            self.renew()
         except FileNotFoundError:
             return None  # the instance was removed
+        if self.log != log:
+            return False
+        if index <= r.index:
+            r.index = index
+            r.jumped = True
+        return True
+
+    def successor(self):
+        """Return which file took this one's place, if one did and can be read.
+
+        Returns
+        -------
+        tuple or None
+            Which log it is of, and the index of its first record.
+        """
+        cdef Region region
+        self._check_open()
+        if not self.region.replaced():
+            return None
+        try:
+            region = Region.attach(self.region.path, RING_KIND, self._layout, populate=False)
+        except (FileNotFoundError, RegionError):
+            return None
+        with region:
+            return (bytes((<const uint8_t*>(<const RingHeader*>region.pointer).log)[:16]),
+                    (<const RingHeader*>region.pointer).first_index)
+
+    def renew(self):
+        """Go on in the file that is there now, where that begins.
+
+        Raises
+        ------
+        FileNotFoundError
+            There is none.
+        """
+        cdef Region before = self.region
+        cdef RingReader* r = &self.reader
+        cdef uint64_t lapped = r.lapped
+        cdef Region region = Region.attach(before.path, RING_KIND, self._layout)
         _check_capacity(region)
-        same = memcmp(r.header.log, (<const RingHeader*>region.pointer).log, 16) == 0
         self.region = region
         ring_reader_init(r, region.pointer, region.size_bytes)
         r.lapped = lapped
-        if same and index <= r.index:
-            r.index = index
-            r.jumped = True
         before.close()
         if r.record_max - RECORD_SIZE > self._room:
             self._allocate(self._limit, r.record_max - RECORD_SIZE)
-        return same
+
+    def seek_oldest(self):
+        """Go on with the oldest record that was not overwritten."""
+        cdef uint64_t lapped = self.reader.lapped
+        self._check_open()
+        ring_reader_init(&self.reader, self.region.pointer, self.region.size_bytes)
+        self.reader.lapped = lapped
+        _seek(self, "oldest")
 
     def close(self):
         """Detach. Idempotent; the arrays stay."""
@@ -268,7 +307,7 @@ cdef class RingCursor:
     cdef _allocate(self, limit, room_bytes):
         largest = self.reader.record_max - RECORD_SIZE
         room = max(largest, 256 * limit if room_bytes is None else room_bytes)
-        self.use(np.zeros(limit, RECORD), np.zeros(limit, np.uint64), np.zeros(room, np.uint8))
+        self._use(np.zeros(limit, RECORD), np.zeros(limit, np.uint64), np.zeros(room, np.uint8))
 
     cdef _check_open(self):
         if self.region.pointer == NULL:

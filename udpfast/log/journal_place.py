@@ -1,0 +1,89 @@
+"""Where a journal has a record of its ring, by the record's index there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from udpfast.core.layout import LAPPED, Kind, LappedReason
+from udpfast.core.layouts import Layouts
+from udpfast.errors import RegionError
+from udpfast.log.journal_cursor import JournalCursor
+from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
+
+__all__ = ["find_recorded", "records_told", "segments_of"]
+
+
+def segments_of(directory: Path, source: bytes) -> list[SegmentInfo]:
+    """Return the segments that have records of a ring's log, in their order."""
+    found = []
+    for number in list_segments(directory):
+        try:
+            info = Segment.open(segment_path(directory, number)).info()
+        except (FileNotFoundError, RegionError):
+            continue
+        if info.source == source:
+            found.append(info)
+    return found
+
+
+def find_recorded(
+    directory: Path, source: bytes, index: int, layouts: Layouts
+) -> tuple[int, int] | None:
+    """Return where a journal has the first record of a ring's log from an index on.
+
+    Parameters
+    ----------
+    directory : Path
+    source : bytes
+        Identity of the log.
+    index : int
+        Of the record in it.
+    layouts : Layouts
+        Of the records.
+
+    Returns
+    -------
+    tuple of int, or None
+        Position in the journal, and index in the log: a later one if the record itself is missing.
+        None: it has none from there on.
+    """
+    segments = segments_of(directory, source)
+    if not segments:
+        return None
+    first = max((each for each in segments if each.source_index <= index),
+                key=lambda each: each.number, default=segments[0])  # fmt: skip
+    numbers = {each.number for each in segments}
+    at = first.source_index
+    with JournalCursor.attach(
+        directory, ("position", first.position), follow=False, layouts=layouts
+    ) as cursor:
+        while count := cursor.poll():
+            if cursor.number not in numbers:
+                return None
+            told = np.array([records_told(cursor, i) for i in _lapped(cursor, count)], np.uint64)
+            steps = np.ones(count, np.uint64)
+            steps[_lapped(cursor, count)] = told
+            places = at + cursor.missed + np.cumsum(steps) - steps
+            wanted = np.flatnonzero(
+                (places >= index) & (cursor.headers["kind"][:count] != Kind.LAPPED)
+            )
+            if len(wanted):
+                return int(cursor.headers["position"][wanted[0]]), int(places[wanted[0]])
+            at = int(places[-1] + steps[-1])
+    return None
+
+
+def records_told(cursor: JournalCursor, i: int) -> int:
+    """Return how many of its ring's records a LAPPED of the last poll stands for.
+
+    Behind another log it says one more, for those of that one that nobody can count.
+    """
+    lapped = np.frombuffer(cursor.payload(i), LAPPED, count=1)[0]
+    return int(lapped["missed"]) - int(lapped["reason"] == LappedReason.UNKNOWN)
+
+
+def _lapped(cursor: JournalCursor, count: int) -> list[int]:
+    lapped: list[int] = np.flatnonzero(cursor.headers["kind"][:count] == Kind.LAPPED).tolist()
+    return lapped
