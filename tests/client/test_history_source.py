@@ -9,6 +9,7 @@ from udpfast.client.reader import Reader
 from udpfast.config import RecordConfig
 from udpfast.core.layout import Kind, Stream
 from udpfast.errors import ConfigError
+from udpfast.log.segment import list_segments, segment_path
 
 START_NS = 1_800_000_000_000_000_000
 
@@ -153,4 +154,112 @@ def test_ring_from_a_time_follows_it_into_a_file_with_larger_records(instance, t
         assert bytes(found[0].payload) == large
         assert [int(bytes(each.payload)[:8]) for each in found] == list(range(11, 22))
         other.close()
+    recorder.on_stop()
+
+
+def read_all(address, **options):
+    """Return the numbers of all that is there now, and how many records are said to be missing."""
+    with Reader(address, **options) as reader:
+        found = []
+        while reader.wait(0):
+            record = next(reader)
+            found += [int(bytes(record.payload)[:8])] if record.kind is Kind.MESSAGE else []
+        return found, reader.lapped
+
+
+def both(instance, tmp_path):
+    return [f"journal:{tmp_path / 'journal'}", instance.address]
+
+
+def test_journal_that_is_empty_at_first_belongs_to_its_ring(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    with (
+        Reader(both(instance, tmp_path)) as listed,
+        Reader(instance.address, start=START_NS) as timed,
+    ):
+        publish(instance, 0, 100)
+        drive(recorder)
+        for reader in (listed, timed):
+            assert numbers(reader, 100) == list(range(100))
+            assert not reader.wait(0)
+    recorder.on_stop()
+
+
+@pytest.mark.parametrize("start", [None, "oldest", "begin", START_NS, ("position", 0)])
+def test_feed_and_recorder_that_were_stopped_leave_each_record_once(instance, tmp_path, start):
+    publish(instance, 0, 1500)
+    recorder = recorder_of(instance, tmp_path)
+    drive(recorder)
+    instance.ring.close()
+    while recorder.work(0) >= 0 and not recorder.recordings[0].ended:
+        pass
+    recorder.on_stop()
+    first = read_all(f"journal:{tmp_path / 'journal'}")[0][0]
+    expected = (list(range(first, 1500)), 0)
+    assert read_all(both(instance, tmp_path), start=start) == expected
+    if start == START_NS:
+        assert read_all(instance.address, start=start) == expected
+
+
+def test_ring_goes_on_at_its_oldest_record_where_the_journal_ends_before(instance, tmp_path):
+    publish(instance, 0, 100)
+    record(instance, tmp_path).on_stop()
+    publish(instance, 100, 2000)
+    left, _ = read_all(instance.address, start="oldest")
+    expected = ([*range(100), *left], left[0] - 100)
+    assert left[-1] == 2099 and read_all(both(instance, tmp_path)) == expected
+
+
+def test_damage_at_the_end_of_a_journal_is_made_good_by_the_ring(instance, tmp_path):
+    publish(instance, 0, 100)
+    recorder = record(instance, tmp_path)
+    path = segment_path(tmp_path / "journal", list_segments(tmp_path / "journal")[-1])
+    with path.open("r+b") as segment:
+        at = segment.read().index(b"%08d" % 95)
+        segment.seek(at)
+        segment.write(bytes(2000))
+    assert read_all(f"journal:{tmp_path / 'journal'}")[0][:96] != list(range(96))
+    assert read_all(both(instance, tmp_path)) == (list(range(100)), 0)
+    recorder.on_stop()
+
+
+def test_what_is_overwritten_in_the_ring_comes_from_the_journal(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with Reader(both(instance, tmp_path), batch=5) as reader:
+        assert numbers(reader, 10) == list(range(10))
+        publish(instance, 10, 1)
+        assert numbers(reader, 1) == [10]  # it reads the ring
+        for first in range(11, 3011, 500):
+            publish(instance, first, 500)
+            drive(recorder)
+        assert numbers(reader, 3000) == list(range(11, 3011))
+        assert reader.lapped == 0
+    recorder.on_stop()
+
+
+def test_feed_and_recorder_that_were_started_again_go_on_for_who_reads_history(instance, tmp_path):
+    publish(instance, 0, 300)
+    recorder = record(instance, tmp_path)
+    with Reader(both(instance, tmp_path), batch=50) as reader:
+        assert numbers(reader, 50) == list(range(50))
+        instance.ring.close()
+        instance.names_region.close()
+        other = Instance(instance.directory, 1 << 21)
+        recorder.on_stop()
+        recorder = recorder_of(other, tmp_path)
+        publish(other, 300, 100)
+        drive(recorder)
+        publish(other, 400, 100)
+        assert numbers(reader, 450) == list(range(50, 500))
+        assert reader.lapped == 0
+        recorder.on_stop()
+    other.close()
+
+
+def test_position_behind_the_end_of_the_journal_is_refused(instance, tmp_path):
+    publish(instance, 0, 10)
+    recorder = record(instance, tmp_path)
+    with pytest.raises(ConfigError, match=r"start must be position .* or earlier"):
+        Reader(both(instance, tmp_path), start=("position", 1 << 40))
     recorder.on_stop()

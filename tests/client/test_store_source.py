@@ -17,6 +17,7 @@ from udpfast.archive.store import StoreLog
 from udpfast.bus.log import Store
 from udpfast.cli.main import cli
 from udpfast.client.reader import Reader
+from udpfast.client.record import ReadRecord
 from udpfast.client.record_words import describe_record, record_line
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns
@@ -432,3 +433,27 @@ def test_sleeping_task_is_woken_when_the_daemon_says_that_there_is_more(
 
     assert asyncio.run(read())
     disk.end(True, {})
+
+
+def test_position_of_a_record_of_a_feed_at_work_is_where_it_goes_on(tmp_path: Path) -> None:
+    kept = Kept(tmp_path / "a")
+    seq = lead(kept.store)
+    register(seq)
+    kept.tell()
+    kept.live.introduce("S", shared_directory(kept.folder), by_feed=True)
+    kept.live.begin_feed(1, 0, 0)
+    for number in range(1, 11):
+        send(seq, number)
+    kept.store.log.flush()  # as the feed's loop does; its keeper says the end later
+    with Reader(f"store:{kept.folder}") as reader:
+        positions = [record.position for record in reader_records(reader, 12)]
+    assert positions[-1] > kept.live.read().end
+    with Reader(f"store:{kept.folder}", start=("position", positions[-1])) as reader:
+        assert [record.position for record in reader_records(reader, 1)] == positions[-1:]
+
+
+def reader_records(reader: Reader, most: int) -> list[ReadRecord]:
+    found = []
+    while len(found) < most and reader.wait(0):
+        found.append(next(reader))
+    return found

@@ -24,6 +24,7 @@ cdef class StoreSource(PolledSource):
     cdef int64_t join_left
     cdef uint64_t join_taken         # records handed out that are not the store's
     cdef uint64_t bound(self) noexcept nogil
+    cdef uint64_t said_end(self) noexcept
     cdef _note(self, int64_t count)
     cdef int64_t _find_back(self) except -1
     cdef _note_next(self)

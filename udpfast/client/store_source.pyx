@@ -23,6 +23,7 @@ from udpfast.core.layout cimport (
     Rollback, SenderEntry)
 from udpfast.log.doubt cimport doubt_record
 
+from udpfast.log.marks cimport WrittenMark
 from udpfast.log.readers cimport ReaderEntry
 
 import contextlib
@@ -122,6 +123,14 @@ cdef class StoreSource(PolledSource):
         if load_acquire(&self.said.gate) == 0:
             return self.end
         return min(self.end, load_acquire(&self.said.released))
+
+    cdef uint64_t said_end(self) noexcept:
+        # Position behind the last record. While a feed of this host writes, its own mark says so,
+        # where an image's join stands, too; the daemon repeats it from time to time only.
+        cdef WrittenMark mark
+        if load_acquire(&self.said.feed_end) == UINT64_MAX and self.cursor._written(&mark):
+            return mark.position
+        return self.said.end
 
     cdef bint ready(self) noexcept nogil:
         return self.join_left > 0 or (
@@ -235,7 +244,7 @@ cdef class StoreSource(PolledSource):
         # The first record wanted. A cursor stands at it, or a little before it, and passes over
         # what lies between when that may be seen.
         cdef uint64_t count
-        cdef uint64_t wanted = min(self.cursor._start_position, self.said.end)
+        cdef uint64_t wanted = min(self.cursor._start_position, self.said_end())
         self.at_position, self.at_index = self.cursor.position, self.cursor.index
         if wanted <= self.at_position:
             return
