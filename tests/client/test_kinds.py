@@ -9,6 +9,7 @@ from tests.client.instance import Instance
 from udpfast import ConfigError, Kind, Latest, Reader
 from udpfast.archive.names import names_path
 from udpfast.client.kinds import kind_of, kinds_of
+from udpfast.export.schema import TABLES
 from udpfast.log.journal import Journal
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.market.updates import LAYOUTS
@@ -19,6 +20,12 @@ from udpfast.shm.names import create_names, names_table
 def test_kind_of_member_number_or_name_is_the_kind(value: object) -> None:
     assert kind_of(value) is Kind.BOOK
     assert list(kinds_of(value)) == list(kinds_of([value])) == [Kind.BOOK]
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if len(TABLES[name].kinds) == 1])
+def test_name_of_an_exports_table_is_its_kind(name: str) -> None:
+    own = Kind.__members__.get(name.upper())  # a kind's own name goes before
+    assert kind_of(name) is (own or Kind[TABLES[name].kinds[0]])
 
 
 @pytest.mark.parametrize(

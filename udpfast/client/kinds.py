@@ -1,4 +1,4 @@
-"""Kinds as a user may say them: a member of `Kind`, or its name in any case."""
+"""Kinds as a user may say them: a member of `Kind`, its name in any case, or its table's."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from udpfast.errors import ConfigError, did_you_mean, shown
 __all__ = ["kind_of", "kinds_of"]
 
 
+#: Tables of an export (docs/tables.md) that have one kind, and do not have its name.
+_TABLES = {
+    "GAPS": Kind.GAP,
+    "LEVELS": Kind.BOOK,
+    "MERGES": Kind.ORDER,
+    "REFERENCE": Kind.REFERENCE_DATA,
+    "STATUS": Kind.MARKET_STATUS,
+    "TOPS": Kind.TOP_OF_BOOK,
+}
+
+
 def kind_of(value: object) -> Kind:
-    """Return the kind that a member, its number or its name says.
+    """Return the kind that a member, its number, its name or its table's name says.
 
     Raises
     ------
@@ -19,10 +30,10 @@ def kind_of(value: object) -> Kind:
         There is no such kind.
     """
     if isinstance(value, str):
-        kind = Kind.__members__.get(value.upper())
+        kind = Kind.__members__.get(value.upper()) or _TABLES.get(value.upper())
         if kind is not None:
             return kind
-        hint = did_you_mean(value.upper(), Kind.__members__)
+        hint = did_you_mean(value.upper(), [*Kind.__members__, *_TABLES])
     else:
         if value in list(Kind):
             return Kind(value)  # type: ignore[arg-type]
