@@ -5,6 +5,7 @@ import os
 import random
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -24,10 +25,14 @@ from tests.net.xdp_link import (
     total,
     wait_for_frames,
 )
+from tests.shared import ROOT
 from tests.waiting import wait_until
 from udpfast.net.datagram import DatagramReceiver
 from udpfast.net.line import LineAddress, ReceiveOptions
 from udpfast.net.xdp import XdpDatagram
+from udpfast.net.xdp_program import STAMP_SIZE, STAMPED
+
+NO_TIMESTAMP = 4
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +141,7 @@ def test_receive_sender_off_the_list_is_flagged(link: Wire) -> None:
         link.sender() as sender,
     ):
         sender.sendto(b"who", ("10.99.0.2", 9002))
-        assert [d.flags for d in receive(receiver, 1)] == [2 | 4]
+        assert [d.flags for d in receive(receiver, 1)] == [2]
 
 
 def test_receive_vlan_interface_is_received_below_it(link: Wire) -> None:
@@ -298,6 +303,30 @@ def test_loopback_is_received_generically(link: Wire) -> None:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
             sender.sendto(b"here", ("127.0.0.1", 9002))
         assert [d.payload for d in receive(receiver, 1)] == [b"here"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("stamps", [True, False])
+def test_receive_of_a_stamped_frame_says_when_it_came(link: Wire, mode: str, stamps: bool) -> None:
+    """More frames than there are places: what an earlier one left is no later one's stamp."""
+    with opened(link, UNICAST, mode=mode, frames=64, stamps=stamps) as receiver:
+        before_ns = time.monotonic_ns()
+        for number in range(300):
+            with link.sender() as sender:
+                sender.sendto(b"%d" % number, ("10.99.0.2", 9002))
+            (received,) = receive(receiver, 1)
+            after_ns = time.monotonic_ns()
+            if stamps:
+                assert (received.flags, before_ns < received.monotonic_ns < after_ns) == (0, True)
+            else:
+                assert (received.flags, received.monotonic_ns) == (NO_TIMESTAMP, 0)
+            before_ns = after_ns
+
+
+def test_stamp_has_the_number_by_which_the_ring_knows_it() -> None:
+    text = (ROOT / "udpfast/net/xdp_ring.pxd").read_text()
+    assert f"UINT64_C(0x{STAMPED:X})" in text
+    assert STAMP_SIZE == 16
 
 
 def test_interface_down_is_counted_and_up_again_goes_on(link: Wire) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import random
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,10 +17,11 @@ from tests.net.ethernet import ethernet, ipv4, udp
 from tests.waiting import wait_until
 from udpfast.agents.engine import Engine
 from udpfast.agents.subscriber import FeedLoop, Subscriber
+from udpfast.client.latency import latency
 from udpfast.client.publisher import Publisher
 from udpfast.client.reader import Reader
 from udpfast.config import parse_feed, parse_publish
-from udpfast.core.layout import FRAME, Kind
+from udpfast.core.layout import FRAME, Kind, RecordFlag
 from udpfast.lab.frames import datagram, datagrams
 from udpfast.monitor.ledger import ledger_of
 
@@ -122,7 +124,42 @@ def test_feed_over_two_lines_brings_the_records_that_sockets_bring(
     for line, count in frames.items():
         own = counters[f"incremental.{line}"]
         assert own["frames"] == own["datagrams"] == count
-        assert own["no_timestamp"] == count
+        assert own["no_timestamp"] == 0
+
+
+@pytest.mark.parametrize("stamps", ["auto", "none"])
+@pytest.mark.parametrize("mode", ["native", "generic"])
+def test_feed_measures_its_hops_by_stamps_of_its_own_program(
+    link: Wire, mode: str, stamps: str
+) -> None:
+    """Each datagram is stamped by itself when the driver has it; without stamps by the loop."""
+    settings = tables(f"hops-{mode}-{stamps}", "xdp", mode=mode)
+    settings["receive"]["timestamps"] = stamps
+    begun_ns = time.time_ns()
+    with ExitStack() as stack:
+        with link.inside(link.b):
+            subscriber = stack.enter_context(Subscriber(settings))
+        reader = stack.enter_context(Reader(f"ring:{settings['name']}", start="begin"))
+        with link.sender() as sender:
+            for seqno in range(1, 301):
+                for each in datagrams(b"x", session_id=7, seqno=seqno, object_type=0):
+                    sender.sendto(each, ADDRESSES["A"])
+        wait_until(lambda: subscriber.counters()["incremental"]["messages"] >= 300, "300 messages")
+        hops = latency(settings["name"])["kernel_to_loop"]
+        line = subscriber.counters()["incremental.A"]
+        messages = (record for record in reader if record.kind is Kind.MESSAGE)
+        records = [next(messages) for _ in range(300)]
+    stamped = stamps == "auto"
+    assert line["no_timestamp"] == (0 if stamped else 300)
+    assert hops["count"] == (300 if stamped else 0)
+    flags = {bool(record.flags & RecordFlag.NO_TIMESTAMP) for record in records}
+    assert flags == {not stamped}
+    received = [record.received_ns for record in records]
+    assert received == sorted(received)
+    assert begun_ns < received[0] <= received[-1] < time.time_ns()
+    if stamped:
+        assert all(record.received_ns <= record.published_ns for record in records)
+        assert len(set(received)) == len(received)
 
 
 def test_feed_of_a_publisher_is_received_whole(link: Wire) -> None:

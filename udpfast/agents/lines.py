@@ -49,4 +49,5 @@ def xdp_options(config: FeedConfig) -> XdpOptions:
         busy_poll_us=receive.busy_poll_us,
         prefer_busy_poll=receive.prefer_busy_poll,
         busy_poll_budget=receive.busy_poll_budget,
+        stamps=receive.timestamps != "none",
     )

@@ -37,6 +37,7 @@ from udpfast.net.datagram cimport (
     datagram_receive,
 )
 from udpfast.net.xdp cimport XdpReceiver
+from udpfast.net.xdp_ring cimport xdp_stamp
 from udpfast.shm.histogram cimport histogram_record
 
 from udpfast.agents.feed_store import FeedStore
@@ -260,6 +261,8 @@ cdef class FeedLoop(Agent):
                 total += count
                 # The one clock read of this batch: what came was there before it.
                 unix_ns = clock_realtime_ns()
+                if batch.xdp is not NULL:
+                    xdp_stamp(batch.items, count, unix_ns - clock_monotonic_ns())
                 self.engine.accept(batch.items, count, self.read_until_ns, unix_ns)
                 self._note_batch(batch, unix_ns)
         if unlikely(failed and failed == self.batch_count):

@@ -13,6 +13,7 @@ class XdpDatagram(NamedTuple):
     channel: int
     line: int
     flags: int
+    monotonic_ns: int
 
 @final
 class XdpReceiver:

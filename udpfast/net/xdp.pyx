@@ -103,6 +103,7 @@ class XdpDatagram(NamedTuple):
     channel: int
     line: int
     flags: int
+    monotonic_ns: int  # when the driver handed it over; 0 where flags say that there is no stamp
 
 
 @cython.final
@@ -262,8 +263,8 @@ cdef class XdpReceiver:
         # Load the program and attach it; returns whether it became generic.
         map_fd = create_xskmap(max(self.queues) + 1)
         self._descriptors.append(map_fd)
-        program_fd = load_program(
-            assemble([endpoint_of(*parse_endpoint(item.line.address)) for item in lines], map_fd))
+        endpoints = [endpoint_of(*parse_endpoint(item.line.address)) for item in lines]
+        program_fd = load_program(assemble(endpoints, map_fd, stamps=self._options.stamps))
         self._descriptors.append(program_fd)
         asked = self._options.mode
         refused = 0
@@ -459,7 +460,8 @@ cdef class XdpReceiver:
             for i in range(count):
                 item = &self.slots[n].batch.items[i]
                 received.append(XdpDatagram(
-                    item.data[:item.size], item.channel, item.line, item.flags))
+                    item.data[:item.size], item.channel, item.line, item.flags,
+                    item.received_ns))
         return received
 
     def read_counts(self):

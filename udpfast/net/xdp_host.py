@@ -65,6 +65,8 @@ class XdpOptions:
         Keep the driver's interrupts off while the loop polls.
     busy_poll_budget : int
         Frames that one poll may take from the driver; 0: the kernel's own.
+    stamps : bool
+        Have every frame stamped when the driver hands it over.
     """
 
     mode: str = "auto"
@@ -76,6 +78,7 @@ class XdpOptions:
     busy_poll_us: int = 0
     prefer_busy_poll: bool = False
     busy_poll_budget: int = 0
+    stamps: bool = True
 
     def __post_init__(self) -> None:
         """Refuse what does not exist."""

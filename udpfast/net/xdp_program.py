@@ -8,9 +8,10 @@ here one by one and checked by the kernel's verifier when it is loaded. What it 
       IPv6                       whole or the first fragment of an IP datagram
     everything else                                                        -> kernel
 
-A line's datagram goes to the AF_XDP socket of the queue it came in on; if there is none, to the
-kernel. The first fragment of a fragmented datagram goes to the ring, where it is counted: it will
-not be put together. VLAN ids are not compared: network cards and drivers take tags off.
+A line's datagram goes to the AF_XDP socket of the queue it came in on, with the time before it; if
+there is none, to the kernel. The first fragment of a fragmented datagram goes to the ring, where it
+is counted: it will not be put together. VLAN ids are not compared: network cards and drivers take
+tags off.
 
 The format: https://www.kernel.org/doc/html/latest/bpf/standardization/instruction-set.html
 """
@@ -21,11 +22,25 @@ import sys
 from collections.abc import Iterable
 from typing import NamedTuple
 
-__all__ = ["XDP_DROP", "XDP_PASS", "Assembler", "Endpoint", "assemble", "endpoint_of"]
+__all__ = [
+    "STAMPED",
+    "STAMP_SIZE",
+    "XDP_DROP",
+    "XDP_PASS",
+    "Assembler",
+    "Endpoint",
+    "assemble",
+    "endpoint_of",
+]
 
 # What a program may say of a frame (linux/bpf.h, enum xdp_action).
 XDP_DROP = 1
 XDP_PASS = 2
+
+#: Bytes before a frame that the program stamped: the time by CLOCK_MONOTONIC, then this number, by
+#: which a stamp is told from what an earlier frame left there (XDP_STAMPED of xdp_ring.pxd).
+STAMPED = 0x5D3C_9E41_7A60_B2F7
+STAMP_SIZE = 16
 
 # Registers: the call's result, its arguments 1..3, scratch, and what survives a call.
 R0, R1, R2, R3, R4 = range(5)
@@ -35,7 +50,8 @@ CONTEXT, DATA, END, HEADER = 6, 7, 8, 9
 LOAD_8 = 0x71  # dst = *(u8 *)(src + offset)
 LOAD_16 = 0x69
 LOAD_32 = 0x61
-LOAD_MAP = 0x18  # dst = the map of this descriptor; takes two instructions
+LOAD_MAP = 0x18  # dst = the map of this descriptor, or a 64-bit value; takes two instructions
+STORE_64 = 0x7B  # *(u64 *)(dst + offset) = src
 MOVE = 0xBF  # 64 bits, from a register
 MOVE_VALUE = 0xB7
 ADD = 0x0F
@@ -52,7 +68,8 @@ CALL = 0x85
 EXIT = 0x95
 
 _PSEUDO_MAP_FD = 1
-_FUNC_REDIRECT_MAP = 51  # linux/bpf.h, BPF_FUNC_redirect_map
+# linux/bpf.h: BPF_FUNC_ktime_get_ns (CLOCK_MONOTONIC), _redirect_map, _xdp_adjust_meta.
+_FUNC_TIME, _FUNC_REDIRECT_MAP, _FUNC_ADJUST_META = 5, 51, 54
 
 _INSTRUCTION = struct.Struct("<BBhi")
 
@@ -89,6 +106,11 @@ class Assembler:
             raise ValueError(f"label {name!r} is set twice")
         self._labels[name] = len(self._lines)
 
+    def load_64(self, target: int, value: int) -> None:
+        """Append the two instructions that load a value of 64 bits."""
+        self.emit(LOAD_MAP, target, 0, 0, value & 0xFFFFFFFF)
+        self.emit(0, value=value >> 32)
+
     def load_map(self, target: int, descriptor: int) -> None:
         """Append the two instructions that load a map."""
         self.emit(LOAD_MAP, target, _PSEUDO_MAP_FD, 0, descriptor)
@@ -104,7 +126,9 @@ class Assembler:
         return bytes(program)
 
 
-def assemble(endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PASS) -> bytes:
+def assemble(
+    endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PASS, *, stamps: bool = True
+) -> bytes:
     """Return the program of an interface.
 
     Parameters
@@ -115,6 +139,8 @@ def assemble(endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PA
         Descriptor of the XSKMAP: one socket per queue.
     otherwise : int
         What becomes of a line's datagram on a queue that has no socket.
+    stamps : bool
+        Write the time before each frame that goes to a socket: see `STAMPED`.
 
     Raises
     ------
@@ -129,6 +155,8 @@ def assemble(endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PA
     _match_ipv4(program, [endpoint for endpoint in ordered if len(endpoint.address) == 4])
     _match_ipv6(program, [endpoint for endpoint in ordered if len(endpoint.address) == 16])
     program.label("ring")
+    if stamps:
+        _stamp(program)
     program.emit(LOAD_32, R2, CONTEXT, 16)  # xdp_md.rx_queue_index
     program.load_map(R1, map_fd)
     program.emit(MOVE_VALUE, R3, value=otherwise)
@@ -138,6 +166,25 @@ def assemble(endpoints: Iterable[Endpoint], map_fd: int, otherwise: int = XDP_PA
     program.emit(MOVE_VALUE, R0, value=XDP_PASS)
     program.emit(EXIT)
     return program.assembled()
+
+
+def _stamp(program: Assembler) -> None:
+    # The kernel copies what lies before a frame ("metadata") with it. A driver that has no room for
+    # it says so, and its frames go without. Data and end are not needed any more.
+    program.emit(MOVE, R1, CONTEXT)
+    program.emit(MOVE_VALUE, R2, value=-STAMP_SIZE)
+    program.emit(CALL, value=_FUNC_ADJUST_META)
+    program.jump("stamped", JUMP_UNEQUAL, R0, 0)
+    program.emit(CALL, value=_FUNC_TIME)
+    program.emit(LOAD_32, R1, CONTEXT, 8)  # xdp_md.data_meta
+    program.emit(LOAD_32, R2, CONTEXT, 0)  # xdp_md.data
+    program.emit(MOVE, R3, R1)
+    program.emit(ADD_VALUE, R3, value=STAMP_SIZE)
+    program.jump("stamped", JUMP_GREATER, R3, R2)  # which only the verifier believes possible
+    program.emit(STORE_64, R1, R0, 0)
+    program.load_64(R2, STAMPED)
+    program.emit(STORE_64, R1, R2, 8)
+    program.label("stamped")
 
 
 def endpoint_of(host: str, port: int) -> Endpoint:

@@ -31,6 +31,16 @@ cdef extern from "<sys/socket.h>" nogil:
 cdef extern from * nogil:
     void prefetch "__builtin_prefetch" (const void* address)
 
+cdef extern from *:
+    """
+    #define UDPFAST_XDP_STAMPED UINT64_C(0x5D3C9E417A60B2F7)
+    """
+    uint64_t XDP_STAMPED "UDPFAST_XDP_STAMPED"   # as STAMPED of xdp_program.py
+
+cdef struct XdpStamp:            # what the program writes before a frame
+    int64_t monotonic_ns
+    uint64_t stamped             # XDP_STAMPED; whoever reads it writes 0
+
 cdef enum:  # linux/if_xdp.h
     SOL_XDP = 283
     XDP_STATISTICS = 7
@@ -134,8 +144,9 @@ cdef inline int xdp_receive(XdpQueue* q, Datagram* items, uint32_t capacity) noe
 cdef inline void xdp_prefetch(XdpQueue* q, uint32_t at) noexcept nogil:
     # All of it: another core wrote it, and the loop will copy the payload.
     cdef XdpDescriptor* descriptor = &q.rx[at & q.rx_mask]
-    cdef const uint8_t* line = q.frames + descriptor.address
-    cdef const uint8_t* end = line + min(descriptor.size, <uint32_t>XDP_PREFETCH_SIZE)
+    cdef const uint8_t* line = q.frames + descriptor.address - sizeof(XdpStamp)
+    cdef const uint8_t* end = (
+        line + sizeof(XdpStamp) + min(descriptor.size, <uint32_t>XDP_PREFETCH_SIZE))
     while line < end:
         prefetch(line)
         line += 64
@@ -172,10 +183,14 @@ cdef inline int xdp_probe(XdpQueue* q) noexcept nogil:
 
 cdef inline bint xdp_accept(
         XdpPorts* ports, const uint8_t* frame, uint32_t size, Datagram* item) noexcept nogil:
-    # Counts the frame; fills the item if it is a datagram of a line.
+    # Counts the frame; fills the item if it is a datagram of a line. A stamp is the monotonic
+    # clock's until xdp_stamp has made it UNIX. (The kernel keeps 256 bytes before each frame.)
     cdef LinkDatagram found
+    cdef XdpStamp* stamp = <XdpStamp*>(frame - sizeof(XdpStamp))
+    cdef bint stamped = stamp.stamped == XDP_STAMPED
     cdef XdpPort* port = NULL
     cdef int outcome = xdp_find_datagram(frame, size, ports.checksums, &found)
+    stamp.stamped = 0            # no later frame is taken for stamped
     if likely(outcome < XDP_MALFORMED):
         port = xdp_find_port(ports, &found)
         if unlikely(port is NULL):
@@ -188,14 +203,22 @@ cdef inline bint xdp_accept(
         return 0
     item.data = frame + found.offset
     item.size = found.size
-    item.flags = DATAGRAM_NO_TIMESTAMP
-    item.received_ns = 0
+    item.flags = 0 if likely(stamped) else DATAGRAM_NO_TIMESTAMP
+    item.received_ns = stamp.monotonic_ns if likely(stamped) else 0
     item.channel = port.channel
     item.line = port.line
     if unlikely(port.senders_count and not xdp_sender_is(
             port.senders, port.senders_count, &found)):
         item.flags |= DATAGRAM_SENDER_REFUSED
     return 1
+
+
+cdef inline void xdp_stamp(Datagram* items, int count, int64_t offset_ns) noexcept nogil:
+    # Make the stamps of a batch UNIX ns. offset_ns: the real-time clock minus the monotonic one.
+    cdef int i
+    for i in range(count):
+        if likely(not items[i].flags & DATAGRAM_NO_TIMESTAMP):
+            items[i].received_ns += offset_ns
 
 
 cdef inline XdpPort* xdp_find_port(XdpPorts* ports, LinkDatagram* found) noexcept nogil:
