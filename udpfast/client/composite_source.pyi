@@ -6,7 +6,7 @@ from udpfast.client.source import PolledSource, Source
 
 __all__ = ["CompositeSource", "Member", "open_sources"]
 
-Start: TypeAlias = str | datetime | int | tuple[str, int]
+_Start: TypeAlias = str | datetime | int | tuple[str, int]
 
 @final
 class Member:
@@ -18,9 +18,9 @@ class CompositeSource(PolledSource):
 
 def open_sources(
     addresses: Sequence[str],
-    open_one: Callable[[str, Start | None], Source],
+    open_one: Callable[[str, _Start | None], Source],
     *,
-    start: Start | None,
+    start: _Start | None,
     batch: int,
     buffer_bytes: int | None,
 ) -> CompositeSource: ...
