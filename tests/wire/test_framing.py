@@ -100,7 +100,11 @@ def test_units_of_a_longer_datagram_are_refused(name: str) -> None:
     )
 
 
+#: Stream and session of each: as the builder draws them, or such as the venue has.
 KEYS: dict[str, tuple[tuple[int, ...], int | bytes]] = {
+    name: (sent.stream, sent.session)
+    for name, sent in ((name, draw(name, random.Random(1))) for name in FRAMINGS)
+} | {
     "moldudp64": ((), b"SESSION 01"),
     "moldudp64le": ((), b"SESSION 01"),
     "iex_tp": ((0x8004, 1), 99),
