@@ -56,6 +56,14 @@ def test_message_too_large_is_refused_with_both_sizes() -> None:
     assert box.send(bytes(1388)) == 1
 
 
+@pytest.mark.parametrize("wrong", [1.5, 1.0, "1", None])
+def test_type_that_is_no_integer_is_refused(wrong) -> None:
+    box = outbox()
+    with pytest.raises(TypeError):
+        box.send(b"x", wrong)
+    assert box.counts()["accepted"] == 0
+
+
 def test_outbox_full_raises_and_goes_on_when_messages_are_safe() -> None:
     seq, box = sequencer(), outbox(slots=4)
     carried, watch = registered(seq, box)

@@ -221,6 +221,28 @@ def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
     assert (one.end, one.epoch) == (again.end, again.epoch)
 
 
+@pytest.mark.parametrize(("lives", "state"), [(False, "READY"), (True, "REFUSED")])
+def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: str) -> None:
+    # Of this host's daemon as it was before, maybe: it is over when nothing more is heard of it.
+    kept, one = filled(5).store, store("one")
+    before = Copy(kept, store("one")).pump()
+    promotion = Promotion(one, ("S",), 7, 0)
+    kept.fence(promotion.epoch)
+    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
+    promotion.answered("S", answer, 0)
+    for ms in range(0, 5000, 100):
+        if promotion.state is not PromotionState.COPYING:
+            break
+        if lives:
+            before.source.feed(b"", ms * MS)
+        source, consumer = Source(kept, 1, ms * MS), promotion.copy("S", 2, ms * MS)
+        source.feed(consumer.output(), ms * MS)
+        consumer.feed(source.output(), ms * MS)
+        promotion.work(ms * MS, T0)
+        promotion.work(ms * MS, T0)
+    assert promotion.state is PromotionState[state]
+
+
 def test_promotion_leaves_a_source_that_lost_what_another_host_has() -> None:
     seq, two, one = filled(5), store("two"), store("one")
     Copy(seq.store, two).pump()

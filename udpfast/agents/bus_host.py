@@ -32,6 +32,7 @@ from udpfast.archive.bus_files import (
     shared_directory,
     take_wish,
 )
+from udpfast.bus.absence import GONE_NS, Absence, News
 from udpfast.bus.link_seal import LinkSeal
 from udpfast.bus.merger import Merger
 from udpfast.bus.node import Node
@@ -141,6 +142,8 @@ class _Part:
         self._failed: list[int] = []
         self._count = 0
         self._look_ns = self._cut_ns = 0
+        self._source = Absence(monotonic_ns(), realtime_ns())
+        self._copies: dict[str, Absence] = {}
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         if self.log.damaged_at >= 0:
             self.store.said.append(
@@ -486,7 +489,38 @@ class _Part:
         if self.feed is not None:
             self.feed.look(now_ns)
         self.disk.remove_old()
+        self._note_hosts(now_ns, realtime_ns())
         describe_store(self.directory, self.description())
+
+    def _note_hosts(self, now_ns: int, unix_ns: int) -> None:
+        # Say who is gone, and who is back, with what is missing.
+        node, said = self.node, self.store.said
+        # What else keeps it from following says so itself.
+        known = node.following or node.stopped or node.waits or node.promotion is not None
+        news = self._source.look(bool(known), now_ns, unix_ns)
+        source = self.store.writer_host or "the host that writes the store"
+        if news is News.GONE:
+            said.append(
+                f"nothing has come from {source} for {GONE_NS // 10**9} s: this copy ends at "
+                f"{self.store.end}; if {source} stays away, choose a writer with `udpfast bus "
+                "promote`"
+            )
+        elif news is News.BACK:
+            lacks = max(node.consumer.source_end - self.store.end, 0) if node.consumer else 0
+            said.append(
+                f"the stream comes again after {self._source.away_ns / 1e9:,.0f} s: {lacks:,} "
+                "bytes to copy"
+            )
+        for host, copy in self.disk.consumers().items():
+            absence = self._copies.setdefault(host, Absence(now_ns, unix_ns))
+            news = absence.look(bool(copy["connected"]), now_ns, unix_ns)
+            if news is News.GONE:
+                said.append(f"{host} has not copied for {GONE_NS // 10**9} s")
+            elif news is News.BACK:
+                said.append(
+                    f"{host} copies again after {absence.away_ns / 1e9:,.0f} s: it lacks "
+                    f"{copy.get('lag_records', 0):,} records"
+                )
 
     def _grant(self, wish: str, now_ns: int) -> None:
         self._wish, self.node.outcome = wish, ()
@@ -540,6 +574,7 @@ class _Part:
             **self.disk.description(),
             "following": node.following,
             "source_end": node.consumer.source_end if node.following and node.consumer else None,
+            "source_gone_ns": self._source.since_ns,
             "wish": self._wish,
             "outcome": node.outcome,
             "waits": node.waits,

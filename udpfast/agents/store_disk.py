@@ -24,7 +24,7 @@ from udpfast.bus.log import Store
 from udpfast.bus.release import Release
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.log.readers import ReaderInfo, list_readers
+from udpfast.log.readers import ReaderInfo, list_readers, remove_dead_readers
 from udpfast.shm.wake import WakeRegion
 
 __all__ = ["StoreDisk"]
@@ -195,8 +195,8 @@ class StoreDisk:
             "dropped": self.log.dropped,
             "removed": self.removed,
             "removed_lacked": self.removed_lacked,
-            "readers": [self._reader(reader) for reader in list_readers(self._shared)],
-            "consumers": {host: self._consumer(host) for host in self._consumers()},
+            "readers": self._readers(),
+            "consumers": self.consumers(),
             "said": store.said[-20:],
         }
 
@@ -208,6 +208,13 @@ class StoreDisk:
         first, behind = self.log.stands_at(store.kept), self.log.stands_at(store.let_go)
         end = self.log.end_index if behind is None else behind[0]
         return end - (self.log.first()[1] if first is None else first[0])
+
+    def _readers(self) -> list[dict[str, object]]:
+        # Those that live: what a process left that was killed says nothing of the store.
+        found = list_readers(self._shared)
+        if not all(reader.alive for reader in found):
+            remove_dead_readers(self._shared)
+        return [self._reader(reader) for reader in found if reader.alive]
 
     def _reader(self, reader: ReaderInfo) -> dict[str, object]:
         # One that reads on meanwhile may be further than what was seen of the end.
@@ -228,11 +235,12 @@ class StoreDisk:
         place = self.log.stands_at(position)
         return max(realtime_ns() - place[1], 0) // 1_000_000 if place else 0
 
-    def _consumers(self) -> list[str]:
-        # Hosts that shall copy from this one, and those that do.
+    def consumers(self) -> dict[str, dict[str, object]]:
+        """Return how far the hosts are that shall copy from this one, and those that do."""
         store = self.store
         wanted = store.standbys if store.writer else store.followers
-        return [*wanted, *(host for host in store.links if host not in wanted)]
+        hosts = [*wanted, *(host for host in store.links if host not in wanted)]
+        return {host: self._consumer(host) for host in hosts}
 
     def _consumer(self, host: str) -> dict[str, object]:
         # How far a copy is behind, as far as it said; one that is away, too.

@@ -5,6 +5,7 @@ one that is not seen there in time is sent again, and the sequencer refuses what
 """
 
 import enum
+from operator import index
 
 from libc.stdint cimport INT64_MAX
 from libc.string cimport memcmp, memcpy, memset
@@ -111,8 +112,9 @@ cdef class Outbox:
 
         Raises
         ------
-        ValueError
-            It does not fit one datagram, or the outbox was closed.
+        TypeError, ValueError
+            `type` is no integer from 0 to 65,535; the message does not fit one datagram; or the
+            outbox was closed.
         WriterExistsError
             This is a forked child of the process that opened it.
         OutboxFullError
@@ -126,6 +128,7 @@ cdef class Outbox:
         cdef const uint8_t[::1] content = memoryview(payload).cast("B")
         cdef uint64_t size = content.shape[0]
         cdef int64_t number
+        type = index(type)
         if not 0 <= type <= 0xFFFF:
             raise ValueError(f"type must be 0 to 65535, was {type}")
         number = outbox_send(self, &content[0] if size else NULL, size, <uint16_t>type)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from dataclasses import replace
 
-from udpfast.bus.hello import Fenced
+from udpfast.bus.hello import Fenced, RefuseReason
 from udpfast.bus.log import Store
 from udpfast.bus.replication import Consumer
 from udpfast.bus.wire import epoch_after
@@ -116,10 +116,17 @@ class Promotion:
         if self._copied != furthest:
             self.consumer.close(f"{furthest} has more")
         if self.consumer.closed:
-            if self.consumer.refused is not None and self._copied == furthest:
+            refused = self.consumer.refused
+            if refused is not None and self._copied == furthest:
+                # A link from before that is not known to be over: it is, soon, or somebody lives.
+                if (
+                    refused.reason is RefuseReason.NAME_IN_USE
+                    and now_ns < self._until_ns + ANSWER_NS
+                ):
+                    self.consumer = None
+                    return
                 self._refuse(
-                    f"{furthest} has more records, and refuses to give them: "
-                    f"{self.consumer.refused.reason.name}"
+                    f"{furthest} has more records, and refuses to give them: {refused.reason.name}"
                 )
             self.consumer = None
 

@@ -25,12 +25,14 @@ from udpfast.cli.options import FiniteRange, log_level
 from udpfast.cli.service import Service
 from udpfast.cli.top_host import store_lines
 from udpfast.cli.top_words import plain
+from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, bus_keys, load_bus
 from udpfast.core.log import say_warning
 from udpfast.core.stop import Stop, raise_once
 from udpfast.errors import ConfigError, NotReadyError, UdpfastError, sentence
 from udpfast.log.journal_header import adopt_copy, is_copy
 from udpfast.monitor.stores import StoreStatus, read_store
+from udpfast.monitor.troubles import store_troubles
 from udpfast.page.words import literal
 from udpfast.shm.instance import journal_directory
 
@@ -69,7 +71,10 @@ def check(file: Path) -> None:
     keys = len(bus_keys(config))
     click.echo(f"keys: {keys or 'none: addresses alone say who is who'}")
     for name, store in config.logs.items():
-        click.echo(f"{name}: port {store.port}, gate {store.gate}")
+        if store.feed:
+            _check_feed(name, store.feed)
+        waits = store.release if store.release != "disk" else f"disk, away_ms {store.away_ms}"
+        click.echo(f"{name}: port {store.port}, gate {store.gate}, release {waits}")
         for host in store.hosts:
             part = f"copies from {store.source(host) or 'the writer'}"
             if host == store.sequencer:
@@ -136,19 +141,32 @@ def run(
 @bus.command(epilog="Example: udpfast bus stat bus.toml --json")
 @_FILE
 @_DIRECTORY
+@click.option("--host", help="Which of the file's hosts this one is: only to check that it is.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def stat(file: Path, directory: Path | None, as_json: bool) -> None:
+def stat(file: Path, directory: Path | None, host: str | None, as_json: bool) -> None:
     """Show each store of this host: its end, its copies, its senders; of a dead daemon too.
 
-    Exit code 1 if a store cannot be read.
+    Exit code 1 if a store cannot be read, or needs attention.
     """
     config = load_bus(file)
+    if host is not None:
+        _check_host(config, file, host)
     found = {name: _status(directory, name) for name in config.logs}
+    for store in found.values():
+        if host is not None and isinstance(store, StoreStatus) and store.host != host:
+            raise ConfigError(
+                f"{store.directory}: expected the store of {host}, found that of {store.host}"
+            )
     if as_json:
         click.echo(json.dumps(to_builtins(found)))
     else:
         _print_stores(found)
-    sys.exit(any(isinstance(store, str) for store in found.values()))
+    sys.exit(
+        any(
+            isinstance(store, str) or (store is not None and bool(store_troubles(store)))
+            for store in found.values()
+        )
+    )
 
 
 def _print_stores(found: dict[str, StoreStatus | str | None]) -> None:
@@ -293,6 +311,16 @@ def _status(directory: Path | None, store: str) -> StoreStatus | str | None:
         return None
     except (OSError, UdpfastError) as error:
         return sentence(error)
+
+
+def _check_feed(name: str, file: str) -> None:
+    # The feed's file lies on the host that writes the store, and as a rule on all.
+    try:
+        load_feed(file)
+    except (OSError, UdpfastError) as problem:
+        raise ConfigError(
+            f"stores.{name}.feed: expected the settings of a feed: {sentence(problem)}"
+        ) from None
 
 
 def _check_host(config: BusConfig, file: Path, host: str) -> None:

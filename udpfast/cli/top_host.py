@@ -12,7 +12,7 @@ from udpfast.monitor.journals import Journals, JournalStatus
 from udpfast.monitor.losses import HostLosses
 from udpfast.monitor.status import InstanceStatus
 from udpfast.monitor.stores import OutboxStatus, ReplicaStatus, StoreReader, StoreStatus
-from udpfast.monitor.troubles import describe_troubles
+from udpfast.monitor.troubles import describe_troubles, store_troubles
 
 __all__ = ["host_lines", "journal_lines", "store_lines"]
 
@@ -46,6 +46,8 @@ def store_lines(store: StoreStatus) -> Iterator[str]:
     alive = "" if store.alive else f"  (its daemon does not run{silence})"
     behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
     yield f"{store.store} on {store.host}: {_part(store)}{behind}, epoch {store.epoch}{alive}"
+    for trouble in store_troubles(store):
+        yield f"  ATTENTION: {trouble}"
     for what in _COUNTS:
         yield f"  {what:14} {getattr(store, what):>16,}"
     for host, copy in store.consumers.items():

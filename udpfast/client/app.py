@@ -229,6 +229,8 @@ class App:
             The outbox stayed full. Nothing was dropped.
         SupersededError, OutboxLostError
             This outbox can deliver nothing any more.
+        TypeError
+            `type` is no integer.
         ValueError
             The message is too large (the error has both sizes), or the app was closed.
         WriterExistsError

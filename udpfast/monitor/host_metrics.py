@@ -108,6 +108,8 @@ def _add_store(families: Families, store: StoreStatus) -> None:
     families.gauge("store_unprotected_records", lacked, store.unprotected, **labels)
     away = "standbys for which outboxes do not wait, because they have lacked records for long"
     families.gauge("store_standbys_away", away, len(store.away), **labels)
+    gone = "whether nothing comes from the host that writes the store"
+    families.gauge("store_source_gone", gone, bool(store.source_gone), **labels)
     stopped = "whether the daemon says that something is wrong: it waits, stopped, or has no disk"
     trouble = bool(store.stopped or store.waits or store.problem)
     families.gauge("store_trouble", stopped, trouble, **labels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -143,6 +144,7 @@ class _Said(Struct, frozen=True):
     wish: str = ""
     outcome: list[str] = []
     received: int = 0
+    source_gone_ns: int | None = None
     held: int = 0
     ended: bool = False
 
@@ -171,6 +173,14 @@ class StoreStatus(_Said, frozen=True, kw_only=True):
     silent_s: float | None
     outboxes: dict[str, OutboxStatus]
     unreadable: dict[str, str]
+
+    @property
+    def source_gone(self) -> str:
+        """Since when nothing came from who writes the store; empty: it comes, or not asked for."""
+        if self.source_gone_ns is None or not self.alive:
+            return ""
+        since = datetime.fromtimestamp(self.source_gone_ns / 1e9, UTC)
+        return f"{since:%Y-%m-%d %H:%M:%S} UTC"
 
     @property
     def lag_bytes(self) -> int | None:

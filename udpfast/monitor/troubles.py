@@ -17,7 +17,14 @@ from udpfast.monitor.journals import DiskStatus, Journals
 from udpfast.monitor.status import AgentStatus, InstanceStatus
 from udpfast.monitor.stores import StoreStatus
 
-__all__ = ["Trouble", "TroubleKind", "describe_troubles", "feed_troubles", "find_troubles"]
+__all__ = [
+    "Trouble",
+    "TroubleKind",
+    "describe_troubles",
+    "feed_troubles",
+    "find_troubles",
+    "store_troubles",
+]
 
 #: Of an outbox that is full by this part, its app soon cannot send.
 OUTBOX_FULL = 0.8
@@ -68,6 +75,11 @@ def feed_troubles(name: str, status: InstanceStatus) -> list[str]:
     """Return what needs attention at one feed, and at the disks that it writes to, as sentences."""
     found = [*_of_feed(name, status), *_of_journals(status.journals)]
     return [each.text for each in sorted(found, key=lambda each: each.kind)]
+
+
+def store_troubles(store: StoreStatus) -> list[str]:
+    """Return what needs attention at one store, as sentences."""
+    return [text for _, text in sorted(_of_store(store), key=lambda each: each[0])]
 
 
 def _of_feed(name: str, status: InstanceStatus) -> Iterator[Trouble]:
@@ -153,6 +165,9 @@ def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
     for what, text in (("stopped", store.stopped), ("waits", store.waits), ("disk", store.problem)):
         if text:
             yield TroubleKind.SOURCE_GONE, f"{what}: {text}"
+    if store.source_gone:
+        source = store.writer_host or "the host that writes it"
+        yield TroubleKind.SOURCE_GONE, f"nothing has come from {source} since {store.source_gone}"
     if store.feed is not None and store.feed.failure:
         yield TroubleKind.SOURCE_GONE, f"feed {store.feed.state}: {store.feed.failure}"
     if store.away and store.alive:
