@@ -273,10 +273,10 @@ def _name_journal(instance, journal):
 
 def count_missing(config, directory) -> int:
     """Return how many records and datagrams a feed's journals say that they lack."""
-    target = journal_directory(config.record.directory or config.name)
     total = 0
-    for journal in (target, target / "raw"):
-        with contextlib.suppress(OSError, UdpfastError):  # there is none
+    with contextlib.suppress(OSError, UdpfastError):  # there is none, or not both of them
+        target = journal_directory(config.record.directory or config.name)
+        for journal in (target, target / "raw"):
             state = journal_state(journal)
             total += state.lapped + state.dropped
     return total

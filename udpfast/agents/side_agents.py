@@ -20,6 +20,7 @@ from udpfast.config import FeedConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
 from udpfast.core.log import say_error, say_warning
 from udpfast.core.worker import Worker
+from udpfast.errors import UdpfastError
 from udpfast.log.readers import remove_dead_readers
 from udpfast.shm.roster import AgentEntry, AgentState, Roster
 
@@ -146,8 +147,8 @@ class SideAgent:
         self.entry.failure = failure or self.entry.failure
         if failure and not self.entry.down_ns:
             self.entry.down_ns = realtime_ns()
-            self.entry.down_records = self._records()
-            self._missed = self._missing()
+            self.entry.down_records = _count(self._records)
+            self._missed = _count(self._missing)
         if not failure:
             self._become(AgentState.ENDED)
         elif self._stopping:
@@ -157,7 +158,7 @@ class SideAgent:
             self._become(AgentState.WAITING)
 
     def _note_return(self) -> None:
-        missed = self._missing() - self._missed
+        missed = _count(self._missing) - self._missed
         seconds = (realtime_ns() - self.entry.down_ns) // 1_000_000_000
         self.entry.down_ns = 0
         self._said = ""  # what ends it next is said again
@@ -285,6 +286,14 @@ class SideAgents:
             remove_dead_readers(self._directory)
             took_ns = monotonic_ns() - now_ns
             self._readers_due_ns = now_ns + max(READERS_NS, READERS_SHARE * took_ns)
+
+
+def _count(what: Callable[[], int]) -> int:
+    # What is counted may be damaged or gone: then nobody knows, and the agent's life goes on.
+    try:
+        return what()
+    except (OSError, UdpfastError):
+        return 0
 
 
 def _launcher(factory: AgentFactory, config: FeedConfig, directory: Path) -> Callable[[], SideRun]:
