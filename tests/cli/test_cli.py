@@ -131,6 +131,17 @@ def test_stat_of_a_dead_instance_tells_what_it_knew(instance):
     assert "the sums are equal" in text
 
 
+def test_tail_of_a_journal_prints_its_records_and_ends(tmp_path, monkeypatch):
+    monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path))
+    with Journal.open(tmp_path / "kept", durable=False) as journal:
+        for number in range(3):
+            journal.append(Kind.MESSAGE, b"payload", number=number)
+    result = CliRunner().invoke(cli, ["tail", "journal:kept", "--begin", "--json"])
+    assert result.exit_code == 0, result.output
+    assert [json.loads(line)["number"] for line in result.output.splitlines()] == [0, 1, 2]
+    assert CliRunner().invoke(cli, ["tail", "journal:kept"]).output == ""
+
+
 def test_tail_of_a_closed_ring_prints_its_records_and_ends(instance):
     result = CliRunner().invoke(cli, ["tail", instance, "--begin", "--json"])
     assert result.exit_code == 0, result.output

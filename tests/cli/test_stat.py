@@ -77,3 +77,11 @@ def test_names_of_lines_stand_apart_however_long_they_are() -> None:
         table = CliRunner().invoke(cli, ["stat", "long"]).output
     heads = next(line for line in table.splitlines() if line.startswith("verdict"))
     assert heads.split()[1:] == ["incremental.snapshots", "incremental.slowsnapshot", "all"]
+
+
+def test_times_are_shown_as_times() -> None:
+    from udpfast.cli.stat import _shown
+
+    assert _shown("heard_ns", 1_764_000_000_000_000_000) == "2025-11-24 16:00:00 UTC"
+    assert _shown("heard_ns", 0) == "0"
+    assert _shown("losses", 1_234) == "1,234"

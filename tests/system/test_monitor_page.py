@@ -79,6 +79,12 @@ def browser(tmp_path: Path) -> Iterator[Any]:
         yield found
 
 
+#: Tables, of the page and of text, that are wider than what is seen of them.
+CUT = """return [...document.querySelectorAll('.words, .q-table__middle')]
+    .filter(each => each.scrollWidth > each.clientWidth + 1)
+    .map(each => [each.className, each.scrollWidth, each.clientWidth])"""
+
+
 @pytest.mark.parametrize("width", [1400, 390])
 def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> None:
     process, address = start("--listen", f"127.0.0.1:{free_port()}", "--interval", "0.2")
@@ -108,6 +114,7 @@ def test_page_shows_a_feed_as_it_goes(feed: int, browser: Any, width: int) -> No
         assert "image" in words()  # why there is no book
         assert "this host" in words() and "what needs attention" in words()
         assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script(CUT) == []
         fetched = {
             json.loads(entry["message"])["message"]["params"]["request"]["url"]
             for entry in browser.get_log("performance")

@@ -54,9 +54,16 @@ STYLE = """
 .texts { display: grid; gap: 1rem 2rem; width: 100%;
          grid-template-columns: repeat(auto-fit, minmax(min(100%, 42rem), 1fr)); }
 .texts > * { min-width: 0; }
-.words { font-family: monospace; white-space: pre; overflow-x: auto; max-width: 100%; }
+.words { font-family: monospace; white-space: pre-wrap; overflow-wrap: anywhere; overflow-x: auto;
+         max-width: 100%; }
 .troubles { white-space: pre-wrap; overflow-wrap: anywhere; font-weight: 600; }
 .nicegui-content { padding: .75rem; }
+/* 80 columns of a monospaced font are 48 em wide: on a phone they fit, rather than being cut. */
+@media (max-width: 40rem) {
+  .words { font-size: calc((100vw - 1.75rem) / 49.5); }
+  .q-table th, .q-table td { padding: .1rem .1rem !important; font-size: .58rem !important;
+                             white-space: normal !important; }
+}
 """
 
 

@@ -6,6 +6,7 @@ import errno
 import json
 import sys
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -157,7 +158,7 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         say()
         say(scope)
         for key, count in shown.items():
-            say(f"  {key:<24}{count:>16,}")
+            say(f"  {key:<24}{_shown(key, count):>16}")
     say()
     print_latency(status.latency_ns)
     for reader in status.readers:
@@ -171,6 +172,13 @@ def _print_status(status: InstanceStatus, with_zeros: bool) -> None:
         click.echo(plain(journal_lines(status.journals)))
     if len(status.readers) == READERS_MAX:
         say(f"more than {READERS_MAX - 1:,} readers: the first are shown")
+
+
+def _shown(key: str, count: int) -> str:
+    # A time is shown as one.
+    if key != "heard_ns" or not count:
+        return f"{count:,}"
+    return f"{datetime.fromtimestamp(count / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _print_agent(agent: AgentStatus, alive: bool) -> None:

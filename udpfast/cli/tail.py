@@ -24,6 +24,7 @@ __all__ = ["tail"]
 
 #: What else than a ring is read as it comes.
 _STORES = ("store:", "composite:")
+_JOURNAL = "journal:"
 #: In which a daemon that is started again is back, or its host's disk answers.
 _PATIENCE_S = 2.0
 
@@ -52,11 +53,11 @@ def tail(
     """Print the records of instance NAME as they come, until SIGINT or until the ring is closed.
 
     NAME is an instance's name, or its path (with a slash), or store:NAME or composite:NAME of a
-    bus. If the instance, or this host's daemon of the store, is dead, the command prints the
+    bus, or journal:NAME, which ends where its writer ended (use --begin). If the instance, or this host's daemon of the store, is dead, the command prints the
     records that it left (with --begin) and ends.
     """
     wanted = {Kind[kind.upper()] for kind in kinds}  # none: all, also those of later versions
-    address = name if name.startswith(("ring:", *_STORES)) else f"ring:{name}"
+    address = name if name.startswith(("ring:", _JOURNAL, *_STORES)) else f"ring:{name}"
     shown = 0
     start = "oldest" if begin else "tail"
     with (
@@ -81,6 +82,9 @@ def _open(address: str, start: str) -> Reader:
 
 def _records(reader: Reader) -> Iterator[Any]:
     # A writer that takes the ring over may come, or not: what a dead one left is not waited behind.
+    if reader.address.startswith(_JOURNAL):
+        yield from reader
+        return
     if reader.address.startswith(_STORES):
         yield from _stored(reader)
         return
