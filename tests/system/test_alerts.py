@@ -58,6 +58,7 @@ WELL: dict[Key, Value] = {
     ("udpfast_outbox_registered", ""): 1,
     ("udpfast_store_trouble", ""): 0,
     ("udpfast_store_standbys_away", ""): 0,
+    ("udpfast_store_source_gone", ""): 0,
 }
 #: Everything was stopped in good order, in the middle of whatever it did.
 STOPPED: dict[Key, Value] = {
@@ -112,6 +113,7 @@ STAGES: dict[str, tuple[dict[Key, Value], set[str]]] = {
     "UdpfastStoreTrouble": ({("udpfast_store_trouble", ""): 1}, set()),
     "UdpfastReplicaAway": ({("udpfast_replica_connected", ""): 0}, set()),
     "UdpfastStoreUnprotected": ({("udpfast_store_standbys_away", ""): 1}, set()),
+    "UdpfastStoreSourceGone": ({("udpfast_store_source_gone", ""): 1}, set()),
     "UdpfastReplicaBehind": ({("udpfast_replica_lag_seconds", ""): 30}, set()),
     "UdpfastOutboxNearlyFull": ({("udpfast_outbox_waiting", ""): 1e9}, set()),
     "UdpfastSenderRefused": ({("udpfast_outbox_registered", ""): 0}, set()),

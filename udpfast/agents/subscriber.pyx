@@ -310,9 +310,9 @@ class Subscriber:
     Parameters
     ----------
     config : str, Path, FeedConfig or mapping
-        A TOML file, or what one would hold.
+        A TOML file, or a mapping with its keys.
     disk : StoreDisk, optional
-        Of the store that it writes, if somebody else keeps that: the daemon of a bus.
+        The store's disk, if a bus daemon keeps it.
 
     Raises
     ------

@@ -53,8 +53,9 @@ def tail(
     """Print the records of instance NAME as they come, until SIGINT or until the ring is closed.
 
     NAME is an instance's name, or its path (with a slash), or store:NAME or composite:NAME of a
-    bus, or journal:NAME, which ends where its writer ended (use --begin). If the instance, or this host's daemon of the store, is dead, the command prints the
-    records that it left (with --begin) and ends.
+    bus, or journal:NAME, which ends where its writer ended (use --begin). If the instance, or this
+    host's daemon of the store, is dead, the command prints the records that it left (with --begin)
+    and ends.
     """
     wanted = {Kind[kind.upper()] for kind in kinds}  # none: all, also those of later versions
     address = name if name.startswith(("ring:", _JOURNAL, *_STORES)) else f"ring:{name}"
