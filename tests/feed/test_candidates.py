@@ -153,7 +153,7 @@ def test_replay_into_a_slow_feed_resets_nothing(rate: int) -> None:
 def test_session_that_goes_on_beyond_a_forged_one_is_believed_again(
     forged: int, step_ns: int
 ) -> None:
-    driver = Driver(lines_incremental=2)
+    driver = Driver(lines_incremental=2, lost_packet_wait_ns=0)  # no wait for the other line
     numbered(driver, range(1, 300), b"live", (0, 1), step_ns)
     for number in range(forged):
         driver.send(datagram(7_000 + number, session_id=0x777), 1)
@@ -163,6 +163,17 @@ def test_session_that_goes_on_beyond_a_forged_one_is_believed_again(
     assert session(driver, 2)["unseen"] == 0
     live = [m.payload for m in driver.messages() if m.session_id == SESSION_ID]
     assert live == [b"live %d" % seqno for seqno in range(1, 600)]
+
+
+def test_forged_session_on_one_of_two_lines_that_go_on_is_not_believed() -> None:
+    driver = Driver(lines_incremental=2)
+    numbered(driver, range(1, 300), b"live", (0, 1), 1_000_000)
+    for number in range(45):
+        driver.send(datagram(7_000 + number, session_id=0x777), 1)
+    numbered(driver, range(300, 600), b"live", (0, 1), 1_000_000)
+    driver.finish()
+    assert len(driver.sessions()) == 1
+    assert [m.payload for m in driver.messages()] == [b"live %d" % n for n in range(1, 600)]
 
 
 @pytest.mark.parametrize("forged", [1, 31, 45])

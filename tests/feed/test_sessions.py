@@ -4,10 +4,17 @@ import random
 
 import pytest
 
-from tests.feed.drive import SESSION_ID, Driver, datagram, fragments
-from udpfast.core.layout import SessionReason
+from tests.feed.drive import SESSION_ID, Driver, datagram, fragments, read
+from udpfast.core.layout import Kind, SessionReason
 
 SECOND = 1_000_000_000
+MS = 1_000_000
+
+
+def said_of(driver: Driver, index: int) -> tuple[int, int]:
+    """First number of a session, and how many went by before it."""
+    said = [read(m) for m in driver.out if m.kind is Kind.SESSION][index]
+    return int(said["first_number"]), int(said["unseen"])
 
 
 def test_session_of_first_datagram_is_believed_at_once() -> None:
@@ -39,6 +46,73 @@ def test_session_with_held_datagrams_out_of_order_loses_none() -> None:
         driver.send(datagram(seqno, session_id=9))
     driver.finish()
     assert driver.seqnos() == [100, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 5, 20, 100])
+@pytest.mark.parametrize("skew_us", [100, 2_500, 4_900])
+def test_session_whose_beginning_one_line_lost_begins_with_the_other_line(
+    lost: int, skew_us: int
+) -> None:
+    driver = Driver()
+    sent = [(SESSION_ID, seqno) for seqno in range(1, 201)]
+    sent += [(9, seqno) for seqno in range(1, 301)]
+    arrivals = [(at * 200_000, 0, *one) for at, one in enumerate(sent)]
+    arrivals = [one for one in arrivals if one[2] != 9 or one[3] > lost]
+    arrivals += [(at * 200_000 + skew_us * 1_000, 1, *one) for at, one in enumerate(sent)]
+    for at_ns, line, session_id, seqno in sorted(arrivals):
+        driver.send(datagram(seqno, session_id=session_id), line, at_ns=MS + at_ns)
+        driver.expire(MS + at_ns)
+    driver.finish()
+    assert driver.seqnos() == [*range(1, 201), *range(1, 301)]
+    assert driver.gaps() == []
+    assert said_of(driver, 1) == (1, 0)
+
+
+def test_session_waits_for_the_other_line_as_for_a_hole_and_says_what_it_lacks() -> None:
+    driver = Driver()
+    for line in (0, 1):
+        driver.send(datagram(100), line, at_ns=MS)
+    for seqno in (4, 5):
+        driver.send(datagram(seqno, session_id=9), 0, at_ns=2 * MS)
+    driver.expire(7 * MS - 1)
+    assert len(driver.sessions()) == 1
+    driver.expire(7 * MS)
+    assert driver.seqnos() == [100, 4, 5]
+    assert said_of(driver, 1) == (4, 3)
+    driver.finish()
+
+
+def test_session_that_waits_when_the_input_ends_is_delivered() -> None:
+    driver = Driver()
+    for line in (0, 1):
+        driver.send(datagram(100), line, at_ns=MS)
+    for seqno in (4, 5):
+        driver.send(datagram(seqno, session_id=9), 0, at_ns=2 * MS)
+    driver.finish()
+    assert driver.seqnos() == [100, 4, 5]
+
+
+@pytest.mark.parametrize("lines", [1, 2])
+def test_first_session_that_begins_behind_its_first_number_says_what_it_lacks(lines: int) -> None:
+    driver = Driver(lines_incremental=lines)
+    for seqno in (2, 1, 3):
+        driver.send(datagram(seqno))
+    assert driver.seqnos() == [2, 3]
+    assert said_of(driver, 0) == (2, 1)
+    driver.finish()
+
+
+def test_snapshot_whose_first_fragments_came_before_its_session_is_whole() -> None:
+    driver = Driver()
+    parts = fragments(7, 3, control=0x12)
+    for part in parts[:2]:
+        assert driver.send(part, channel=1, at_ns=MS) == "session_foreign"
+    driver.send(datagram(100), at_ns=MS)
+    driver.send(parts[2], channel=1, at_ns=MS)
+    driver.send(datagram(8, control=0x12), channel=1, at_ns=MS)
+    driver.finish()
+    assert driver.seqnos(1) == [7, 8]
+    assert driver.gaps(1) == []
 
 
 def test_session_with_copies_of_one_datagram_is_not_believed() -> None:
@@ -278,14 +352,16 @@ def test_session_of_snapshot_channel_follows_the_incremental_one() -> None:
     driver = Driver()
     assert driver.send(datagram(1), channel=1) == "session_foreign"
     driver.send(datagram(1))
-    assert driver.send(datagram(50), channel=1) == "delivered"
+    assert driver.seqnos(1) == [1]  # it was held until its session was known
+    assert driver.send(datagram(2), channel=1) == "delivered"
     assert driver.send(datagram(52), channel=1) == "held"
     for i in range(50):
         assert driver.send(datagram(1 + i, session_id=9), channel=1) == "session_foreign"
     for i in range(2):
         driver.send(datagram(1 + i, session_id=9))
     assert driver.send(datagram(51), channel=1) == "session_foreign"
-    assert driver.send(datagram(3, session_id=9), channel=1) == "delivered"
+    assert driver.send(datagram(51, session_id=9), channel=1) == "delivered"
+    assert driver.seqnos(1) == [1, 2, *range(1, 52)]
     driver.finish()
     assert driver.sessions()[1] == (SESSION_ID, 9, SessionReason.NEW_ID, 1)
     assert driver.channel(1)["session_discarded"] == 1

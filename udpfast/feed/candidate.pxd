@@ -40,6 +40,7 @@ cdef enum:  # Evidence: what a datagram of a run tells about the run
 
 cdef enum:
     CANDIDATE_STEP_MAX = 16      # seqnos to the next datagram of a dense run: loss, reordering
+    CANDIDATE_APART_MAX = 1024   # seqnos between two lines' parts of one beginning
     CANDIDATE_BACK_MAX = 64      # seqnos that reordering and copies lie behind the furthest
     # Held of one run: four times what proves one, for loss, copies and a numbering that takes
     # long to be quiet.
@@ -136,11 +137,12 @@ cdef inline bint candidate_is_same(
     const Candidate* c, const Candidate* other,
 ) noexcept nogil:
     # Whether two lines' runs are one: what they brought since the numbering at hand last went on
-    # overlaps.
+    # overlaps. Of a session never heard of, one line may have lost more at its beginning.
+    cdef int64_t apart = CANDIDATE_APART_MAX if c.claim == CLAIM_NEW_ID else CANDIDATE_STEP_MAX
     return (
         other.claim == c.claim and other.session_id == c.session_id and other.count
-        and candidate_step(c, other.since_first, c.furthest) <= CANDIDATE_STEP_MAX
-        and candidate_step(c, c.since_first, other.furthest) <= CANDIDATE_STEP_MAX
+        and candidate_step(c, other.since_first, c.furthest) <= apart
+        and candidate_step(c, c.since_first, other.furthest) <= apart
     )
 
 
@@ -314,6 +316,11 @@ cdef inline HeldUnit* candidate_place(Candidate* c, uint32_t n) noexcept nogil:
 
 cdef inline uint32_t candidate_held_count(const Candidate* c) noexcept nogil:
     return c.held_total if c.held_total < c.held_capacity else c.held_capacity
+
+
+cdef inline bint candidate_is_full(const Candidate* c) noexcept nogil:
+    # Whether the next datagram that is held takes an older one's place.
+    return c.held_total >= c.held_capacity
 
 
 cdef inline HeldUnit* candidate_held(Candidate* c, uint32_t i) noexcept nogil:

@@ -58,7 +58,8 @@ from udpfast.feed.pieces cimport (
 from udpfast.feed.pipeline_session cimport (
     STRAGGLER_MAX_NS, pipeline_deliver_believed, pipeline_follows_run, pipeline_is_foreign,
     pipeline_is_overtaken, pipeline_is_previous, pipeline_is_straggler, pipeline_jump,
-    pipeline_new_session, pipeline_numbered_anew, pipeline_other_session, pipeline_resumes,
+    pipeline_new_session, pipeline_numbered_anew, pipeline_open, pipeline_other_session,
+    pipeline_resumes,
 )
 from udpfast.feed.pipeline_state cimport (
     UNIT_DATAGRAM_MAX, Carrier, Pipeline, pipeline_channel_heard_ns, pipeline_connect,
@@ -567,7 +568,8 @@ cdef inline void pipeline_weigh(
             pipeline_hear(p, w, line, now_ns)
     elif at < line.highest or evidence != EVIDENCE_SAME:
         if line.highest < w.base and verdict == VERDICT_REPLAY:
-            if not window_is_quiet(w, WINDOW_PACE, now_ns):
+            if (now_ns - w.begun_ns < STRAGGLER_MAX_NS
+                    or not window_is_quiet(w, WINDOW_PACE, now_ns)):
                 line.highest = at        # or a slower line, when the numbering has just begun
                 line.lagged_ns = now_ns
         pipeline_numbered_anew(p, w, line, d, unit, evidence, False, now_ns)
@@ -948,6 +950,8 @@ cdef inline void pipeline_expire(Pipeline* p, int64_t now_ns) noexcept nogil:
     for i in range(p.windows):
         w = &p.window[i]
         window_judge_due(w, now_ns)
+        if unlikely(now_ns >= w.opening_ns):
+            pipeline_open(p, w, now_ns)
         if w.pending or w.named > w.next:
             pipeline_look(p, w)
     if unlikely(now_ns >= p.silence_due_ns) and p.inactivity_ns:
@@ -1018,6 +1022,8 @@ cdef inline void pipeline_finish(Pipeline* p, int64_t now_ns) noexcept nogil:
     p.now_ns = now_ns
     for i in range(p.windows):
         w = &p.window[i]
+        if w.opening_ns != INT64_MAX:
+            pipeline_open(p, w, now_ns)
         w.finishing = True
         if w.pending and w.highest >= w.decided:
             w.decided = w.highest + 1

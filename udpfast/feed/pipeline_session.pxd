@@ -2,7 +2,7 @@
 # numbering at hand or another one. What does not is held beside, as its
 # line's candidate; here is what each claim has to prove, and what happens once it has.
 
-from libc.stdint cimport INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
 from udpfast.core.atomics cimport counter_add
 from udpfast.core.counter cimport (
@@ -20,7 +20,8 @@ from udpfast.feed.candidate cimport (
     CLAIM_BELIEVED, CLAIM_NEW_ID, CLAIM_NONE, CLAIM_OLD_ID, EVIDENCE_FILLED, EVIDENCE_NEW,
     EVIDENCE_OTHER, Candidate, HeldUnit, candidate_begin_at, candidate_first, candidate_follows,
     candidate_forget, candidate_held, candidate_held_count, candidate_hold, candidate_hold_known,
-    candidate_is_copy, candidate_is_replay, candidate_is_same, candidate_leads_to, candidate_note,
+    candidate_is_copy, candidate_is_full, candidate_is_replay, candidate_is_same,
+    candidate_leads_to, candidate_note,
     candidate_returns, candidate_step, held_data, number_step,
 )
 from udpfast.feed.control cimport Control
@@ -35,7 +36,8 @@ from udpfast.feed.session cimport (
 from udpfast.feed.window cimport (
     WINDOW_FOREIGN, WINDOW_PACE, WINDOW_START, Window, window_control, window_dispute,
     window_early, window_evidence_before, window_furthest, window_is_delivered, window_is_doubtful,
-    window_is_quiet, window_is_unproven, window_left_at, window_number, window_slot, window_start,
+    window_is_quiet, window_is_unproven, window_left_at, window_line_is_alive, window_number,
+    window_slot, window_start,
     window_unwrap, window_was_other,
 )
 from udpfast.feed.window_order cimport window_hold, window_reset
@@ -65,6 +67,8 @@ cdef enum:
     # lose thousands of messages to arrive just there.
     ANEW_SEQNO_MAX = 64
     ANEW_AHEAD_MIN = 8192
+    # A session whose first number that came lies below this one has just begun.
+    START_MAX = 64
 
 cdef struct Run:                 # on all lines that bring it
     uint32_t count
@@ -92,9 +96,13 @@ cdef inline int pipeline_other_session(
     cdef int64_t at
     if w.follows:
         pipeline_hear(p, w, line, now_ns)
+        if session_retired(w.book, unit.session, now_ns) == NULL:
+            if candidate_note(c, CLAIM_NEW_ID, unit, EVIDENCE_NEW, now_ns):
+                candidate_hold(c, d, unit)       # it may be heard here first
         return VERDICT_SESSION_FOREIGN
     if not w.book.begun:
-        pipeline_begin(p, w, unit.session, SESSION_FIRST, unit.number, 0, now_ns)
+        pipeline_begin(
+            p, w, unit.session, SESSION_FIRST, unit.number, pipeline_went_by(unit.number), now_ns)
         return VERDICT_DELIVERED
     retired = session_retired(w.book, unit.session, now_ns)
     w.contested = True
@@ -133,16 +141,78 @@ cdef inline int pipeline_new_session(
     Pipeline* p, Window* w, Candidate* c, const Datagram* d, const Unit* unit, uint32_t reason,
     int64_t now_ns,
 ) noexcept nogil:
-    # One that says itself that it is another one: believed when its line brings it again.
+    # One that says itself that it is another one: believed when its line brings it again. Then the
+    # other lines that are alive are waited for, as for a hole: what this one lost of the beginning
+    # they may still bring. Until then all of it is held.
+    cdef int64_t due_ns
     if not candidate_note(c, CLAIM_NEW_ID, unit, EVIDENCE_NEW, now_ns):
         return VERDICT_SESSION_PENDING
-    if c.count < p.adopt_datagrams:
-        candidate_hold(c, d, unit)
-        return VERDICT_SESSION_PENDING
+    if c.count >= p.adopt_datagrams:
+        due_ns = c.since_ns + min(w.wait_ns, <int64_t>STRAGGLER_MAX_NS)
+        if now_ns >= due_ns or candidate_is_full(c) or pipeline_is_from_first(w, c, now_ns):
+            pipeline_adopt_new(p, w, c, unit.number, reason, now_ns)
+            return VERDICT_DELIVERED
+        w.opening_ns = min(w.opening_ns, due_ns)
+    candidate_hold(c, d, unit)
+    return VERDICT_SESSION_PENDING
+
+
+cdef inline bint pipeline_is_from_first(
+    Window* w, const Candidate* c, int64_t now_ns,
+) noexcept nogil:
+    # Whether nothing of a new session can come from before what its lines brought: it begins with
+    # the first number, or all lines that are alive are in it.
+    cdef uint32_t i
+    if pipeline_earliest(w, c) <= 1:
+        return True
+    for i in range(w.lines):
+        if window_line_is_alive(w, &w.line[i], now_ns):
+            if not candidate_is_same(c, &w.line[i].foreign):
+                return False
+    return True
+
+
+cdef inline uint64_t pipeline_earliest(Window* w, const Candidate* c) noexcept nogil:
+    # The earliest number that any line brought of a new session.
+    cdef uint64_t first = candidate_first(c)
+    cdef Candidate* other
+    cdef uint32_t i
+    for i in range(w.lines):
+        other = &w.line[i].foreign
+        if candidate_is_same(c, other) and candidate_step(c, candidate_first(other), first) < 0:
+            first = candidate_first(other)
+    return first
+
+
+cdef inline uint64_t pipeline_went_by(uint64_t first) noexcept nogil:
+    # Publishers number from 1: how many numbers a session lacks that begins a little behind that.
+    return first - 1 if 1 < first < START_MAX else 0
+
+
+cdef inline void pipeline_adopt_new(
+    Pipeline* p, Window* w, Candidate* c, uint64_t number, uint32_t reason, int64_t now_ns,
+) noexcept nogil:
+    cdef uint64_t unseen_from
     if reason == SESSION_SAME_ID:
-        pipeline_take_back(w, unit.session, now_ns)
-    pipeline_adopt(p, w, c, unit.number, reason, c.first, now_ns)
-    return VERDICT_DELIVERED
+        pipeline_take_back(w, c.session_id, now_ns)
+    unseen_from = pipeline_earliest(w, c)
+    pipeline_adopt(
+        p, w, c, number, reason, unseen_from - pipeline_went_by(unseen_from), now_ns)
+
+
+cdef inline void pipeline_open(Pipeline* p, Window* w, int64_t now_ns) noexcept nogil:
+    # The time is over in which lines might bring what lies before a session's first number.
+    cdef Candidate* c
+    cdef uint32_t i
+    cdef uint32_t reason = SESSION_NEW_ID
+    w.opening_ns = INT64_MAX
+    for i in range(w.lines):
+        c = &w.line[i].foreign
+        if c.claim == CLAIM_NEW_ID and c.count >= p.adopt_datagrams:
+            if c.session_id == w.book.session_id:
+                reason = SESSION_SAME_ID
+            pipeline_adopt_new(p, w, c, c.furthest, reason, now_ns)
+            return
 
 
 cdef inline void pipeline_recall(
@@ -524,6 +594,8 @@ cdef inline void pipeline_begin(
     cdef bint same_id = w.book.begun and w.book.session_id == session_id
     cdef int64_t behind = 0              # what this numbering had before its first
     cdef uint32_t discarded
+    cdef uint64_t follower_first = 0
+    cdef bint follower_begun = False
     if same_id and reason == SESSION_RESUMED:
         behind = window_unwrap(w, first_number) - w.origin
     p.session = session_ordinal(p.session)
@@ -532,6 +604,7 @@ cdef inline void pipeline_begin(
         if same_id and reason == SESSION_RESUMED:
             w.follower.session = p.session           # it goes on
         else:
+            follower_begun = pipeline_gather_follower(w.follower, session_id, &follower_first)
             discarded += pipeline_end_numbering(
                 w.follower, same_id, p.session, session_id, now_ns)
     control = window_control(w, KIND_SESSION)
@@ -558,6 +631,26 @@ cdef inline void pipeline_begin(
     pipeline_look(p, w)
     if w.follower != NULL:
         pipeline_look(p, w.follower)
+        if follower_begun:
+            window_start(w.follower, follower_first, now_ns)
+            pipeline_deliver_believed(p, w.follower, False, False, now_ns)
+
+
+cdef inline bint pipeline_gather_follower(
+    Window* follower, uint64_t session_id, uint64_t* first,
+) noexcept nogil:
+    # Whether the snapshot channel's lines brought anything of this session before it was known, and
+    # from which number on: that is believed with it.
+    cdef Candidate* c
+    cdef uint64_t unseen_from
+    cdef uint32_t i
+    for i in range(follower.lines):
+        c = &follower.line[i].foreign
+        if c.claim == CLAIM_NEW_ID and c.session_id == session_id and c.count:
+            unseen_from = c.furthest
+            first[0] = pipeline_gather(follower, c, c.furthest, &unseen_from)
+            return True
+    return False
 
 
 cdef inline uint32_t pipeline_end_numbering(
@@ -572,6 +665,7 @@ cdef inline uint32_t pipeline_end_numbering(
     if same_id and w.started:
         w.previous_until_ns = now_ns + w.book.grace_ns
     window_reset(w)
+    w.opening_ns = INT64_MAX
     w.session = session
     w.session_id = session_id
     for i in range(w.lines):

@@ -250,6 +250,7 @@ cdef inline int pipeline_init(
         w.size = s.window
         w.mask = 2 * <int64_t>s.window - 1
         w.line_dead_ns = s.line_dead_ns
+        w.opening_ns = INT64_MAX
         w.silence_ns = s.inactivity_timeout_ns if s.inactivity_timeout_ns else INT64_MAX
         w.latest_run = s.on_gap == 1
         w.controls = &p.controls

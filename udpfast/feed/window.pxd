@@ -145,6 +145,7 @@ cdef struct Window:
     NamedQueue names             # when it named which, while what lies before is missing
     int64_t interval
     int64_t wait_ns
+    int64_t opening_ns           # a session that is proven begins by then; INT64_MAX: none waits
     int64_t silence_ns           # a message whose rest does not come is given up after this long
     int64_t line_dead_ns
     uint32_t decided_reason      # GapReason
@@ -283,8 +284,10 @@ cdef inline int64_t window_pace(const Window* w) noexcept nogil:
     cdef int64_t steps = window_furthest(w) - w.pace_from
     if w.pace_ns > pace_ns:
         return w.pace_ns
-    if w.pace_from == w.base:            # not one measured yet
-        return pace_ns * WINDOW_PACE // steps if steps > 0 else WINDOW_PACE_UNKNOWN_NS
+    if w.pace_from == w.base:            # not one measured yet; what was held came all at once
+        if steps <= 0 or pace_ns <= 0:
+            return WINDOW_PACE_UNKNOWN_NS
+        return pace_ns * WINDOW_PACE // steps
     return pace_ns
 
 

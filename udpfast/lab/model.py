@@ -11,11 +11,18 @@ from typing import NamedTuple
 __all__ = ["FeedModel", "ModelOutput"]
 
 _WRAP = 1 << 32
+_NS_PER_S = 1_000_000_000
+_HELD = 128  # datagrams of one line
 _HEADER = struct.Struct("<BBBBHHII")
 
 
 def _seqno(data: bytes) -> int:
     return int(_HEADER.unpack_from(data)[6])
+
+
+def _place_of(data: bytes) -> tuple[int, int]:
+    # For comparisons near each other: seqnos that wrap lie behind those before.
+    return (_seqno(data) + (1 << 31)) % _WRAP, data[1]
 
 
 class ModelOutput(NamedTuple):
@@ -60,6 +67,14 @@ class _Channel:
     line_heard_ns: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass
+class _HeldSnapshots:
+    # Of one line: snapshots of a session that is not the current one.
+    session_id: int
+    datagrams: list[bytes] = field(default_factory=list)
+    spoke: bool = True  # the line brought nothing of the current session since
+
+
 class FeedModel:
     """Order, gaps, reassembly and sessions of one feed, one datagram after the other.
 
@@ -91,6 +106,8 @@ class FeedModel:
         self.session_id: int | None = None
         self.retired: dict[int, int] = {}
         self.candidates: dict[int, list[bytes]] = {}
+        self.candidate_ns: dict[int, int] = {}
+        self.snapshots: dict[int, _HeldSnapshots] = {}
         self.channels = (_Channel(), _Channel())
         self.outputs: list[ModelOutput] = []
 
@@ -113,10 +130,13 @@ class FeedModel:
         session_id = _HEADER.unpack_from(data)[5]
         if session_id != self.session_id:
             if channel == 1:
+                self._hold_snapshot(line, session_id, data, now_ns)
                 return "session_foreign"
             if now_ns - self.retired.get(session_id, -self.grace_ns) < self.grace_ns:
                 return "session_retired"
             return self._candidate(line, session_id, data, now_ns)
+        if channel == 1 and line in self.snapshots:
+            self.snapshots[line].spoke = False
         self.candidates.pop(line, None)
         verdict = self._place(channel, line, data, now_ns)
         self._count(channel, now_ns)
@@ -124,19 +144,78 @@ class FeedModel:
 
     def expire(self, now_ns: int) -> None:
         """Let time pass: holes that waited long enough become gaps."""
+        self._open(now_ns)
         for number, channel in enumerate(self.channels):
             while (due_ns := self._due_ns(channel)) is not None and due_ns <= now_ns:
                 self._decide(number, channel, all_holes=self.latest_run)
+
+    def _hold_snapshot(self, line: int, session_id: int, data: bytes, now_ns: int) -> None:
+        if now_ns - self.retired.get(session_id, -self.grace_ns) < self.grace_ns:
+            return
+        held = self.snapshots.get(line)
+        if held is None or held.session_id != session_id:
+            held = self.snapshots[line] = _HeldSnapshots(session_id)
+        if not held.datagrams or data != held.datagrams[-1]:
+            held.spoke = True
+            held.datagrams.append(data)
+
+    def _place_snapshots(self, session_id: int, now_ns: int) -> None:
+        # What the snapshot channel brought of the session before it was known.
+        given = [
+            (line, data)
+            for line, held in self.snapshots.items()
+            if held.session_id == session_id and held.spoke
+            for data in held.datagrams[-_HELD:]
+        ]
+        self.snapshots.clear()
+        if given:
+            middle = _seqno(given[0][1])
+            given.sort(key=lambda item: (_seqno(item[1]) - middle + (1 << 31)) % _WRAP)
+            for line, data in given:
+                self._place(1, line, data, now_ns)
+            self._count(1, now_ns)
 
     def _candidate(self, line: int, session_id: int, data: bytes, now_ns: int) -> str:
         held = self.candidates.setdefault(line, [])
         if held and _HEADER.unpack_from(held[0])[5] != session_id:
             held.clear()
-        if held and data == held[-1]:  # a copy says nothing new
-            return "session_pending"
+        if held and (data == held[-1] or _place_of(data) == max(map(_place_of, held))):
+            return "session_pending"  # a copy says nothing new
         held.append(data)
+        if len(held) == 1:
+            self.candidate_ns[line] = now_ns
         if len(held) < self.adopt and self.session_id is not None:
             return "session_pending"
+        if self._waits_for_lines(session_id, self.candidate_ns[line], now_ns):
+            return "session_pending"
+        self._adopt(session_id, data, now_ns)
+        return "used"
+
+    def _waits_for_lines(self, session_id: int, since_ns: int, now_ns: int) -> bool:
+        # Whether a live line may still bring what lies before the session's first number.
+        if self.session_id is None or now_ns - since_ns >= min(self.wait_ns, _NS_PER_S):
+            return False
+        into = {
+            line: held
+            for line, held in self.candidates.items()
+            if _HEADER.unpack_from(held[0])[5] == session_id
+        }
+        if any(_seqno(data) <= 1 for held in into.values() for data in held):
+            return False
+        return any(
+            now_ns - heard <= self.line_dead_ns and line not in into
+            for line, heard in self.channels[0].line_heard_ns.items()
+        )
+
+    def _open(self, now_ns: int) -> None:
+        # A proven session that waited for other lines waits no longer.
+        for line, held in list(self.candidates.items()):
+            since_ns = self.candidate_ns[line]
+            if len(held) >= self.adopt and now_ns - since_ns >= min(self.wait_ns, _NS_PER_S):
+                self._adopt(_HEADER.unpack_from(held[0])[5], held[-1], now_ns)
+                return
+
+    def _adopt(self, session_id: int, data: bytes, now_ns: int) -> None:
         # Nothing is lost: what other lines brought of it counts too, and the oldest is the base.
         given = [
             (at, datagram)
@@ -154,7 +233,7 @@ class FeedModel:
         for at, datagram in given:
             self._place(0, at, datagram, now_ns)
         self._count(0, now_ns)
-        return "used"
+        self._place_snapshots(session_id, now_ns)
 
     def _place(self, number: int, line: int, data: bytes, now_ns: int) -> str:
         channel = self.channels[number]
