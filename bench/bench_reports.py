@@ -218,7 +218,7 @@ def job_rows(bronze: Bronze, name: str) -> list[dict[str, Any]]:
     from udpfast.spark.jobs import JOBS, Parameters
 
     job = JOBS[name]
-    table = job.finish(job.reduce(bronze, Parameters()), Parameters())
+    table = job.finish(job.reduce(bronze, Parameters()), bronze, Parameters())
     return [row.asDict() for row in table.collect()]
 
 

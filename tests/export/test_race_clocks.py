@@ -1,5 +1,6 @@
 """Races while clocks are set: near and far are places and monotonic time, never the wall clock."""
 
+import random
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.export.capture import (
     block_of,
     datagram,
     open_raw,
+    raw_of,
 )
 from udpfast.core.layout import Kind
 from udpfast.export.exporter import Exporter
@@ -20,6 +22,7 @@ from udpfast.export.manifest import read_entries
 from udpfast.export.races import WAIT_NS, Races
 from udpfast.export.scan import Scan
 from udpfast.export.segments import Place
+from udpfast.log.journal import Journal
 from udpfast.log.segment import list_segments
 
 BEGIN_NS = 1_800_000_000_000_000_000
@@ -136,3 +139,47 @@ def test_message_that_comes_again_is_completed_again() -> None:
     ]
     races.add(block_of(entries))
     assert races.take()["completed"].tolist() == [0, 1, 0, 1]
+
+
+def repeated(times: list[tuple[int, float]]) -> list[tuple[int, Kind, int, int, bytes]]:
+    """Return copies of one datagram: of a line, at so many seconds."""
+    found = []
+    for line, at_s in times:
+        at_ns = round(at_s * S)
+        found.append((line, Kind.DATAGRAM, at_ns, at_ns, datagram(5, at_ns)))
+    return found
+
+
+def test_second_begins_with_the_first_copy_however_often_a_line_repeats_it() -> None:
+    found = races_of(repeated([(0, 0), (0, 0.9), (1, 1.8), (0, 2.7)]))
+    assert found == [(5, [0, NEVER]), (5, [900_000_000, 0])]
+    assert races_of(repeated([(0, 0), (1, 1.0)])) == [(5, [0, S])]
+    assert races_of(repeated([(0, 0), (1, 1.0 + 1e-9)])) == [(5, [0, NEVER]), (5, [NEVER, 0])]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_races_are_the_same_wherever_segments_end(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    copies = sorted(
+        (chance.random() * 12, chance.randrange(2), chance.randrange(4)) for _ in range(300)
+    )
+    found = []
+    for size in (1 << 18, 1 << 22):
+        journal = tmp_path / f"{size}"
+        with Journal.open(raw_of(journal), name="raced", segment_bytes=size) as raw:
+            for at_s, line, seqno in copies:
+                at_ns = round(at_s * S)
+                content = datagram(seqno, at_ns, 9_000)
+                times = {"received_ns": BEGIN_NS + at_ns, "published_ns": BEGIN_NS + at_ns}
+                raw.append(Kind.DATAGRAM, content, line=line, **times)
+        scan = Scan(str(journal), "races")
+        found.append(
+            [
+                (row["number"], row["winner"], row["received_ns"], row["delays_ns"])
+                for piece in scan.pieces()
+                for batch in scan.batches(piece)
+                for row in batch.to_pylist()
+            ]
+        )
+    assert len(list_segments(tmp_path / f"{1 << 18}" / "raw")) > 5
+    assert found[0] == found[1]

@@ -15,6 +15,8 @@ HOUR_NS = 3_600_000_000_000
 BEGIN_NS = 1_732_201_200_000_000_000 - 5_000_000_000
 INSTRUMENTS = (("deribit", "BTC-PERPETUAL"), ("deribit", "ETH-PERPETUAL"), ("cme", "ES"))
 
+OBJECTS: dict[Any, int] = {instrument: i for i, instrument in enumerate(INSTRUMENTS, 1)}
+
 Row = dict[str, Any]
 
 
@@ -26,7 +28,9 @@ class SmallExport:
         self._chance = random.Random(seed)
         self._position = 4096
         self._now_ns = BEGIN_NS
+        self._event("SESSION", unseen=0, discarded=0)
         for instrument in INSTRUMENTS:
+            self._event("RECOVERED", object=OBJECTS[instrument], continues=False)
             self._book(instrument, snapshot=True)
         for _ in range(events):
             instrument = self._chance.choice(INSTRUMENTS)
@@ -69,6 +73,8 @@ class SmallExport:
             "published_ns": self._now_ns + 1500,
             "stream": channel,
             "snapshot": False,
+            "flags": 0,
+            "object": OBJECTS.get((more.get("exchange"), more.get("symbol")), 0),
             **more,
         }
         count = more.pop("rows", 0)
@@ -133,10 +139,15 @@ class SmallExport:
                 }
             )
 
+    def _event(self, kind: str, **more: Any) -> None:
+        self.rows["events"].append(self._record(kind, **more) | {"kind": kind})
+
     def _gap(self, _: tuple[str, str]) -> None:
         self.rows["gaps"].append(
             self._record(
                 "GAP",
+                first_number=5,
+                last_number=5,
                 lost=self._chance.randrange(1, 9),
                 reason=self._chance.choice(("COUNT", "TIME")),
                 waited_ns=self._chance.randrange(1000),

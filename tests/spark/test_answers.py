@@ -3,8 +3,11 @@
 import datetime
 from typing import Any
 
+import pytest
+
 from udpfast.spark.answers import answers
 from udpfast.spark.probabilities import PROBABILITIES
+from udpfast.spark.reasons import LOST, lost_by
 
 HOUR = datetime.datetime(2026, 11, 23, 14, tzinfo=datetime.UTC)
 LINES = {"x": [["microwave", "fibre"], ["slow"]]}
@@ -18,7 +21,7 @@ def said(lines: dict[str, list[list[str]]] = LINES, **tables: list[dict[str, Any
 def losses(stream: int = 0, **counts: Any) -> dict[str, Any]:
     """Return a row of the losses of an hour."""
     names = ("messages", "gaps", "lost", "longest", "waited_ns_max", "stale", "recovered")
-    reasons = ("lost_by_count", "lost_by_time", "lost_by_window_full", "lost_by_finish")
+    reasons = map(lost_by, LOST)
     row = {"feed": "x", "stream": stream, "hour": HOUR}
     return row | dict.fromkeys((*names, *reasons), 0) | counts
 
@@ -32,7 +35,7 @@ def hop(name: str, value_ns: int, max_ns: int) -> dict[str, Any]:
 def race(line: int, wins: int, share: float, alone: int, lead_ns: int | None) -> dict[str, Any]:
     """Return a row of a line's races."""
     row = {"feed": "x", "stream": 0, "line": line, "wins": wins, "win_rate": share}
-    return row | {"only_copy": alone, "lead_p50_ns": lead_ns}
+    return row | {"only_copy": alone, "late": 0, "stamped": wins, "lead_p50_ns": lead_ns}
 
 
 def test_nothing_lost_is_said_first() -> None:
@@ -47,15 +50,56 @@ def test_losses_say_why_how_long_and_when() -> None:
     first = losses(messages=900, lost=80, gaps=2, longest=60, waited_ns_max=5_000_000, stale=1)
     later = losses(messages=100, lost=20, gaps=1, longest=20, waited_ns_max=900, stale=4)
     rows = [
-        first | {"lost_by_time": 80},
-        later | {"lost_by_count": 20, "hour": HOUR + datetime.timedelta(hours=1)},
+        first | {"lost_by_gap_time": 80},
+        later | {"lost_by_gap_count": 20, "hour": HOUR + datetime.timedelta(hours=1)},
     ]
     assert said(losses=rows) == [
         "bad! 100 of 1,100 messages were lost (9.09%), in 3 gaps, because too many later messages "
-        "arrived first and they did not arrive in time. The longest gap had 60 messages. Messages "
-        "after a gap waited 5 ms at most, and objects went stale 5 times.",
+        "arrived first (20) and they did not arrive in time on any line (80). The longest gap had "
+        "60 messages. Messages after a gap waited 5 ms at most, and objects went stale 5 times.",
         "The worst hour began at 2026-11-23 14:00 UTC (incremental), with 80 lost messages.",
     ]
+
+
+@pytest.mark.parametrize("reason", LOST)
+def test_whatever_is_missing_is_said_and_nothing_is_green(reason: str) -> None:
+    found = said(losses=[losses(messages=900, lost=1000, **{lost_by(reason): 1000})])
+    assert "good!" not in "".join(found)
+    assert found[0].startswith("bad! 1,000 ")
+    assert f"because {LOST[reason]}" in found[0]
+
+
+def test_missing_records_stand_beside_lost_messages() -> None:
+    rows = [
+        losses(messages=90, lost=10, gaps=1, longest=10, lost_by_gap_anew=10),
+        losses(65_535, lost=5000, lost_by_lapped_reader=5000),
+    ]
+    assert said(losses=rows) == [
+        "bad! 10 of 100 messages were lost (10.0%), in 1 gap, because the publisher numbered anew "
+        "before they came. The longest gap had 10 messages. Messages after a gap waited 0 ns at "
+        "most, and objects went stale 0 times.",
+        "bad! 5,000 records that the feed published are missing here, because the recorder was too "
+        "slow and was lapped. Nobody knows which messages they held.",
+        "The worst hour began at 2026-11-23 14:00 UTC (all streams), with 5,000 lost messages.",
+    ]
+
+
+def test_doubt_about_the_end_is_said_and_nothing_is_green() -> None:
+    found = list(answers({"losses": [losses(messages=9)]}, {}, doubts=["The end is unknown."]))
+    assert found == [
+        ("", "No record says that anything was lost: 9 messages arrived in order, each once."),
+        ("bad", "The end is unknown."),
+    ]
+
+
+def test_late_copies_are_no_worth_of_a_line() -> None:
+    rows = [race(0, 95, 0.95, 4, 700) | {"late": 3}, race(1, 5, 0.05, 1, None) | {"late": 0}]
+    assert said(races=rows)[0].endswith(
+        "Without it, 4 would be missing (4.00%). It alone delivered 3 more, but their messages had "
+        "been reported lost by then."
+    )
+    rows = [row | {"stamped": 0} for row in rows]
+    assert "of the datagrams first by the loop's clock" in said(races=rows)[0]
 
 
 def test_lines_are_worth_what_they_bring_sooner_and_alone() -> None:

@@ -20,11 +20,14 @@ from udpfast.spark.charts import (
     STEPS_MAX,
     bar_panel,
     book_panel,
+    broken,
     by_object,
     every_period,
     hop_charts,
+    in_doubt,
     leadlag_charts,
     leadlag_panel,
+    near,
     race_charts,
     rate_charts,
     share_panel,
@@ -82,7 +85,7 @@ def charts_of(name: str) -> list[Chart]:
     """Return a chart of each kind, of things that are called so."""
     table = tables()
     curve = [(-1.0, 0.1), (0.0, 0.2), (1.0, 0.3)]
-    race = {"win_rate": 0.5, "wins": 3, "only_copy": 1}
+    race = {"win_rate": 0.5, "wins": 3, "only_copy": 1, "late": 0, "stamped": 3}
     percents = list(PROBABILITIES.values())
     panels = (
         *((name, bar_panel(table["bars"])), (name, book_panel(table["book"]))),
@@ -194,6 +197,7 @@ def test_prices_that_nothing_can_have_are_short() -> None:
 def test_races_of_any_stream_are_drawn_with_the_names_of_their_lines() -> None:
     leads = {f"lead_{name}_ns": lead for lead, name in enumerate(PROBABILITIES, -4000)}
     race = {"feed": "x", "line": 0, "wins": 3, "win_rate": 0.5, "only_copy": 1, **leads}
+    race |= {"late": 0, "stamped": 3}
     rows = [race | {"stream": stream} for stream in (0, 1, 2, 30)]
     lines = {"x": [["microwave"], ["slow"]]}
     races = pa.Table.from_pylist(rows + rows)
@@ -211,7 +215,49 @@ def test_races_of_any_stream_are_drawn_with_the_names_of_their_lines() -> None:
 def test_line_that_runs_alone_has_no_race() -> None:
     leads = {f"lead_{name}_ns": None for name in PROBABILITIES}
     race = {"feed": "x", "stream": 1, "line": 0, "wins": 3, "win_rate": 1.0, "only_copy": 3}
+    race |= {"late": 0, "stamped": 3}
     assert list(race_charts(pa.Table.from_pylist([race | leads]), {})) == []
+
+
+def test_line_of_prices_is_broken_where_nothing_was_traded() -> None:
+    minutes = np.array([0, 1, 2, 62, 63], "datetime64[m]").astype("datetime64[ns]")
+    times, prices = broken(minutes, np.arange(5.0))
+    assert np.isnan(prices).tolist() == [False, False, False, True, False, False]
+    assert (np.diff(times) >= np.timedelta64(0)).all()
+    assert broken(minutes[:1], np.ones(1))[1].tolist() == [1.0]
+
+
+def test_lines_without_a_lead_have_no_empty_panel() -> None:
+    race = {"feed": "x", "stream": 0, "wins": 3, "win_rate": 0.5, "only_copy": 3, "late": 0}
+    race |= {f"lead_{name}_ns": None for name in PROBABILITIES} | {"stamped": 0}
+    (chart,) = race_charts(pa.Table.from_pylist([race | {"line": line} for line in (0, 1)]), {})
+    assert [title for title, _ in chart.panels] == ["share of races won"]
+    assert "first is what the loop took first" in chart.caption
+
+
+def test_spreads_at_or_below_zero_are_drawn_on_a_linear_axis() -> None:
+    table = tables()["spreads"]
+    crossed = table.set_column(1, "spread_bps_mean", pa.array([-1.5, None]))
+    for one, axis in ((table, "LogAxis"), (crossed, "LinearAxis")):
+        assert axis in drawn(Chart("spreads", "", [("", spread_panel({"x": one}))]))
+
+
+def test_book_without_a_mid_shows_its_best_levels_and_one_in_doubt_says_so() -> None:
+    levels = pa.table(
+        {
+            "level": pa.array([0, 19, 20, 0], pa.int32()),
+            "price": [1.0, 2.0, 3.0, float("inf")],
+            "distance_bps": pa.array([None] * 4, pa.float64()),
+            "stale": [True] * 4,
+        }
+    )
+    assert near(levels)["price"].to_pylist() == [1.0, 2.0]
+    assert in_doubt("ES", levels) == "ES (in doubt)"
+
+
+def test_correlation_that_nobody_can_tell_is_no_point_of_a_curve() -> None:
+    pair = {"feed": "x", "a": "A", "b": "B", "lag_ms": 0}
+    assert list(leadlag_charts(pa.Table.from_pylist([pair | {"correlation": None}]))) == []
 
 
 def test_two_objects_of_one_name_are_two_panels() -> None:

@@ -1,8 +1,12 @@
 """Every gold table beside the same question answered row by row in Python."""
 
+import json
 import math
+import random
 from collections import Counter, defaultdict
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -12,12 +16,20 @@ from tests.spark.small_export import HOUR_NS, INSTRUMENTS, SmallExport
 from udpfast.cli.main import cli
 from udpfast.shm.histogram import LatencyHistogram
 from udpfast.spark.bronze import Bronze
+from udpfast.spark.gold import Gold
 from udpfast.spark.jobs import JOBS, Parameters
 from udpfast.spark.jobs.losses import PERIODS_MAX, step_of
+from udpfast.spark.pipeline import run_jobs, write_run
 from udpfast.spark.quantiles import slot_value
+from udpfast.spark.report import page, read_report, text_tables
 
 NS_PER_S = 1_000_000_000
 SEED = 20_261_121
+#: What a run says of itself, beside its jobs.
+RUN: dict[str, Any] = {"sources": ["here"], "finished": "2026-11-23T00:00:00+00:00"}
+RUN |= {"master": "local", "spark": "4", "parameters": {}}
+#: Records of the feed itself, which carry no message.
+OWN_KINDS = ("GAP", "SESSION", "RECOVERED")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +51,8 @@ def table(bronze: Bronze, name: str, parameters: Parameters | None = None) -> li
     parameters = parameters or Parameters()
     job = JOBS[name]
     return [
-        row.asDict() for row in job.finish(job.reduce(bronze, parameters), parameters).collect()
+        row.asDict()
+        for row in job.finish(job.reduce(bronze, parameters), bronze, parameters).collect()
     ]
 
 
@@ -58,18 +71,18 @@ def epoch_s(time) -> int:
 def test_losses_add_up_per_channel_and_hour(bronze: Bronze, export: SmallExport) -> None:
     expected = defaultdict(Counter)
     for row in export.rows["messages"]:
-        if row["kind"] != "GAP":
+        if row["kind"] not in OWN_KINDS:
             expected[row["stream"], row["received_ns"] // HOUR_NS]["messages"] += 1
     for row in export.rows["gaps"]:
         sums = expected[row["stream"], row["received_ns"] // HOUR_NS]
         sums["gaps"] += 1
         sums["lost"] += row["lost"]
-        sums[f"lost_by_{row['reason'].lower()}"] += row["lost"]
+        sums[f"lost_by_gap_{row['reason'].lower()}"] += row["lost"]
     found = by(table(bronze, "losses"), "stream", "hour")
     assert len(found) == len(expected) > 1
     for (channel, hour), row in found.items():
         sums = expected[channel, epoch_s(hour) // 3600]
-        for name in ("messages", "gaps", "lost", "lost_by_count", "lost_by_time"):
+        for name in ("messages", "gaps", "lost", "lost_by_gap_count", "lost_by_gap_time"):
             assert row[name] == sums[name], name
         whole = sums["messages"] + sums["lost"]
         # Of snapshots those alone become records that an object waited for.
@@ -84,7 +97,7 @@ def test_rates_add_up_per_channel_and_period(bronze: Bronze, export: SmallExport
     assert span_s / PERIODS_MAX <= step_s < max(2, 5 * span_s / PERIODS_MAX)
     expected = defaultdict(Counter)
     for row in export.rows["messages"]:
-        if row["kind"] != "GAP":
+        if row["kind"] not in OWN_KINDS:
             expected[row["stream"], row["received_ns"] // NS_PER_S // step_s]["messages"] += 1
     for row in export.rows["gaps"]:
         expected[row["stream"], row["received_ns"] // NS_PER_S // step_s]["lost"] += row["lost"]
@@ -124,20 +137,28 @@ def test_lines_say_what_each_line_missed(bronze: Bronze, export: SmallExport) ->
         assert row["brought"] + row["missing"] == row["datagrams"]
 
 
+def first_of(race: dict) -> tuple[int, int | None]:
+    """Return the line that was first by the stamps, and by how much."""
+    came = sorted(
+        (delay, line) for line, delay in enumerate(race["delays_ns"]) if delay is not None
+    )
+    return came[0][1], came[1][0] - came[0][0] if len(came) > 1 else None
+
+
 def test_races_are_exact_to_three_digits(bronze: Bronze, export: SmallExport) -> None:
     found = by(table(bronze, "races"), "stream", "line")
     for (channel, line), row in found.items():
-        own = [
-            race
-            for race in export.rows["races"]
-            if race["winner"] == line and race["stream"] == channel
-        ]
-        leads = sorted(race["lead_ns"] for race in own if race["lead_ns"] is not None)
-        assert row["wins"] == len(own)
+        raced = [race for race in export.rows["races"] if race["stream"] == channel]
+        own = [race for race in raced if first_of(race)[0] == line]
+        leads = sorted(lead for race in own if (lead := first_of(race)[1]) is not None)
+        taken = [race for race in raced if race["winner"] == line]
+        assert row["wins"] == row["stamped"] == len(own)
         assert row["messages_completed"] == sum(race["completed"] for race in own)
         assert row["only_copy"] == len(own) - len(leads)
-        assert row["saved_ns"] == sum(lead for lead in leads if lead > 0)
-        assert row["came_later"] == sum(lead < 0 for lead in leads)
+        assert row["saved_ns"] == sum(leads)
+        assert row["taken_first"] == len(taken)
+        assert row["taken_alone"] == sum(race["lead_ns"] is None for race in taken)
+        assert row["taken_ns"] == sum(max(race["lead_ns"] or 0, 0) for race in taken)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)):
             true = leads[max(int(share * len(leads) + 0.5), 1) - 1]
             assert true <= row[f"lead_{name}_ns"] <= true + abs(true) * 0.001, name
@@ -174,6 +195,20 @@ def test_slot_value_is_that_of_the_histogram(spark) -> None:
         lowest = int(LatencyHistogram.values()[histogram.counts().nonzero()[0][0]])
         assert row.up == histogram.percentile(100)
         assert row.down == -lowest
+
+
+def test_hops_of_a_range_are_those_of_its_own_records(bronze: Bronze, export: SmallExport) -> None:
+    times = sorted(row["received_ns"] for row in export.rows["messages"])
+    start_ns, end_ns = times[len(times) // 3], times[2 * len(times) // 3]
+    own = [
+        row
+        for row in export.rows["messages"]
+        if row["kind"] not in OWN_KINDS and start_ns <= row["received_ns"] < end_ns
+    ]
+    between = replace(bronze, start_ns=start_ns, end_ns=end_ns)
+    (row,) = table(between, "hops")
+    assert (row["hop"], row["count"]) == ("kernel_to_published", len(own))
+    assert {row["p50_ns"], row["max_ns"]} == {1500}
 
 
 def test_instruments_have_sums_and_vwap_of_their_trades(
@@ -225,8 +260,12 @@ def test_spreads_count_quotes_that_have_both_sides(bronze: Bronze, export: Small
 
 
 def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> dict:
-    """Return a book as a reader would have it: side and price -> quantity."""
+    """Return a book as a reader would have it: side and price -> quantity.
+
+    With a level that it refuses it is not what updates build on, until its next snapshot.
+    """
     levels: dict = {}
+    missing = False
     rows = defaultdict(list)
     for level in export.of("levels", instrument):
         rows[level["position"]].append(level)
@@ -234,8 +273,13 @@ def book_of(export: SmallExport, instrument: tuple[str, str], at_ns: float) -> d
         if message["kind"] == "BOOK" and message["received_ns"] <= at_ns:
             if message["snapshot"]:
                 levels.clear()
+                missing = False
+            if missing:
+                continue
             for level in rows[message["position"]]:
-                if level["price"] is not None and level["quantity"] is not None:
+                if level["price"] is None or level["quantity"] is None:
+                    missing = True
+                else:
                     levels[level["side"], level["price"]] = level["quantity"]
     return {key: quantity for key, quantity in levels.items() if quantity != 0}
 
@@ -268,9 +312,15 @@ def test_two_objects_of_one_name_have_a_book_each(spark, tmp_path: Path) -> None
     export = SmallExport(SEED, events=40)
     first = dict(export.rows["levels"][0], object=7)
     for name in ("levels", "messages"):
-        export.rows[name] = [row | {"object": 7} for row in export.rows[name]]
+        for row in export.rows[name]:
+            if row.get("symbol") == first["symbol"]:
+                row["object"] = 7
     other = first | {"object": 8, "price": 1.5, "quantity": 2.5, "position": 1 << 30}
     export.rows["levels"].append(other | {"side": "Bid", "snapshot": True})
+    export.rows["messages"].append(
+        {**export.rows["messages"][-1], "kind": "BOOK", "snapshot": True, "rows": 1}
+        | {name: other[name] for name in ("object", "exchange", "symbol", "position")}
+    )
     export.write(tmp_path)
     bronze = Bronze(spark, (str(tmp_path),))
     rows = [
@@ -282,9 +332,13 @@ def test_two_objects_of_one_name_have_a_book_each(spark, tmp_path: Path) -> None
     assert [(row["level"], row["price"], row["quantity"]) for row in alone] == [(0, 1.5, 2.5)]
     own = {(row["side"], row["price"]): row["quantity"] for row in rows if row["object"] == 7}
     export.rows["levels"].pop()
+    export.rows["messages"].pop()
     assert own == book_of(export, (first["exchange"], first["symbol"]), math.inf) != {}
-    depth = [row for row in table(bronze, "depth") if row["object"] == 8]
-    assert [(row["bid_levels"], row["ask_levels"]) for row in depth] == [(1, 0)]
+    depth = {
+        row["object"]: row for row in table(bronze, "depth") if row["symbol"] == first["symbol"]
+    }
+    assert (depth[8]["bid_levels"], depth[8]["ask_levels"]) == (1, 0)
+    assert all(depth[number]["stale"] for number in (7, 8))  # which is it?
 
 
 def test_depth_is_what_stands_near_the_mid(bronze: Bronze, export: SmallExport) -> None:
@@ -330,14 +384,123 @@ def test_leadlag_finds_who_moves_first(spark, tmp_path: Path) -> None:
     assert best["correlation"] == pytest.approx(1.0)
 
 
+def odd_export(seed: int) -> SmallExport:
+    """Return an export whose prices and sizes are whatever a double can hold."""
+    chance = random.Random(seed)
+    export = SmallExport(seed, events=120)
+    odd = (0.0, -0.0, -1.5, 1e308, -1e308, 5e-324, math.inf, -math.inf, None)
+    for name in ("trades", "tops", "levels"):
+        for row in export.rows[name]:
+            for column in ("price", "quantity", "bid_price", "ask_price", "bid_quantity"):
+                if column in row and chance.random() < 0.3:
+                    row[column] = chance.choice(odd)
+    names = ((None, "A"), ("", "a,b"), ("x", 'q"u\no/te'), ("x", "\ufffd"))
+    for instrument, other in zip(INSTRUMENTS, chance.sample(names, 3), strict=True):
+        for rows in export.rows.values():
+            for row in rows:
+                if (row.get("exchange"), row.get("symbol")) == instrument:
+                    row["exchange"], row["symbol"] = other
+    calendar = {"exchange": "cme", "symbol": "CLZ6-CLF7", "object": 9}
+    export.rows["tops"].append(
+        export.rows["tops"][-1] | calendar | {"bid_price": -0.5, "ask_price": 0.5}
+    )
+    return export
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_price_or_name_stops_the_report(spark, tmp_path: Path, seed: int) -> None:
+    odd_export(seed).write(tmp_path / "export")
+    bronze = Bronze(spark, (str(tmp_path / "export"),))
+    names = ("instruments", "bars", "spreads", "depth", "book", "leadlag")
+    ran = list(run_jobs(bronze, str(tmp_path), [JOBS[name] for name in names], Parameters()))
+    assert [(one.name, one.failure) for one in ran] == [(name, "") for name in names]
+    write_run(str(tmp_path), ran, RUN)
+    gold = Gold(str(tmp_path))
+    json.dumps(read_report(gold), allow_nan=False)
+    assert "<h2 id=" in page(gold)
+    spreads = gold.table("spreads", 999).to_pylist()
+    (calendar,) = (row for row in spreads if row["symbol"] == "CLZ6-CLF7")
+    assert (calendar["spread_mean"], calendar["spread_bps_mean"]) == (1.0, None)
+    shown = ("vwap", "spread_bps_mean", "distance_bps", "correlation", "bid_within_10_bps")
+    for name in names:
+        for row in gold.table(name, 9999).to_pylist():
+            for column in shown:
+                value = row.get(column)
+                assert value is None or math.isfinite(value), (name, column)
+                assert column != "distance_bps" or value is None or value >= 0
+
+
+def test_failing_job_costs_its_own_table_alone(spark, bronze: Bronze, tmp_path: Path) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("no such luck\nat line 7")
+
+    jobs = [JOBS["instruments"], replace(JOBS["bars"], finish=fail), JOBS["lines"]]
+    ran = list(run_jobs(bronze, str(tmp_path), jobs, Parameters()))
+    assert [one.failure for one in ran] == ["", "ValueError: no such luck", ""]
+    assert ran[0].rows > 0 == ran[1].rows < ran[2].rows
+    write_run(str(tmp_path), ran, RUN)
+    gold = Gold(str(tmp_path))
+    assert "This job failed: ValueError: no such luck" in page(gold)
+    assert "  failed: ValueError: no such luck" in list(text_tables(read_report(gold)))
+
+
+def test_every_loss_that_a_record_tells_of_is_in_the_sum(spark, tmp_path: Path) -> None:
+    export = SmallExport(SEED, events=20)
+    export.rows.pop("gaps", None)
+    reasons = {"COUNT": 1, "ANEW": 100, "DAMAGED": 7, "77": 3}
+    first = export.rows["messages"][0]
+    losses: list[tuple[str, dict]] = []
+    for reason, lost in reasons.items():
+        losses.append(("gaps", {"lost": lost, "reason": reason, "waited_ns": 0, "stream": 0}))
+    losses.append(("events", {"kind": "SESSION", "unseen": 1000, "discarded": 9, "stream": 0}))
+    for reason, missed, stream in (("DISK", 5000, 0), ("DAMAGE", 2, 65_535)):
+        lapped = {"kind": "LAPPED", "reason": reason, "missed": missed, "stream": stream}
+        losses.append(("events", lapped))
+    for name, row in losses:
+        export.rows[name].append(first | row)
+    export.write(tmp_path)
+    rows = table(Bronze(spark, (str(tmp_path),)), "losses")
+    lost = {key.removeprefix("lost_by_"): sum(row[key] for row in rows)
+            for key in rows[0] if key.startswith("lost_by_")}  # fmt: skip
+    assert {key: value for key, value in lost.items() if value} == {
+        "gap_count": 1,
+        "gap_anew": 100,
+        "gap_damaged": 7,
+        "gap_other": 3,
+        "session_unseen": 1000,
+        "session_discarded": 9,
+        "lapped_disk": 5000,
+        "lapped_damage": 2,
+    }
+    assert sum(row["lost"] for row in rows) == sum(lost.values())
+    of_none = by(rows, "stream", "hour")
+    assert {row["lost"] for (stream, _), row in of_none.items() if stream == 65_535} == {5002}
+
+
+def test_copy_that_came_after_its_gap_is_late(spark, tmp_path: Path) -> None:
+    export = SmallExport(SEED, events=0)
+    export.rows.clear()
+    race = {"feed": "x", "stream": 0, "received_ns": 5, "completed": True, "stamped": True}
+    alone = race | {"winner": 1, "lead_ns": None, "delays_ns": [None, 0]}
+    for number in (7, 8, 9, 2**32 - 1):
+        export.rows["races"].append(alone | {"position": number, "number": number})
+    both = race | {"winner": 0, "lead_ns": -5, "delays_ns": [0, -5], "number": 8}
+    export.rows["races"].append(both | {"position": 99})
+    for first, last in ((8, 8), (2**32 - 1, 2**32 + 1)):
+        lost = {"first_number": first, "last_number": last, "lost": last - first + 1}
+        export.rows["gaps"].append(race | lost | {"position": first})
+    export.write(tmp_path)
+    found = by(table(Bronze(spark, (str(tmp_path),)), "races"), "line")
+    assert (found[1,]["wins"], found[1,]["only_copy"], found[1,]["late"]) == (5, 2, 2)
+    assert (found[1,]["saved_ns"], found[0,]["wins"], found[0,]["taken_first"]) == (5, 0, 1)
+
+
 def test_every_job_runs_on_an_empty_export(spark, tmp_path: Path) -> None:
     for name in JOBS:
         assert table(Bronze(spark, (str(tmp_path / "nothing"),)), name) == [], name
 
 
 def test_range_of_time_cuts_every_table(bronze: Bronze, export: SmallExport) -> None:
-    from dataclasses import replace
-
     middle_ns = export.rows["trades"][30]["received_ns"]
     early, late = replace(bronze, end_ns=middle_ns), replace(bronze, start_ns=middle_ns)
     counts = [
@@ -348,8 +511,6 @@ def test_range_of_time_cuts_every_table(bronze: Bronze, export: SmallExport) -> 
 
 
 def test_exports_side_by_side_are_one(bronze: Bronze) -> None:
-    from dataclasses import replace
-
     twice = replace(bronze, roots=bronze.roots * 2)
     once = by(table(bronze, "instruments"), "exchange", "symbol")
     for key, row in by(table(twice, "instruments"), "exchange", "symbol").items():

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from udpfast.spark.gold import Gold
+from udpfast.spark.reasons import LOST, lost_by
 from udpfast.spark.report import ROWS_MAX, page, read_report, text_tables
 
 HOUR = datetime.timedelta(hours=1)
@@ -18,15 +19,15 @@ HOURS = ROWS_MAX + 30
 
 def write_losses(out: Path) -> None:
     """Write hours of losses: of two feeds, one message each, all of the last hours."""
-    zeros = ("gaps", "stale", "recovered", "lost_by_count", "lost_by_window_full", "lost_by_finish")
+    zeros = ("gaps", "stale", "recovered", *map(lost_by, LOST))
     rows: list[dict[str, Any]] = []
     for feed in ("east", "west"):
         for hour in range(HOURS):
             lost = int(hour >= ROWS_MAX)
             row = {"feed": feed, "stream": 0, "hour": BEGIN + hour * HOUR, "messages": 10}
-            row |= {"lost": lost, "longest": lost, "waited_ns_max": lost, "lost_by_time": lost}
+            row |= {"lost": lost, "longest": lost, "waited_ns_max": lost}
             row |= {"loss": lost / 10, "first_ns": hour, "last_ns": hour + 1}
-            rows.append(row | dict.fromkeys(zeros, 0))
+            rows.append(row | dict.fromkeys(zeros, 0) | {"lost_by_gap_time": lost})
     (out / "gold/losses").mkdir(parents=True)
     parquet.write_table(pa.Table.from_pylist(rows), out / "gold/losses/part.parquet")
     job = {"question": "Lost?", "rows": len(rows), "seconds": 0.1}

@@ -24,10 +24,14 @@ from udpfast.log.journal_state import journal_identity
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
+    from udpfast.export.manifest import Entry
     from udpfast.spark.gold import Gold
     from udpfast.spark.pipeline import Ran
 
 __all__ = ["spark"]
+
+#: Tables whose records say that something is missing.
+SAYING_LOSSES = ("gaps", "events")
 
 EXAMPLES = """\b
 Examples:
@@ -106,10 +110,12 @@ def run(sources: tuple[str, ...], out: str, as_json: bool, **options: Any) -> No
     report = read_report(Gold(out))
     if as_json:
         click.echo(json.dumps(report | {"page": page}))
-        return
-    for line in text_tables(report):
-        click.echo(line)
-    click.echo(f"\n{len(found)} jobs in {time.monotonic() - began:.1f} s; the report: {page}")
+    else:
+        for line in text_tables(report):
+            click.echo(line)
+        click.echo(f"\n{len(found)} jobs in {time.monotonic() - began:.1f} s; the report: {page}")
+    if any(ran.failure for ran in found):
+        raise click.exceptions.Exit(1)
 
 
 @spark.command(epilog="Example: udpfast spark report /data/report --html week.html")
@@ -175,12 +181,14 @@ def run_pipeline(
         for text, what in ((at, "at"), (start, "start"), (end, "end"))
     )
     parameters = Parameters(bar_s, at_ns, bucket_ms, lags)
-    found = find_sources(sources, out)
+    doubts: list[str] = []
+    found = find_sources(sources, out, doubts)
     about: dict[str, Any] = {
         "sources": list(sources),
         "of": {"roots": [list(each) for each in found], "start_ns": start_ns, "end_ns": end_ns},
         "parameters": asdict(parameters),
         "master": master,
+        "doubts": doubts,
     }
     session = open_session(master, memory=memory, quick=quick)
     roots = tuple(root for root, _ in found)
@@ -201,6 +209,8 @@ def run_pipeline(
                 if ran is None:
                     return
                 progress.say(f"udpfast: {ran.name:<16} {ran.rows:>12,} rows {ran.seconds:>8.1f} s")
+                if ran.failure:
+                    progress.say(f"udpfast: {ran.name} failed: {ran.failure}")
                 yield ran
 
         names = [job.name for job in chosen]
@@ -221,10 +231,11 @@ def run_pipeline(
     pipeline.write_run(out, [ran for ran in done if ran.name in names], about)
 
 
-def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
+def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tuple[str, str]]:
     """Return where the tables of each source lie, and what they are of: an identity.
 
-    A journal is exported below `out` first, to a place that nothing else has.
+    A journal is exported below `out` first, to a place that nothing else has. What no table says of
+    losses is appended to `doubts`, a sentence each.
     """
     from udpfast.export.manifest import read_entries
     from udpfast.spark.bronze import JOURNAL, ROOTS_MAX
@@ -240,7 +251,8 @@ def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
             found[source.rstrip("/")] = ""
         elif (Path(source) / "_manifest").is_dir():
             _refuse_itself(source, out)
-            if read_entries(Path(source)):
+            if entries := read_entries(Path(source)):
+                doubts += lacking_tables(source, entries)
                 found[_resolved(source)] = export_identity(Path(source)) or ""
             else:
                 empty.append(source)
@@ -252,7 +264,7 @@ def find_sources(sources: Sequence[str], out: str) -> list[tuple[str, str]]:
                     "the journal to there first"
                 )
             root = Path(out).resolve() / "export" / journal_name(journal)
-            if export_journal(journal, root):
+            if export_journal(journal, root, doubts):
                 found[str(root)] = journal_name(journal)
             else:
                 empty.append(str(journal))
@@ -315,8 +327,22 @@ def _resolved(place: str) -> str:
     return place if "://" in place else str(Path(place).resolve())
 
 
-def export_journal(journal: Path, root: Path) -> int:
-    """Export what is not exported yet, and say so; return how many parts are exported now."""
+def lacking_tables(source: str, entries: Sequence[Entry]) -> Iterator[str]:
+    """Yield a sentence if an export lacks tables that say what is missing."""
+    kept = [set(entry.tables) for entry in entries if not entry.raw]
+    lacking = [name for name in SAYING_LOSSES if any(name not in tables for tables in kept)]
+    if lacking:
+        yield (
+            f"{source} was exported without {' and '.join(lacking)}, which "
+            f"{'says' if len(lacking) == 1 else 'say'} what is missing: losses may be unknown."
+        )
+
+
+def export_journal(journal: Path, root: Path, doubts: list[str]) -> int:
+    """Export what is not exported yet, and say so; return how many parts are exported now.
+
+    What nobody can say of its end is appended to `doubts`.
+    """
     from udpfast.export.exporter import Exporter
 
     began = time.perf_counter()
@@ -339,6 +365,7 @@ def export_journal(journal: Path, root: Path) -> int:
         err=True,
     )
     for doubt in exporter.doubts():
+        doubts.append(f"{doubt}.")
         click.echo(f"udpfast: {doubt}", err=True)
     return parts
 

@@ -11,8 +11,7 @@ from udpfast.core.layout cimport (
     CONNECTION_DISCONNECTED, CONNECTION_FANOUT, CONNECTION_WRITER, Connection, KIND_BOOK,
     KIND_CONNECTION, KIND_GAP, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED, KIND_RESTART,
     KIND_SESSION, KIND_STALE, RECORD_SIZE, RECORD_SNAPSHOT, RECORD_UNGATED)
-from udpfast.market.book cimport (
-    UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_apply, book_room)
+from udpfast.market.book cimport UPDATE_TYPE_STALE, book_apply, book_room, update_replaces
 from udpfast.market.doubt cimport (
     Doubt, SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped,
     doubt_passed, doubt_said, doubt_said_tag, doubt_stands, doubt_tag, doubts_add, doubts_at,
@@ -323,7 +322,7 @@ cdef class Books:
                 f"record {header.index}: BOOK takes at least {sizeof(UpdateHeader)} bytes, found "
                 f"{header.length - RECORD_SIZE}")
         memcpy(&update, payload, sizeof(update))
-        snapshot = (header.flags & RECORD_SNAPSHOT) or update.update_type == UPDATE_TYPE_SNAPSHOT
+        snapshot = update_replaces(header.flags, update.update_type)
         if unlikely(doubts_elsewhere(&self._doubts, header)):
             if self._doubts.heard.session != SESSION_UNSEEN:
                 self._begin_session(False)  # its SESSION record was among those missed

@@ -5,7 +5,8 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
 from udpfast.core.layout cimport (
-    KIND_BOOK, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE, Record)
+    KIND_BOOK, KIND_BUS, KIND_RECOVERED, KIND_STALE, ObjectState, RECORD_SIZE, Record)
+from udpfast.market.book cimport update_replaces
 from udpfast.market.updates cimport Book, UpdateHeader
 
 import numpy as np
@@ -345,6 +346,21 @@ cdef class Rows:
         for i in range(self.count):
             memcpy(&data[0] + offsets[i], at[i], offsets[i + 1] - offsets[i])
         return np.asarray(offsets), np.asarray(data)[:used]
+
+    def snapshots(self):
+        """Return whether each row's record replaces what was there of its object: dtype bool."""
+        values = np.empty(self.count, np.bool_)
+        cdef uint8_t[::1] found = values.view(np.uint8)
+        cdef const Record* record
+        cdef const UpdateHeader* update
+        cdef int64_t i
+        for i in range(self.count):
+            record = <const Record*> self.base[BASE_RECORD][i]
+            update = <const UpdateHeader*> self.base[BASE_UPDATE][i]
+            if record.kind >= KIND_BUS:
+                update = <const UpdateHeader*> _ZEROS
+            found[i] = update_replaces(record.flags, update.update_type)
+        return values
 
     def sizes(self):
         """Return the size of each payload: dtype int32."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind, RecordFlag
+from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind
 from udpfast.export.block import Block, Rows
 from udpfast.export.schema import Column, Table, arrow_schema
 from udpfast.market.names import NameTable
@@ -352,6 +352,8 @@ def _event(source: _Source, field: str, type_: pa.DataType) -> pa.Array:
         own, offset = _field(dtype, field)
         values = part.column("payload", offset, own).astype(np.int64).tolist()
         words = CONTROL_WORDS.get((kind, field))
+        if type_ == pa.bool_():
+            values = [each != 0 for each in values]
         if words is not None:
             values = [words.get(each, str(each)) for each in values]
         found[kinds == kind] = values
@@ -418,9 +420,7 @@ def _back(source: _Source, type_: pa.DataType) -> pa.Array:
 #: By `Column.source`.
 _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
     "feed": lambda source, type_: _constant(source.selection.feed, source.rows.count),
-    "snapshot": lambda source, type_: _numbers(
-        source.record("flags") & RecordFlag.SNAPSHOT.value != 0, type_
-    ),
+    "snapshot": lambda source, type_: _numbers(source.rows.snapshots(), type_),
     "sent_ns": _sent,
     "size": lambda source, type_: _numbers(source.rows.sizes(), type_),
     "back": _back,

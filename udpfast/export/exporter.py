@@ -16,7 +16,7 @@ from typing import Self
 from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
-from udpfast.export.columns import Partition, Selection, latency_batches, record_batch
+from udpfast.export.columns import Names, Partition, Selection, latency_batches, record_batch
 from udpfast.export.hops import HopCounts
 from udpfast.export.manifest import (
     SCHEMA_HASH,
@@ -35,9 +35,11 @@ from udpfast.export.schema import TABLES, Table, table_of
 from udpfast.export.segments import (
     Blocks,
     Part,
+    after,
     check_journal,
     is_closed,
     is_end_known,
+    journal_begin,
     journal_parts,
     last_record,
     state_of,
@@ -150,6 +152,8 @@ class Exporter:
         self._threads = threads
         self._journals: dict[bool, str] = {}
         self._done: set[tuple[bool, int]] = set()
+        #: Of the journal and of its raw capture: behind the last part that was looked at.
+        self._ends: dict[bool, tuple[int, int]] = {}
         self.unfinished = 0
         if feed and not _FEED.fullmatch(feed):
             raise ConfigError(f"feed must have letters, digits, '.', '_' and '-', was {feed!r}")
@@ -182,9 +186,19 @@ class Exporter:
                         feeds[feed] = open_feeds.enter_context(_Feed(self.root, feed))
                         feeds[feed].keep_settings(self.journal)
                     own = feeds[feed].entries_of(journal, raw, self._replace)
+                    part = self._placed(directory, raw, part, own)  # noqa: PLW2901
                     yield from self._export(directory, part, feeds[feed], own, tables)
                     if part.sealed:
                         self._done.add((raw, part.number))
+
+    def _placed(self, directory: Path, raw: bool, part: Part, entries: list[Entry]) -> Part:
+        # Behind what was exported, or behind what was removed to make room, records are missing.
+        begin = journal_begin(directory)
+        ends = [(begin.index, begin.position), self._ends.get(raw, (0, 0))]
+        ends += [(entry.end_index, entry.end_position) for entry in entries]
+        index, position = max(end for end in [(0, 0), *ends] if end[0] <= part.index)
+        self._ends[raw] = (part.end_index, part.end_position)
+        return after(part, position, index)
 
     def _sources(self) -> Iterator[tuple[bool, Path, str, tuple[Table, ...]]]:
         # The journal and its raw capture, as far as they are there, and what is wanted of each.
@@ -357,14 +371,21 @@ def _pieces(
         if entry.end_index <= part.index or entry.index >= part.end_index:
             continue
         if index < entry.index:
-            rest = replace(part, index=index, position=position)
-            yield None, replace(rest, end_index=entry.index, end_position=entry.position), True
+            rest = _rest(part, position, index)
+            rest = replace(rest, end_index=entry.index, end_position=entry.position, behind=None)
+            yield None, rest, True
         index, position = entry.end_index, entry.end_position
-        piece = replace(part, index=entry.index, position=entry.position)
-        piece = replace(piece, end_index=index, end_position=position)
+        piece = _rest(part, entry.position, entry.index)
+        behind = part.behind if index == part.end_index else None
+        piece = replace(piece, end_index=index, end_position=position, behind=behind)
         yield entry, piece, index <= part.end_index and _is_as_exported(directory, entry)
     if index < part.end_index:
-        yield None, replace(part, index=index, position=position), True
+        yield None, _rest(part, position, index), True
+
+
+def _rest(part: Part, position: int, index: int) -> Part:
+    before = part.before if index == part.index else None
+    return replace(part, position=position, index=index, before=before)
 
 
 def _is_as_exported(directory: Path, entry: Entry) -> bool:
@@ -391,8 +412,8 @@ def _append_records(
 ) -> tuple[int, tuple[int, int] | None, bool, int]:
     # Returns how many records there were, position and checksum of the last one of the part,
     # whether names are missing, and how many payloads are no sound SBE messages.
-    blocks = Blocks(directory, part.journal, part.position, part.end_position)
-    latency = TABLES["latency"]
+    blocks = Blocks(directory, part.journal, part.position, part.end_position, part=part)
+    latency, events = TABLES["latency"], TABLES["events"]
     hops = HopCounts()
     selections = [
         Selection(table, feed, payloads=payloads)
@@ -401,7 +422,17 @@ def _append_records(
     ]
     damaged = 0
     last = None
+
+    def say_holes() -> None:
+        if events in tables:
+            for hole in blocks.holes:
+                block = hole.block()
+                batch = record_batch(block, Names(), Selection(events, feed))
+                files.file(events, block.partitions()[1][0]).append(batch)
+        blocks.holes.clear()
+
     for block, names in blocks:
+        say_holes()
         codes, partitions = block.partitions()
         for code, partition in enumerate(partitions):
             keep = codes == code if len(partitions) > 1 else None
@@ -417,6 +448,7 @@ def _append_records(
         if latency in tables:
             hops.add(block)
         last = last_record(block, part)
+    say_holes()
     for partition, batch in latency_batches(hops.take(), feed, part.number).items():
         files.file(latency, partition).append(batch)
     return blocks.records, last, blocks.nameless, damaged

@@ -67,8 +67,19 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
             f"found one of {feed.wire.framing}"
         )
     big_endian = feed is not None and feed.wire.byteorder == "big"
-    races = Races(part.position, part.end_position, big_endian)
-    begin = _near_before(directory, part)
+    back_ns = 2 * WAIT_NS
+    while True:
+        found = _read_races(directory, part, big_endian, back_ns)
+        if not found[0].unsure:
+            return found
+        back_ns *= 2  # lines repeat a datagram: which copy is a first one is told by earlier ones
+
+
+def _read_races(
+    directory: Path, part: Part, big_endian: bool, back_ns: int
+) -> tuple[Races, int, tuple[int, int] | None]:
+    begin, whole = _near_before(directory, part, back_ns)
+    races = Races(part.position, part.end_position, big_endian, whole)
     records, last = 0, None
     try:
         for block, _ in Blocks(directory, part.journal, begin, raw=True):
@@ -83,15 +94,18 @@ def part_races(directory: Path, part: Part) -> tuple[Races, int, tuple[int, int]
     return races, records, last
 
 
-def _near_before(directory: Path, part: Part) -> int:
-    # From where on to read so that all is there that was captured within WAIT_NS before a part. By
-    # place, not by the times that records have: clocks are set back.
+def _near_before(directory: Path, part: Part, back_ns: int) -> tuple[int, bool]:
+    # From where on to read so that all is there that was captured so long before a part, and
+    # whether that is the beginning. By place, not by the times of records: clocks are set back.
     places = _strides_before(directory, part.position)
     begin, strides, elapsed_ns = part.position, 1, 0
-    while elapsed_ns <= WAIT_NS and (found := list(islice(places, strides))):
-        elapsed_ns += _elapsed_ns(directory, part.journal, found[-1], begin + 1)
+    while elapsed_ns <= back_ns:
+        found = list(islice(places, strides))
+        if not found:
+            return begin, True
+        elapsed_ns += _elapsed_ns(directory, part.journal, found[-1], begin + 1, back_ns)
         begin, strides = found[-1], 2 * strides
-    return begin
+    return begin, False
 
 
 def _strides_before(directory: Path, position: int) -> Iterator[int]:
@@ -106,12 +120,14 @@ def _strides_before(directory: Path, position: int) -> Iterator[int]:
         yield from (place for place in sorted(places, reverse=True) if place < position)
 
 
-def _elapsed_ns(directory: Path, journal: str, position: int, end_position: int) -> int:
+def _elapsed_ns(
+    directory: Path, journal: str, position: int, end_position: int, enough_ns: int = WAIT_NS
+) -> int:
     # Of a part of the capture; no more than is of interest.
     elapsed = Elapsed()
     for block, _ in Blocks(directory, journal, position, end_position, raw=True):
         elapsed.add(block)
-        if elapsed.ns > WAIT_NS:
+        if elapsed.ns > enough_ns:
             break
     return elapsed.ns
 
@@ -175,8 +191,8 @@ def _column(
         return pa.array(np.floor_divide(races["received_ns"], 1000))
     if name == "fragments":
         return pa.array(races["fragment_max"].astype(np.int32) + 1)
-    if name == "completed":
-        return pa.array(races["completed"].astype(np.bool_))
+    if name in ("completed", "stamped"):
+        return pa.array(races[name].astype(np.bool_))
     if name == "second":
         return pa.array(races["second"], mask=races["second"] == _NOBODY)
     if name == "lead_ns":

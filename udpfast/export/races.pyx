@@ -3,12 +3,12 @@
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from udpfast.core.counter cimport VERDICT_DELIVERED
 from udpfast.core.layout cimport (
-    CHANNEL_COUNT, Capture, DATAGRAM_SENDER_REFUSED, Frame, KIND_CLOCK, KIND_DATAGRAM, KIND_RESTART,
-    KIND_SESSION, LINES_MAX, RECORD_SIZE, Record)
+    CHANNEL_COUNT, Capture, DATAGRAM_NO_TIMESTAMP, DATAGRAM_SENDER_REFUSED, Frame, KIND_CLOCK,
+    KIND_DATAGRAM, KIND_RESTART, KIND_SESSION, LINES_MAX, RECORD_SIZE, Record)
 from udpfast.export.block cimport Block
 from udpfast.wire.frame cimport REVISION_CURRENT, FrameReader, frame_read, frame_reader_init
 
@@ -21,11 +21,11 @@ cdef enum:
     TABLE_MIN = 1 << 12
     RACE_WAIT_NS = 1_000_000_000
 
-#: How long after a copy of a datagram another one belongs to the same race: more than any line of a
-#: feed is behind another. What has its numbers later than that is of another numbering.
+#: How long after the first copy of a datagram another one belongs to the same race: more than any
+#: line of a feed is behind another. What has its numbers later than that is another race.
 WAIT_NS = RACE_WAIT_NS
 
-cdef packed struct Race:         # 136 bytes
+cdef packed struct Race:         # 144 bytes
     uint64_t key
     uint64_t position            # of the first copy, in the capture
     int64_t received_ns          # of the first copy
@@ -44,7 +44,9 @@ cdef packed struct Race:         # 136 bytes
     uint8_t second               # NOBODY: there is none
     uint8_t lines                # a bit each
     uint8_t wanted               # its first copy is where races are wanted of
-    uint8_t reserved
+    uint8_t stamped              # all of its copies have stamps of the kernel or the card
+    uint8_t unsure               # whether it began here is told by what was captured before
+    uint8_t reserved[7]
 
 #: A race as `Races.take` returns it.
 RACE = np.dtype([
@@ -52,7 +54,8 @@ RACE = np.dtype([
     ("delays_ns", "<i8", (LINES_MAX,)), ("elapsed_ns", "<i8"), ("copied_ns", "<i8"),
     ("number", "<u8"), ("arrived", "<u4"), ("stream", "<u2"), ("session", "<u2"),
     ("fragment", "u1"), ("fragment_max", "u1"), ("completed", "u1"), ("winner", "u1"),
-    ("second", "u1"), ("lines", "u1"), ("wanted", "u1"), ("reserved", "u1"),
+    ("second", "u1"), ("lines", "u1"), ("wanted", "u1"), ("stamped", "u1"), ("unsure", "u1"),
+    ("reserved", "u1", (7,)),
 ])
 if sizeof(Race) != RACE.itemsize:
     raise ImportError(f"Race has {sizeof(Race)} bytes, its dtype {RACE.itemsize}")
@@ -109,9 +112,10 @@ cdef class Elapsed:
 cdef class Races:
     """The races whose first copy lies between two positions of a raw capture.
 
-    What was captured within `WAIT_NS` before and behind must be added too: a copy that comes first
-    there makes the one between a late one, and late ones behind belong to a first one between. Time
-    is that of the loop's monotonic clock, which was captured too.
+    What was captured around must be added too: `WAIT_NS` behind, for late copies of a first one
+    between, and at least that much before, where the first copies of what came between may be.
+    Where lines repeat a datagram for longer than that, only what is still earlier tells which copy
+    is a first one: `unsure`. Time is that of the loop's monotonic clock, which was captured too.
 
     Parameters
     ----------
@@ -119,16 +123,22 @@ cdef class Races:
         Of the first record that may be a first copy; behind the last one.
     big_endian : bool
         Of the captured frames (`wire.byteorder`).
+    whole : bool
+        The capture begins with the first record that is added.
 
     Attributes
     ----------
     lines : list of int
         By stream: lines that were heard from the first position on, a bit each.
+    unsure : bool
+        Which copies are first ones depends on what was captured before what was added.
     behind_ns : int
         The time that passed behind the last position, as far as records were added.
     """
 
     cdef readonly int64_t behind_ns
+    cdef readonly bint unsure
+    cdef bint _whole
     cdef uint64_t _position
     cdef uint64_t _end_position
     cdef Race* _races
@@ -141,7 +151,9 @@ cdef class Races:
     cdef TimePassed _passed
     cdef int64_t _end_ns             # what had passed at the end; -1: it is still to come
 
-    def __cinit__(self, uint64_t position, uint64_t end_position, bint big_endian=False):
+    def __cinit__(self, uint64_t position, uint64_t end_position, bint big_endian=False,
+                  bint whole=True):
+        self._whole = whole
         self._position = position
         self._end_position = end_position
         self._end_ns = -1
@@ -204,12 +216,21 @@ cdef class Races:
 
     cdef bint _continues(self, const Race* race) noexcept nogil:
         # Whether a datagram with the numbers of this race is another copy.
-        return self._passed.ns - race.copied_ns <= RACE_WAIT_NS
+        return self._passed.ns - race.elapsed_ns <= RACE_WAIT_NS
+
+    cdef bint _is_unsure(self, uint32_t entry) noexcept nogil:
+        # Whether a race that begins now would not, if more of the capture had been added; `entry`:
+        # of the race before it, plus 1.
+        cdef const Race* before = self._races + entry - 1
+        if entry == 0:
+            return not self._whole and self._passed.ns <= RACE_WAIT_NS
+        return before.unsure and self._passed.ns - before.copied_ns <= RACE_WAIT_NS
 
     cdef Race* _enter(self, uint64_t key, uint32_t* slot) except NULL:
         cdef Race* race
         cdef int line
         cdef void* moved
+        cdef bint unsure = self._is_unsure(slot[0])
         if self._count == self._room:
             moved = realloc(self._races, (2 * self._room + TABLE_MIN) * sizeof(Race))
             if moved == NULL:
@@ -221,7 +242,9 @@ cdef class Races:
         race.arrived = 0
         race.lines = 0
         race.wanted = False
-        race.reserved = 0
+        race.stamped = True
+        race.unsure = unsure
+        memset(race.reserved, 0, sizeof(race.reserved))
         race.second = NOBODY
         race.elapsed_ns = self._passed.ns
         race.copied_ns = self._passed.ns
@@ -254,7 +277,7 @@ cdef class Races:
         if slot[0]:
             race = self._races + slot[0] - 1
             if self._continues(race):
-                self._copy(race, record)
+                self._copy(race, record, capture.flags)
                 return 0
         if record.position >= self._end_position:
             return 0  # the business of who comes behind
@@ -271,20 +294,26 @@ cdef class Races:
         race.lines = <uint8_t> (1 << record.line)
         race.delays_ns[record.line] = 0
         race.wanted = record.position >= self._position
+        race.stamped = not capture.flags & DATAGRAM_NO_TIMESTAMP
+        if race.unsure and race.wanted:
+            self.unsure = True
         race.completed = frame.fragment_max == 0
         if frame.fragment_max:
             self._complete(self._count - 1, frame.fragment_max)
         return 0
 
-    cdef void _copy(self, Race* race, const Record* record) noexcept nogil:
+    cdef void _copy(self, Race* race, const Record* record, uint32_t flags) noexcept nogil:
         # A further copy; what a line repeats proves nothing.
         cdef uint8_t bit = <uint8_t> (1 << record.line)
         cdef int64_t delay_ns = record.received_ns - race.received_ns
         race.copied_ns = self._passed.ns
+        if race.unsure and self._position <= record.position < self._end_position:
+            self.unsure = True
         if not _is_near(delay_ns):  # the wall clock was set in between
             delay_ns = self._passed.ns - race.elapsed_ns
-        if race.lines & bit or not _is_near(delay_ns):
+        if race.lines & bit:
             return
+        race.stamped = race.stamped and not flags & DATAGRAM_NO_TIMESTAMP
         if race.second == NOBODY:
             race.second = record.line
         race.lines |= bit

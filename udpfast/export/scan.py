@@ -32,6 +32,7 @@ from udpfast.export.segments import (
     Blocks,
     Part,
     Place,
+    after,
     check_journal,
     is_closed,
     is_end_known,
@@ -200,6 +201,8 @@ class Scan:
         if start is None:  # behind the parts: what is removed meanwhile is no hole
             start = journal_begin(self.directory)
         self._check_holes(parts, start.index, known if end is None else end.index)
+        ends = [(start.position, start.index), *((p.end_position, p.end_index) for p in parts)]
+        parts = [after(part, *end) for part, end in zip(parts, ends, strict=False)]
         parts = [part for part in parts if part.end_position > start.position]
         parts = [part for part in parts if end is None or part.position < end.position]
         if raw:
@@ -300,15 +303,28 @@ class Scan:
         )
         blocks = self._blocks(piece)
         for block, names in blocks:
+            yield from self._hole_batches(blocks, selection)
             batch = record_batch(block, names, selection, self._keep(table, block, names))
             if batch.num_rows:
                 yield batch
+        yield from self._hole_batches(blocks, selection)
         self._check_whole(piece, blocks.records)
         if blocks.nameless and not self.skip_damage:
             raise FormatError(
                 f"{segment_path(self.directory, piece.number)}: expected the file of names that "
                 "its records refer to, found none that can be read: their instruments are unknown"
             )
+
+    def _hole_batches(self, blocks: Blocks, selection: Selection) -> Iterator[pa.RecordBatch]:
+        # What is missing is an event, as in an export, for who goes on behind it.
+        if selection.table.name == "events" and self.skip_damage:
+            for hole in blocks.holes:
+                block, names = hole.block(), Names()
+                keep = self._keep(selection.table, block, names)
+                batch = record_batch(block, names, selection, keep)
+                if batch.num_rows:
+                    yield batch
+        blocks.holes.clear()
 
     def _sbe_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
         tables = self._sbe()
@@ -332,7 +348,8 @@ class Scan:
         self._check_whole(piece, blocks.records)
 
     def _blocks(self, piece: Part) -> Blocks:
-        return Blocks(self.directory, piece.journal, piece.position, piece.end_position)
+        bounds = (piece.position, piece.end_position)
+        return Blocks(self.directory, piece.journal, *bounds, part=piece)
 
     def _keep(self, table: Table, block: Block, names: Names) -> NDArray[np.bool_] | None:
         # By record, whether all conditions hold; None: there are none.
@@ -403,15 +420,23 @@ def sbe_tables(schema: str, framing: str) -> SbeTables:
 def _clipped(part: Part, start: Place, end: Place | None) -> Part:
     # What of a segment lies between two places.
     if start.position > part.position:
-        part = replace(part, position=start.position, index=start.index)
+        part = replace(part, position=start.position, index=start.index, before=None)
     if end is not None and end.position < part.end_position:
-        part = replace(part, end_position=end.position, end_index=end.index)
+        part = replace(part, end_position=end.position, end_index=end.index, behind=None)
     return part
 
 
 def _between(bounds: list[tuple[int, int]], part: Part) -> list[Part]:
     return [
-        replace(part, position=begin[0], index=begin[1], end_position=end[0], end_index=end[1])
+        replace(
+            part,
+            position=begin[0],
+            index=begin[1],
+            end_position=end[0],
+            end_index=end[1],
+            before=part.before if begin[1] == part.index else None,
+            behind=part.behind if end[1] == part.end_index else None,
+        )
         for begin, end in itertools.pairwise(bounds)
     ]
 

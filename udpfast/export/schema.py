@@ -125,7 +125,12 @@ _RECORD = (
     Column("number", "long", "record.number", "the publisher's number, per stream"),
     Column("line", "int", "record.line", "line that completed the message"),
     Column("flags", "int", "record.flags", "RecordFlag"),
-    Column("snapshot", "boolean", "snapshot", "true: complete state, not a change"),
+    Column(
+        "snapshot",
+        "boolean",
+        "snapshot",
+        "true: complete state, by the record's flag or the update's own type; not a change",
+    ),
 )
 _OBJECT = Column("object", "long", "record.object", "the publisher's number of the object")
 _NAMES = (
@@ -273,6 +278,7 @@ _EVENTS = (
     *_NAMES,
     Column("object", "long", "event.object"),
     Column("applied", "long", "event.applied", "STALE, RECOVERED: last number applied"),
+    Column("continues", "boolean", "event.continues", "RECOVERED: what was held stays right"),
     Column("old_session", "long", "event.old_id", "session id as published"),
     Column("new_session", "long", "event.new_id", "session id as published"),
     Column("discarded", "long", "event.discarded", "SESSION: messages that were pending"),
@@ -349,11 +355,12 @@ _RACES = (
     Column("fragment", "int", "race"),
     Column("fragments", "int", "fragments", "number of the message's datagrams"),
     Column("completed", "boolean", "race", "true: completed the message; once per whole message"),
-    Column("winner", "int", "race", "line that delivered it first"),
+    Column("winner", "int", "race", "line from which the loop took it first"),
     Column("second", "int", "race", "line that delivered it next; NULL: none"),
     Column(
         "lead_ns", "long", "race", "lead of the winner; negative if stamps contradict the order"
     ),
+    Column("stamped", "boolean", "stamped", "true: all copies have stamps of kernel or card"),
     Column("copies", "int", "race", "number of lines that delivered it"),
     Column("lines", "int", "race", "lines that delivered it: a bit each, 1 << line"),
     Column(
@@ -425,7 +432,14 @@ _TABLES: dict[str, Table] = {
             _REFERENCE,
         ),
         Table("status", ("MARKET_STATUS",), False, False, "Trading status.", _STATUS),
-        Table("gaps", ("GAP",), False, False, "Messages that no line delivered.", _GAPS),
+        Table(
+            "gaps",
+            ("GAP",),
+            False,
+            False,
+            "Messages that did not arrive in time on any line.",
+            _GAPS,
+        ),
         Table(
             "events",
             (

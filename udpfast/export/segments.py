@@ -7,7 +7,10 @@ from collections.abc import Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from udpfast.archive.names import journal_names
+from udpfast.core.layout import LAPPED, RECORD, Kind, LappedReason, Stream
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import FormatError, RegionError
 from udpfast.export.block import Block
@@ -19,8 +22,10 @@ from udpfast.market.updates import LAYOUTS
 
 __all__ = [
     "Blocks",
+    "Hole",
     "Part",
     "Place",
+    "after",
     "check_journal",
     "is_closed",
     "is_end_known",
@@ -80,6 +85,12 @@ class Part:
         Of the instance.
     journal : str
         As in `Place`.
+    before : tuple of (int, int) or None
+        Position and index behind what the journal has before it, where that is not where it begins:
+        what was between is lost.
+    behind : int or None
+        Of the last part of a journal that its writer closed, if the end of it is lost: the index at
+        which it ended.
     """
 
     number: int
@@ -94,6 +105,40 @@ class Part:
     last: bool
     name: str
     journal: str
+    before: tuple[int, int] | None = None
+    behind: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hole:
+    """Records that a journal should have and has not: damaged ones, or those of a lost segment.
+
+    Attributes
+    ----------
+    position, index : int
+        Of the first of them.
+    records : int
+        How many they are.
+    at_ns : int
+        When the record behind them was published, or the one before, if there is none.
+    """
+
+    position: int
+    index: int
+    records: int
+    at_ns: int
+
+    def block(self) -> Block:
+        """Return the LAPPED that every reader of the journal is told instead."""
+        payload = np.zeros(1, LAPPED)
+        payload["missed"], payload["reason"] = self.records, LappedReason.DAMAGE
+        header = np.zeros(1, RECORD)
+        header["length"] = RECORD.itemsize + LAPPED.itemsize
+        header["kind"], header["stream"] = Kind.LAPPED, Stream.NONE
+        header["position"], header["index"] = self.position, self.index
+        header["received_ns"] = header["published_ns"] = self.at_ns
+        header["flight_ns"] = np.iinfo(np.int32).min
+        return Block(header, np.zeros(1, np.uint64), payload.view(np.uint8), 1)
 
 
 def is_closed(directory: str | os.PathLike[str], dead: bool = False) -> bool:
@@ -128,6 +173,7 @@ def journal_parts(
         Numbers of segments to leave out.
     """
     closed = is_closed(directory, dead)  # before the segments: what follows can only be more
+    state = state_of(directory)
     identity = journal_identity(directory)
     found = []
     for number in list_segments(directory):
@@ -137,7 +183,14 @@ def journal_parts(
         part = _part(info, directory, closed)
         if part.end_position > part.position:
             found.append(part)
+    if found and state is not None and state.closed and state.index > found[-1].end_index:
+        found[-1] = replace(found[-1], behind=state.index)
     return found
+
+
+def after(part: Part, position: int, index: int) -> Part:
+    """Return a part that knows where what the journal has before it ends."""
+    return replace(part, before=(position, index)) if index < part.index else part
 
 
 def is_end_known(state: JournalState | None, parts: Sequence[Part]) -> bool:
@@ -293,11 +346,16 @@ class Blocks:
         Of the first record, and of the first behind the last one.
     raw : bool
         Of a raw capture: its records have no updates.
+    part : Part, optional
+        What the records are of, if holes in it are of interest.
 
     Attributes
     ----------
     records : int
         That came.
+    holes : list of Hole
+        Found since the list was last emptied; those before a block come before it, those behind
+        the last one at the end. Looked for between `index` and `end_index`, where these are given.
     nameless : bool
         Some of them go by names that are gone or damaged: nobody knows their instruments.
     """
@@ -310,8 +368,11 @@ class Blocks:
         end_position: int = _POSITION_MAX,
         *,
         raw: bool = False,
+        part: Part | None = None,
     ) -> None:
         self.records = 0
+        self.holes: list[Hole] = []
+        self._part = part
         self.nameless = False
         self._directory = directory
         self._journal = journal
@@ -329,6 +390,9 @@ class Blocks:
         names, number = Names(), 0
         check_journal(self._directory, self._journal)
         position, end_position = self._bounds
+        at = self._part
+        if at is not None and at.before is not None:
+            at = replace(at, position=at.before[0], index=at.before[1])
         with JournalCursor.attach(
             self._directory,
             ("position", position),
@@ -343,9 +407,28 @@ class Blocks:
                     names = _names(self._directory, number, cursor.names_mark)
                 self.records += count
                 block = Block(cursor.headers, cursor.offsets, cursor.payloads, count)
+                at = self._look_for_hole(at, block)
                 if number and not self._raw:
                     self.nameless |= not names.has(block.ids())
                 yield block, names
+        if at is not None and (missing := (at.behind or at.end_index) - at.index) > 0:
+            self.holes.append(Hole(at.position, at.index, missing, at.first_ns))
+
+    def _look_for_hole(self, rest: Part | None, block: Block) -> Part | None:
+        # `rest`: of the part, what no block has had yet. Returns what is left behind this one.
+        if rest is None:
+            return None
+        first, last = block.headers[0], block.headers[-1]
+        missing = int(first["index"]) - rest.index
+        if missing > 0:
+            at_ns = int(first["published_ns"])
+            self.holes.append(Hole(rest.position, rest.index, missing, at_ns))
+        return replace(
+            rest,
+            position=int(last["position"]) + (int(last["length"]) + 7 & ~7),
+            index=int(last["index"]) + 1,
+            first_ns=int(last["published_ns"]),
+        )
 
 
 def last_record(block: Block, part: Part) -> tuple[int, int] | None:

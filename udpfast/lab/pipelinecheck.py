@@ -34,6 +34,7 @@ from udpfast.errors import NotReadyError, UdpfastError
 from udpfast.lab.program import program
 from udpfast.net.ports import free_ports
 from udpfast.spark.gold import Gold
+from udpfast.spark.reasons import IN_GAPS, lost_by
 
 __all__ = ["compare_books", "compare_feed", "compare_quotes", "compare_trades", "main"]
 
@@ -255,19 +256,23 @@ def compare_feed(gold: Gold, values: dict[str, dict[str, int]]) -> Iterator[Find
     lines = gold.table("lines", 10_000).to_pylist()
     for number, channel in enumerate(CHANNELS):
         own = [row for row in losses if row["stream"] == number]
-        for name in ("gaps", "lost"):
-            found = sum(row[name] for row in own)
-            yield finding(f"{channel} {name}", values[channel][name], found)
+        found = {
+            "gaps": sum(row["gaps"] for row in own),
+            "lost": sum(row[lost_by(reason)] for row in own for reason in IN_GAPS),
+        }
+        for name, count in found.items():
+            yield finding(f"{channel} {name}", values[channel][name], count)
         for scope, line in values.items():
             if not scope.startswith(f"{channel}."):
                 continue
             index = [one for one in values if one.startswith(f"{channel}.")].index(scope)
             won = [row for row in races if (row["stream"], row["line"]) == (number, index)]
-            found = sum(row["wins"] for row in won)
-            yield finding(f"{scope} wins", line["wins"], found)
-            contested = sum(row["wins"] - row["only_copy"] for row in won)
+            # The feed counts which copy its loop took first.
+            taken = sum(row["taken_first"] for row in won)
+            yield finding(f"{scope} wins", line["wins"], taken)
+            contested = sum(row["taken_first"] - row["taken_alone"] for row in won)
             yield finding(f"{scope} leads", line["leads"], contested)
-            saved = sum(row["saved_ns"] for row in won)
+            saved = sum(row["taken_ns"] for row in won)
             yield finding(f"{scope} lead_ns", line["lead_ns"], saved)
             came = [row for row in lines if (row["stream"], row["line"]) == (number, index)]
             behind = sum(row["brought"] - row["first"] for row in came)

@@ -7,10 +7,11 @@
 # best, and one code serves both. Negation is exact. Nothing here allocates: the owner sees to the
 # room (book_room) before it applies.
 
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memmove
 
 from udpfast.core.check cimport unlikely
+from udpfast.core.layout cimport RECORD_SNAPSHOT
 from udpfast.market.updates cimport Book, Level, level_refused
 
 cdef enum:
@@ -34,6 +35,13 @@ cdef struct PriceBook:
     uint64_t removals_unknown    # removals of levels that were not there
     uint64_t levels_refused      # NaN, or beyond the capacity
     bint stale
+
+
+cdef inline bint update_replaces(uint16_t flags, uint8_t update_type) noexcept nogil:
+    # Whether an update replaces what was there of its object. The one rule, for whoever keeps,
+    # exports or shows it: its record says so (all of the snapshot channel do), or it does itself,
+    # wherever it came.
+    return (flags & RECORD_SNAPSHOT) != 0 or update_type == UPDATE_TYPE_SNAPSHOT
 
 
 cdef inline uint32_t side_find(const BookSide* side, double key) noexcept nogil:
@@ -132,7 +140,7 @@ cdef inline void book_apply(
     cdef const Book* update = <const Book*> payload
     cdef const Level* rows = <const Level*> (payload + sizeof(Book))
     cdef uint64_t refused = book.levels_refused
-    snapshot = snapshot or update.header.update_type == UPDATE_TYPE_SNAPSHOT
+    snapshot = snapshot or update_replaces(0, update.header.update_type)
     side_apply(book, &book.bids, rows, update.bid_count, snapshot)
     side_apply(book, &book.asks, rows + update.bid_count, update.ask_count, snapshot)
     if snapshot:

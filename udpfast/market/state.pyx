@@ -11,8 +11,8 @@ from udpfast.core.layout cimport (
     CONNECTION_LINE, KIND_BOOK, KIND_CONNECTION, KIND_CUSTOM_METRICS, KIND_EXTERNAL_LATENCY,
     KIND_GAP, KIND_GATEWAY_STATUS, KIND_LAPPED, KIND_MESSAGE, KIND_ORDERS, KIND_RECOVERED,
     KIND_RESTART, KIND_SESSION, KIND_STALE, KIND_STATISTICS, LINES_MAX, Lapped, ObjectState,
-    RECORD_SIZE, RECORD_SNAPSHOT, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
-from udpfast.market.book cimport UPDATE_TYPE_SNAPSHOT, UPDATE_TYPE_STALE, book_room
+    RECORD_SIZE, RECORD_TRUNCATED, RECORD_UNGATED, Restart)
+from udpfast.market.book cimport UPDATE_TYPE_STALE, book_room, update_replaces
 from udpfast.market.doubt cimport (
     SESSION_UNSEEN, doubt_applied, doubt_begins, doubt_heard, doubt_key, doubt_lapped, doubt_passed,
     doubt_said, doubt_said_tag, doubt_tag, doubts_add, doubts_begin, doubts_elsewhere, doubts_find,
@@ -477,8 +477,7 @@ cdef int state_take(
     cdef uint32_t row
     cdef uint64_t fixed = state_fixed(header.kind, &row)
     cdef bint parts = header.kind in (KIND_BOOK, KIND_STATISTICS, KIND_CUSTOM_METRICS)
-    cdef bint snapshot = (header.flags & RECORD_SNAPSHOT) or (
-        update.update_type == UPDATE_TYPE_SNAPSHOT)
+    cdef bint snapshot = update_replaces(header.flags, update.update_type)
     cdef bint whole = snapshot or not parts
     cdef int rc
     if (value.missing and doubt_begins(&state.doubts, &object.doubt, header)) or (

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-__all__ = ["channel", "duration", "figure", "literal", "shortened"]
+import datetime
+
+__all__ = ["NO_STREAM", "channel", "duration", "figure", "literal", "moment", "shortened"]
+
+#: Of records that are of no stream of a feed.
+NO_STREAM = 65_535
 
 
 def channel(stream: int) -> str:
     """Return a stream's name: Roq's two are channels, others have numbers from 2 on."""
+    if stream == NO_STREAM:
+        return "all streams"
     return ("incremental", "snapshot")[stream] if stream < 2 else f"stream {stream}"
 
 
@@ -36,6 +43,12 @@ def shortened(text: str, letters: int) -> str:
         return text
     end = letters // 2
     return f"{text[: letters - end - 1]}…{text[-end:]}"
+
+
+def moment(unix_ns: int) -> str:
+    """Return a time with its second, UTC."""
+    when = datetime.datetime.fromtimestamp(unix_ns // 1_000_000_000, datetime.UTC)
+    return f"{when:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def duration(value: float) -> str:

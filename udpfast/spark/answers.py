@@ -6,39 +6,41 @@ Each answer stands alone; it is made from the rows of the tables.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from udpfast.page.words import channel, duration, literal
+from udpfast.page.words import channel, duration, literal, moment
 from udpfast.spark.bus_answers import bus_answers
+from udpfast.spark.reasons import LOST, OF_MESSAGES, OF_RECORDS, lost_by
 from udpfast.spark.shown import HOUR_NS, SNAPSHOT, Inputs, Lines, hop, line_name, share
 
-__all__ = ["Answer", "answers", "clock_differs"]
+__all__ = ["Answer", "answers", "clock_differs", "took_time"]
 
 #: "good", "bad" or "" for neither, and the sentence.
 Answer = tuple[str, str]
 Row = dict[str, Any]
 
+#: Books in doubt that one sentence names.
+BOOKS_MAX = 5
+
 #: Below this correlation a pair of prices does not show which one moves first.
 CORRELATION_MIN = 0.2
 
-REASONS = {
-    "lost_by_count": "too many later messages arrived first",
-    "lost_by_time": "they did not arrive in time",
-    "lost_by_window_full": "the window was full",
-    "lost_by_finish": "the feed ended",
-}
-
 
 def answers(
-    tables: dict[str, list[Row]], lines: Lines, inputs: Inputs | None = None
+    tables: dict[str, list[Row]],
+    lines: Lines,
+    inputs: Inputs | None = None,
+    doubts: Sequence[str] = (),
 ) -> Iterator[Answer]:
-    """Yield the answers that the tables give, feed by feed."""
+    """Yield the answers that the tables give, feed by feed; `doubts` say what no table can."""
     losses = _by(tables.get("losses", []), "feed")
     for feed, rows in losses.items():
         of = f"{literal(feed)}: " if len(losses) > 1 else ""
-        for kind, text in _lost(rows):
+        for kind, text in _lost(rows, doubts):
             yield kind, of + text
+    for doubt in doubts:
+        yield "bad", doubt
     for (feed, stream), rows in _by(tables.get("races", []), "feed", "stream").items():
         if stream != SNAPSHOT and len(rows) > 1:
             where = f"{literal(feed)}, {channel(stream)}: " if stream else f"{literal(feed)}: "
@@ -47,59 +49,101 @@ def answers(
     hops = tables.get("hops", [])
     several = len({row["feed"] for row in hops}) > 1
     for row in hops:
-        if row["max_ns"]:
+        if took_time(row):
             of = f"{literal(row['feed'])}, " if several else ""
             yield "", of + _late(row)
+    for text in _doubtful(tables.get("depth", [])):
+        yield "", text
     for text in _first(tables.get("leadlag", [])):
         yield "", text
     yield from bus_answers(tables.get("bus", []), inputs or {})
 
 
-def _lost(rows: list[Row]) -> Iterator[Answer]:
+def _lost(rows: list[Row], doubts: Sequence[str]) -> Iterator[Answer]:
+    # All but the recovery channel's, whichever record says so.
     market = [row for row in rows if row["stream"] != SNAPSHOT]
-    messages, lost, gaps, stale = (
-        sum(row[name] for row in market) for name in ("messages", "lost", "gaps", "stale")
-    )
-    if lost:
-        reasons = [text for name, text in REASONS.items() if any(row[name] for row in market)]
-        longest = max(row["longest"] for row in market)
-        waited = duration(max(row["waited_ns_max"] for row in market))
-        whole = messages + lost
-        yield (
-            "bad",
-            " ".join(
-                (
-                    f"{lost:,} of {whole:,} messages were lost ({share(lost / whole)}),",
-                    f"in {_many(gaps, 'gap')}, because {' and '.join(reasons)}.",
-                    f"The longest gap had {_many(longest, 'message')}. Messages after a gap waited",
-                    f"{waited} at most, and objects went stale {_many(stale, 'time')}.",
-                )
-            ),
-        )
-        worst = max(market, key=lambda row: row["lost"])
-        if len(market) > 1:
-            hour = f"{worst['hour']:%Y-%m-%d %H:%M}"
-            where = channel(worst["stream"])
-            most = _many(worst["lost"], "lost message")
-            yield "", f"The worst hour began at {hour} UTC ({where}), with {most}."
-    else:
-        yield "good", f"Nothing was lost: {messages:,} messages arrived in order, each once."
-    repeated = sum(row["lost"] for row in rows if row["stream"] == SNAPSHOT)
+    messages = sum(row["messages"] for row in market)
+    counts = {reason: sum(row[lost_by(reason)] for row in market) for reason in LOST}
+    lost = sum(row["lost"] for row in market)
+    records = sum(counts[reason] for reason in OF_RECORDS)
+    if lost > records:
+        yield "bad", _lost_messages(market, messages, lost - records, counts)
+    if records:
+        yield "bad", _missing_records(records, counts)
+    worst = max(market, key=lambda row: row["lost"], default=None)
+    if lost and worst is not None and len(market) > 1:
+        hour = f"{worst['hour']:%Y-%m-%d %H:%M}"
+        where = channel(worst["stream"])
+        most = _many(worst["lost"], "lost message")
+        yield "", f"The worst hour began at {hour} UTC ({where}), with {most}."
+    if not lost:
+        arrived = f"{messages:,} messages arrived in order, each once."
+        if doubts:
+            yield "", f"No record says that anything was lost: {arrived}"
+        else:
+            yield "good", f"Nothing was lost: {arrived}"
+    snapshots = [row for row in rows if row["stream"] == SNAPSHOT]
+    repeated = sum(row["lost"] for row in snapshots)
     if repeated:
         lost = _many(repeated, "message")
         yield "", f"The recovery channel lost {lost}; it repeats every state regularly."
 
 
+def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str, int]) -> str:
+    whole = messages + lost
+    gaps, stale = (sum(row[name] for row in market) for name in ("gaps", "stale"))
+    said = [f"{lost:,} of {whole:,} messages were lost ({share(lost / whole)})"]
+    said += [f", in {_many(gaps, 'gap')}, {_because(counts, OF_MESSAGES)}."]
+    if gaps:
+        longest = max(row["longest"] for row in market)
+        waited = duration(max(row["waited_ns_max"] for row in market))
+        said += [f" The longest gap had {_many(longest, 'message')}."]
+        said += [f" Messages after a gap waited {waited} at most,"]
+        said += [f" and objects went stale {_many(stale, 'time')}."]
+    return "".join(said)
+
+
+def _missing_records(records: int, counts: dict[str, int]) -> str:
+    are = "is" if records == 1 else "are"
+    return (
+        f"{_many(records, 'record')} that the feed published {are} missing here, "
+        f"{_because(counts, OF_RECORDS)}. Nobody knows which messages they held."
+    )
+
+
+def _because(counts: dict[str, int], reasons: tuple[str, ...]) -> str:
+    # Each reason with its number, if there are several; reasons of one sentence are one.
+    words: dict[str, int] = defaultdict(int)
+    for reason in reasons:
+        words[LOST[reason]] += counts[reason]
+    found = [(text, count) for text, count in words.items() if count]
+    if len(found) == 1:
+        return f"because {found[0][0]}"
+    return "because " + " and ".join(f"{text} ({count:,})" for text, count in found)
+
+
 def _raced(rows: list[Row], lines: Lines) -> Iterator[str]:
-    # A line is worth the time that it saves, and the datagrams that only it delivers.
+    # A line is worth the time that it saves, and the datagrams that only it delivers in time.
     total = sum(row["wins"] for row in rows)
+    clock = "" if any(row["stamped"] for row in rows) else " by the loop's clock"
     for row in sorted(rows, key=lambda row: -row["wins"]):
         name = line_name(lines, row["feed"], row["stream"], row["line"])
         lead = row["lead_p50_ns"]
         ahead = f", {duration(lead)} ahead in the median" if lead is not None and lead > 0 else ""
         alone = row["only_copy"]
-        first = f"{name} delivered {share(row['win_rate'])} of the datagrams first{ahead}."
-        yield f"{first} Without it, {alone:,} would be missing ({share(alone / total)})."
+        first = f"{name} delivered {share(row['win_rate'])} of the datagrams first{clock}{ahead}."
+        said = f"{first} Without it, {alone:,} would be missing ({share(alone / total)})."
+        if row["late"]:
+            said += (
+                f" It alone delivered {row['late']:,} more, but their messages had been reported "
+                "lost by then."
+            )
+        yield said
+
+
+def took_time(row: Row) -> bool:
+    """Whether a hop took any time: in what was replayed, most take none."""
+    return bool(row["max_ns"] or row["p50_ns"])
 
 
 def clock_differs(row: Row) -> bool:
@@ -122,6 +166,26 @@ def _late(row: Row) -> str:
         )
     half, most, longest = (duration(row[f"{name}_ns"]) for name in ("p50", "p99", "max"))
     return f"{what}: median {half}, p99 {most}, maximum {longest}."
+
+
+def _doubtful(rows: list[Row]) -> Iterator[str]:
+    # Which books nobody should trust, and since when.
+    stale = [row for row in rows if row["stale"]]
+    if not stale:
+        return
+    stale.sort(key=lambda row: row["stale_since_ns"])
+    are = "is" if len(stale) == 1 else "are"
+    named = "; ".join(map(_since, stale[:BOOKS_MAX]))
+    more = f"; and {len(stale) - BOOKS_MAX:,} more" if len(stale) > BOOKS_MAX else ""
+    yield (
+        f"{len(stale):,} of {_many(len(rows), 'book')} {are} in doubt, and shown as last known: "
+        f"{named}{more}."
+    )
+
+
+def _since(row: Row) -> str:
+    name = ":".join(literal(row[part]) for part in ("exchange", "symbol"))
+    return f"{name} since {moment(row['stale_since_ns'])}"
 
 
 def _peaks(rows: list[Row]) -> list[Row]:

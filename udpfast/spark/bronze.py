@@ -27,7 +27,8 @@ JOURNAL = "journal:"
 
 #: Positions of the second root come behind all of the first one's, and so on: a feed that was kept
 #: in several journals has one order. No journal has that many bytes.
-POSITIONS = 1 << 54
+POSITION_BITS = 54
+POSITIONS = 1 << POSITION_BITS
 ROOTS_MAX = 1 << 9
 
 #: A stream of files leaves out those that are older than the newest one by this: none are.
@@ -49,6 +50,8 @@ class Bronze:
         Read what is there and then what comes, instead of what is there.
     start_ns, end_ns : int or None
         Only records received from then on, and before then.
+    ends : tuple of (str, int)
+        Only records up to these positions, by feed: what a stream has read.
     """
 
     spark: SparkSession
@@ -56,6 +59,7 @@ class Bronze:
     streaming: bool = False
     start_ns: int | None = None
     end_ns: int | None = None
+    ends: tuple[tuple[str, int], ...] = ()
 
     def check(self) -> None:
         """Look whether the exports are there at all: a table that is not there is an empty one.
@@ -106,6 +110,11 @@ class Bronze:
             whole = whole.where(whole[times] >= self.start_ns)
         if self.end_ns is not None:
             whole = whole.where(whole[times] < self.end_ns)
+        if self.ends and "position" in whole.columns:
+            ends = self.spark.createDataFrame(list(self.ends), "feed STRING, _end BIGINT")
+            whole = (
+                whole.join(ends.hint("broadcast"), "feed").where("position <= _end").drop("_end")
+            )
         return whole
 
     def _placed(self, frame: DataFrame, place: int) -> DataFrame:

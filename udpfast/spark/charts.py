@@ -34,8 +34,8 @@ from udpfast.page.charts import (
     time_axis,
 )
 from udpfast.page.colours import OWN, PEERS
-from udpfast.page.words import channel, duration, literal, shortened
-from udpfast.spark.answers import clock_differs
+from udpfast.page.words import NO_STREAM, channel, duration, literal, shortened
+from udpfast.spark.answers import clock_differs, took_time
 from udpfast.spark.gold import Gold
 from udpfast.spark.probabilities import PROBABILITIES
 from udpfast.spark.shown import SNAPSHOT, Lines, hop, line_name, share
@@ -49,6 +49,9 @@ PAIRS_MAX = 5
 #: The most bars of one chart (a day of minutes), and the most levels near the mid.
 BARS_MAX = 1440
 LEVELS_MAX = 20_000
+
+#: Levels drawn of a side of a book that has no mid to measure from.
+NEAR_LEVELS = 20
 
 #: Steps drawn of one side of a book: a panel is 150 pixels high.
 STEPS_MAX = 150
@@ -118,12 +121,14 @@ def rate_charts(rates: pa.Table) -> Iterator[Chart]:
         channels.setdefault(f"{literal(row['feed'])} {channel(row['stream'])}", []).append(row)
     # Snapshots repeat: a share of them that was lost means nothing.
     lost = {name: own for name, own in channels.items() if own[0]["stream"] != SNAPSHOT}
+    # What a recorder missed is of no channel.
+    own = {name: rows for name, rows in channels.items() if rows[0]["stream"] != NO_STREAM}
     yield Chart(
         "rates",
         f"Per period of {duration(rows[0]['seconds'] * 1e9)}. Left: messages per second. Right: "
-        "lost messages per second, which no line delivered.",
+        "lost messages per second, which arrived in time on no line.",
         (
-            ("messages per second", rate_panel(channels, "messages")),
+            ("messages per second", rate_panel(own, "messages")),
             ("lost per second", rate_panel(lost, "lost")),
         ),
     )
@@ -181,22 +186,23 @@ def race_charts(races: pa.Table, lines: Lines) -> Iterator[Chart]:
         for name, row in zip(names, raced, strict=True)
         if row["lead_p50_ns"] is not None
     }
-    yield Chart(
-        "races",
-        "Left: the share of datagrams that a line delivered first; grey: those that no other line "
-        "delivered. Right: how far ahead a line was when it was first. A lead below 0 means that "
-        "the other copy reached the host earlier, but the loop took this one first.",
-        (
-            ("share of races won", share_panel(names, raced)),
-            ("lead", percentile_panel(leads, list(PROBABILITIES.values()))),
-        ),
-    )
+    said = "Left: the share of datagrams that a line delivered first"
+    said += "; grey: those that no other line delivered."
+    panels = [("share of races won", share_panel(names, raced))]
+    if leads:
+        said += " Right: how far ahead a line was when it was first."
+        panels.append(("lead", percentile_panel(leads, list(PROBABILITIES.values()))))
+    if not any(row["stamped"] for row in raced):
+        said += " No copy has a stamp of the kernel: first is what the loop took first."
+    yield Chart("races", said, panels)
 
 
 def share_panel(names: list[str], rows: list[Row]) -> figure:
     """Return a bar per line."""
     places = list(range(len(rows)))
-    only = [row["only_copy"] / row["wins"] * row["win_rate"] if row["wins"] else 0 for row in rows]
+    alone = [row["only_copy"] + row["late"] for row in rows]
+    shares = zip(alone, rows, strict=True)
+    only = [one / row["wins"] * row["win_rate"] if row["wins"] else 0 for one, row in shares]
     source = ColumnDataSource(
         {
             "y": places,
@@ -204,7 +210,7 @@ def share_panel(names: list[str], rows: list[Row]) -> figure:
             "only": only,
             "name": names,
             "wins": [row["wins"] for row in rows],
-            "only_copy": [row["only_copy"] for row in rows],
+            "only_copy": alone,
         }
     )
     made = panel(
@@ -233,7 +239,7 @@ def hop_charts(hops: pa.Table) -> Iterator[Chart]:
 
     The hops of a replay take none.
     """
-    rows = [row for row in hops.to_pylist() if row["max_ns"] and not clock_differs(row)]
+    rows = [row for row in hops.to_pylist() if took_time(row) and not clock_differs(row)]
     if not rows:
         return
     several = len({row["feed"] for row in rows}) > 1
@@ -281,7 +287,8 @@ def bar_panel(table: pa.Table) -> figure:
     columns["x"] = table["time"].to_numpy()
     source = ColumnDataSource(columns)
     made.segment(x0="x", x1="x", y0="low", y1="high", source=source, color=MUTED)
-    made.line("x", "vwap", source=source, color=PEERS[0])
+    times, prices = broken(columns["x"], columns["vwap"])
+    made.line(times, prices, color=PEERS[0])
     made.scatter("x", "close", source=source, size=4, color=OWN[0])
     close = made.line("x", "close", source=source, color=OWN[0], line_alpha=0)
     tooltips = [(name, f"@{name}{{0,0.[00000000]}}") for name in names]
@@ -290,10 +297,28 @@ def bar_panel(table: pa.Table) -> figure:
     return made
 
 
+def broken(times: npt.NDArray[np.datetime64], values: Numbers) -> tuple[Any, Numbers]:
+    """Return a line that is broken where periods are missing: nothing was traded there.
+
+    A period is the shortest time between two that are there.
+    """
+    if len(times) < 2:
+        return times, values
+    steps = np.diff(times)
+    breaks = np.flatnonzero(steps > steps.min()) + 1
+    return np.insert(times, breaks, times[breaks - 1]), np.insert(values, breaks, np.nan)
+
+
 def spread_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
     """Yield the spreads of the busiest instruments."""
     tables = [rows_of(gold, "spreads", each, BARS_MAX, sort="time") for each in busy]
-    kept = {name: each for name, each in zip(names_of(busy), tables, strict=True) if each.num_rows}
+    named = zip(names_of(busy), tables, strict=True)
+    # An instrument whose mid is 0 has no basis points.
+    kept = {
+        name: each
+        for name, each in named
+        if each.num_rows and each["spread_bps_mean"].null_count < each.num_rows
+    }
     if kept:
         yield Chart(
             "spreads",
@@ -304,7 +329,11 @@ def spread_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
 
 def spread_panel(tables: dict[str, pa.Table]) -> figure:
     """Return a line per instrument."""
-    made = panel("", "bps", HEIGHT + 40, x_axis_type="datetime", y_axis_type="log")
+    # What crosses or locks is 0 or below, where no logarithm is.
+    whole = pa.concat_arrays([each["spread_bps_mean"].combine_chunks() for each in tables.values()])
+    logarithmic = (pc.min(whole).as_py() or 0) > 0
+    kind = "log" if logarithmic else "linear"
+    made = panel("", "bps", HEIGHT + 40, x_axis_type="datetime", y_axis_type=kind)
     colours = colours_of(list(tables))
     drawn = {}
     for name, table in tables.items():
@@ -319,7 +348,8 @@ def spread_panel(tables: dict[str, pa.Table]) -> figure:
     own = [each[0] for each in drawn.values()]
     hover(made, [*tooltips, ("mean ask size", "@asks{0,0.[00]}")], own, times=True, near=True)
     time_axis(made)
-    log_axis(made)
+    if logarithmic:
+        log_axis(made)
     legend(made, drawn)
     return made
 
@@ -332,14 +362,21 @@ def book_charts(gold: Gold, busy: list[dict[str, str]]) -> Iterator[Chart]:
     if kept:
         yield Chart(
             "book",
-            "Quantity up to each price, within 50 bps of the mid. Bids are blue, asks orange.",
-            [(title, book_panel(table)) for title, table in kept],
+            "Quantity up to each price, within 50 bps of the mid; of a book without a mid, or with "
+            f"a mid of 0, its best {NEAR_LEVELS} levels. Bids are blue, asks orange. A book in "
+            "doubt shows what it last held.",
+            [(in_doubt(title, table), book_panel(table)) for title, table in kept],
         )
 
 
 def near(table: pa.Table) -> pa.Table:
-    """Return the levels within 50 bps of the mid."""
-    return table.filter(pc.less(table["distance_bps"], 50)) if table.num_rows else table
+    """Return the finite levels within 50 bps of the mid, or the best ones if there is none."""
+    if not table.num_rows:
+        return table
+    away = pc.less(table["distance_bps"], 50)
+    best = pc.less(table["level"], NEAR_LEVELS)
+    shown = pc.if_else(pc.is_null(table["distance_bps"]), best, away)
+    return table.filter(pc.and_(shown, pc.is_finite(table["price"])))
 
 
 def by_object(title: str, table: pa.Table) -> list[tuple[str, pa.Table]]:
@@ -351,6 +388,11 @@ def by_object(title: str, table: pa.Table) -> list[tuple[str, pa.Table]]:
         (f"{title}, object {number}", table.filter(pc.equal(table["object"], number)))
         for number in numbers
     ]
+
+
+def in_doubt(title: str, table: pa.Table) -> str:
+    """Return a book's title, which says so if the book is in doubt."""
+    return f"{title} (in doubt)" if pc.any(table["stale"]).as_py() else title
 
 
 def book_panel(table: pa.Table) -> figure:
@@ -395,7 +437,10 @@ def leadlag_charts(table: pa.Table) -> Iterator[Chart]:
     curves: dict[tuple[str, str, str], Curve] = {}
     for row in table.to_pylist():
         pair = (row["feed"], row["a"], row["b"])
-        curves.setdefault(pair, []).append((row["lag_ms"], row["correlation"]))
+        if row["correlation"] is not None:
+            curves.setdefault(pair, []).append((row["lag_ms"], row["correlation"]))
+    if not curves:
+        return
     best = sorted(curves, key=lambda pair: -max(abs(value) for _, value in curves[pair]))
     several = len({feed for feed, _, _ in curves}) > 1
     shown = best[:PAIRS_MAX]

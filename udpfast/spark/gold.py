@@ -14,6 +14,9 @@ from udpfast.errors import FormatError
 
 __all__ = ["Gold", "open_file_system"]
 
+#: Rows from which those are chosen that a page shows.
+ROWS_CHOSEN_FROM = 100_000
+
 
 def open_file_system(where: str) -> tuple[FileSystem, str]:
     """Return the file system and the path of a URI, or of a path of this host."""
@@ -52,14 +55,30 @@ class Gold:
         rows: int,
         where: compute.Expression | None = None,
         columns: list[str] | None = None,
+        shown_first: str | None = None,
     ) -> pa.Table:
-        """Return at most so many rows of a job's table, in its order; none if it did not run."""
+        """Return at most so many rows of a job's table, in its order; none if it did not run.
+
+        Parameters
+        ----------
+        name : str
+        rows : int
+        where : pyarrow.compute.Expression, optional
+        columns : list of str, optional
+        shown_first : str, optional
+            If there are more rows, choose those with the largest values of this column, among the
+            first of a bounded number; they stay in the table's order.
+        """
         files, path = open_file_system(self.out)
         folder = f"{path}/gold/{name}"
         if files.get_file_info(folder).type == FileType.NotFound:
             return pa.table({})
         whole = dataset.dataset(folder, filesystem=files, format="parquet")
-        return whole.head(rows, filter=where, columns=columns)
+        if shown_first is None or shown_first not in whole.schema.names:
+            return whole.head(rows, filter=where, columns=columns)
+        found = whole.head(max(rows, ROWS_CHOSEN_FROM), filter=where, columns=columns)
+        order = compute.sort_indices(found, sort_keys=[(shown_first, "descending")])
+        return found.take(pa.array(sorted(order[:rows].to_pylist()), pa.int64()))
 
     def count(self, name: str, layer: str = "gold") -> int:
         """Return how many rows a table has: from the feet of its files."""

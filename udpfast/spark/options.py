@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import re
 from collections.abc import Mapping
@@ -20,7 +21,7 @@ OPTIONS = {
     "start": "read records published from this time on: 2026-08-21T09:30Z, or UNIX ns",
     "end": "read records published before this time",
     "kinds": "read only records of these kinds: BOOK,TRADES",
-    "symbols": "read only records of these symbols",
+    "symbols": "read only records of these symbols; one with a comma in double quotes",
     "exchanges": "read only records of these exchanges",
     "feed": "value of the column feed; by default the name of the recorded instance",
     "payloads": "true: fill the column payload of messages",
@@ -50,10 +51,20 @@ def unix_ns(text: str, what: str) -> int:
 
 
 def list_of(options: Mapping[str, str], name: str) -> tuple[str, ...] | None:
-    """Return a list; None: it was not given."""
+    """Return a list; None: it was not given.
+
+    A word with a comma stands in double quotes, as in CSV: `"A,B",C`.
+    """
     if name not in options:
         return None
-    return tuple(word.strip() for word in options[name].split(",") if word.strip())
+    try:
+        lines = list(csv.reader([options[name]], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise ConfigError(
+            f"{name} must be words separated by commas, those with a comma in double quotes, was "
+            f"{options[name]!r}: {error}"
+        ) from None
+    return tuple(word.strip() for line in lines for word in line if word.strip())
 
 
 def flag_of(options: Mapping[str, str], name: str) -> bool:

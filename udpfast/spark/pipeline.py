@@ -41,13 +41,18 @@ __all__ = [
 ]
 
 
+#: Letters of a reason: Spark's first line may hold a whole plan.
+REASON_MAX = 400
+
+
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """One job: how many rows its table has, and the seconds that it took."""
+    """One job: how many rows its table has, the seconds that it took, and why it failed if so."""
 
     name: str
     rows: int
     seconds: float
+    failure: str = ""
 
 
 def chosen_jobs(names: Sequence[str]) -> list[Job]:
@@ -69,19 +74,25 @@ def run_jobs(
 ) -> Iterator[Ran]:
     """Run jobs one after the other over the existing data; yield each when it is done.
 
-    Jobs that need the same reduction share it.
+    Jobs that need the same reduction share it. One that fails has no table and says why; the
+    others run.
     """
     shared = Counter(job.reduce for job in jobs)
     reduced: dict[Any, DataFrame] = {}
     for job in jobs:
         began = time.perf_counter()
         bronze.spark.sparkContext.setJobDescription(job.name)
-        if job.reduce not in reduced:
-            whole = job.reduce(bronze, parameters)
-            reduced[job.reduce] = whole.persist() if shared[job.reduce] > 1 else whole
-        table = job.finish(reduced[job.reduce], parameters)
-        table.write.mode("overwrite").parquet(gold(out, job.name))
-        yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began)
+        failure = ""
+        try:
+            if job.reduce not in reduced:
+                whole = job.reduce(bronze, parameters)
+                reduced[job.reduce] = whole.persist() if shared[job.reduce] > 1 else whole
+            table = job.finish(reduced[job.reduce], bronze, parameters)
+            table.write.mode("overwrite").parquet(gold(out, job.name))
+        except Exception as error:  # whatever it is, it costs this table alone
+            failure = reason_of(error)
+            remove_table(out, job.name)
+        yield Ran(job.name, Gold(out).count(job.name), time.perf_counter() - began, failure)
 
 
 def stream_jobs(
@@ -120,27 +131,33 @@ def stream_jobs(
         .outputMode("complete")
         .option("checkpointLocation", f"{out}/checkpoints/{job.name}")
         .trigger(**trigger)
-        .foreachBatch(writer(job, out, parameters))
+        .foreachBatch(writer(job, bronze, out, parameters))
         .start()
         for job in jobs
     }
     try:
         for name, query in queries.items():
-            query.awaitTermination()
-            yield Ran(name, Gold(out).count(name), time.perf_counter() - began)
+            failure = ""
+            try:
+                query.awaitTermination()
+            except Exception as error:  # the others go on; the next run repeats this one's batch
+                failure = reason_of(error)
+            yield Ran(name, Gold(out).count(name), time.perf_counter() - began, failure)
     finally:
         for query in queries.values():
             query.stop()
 
 
-def writer(job: Job, out: str, parameters: Parameters) -> Callable[[DataFrame, int], None]:
+def writer(
+    job: Job, bronze: Bronze, out: str, parameters: Parameters
+) -> Callable[[DataFrame, int], None]:
     """Return what writes a job's table after each batch of its stream."""
 
     def write(whole: DataFrame, _: int) -> None:
         # A stream's result may be read once per action, and a table may read it twice.
         whole.persist()
         try:
-            table = job.finish(whole, parameters)
+            table = job.finish(whole, bronze, parameters)
             table.write.mode("overwrite").parquet(gold(out, job.name))
         finally:
             whole.unpersist()
@@ -156,6 +173,20 @@ def write_silver(bronze: Bronze, out: str) -> Iterator[Ran]:
         make(bronze).write.mode("overwrite").parquet(f"{out}/silver/{name}")
         count = Gold(out).count(name, "silver")
         yield Ran(f"silver {name}", count, time.perf_counter() - began)
+
+
+def reason_of(error: Exception) -> str:
+    """Return why a job failed: one line, of the many that a JVM prints."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    said = next((line for line in lines if line), "")
+    return f"{type(error).__name__}: {said}"[:REASON_MAX]
+
+
+def remove_table(out: str, name: str) -> None:
+    """Remove a job's table: one of an earlier run would be taken for this one's."""
+    files, path = open_file_system(out)
+    if files.get_file_info(f"{path}/gold/{name}").type != FileType.NotFound:
+        files.delete_dir(f"{path}/gold/{name}")
 
 
 def gold(out: str, name: str) -> str:
@@ -222,5 +253,7 @@ def write_run(out: str, ran: Sequence[Ran], about: dict[str, Any]) -> None:
         question = JOBS[one.name].question
         seconds = round(one.seconds, 3)
         known[one.name] = {"question": question, "rows": one.rows, "seconds": seconds}
+        if one.failure:
+            known[one.name]["failure"] = one.failure
     jobs = {name: known[name] for name in JOBS if name in known}
     _write_json(files, f"{path}/run.json", {**about, "jobs": jobs})

@@ -14,7 +14,7 @@ from typing import Any
 
 from udpfast.page.document import document
 from udpfast.page.words import duration, literal
-from udpfast.spark.answers import answers
+from udpfast.spark.answers import answers, clock_differs, took_time
 from udpfast.spark.gold import Gold
 from udpfast.spark.shown import (
     TITLES,
@@ -35,8 +35,10 @@ ROWS_OF_TERMINAL = 12
 #: A page folds longer tables.
 ROWS_OPEN = 12
 #: Tables that the answers are made from, and the most rows that are read of each.
-ANSWERED = ("losses", "races", "hops", "leadlag", "bus")
+ANSWERED = ("losses", "races", "hops", "depth", "leadlag", "bus")
 ROWS_OF_ANSWERS = 100_000
+#: What a table shows first where it is too long to show whole; others go by their own order.
+SHOWN_FIRST = {"losses": "lost", "lines": "missing", "instruments": "trades"}
 WITHOUT_SCRIPTS = "<noscript>The charts need the script that is embedded in this page.</noscript>"
 
 
@@ -50,7 +52,7 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
     timed = [*whole["losses"], *whole["bus"]]
     tables = {}
     for name, ran in run["jobs"].items():
-        table = gold.table(name, rows)
+        table = gold.table(name, rows, shown_first=SHOWN_FIRST.get(name))
         tables[name] = {
             **ran,
             "columns": table.column_names,
@@ -61,7 +63,9 @@ def read_report(gold: Gold, rows: int = ROWS_MAX) -> dict[str, Any]:
         "feeds": list(dict.fromkeys(row["feed"] for row in timed)),
         "first_ns": min((row["first_ns"] for row in timed), default=None),
         "last_ns": max((row["last_ns"] for row in timed), default=None),
-        "answers": list(answers(whole, run.get("lines", {}), run.get("inputs", {}))),
+        "answers": list(
+            answers(whole, run.get("lines", {}), run.get("inputs", {}), run.get("doubts", ()))
+        ),
         "jobs": tables,
     }
 
@@ -80,6 +84,9 @@ def text_tables(report: dict[str, Any], rows: int = ROWS_OF_TERMINAL) -> Iterato
     for name, job in report["jobs"].items():
         yield ""
         yield f"{name}: {job['question']}"
+        if job.get("failure"):
+            yield f"  failed: {literal(job['failure'])}"
+            continue
         if not job["table"]:
             yield "  (no rows)"
             continue
@@ -133,10 +140,13 @@ def page(gold: Gold) -> str:
     title = f"udpfast: {', '.join(map(literal, report['feeds'])) or 'report'}"
     parts = [*header(report, title), *answered(report), contents(report)]
     for name, job in report["jobs"].items():
-        if not job["table"]:
+        if not has_section(job):
             continue
         heading = f"{escape(TITLES[name])}"
         parts.append(f'<h2 id="{escape(name)}">{heading}</h2><p>{escape(job["question"])}</p>')
+        if job.get("failure"):
+            parts.append(f'<p class="bad">This job failed: {escape(literal(job["failure"]))}</p>')
+            continue
         for place, chart in enumerate(charts.get(name, ())):
             parts.append(chart_html(chart, f"chart-{name}-{place}"))
         parts.append(html_table(report, name))
@@ -144,6 +154,11 @@ def page(gold: Gold) -> str:
     if charts:
         parts += [WITHOUT_SCRIPTS, script_html()]
     return document(title, "\n".join(parts))
+
+
+def has_section(job: dict[str, Any]) -> bool:
+    """Whether a job has rows to show, or says why it has none."""
+    return bool(job["table"] or job.get("failure"))
 
 
 def header(report: dict[str, Any], title: str) -> Iterator[str]:
@@ -179,23 +194,32 @@ def contents(report: dict[str, Any]) -> str:
     links = (
         f'<a href="#{escape(name)}">{escape(TITLES[name])}</a>'
         for name, job in report["jobs"].items()
-        if job["table"]
+        if has_section(job)
     )
     return f"<nav>{' '.join(links)}</nav>"
 
 
 def unanswered(report: dict[str, Any]) -> str:
     """Return one line with the sections that have no data."""
-    titles = [escape(TITLES[name]) for name, job in report["jobs"].items() if not job["table"]]
+    jobs = report["jobs"].items()
+    titles = [escape(TITLES[name]) for name, job in jobs if not has_section(job)]
     if not titles:
         return ""
     return f'<p class="muted">No data was kept for: {"; ".join(titles)}.</p>'
 
 
 def records(report: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the rows of a table by column name; none if it did not run."""
+    """Return the rows of a table by column name, as it shows them; none if it did not run."""
     job = report["jobs"].get(name, {"columns": [], "table": []})
-    return [dict(zip(job["columns"], row, strict=True)) for row in job["table"]]
+    rows = [dict(zip(job["columns"], row, strict=True)) for row in job["table"]]
+    return [shown_hop(row) for row in rows if took_time(row)] if name == "hops" else rows
+
+
+def shown_hop(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a hop as a table shows it: of clocks that differ, no value is a latency."""
+    if not clock_differs(row):
+        return row
+    return {name: None if name.endswith("_ns") else value for name, value in row.items()}
 
 
 def html_table(report: dict[str, Any], name: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from udpfast.page.words import channel, duration, literal
+from udpfast.page.words import channel, duration, literal, moment
 
 __all__ = [
     "HOUR_NS",
@@ -53,6 +53,9 @@ TITLES = {
     "bus": "What each sender sent",
     "seen": "How far a composite was behind its inputs",
 }
+
+#: Tables of books; `stale` says of each whether it is in doubt, elsewhere how often objects were.
+BOOKS = ("book", "depth")
 
 HOPS = {
     "exchange_to_kernel": "exchange to this host",
@@ -118,6 +121,11 @@ def taken(value: float) -> str:
     return "1 h or more" if value >= HOUR_NS else duration(value)
 
 
+def doubt(value: bool) -> str:
+    """Return a mark for what is in doubt, and nothing for what is sound."""
+    return "in doubt" if value else ""
+
+
 def hop(value: str) -> str:
     """Return the two ends of a hop."""
     return HOPS.get(value, literal(value))
@@ -125,7 +133,7 @@ def hop(value: str) -> str:
 
 _FORMS: dict[str, Form] = {
     **dict.fromkeys(("messages", "lost", "gaps", "longest", "stale", "datagrams"), count),
-    **dict.fromkeys(("missing", "wins", "only_copy", "count", "trades", "quotes"), count),
+    **dict.fromkeys(("missing", "wins", "only_copy", "late", "count", "trades", "quotes"), count),
     **dict.fromkeys(("bid_levels", "ask_levels", "level", "lag_ms", "pairs"), count),
     **dict.fromkeys(("bytes", "twice", "taken_back", "incarnation"), count),
     **dict.fromkeys(("loss", "win_rate"), share),
@@ -135,9 +143,10 @@ _FORMS: dict[str, Form] = {
     **dict.fromkeys(("hour", "time"), when),
     "stream": channel,
     "hop": hop,
+    "stale_since_ns": moment,
 }
 _WORDS = {*("feed", "exchange", "symbol", "side", "a", "b", "hour", "time"), "stream", "hop"}
-_WORDS |= {"session", "name", "host"}
+_WORDS |= {"session", "name", "host", "stale_since_ns"}
 
 _COLUMNS: dict[str, dict[str, str]] = {
     "losses": {
@@ -155,8 +164,8 @@ _COLUMNS: dict[str, dict[str, str]] = {
     },
     "races": {
         "stream": "channel", "line": "line", "wins": "first", "win_rate": "share",
-        "only_copy": "only copy", "lead_p50_ns": "lead, p50", "lead_p90_ns": "p90",
-        "lead_p99_ns": "p99", "saved_ns": "time saved",
+        "only_copy": "only copy", "late": "too late", "lead_p50_ns": "lead, p50",
+        "lead_p90_ns": "p90", "lead_p99_ns": "p99", "saved_ns": "time saved",
     },
     "hops": {
         "hop": "hop", "count": "count", "p50_ns": "p50", "p90_ns": "p90", "p99_ns": "p99",
@@ -180,10 +189,11 @@ _COLUMNS: dict[str, dict[str, str]] = {
         "exchange": "exchange", "symbol": "symbol", "bid_price": "bid", "ask_price": "ask",
         "bid_levels": "bid levels", "ask_levels": "ask levels",
         "bid_within_10_bps": "bids within 10 bps", "ask_within_10_bps": "asks within 10 bps",
+        "stale": "in doubt", "stale_since_ns": "since (UTC)",
     },
     "book": {
         "exchange": "exchange", "symbol": "symbol", "side": "side", "level": "level",
-        "price": "price", "quantity": "quantity", "cumulative": "cumulative",
+        "price": "price", "quantity": "quantity", "cumulative": "cumulative", "stale": "in doubt",
     },
     "leadlag": {
         "a": "first", "b": "second", "lag_ms": "lag, ms", "correlation": "correlation",
@@ -205,13 +215,17 @@ _COLUMNS: dict[str, dict[str, str]] = {
 def shown_columns(job: str, feeds: int) -> list[Shown]:
     """Return the columns shown of a job's table, with the feed's name if there are several."""
     titles = ({"feed": "feed"} if feeds > 1 else {}) | _COLUMNS[job]
-    return [
+    shown = [
         Shown(name, title, name not in _WORDS and name != "line", _form(name))
         for name, title in titles.items()
     ]
+    if job not in BOOKS:
+        return shown
+    mark = Shown("stale", titles["stale"], False, doubt)
+    return [mark if one.name == "stale" else one for one in shown]
 
 
 def _form(name: str) -> Form:
-    if "_ns" in name:
+    if "_ns" in name and name not in _FORMS:
         return taken if name.startswith(("p", "max")) else duration
     return _FORMS.get(name, number)

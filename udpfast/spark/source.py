@@ -71,9 +71,11 @@ class UdpfastSource(DataSource):
         columns = list_of(self.options, "columns")
         if columns is None:
             return StructType(list(own.values()))
-        for name in columns:
+        for at, name in enumerate(columns):
             if name not in own:
                 raise ConfigError(f"columns must be among {', '.join(own)}, had {name!r}")
+            if name in columns[:at]:
+                raise ConfigError(f"columns must name each column once, had {name!r} twice")
         return StructType([own[name] for name in columns])
 
     def reader(self, schema: StructType) -> JournalReader:

@@ -27,8 +27,11 @@ def trade_sums() -> list[Column]:
         F.min("price").alias("low"),
         F.max_by("price", "at").alias("close"),
         F.count("*").alias("trades"),
-        F.sum("quantity").alias("volume"),
-        F.sum("notional").alias("notional"),
+        silver.finite(F.sum("quantity")).alias("volume"),
+        silver.finite(F.sum("notional")).alias("notional"),
+        silver.finite(F.sum(F.when(F.col("notional").isNotNull(), F.col("quantity")))).alias(
+            "valued"
+        ),
         F.sum((F.col("side") == "Buy").cast("bigint")).alias("taker_buys"),
     ]
 
@@ -38,7 +41,7 @@ def reduce_instruments(bronze: Bronze, _: Parameters) -> DataFrame:
     return silver.trades(bronze).groupBy(*KEYS).agg(*trade_sums())
 
 
-def finish_instruments(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_instruments(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Put the volume-weighted price beside them."""
     return with_vwap(sums).orderBy(*KEYS)
 
@@ -52,37 +55,40 @@ def reduce_bars(bronze: Bronze, parameters: Parameters) -> DataFrame:
     )
 
 
-def finish_bars(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_bars(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Put the volume-weighted price beside them."""
     return with_vwap(sums).orderBy(*KEYS, "time")
 
 
 def with_vwap(sums: DataFrame) -> DataFrame:
-    """Return notional by volume."""
-    return sums.withColumn("vwap", F.try_divide("notional", "volume"))
+    """Return notional by volume: of the trades that have a notional."""
+    return sums.withColumn("vwap", silver.finite(F.try_divide("notional", "valued"))).drop("valued")
 
 
 def reduce_spreads(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Aggregate the tops of book of an instrument and period; a row per change, not per time."""
-    middle = F.col("spread") / F.col("mid") * 10_000
+    """Aggregate the tops of book of an instrument and period; a row per change, not per time.
+
+    In basis points of the mid's size, which may be negative; of a mid of 0 there are none.
+    """
+    middle = silver.finite(F.try_divide("spread", F.abs("mid")) * 10_000)
     return (
         silver.quotes(bronze)
         .groupBy(*KEYS, silver.period(parameters.bar_s).alias("time"))
         .agg(
             F.count("*").alias("quotes"),
-            F.avg("spread").alias("spread_mean"),
+            silver.finite(F.avg("spread")).alias("spread_mean"),
             F.min("spread").alias("spread_min"),
             F.max("spread").alias("spread_max"),
-            F.avg(middle).alias("spread_bps_mean"),
-            F.avg("bid_quantity").alias("bid_quantity_mean"),
-            F.avg("ask_quantity").alias("ask_quantity_mean"),
+            silver.finite(F.avg(middle)).alias("spread_bps_mean"),
+            silver.finite(F.avg("bid_quantity")).alias("bid_quantity_mean"),
+            silver.finite(F.avg("ask_quantity")).alias("ask_quantity_mean"),
             F.max_by("bid_price", "at").alias("bid_price"),
             F.max_by("ask_price", "at").alias("ask_price"),
         )
     )
 
 
-def finish_spreads(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_spreads(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Put them in order."""
     return sums.orderBy(*KEYS, "time")
 

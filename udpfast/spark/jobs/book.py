@@ -1,25 +1,30 @@
 """The order book of every object at a given time: the newest snapshot and later changes.
 
+Which changes those are, and whether anybody knows, is what `spans` finds out.
+
 The heavy step is an aggregation (the last change of each price), which Spark runs in parallel.
 `applyInArrow` sorts only the levels that remain, a few thousand per instrument.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from udpfast.spark import silver
 from udpfast.spark.jobs.job import Job, Parameters
+from udpfast.spark.spans import BOOK_KEYS, spans
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
     from udpfast.spark.bronze import Bronze
 
@@ -33,59 +38,107 @@ Mask = npt.NDArray[np.bool_]
 BOOK_SCHEMA = (
     "feed STRING, exchange STRING, symbol STRING, object BIGINT, side STRING, level INT, "
     "price DOUBLE, quantity DOUBLE, cumulative DOUBLE, distance_bps DOUBLE, at BIGINT, "
-    "received_ns BIGINT"
+    "received_ns BIGINT, stale BOOLEAN"
 )
 
 #: How far from the mid depth is measured, in hundredths of a per cent.
 DISTANCES_BPS = (1, 5, 10, 50)
 
 DEPTH_SCHEMA = (
-    "feed STRING, exchange STRING, symbol STRING, object BIGINT, bid_price DOUBLE, "
-    "bid_quantity DOUBLE, ask_price DOUBLE, ask_quantity DOUBLE, bid_levels INT, ask_levels INT, "
-    "bid_quantity_sum DOUBLE, ask_quantity_sum DOUBLE"
+    "feed STRING, exchange STRING, symbol STRING, object BIGINT, ungated BOOLEAN, "
+    "bid_price DOUBLE, bid_quantity DOUBLE, ask_price DOUBLE, ask_quantity DOUBLE, "
+    "bid_levels INT, ask_levels INT, bid_quantity_sum DOUBLE, ask_quantity_sum DOUBLE"
 ) + "".join(f", {side}_within_{bps}_bps DOUBLE" for bps in DISTANCES_BPS for side in ("bid", "ask"))
 
 
 def reduce_book(bronze: Bronze, parameters: Parameters) -> DataFrame:
-    """Keep the last change of each price before the time, and the newest snapshot's position."""
-    changes = silver.changes(bronze)
+    """Keep the last change of each price up to the time, from the beginning of all records."""
+    changes = silver.changes(unbegun(bronze))
     if parameters.at_ns is not None:
         changes = changes.where(F.col("received_ns") <= parameters.at_ns)
-    # A level that is no number is refused, as by every book; one below 0 is a number.
-    at = F.when(F.col("price").isNotNull() & F.col("quantity").isNotNull(), F.col("at"))
-    return changes.groupBy(*KEYS, "side", "price").agg(
-        F.max_by("quantity", at).alias("quantity"),
-        F.max(at).alias("at"),
-        F.max("reset").alias("reset"),
-        F.max("begun").alias("begun"),
-        F.max("received_ns").alias("received_ns"),
+    return changes.groupBy(*BOOK_KEYS, "side", "price").agg(
+        *last_change(), F.max("seen").alias("seen")
     )
 
 
-def standing(last: DataFrame) -> DataFrame:
-    """Return the levels in the book: of the last session, not before its snapshot, not removed."""
-    newest = F.max("reset").over(Window.partitionBy(*KEYS))
-    begun = F.max("begun").over(Window.partitionBy("feed"))
-    return (
-        last.withColumns({"reset": newest, "begun": begun})
-        .where(
-            F.col("price").isNotNull()
-            & (F.col("quantity") != 0)
-            & (F.col("at") >= F.coalesce("reset", F.lit(0)))
-            & (F.col("at") >= F.coalesce("begun", F.lit(0)))
+def unbegun(bronze: Bronze) -> Bronze:
+    """Return bronze from its beginning: a book is what all records before have made of it."""
+    return dataclasses.replace(bronze, start_ns=None)
+
+
+def last_change() -> Iterator[Column]:
+    """Yield what is kept of the changes of one price."""
+    yield F.max_by("quantity", "at").alias("quantity")
+    yield F.max_by("received_ns", "at").alias("received_ns")
+    yield F.max("at").alias("at")
+
+
+def judged(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
+    """Return what holds of each book (`spans`) as far as the records were read."""
+    there = unbegun(dataclasses.replace(bronze, streaming=False))
+    if bronze.streaming:  # files may have come since this batch began
+        seen = last.where("seen IS NOT NULL").groupBy("feed").agg(F.max("seen"))
+        there = dataclasses.replace(there, ends=tuple(tuple(row) for row in seen.collect()))
+    return spans(there, parameters.at_ns)
+
+
+def standing(
+    last: DataFrame, books: DataFrame, bronze: Bronze, parameters: Parameters
+) -> DataFrame:
+    """Return the levels in the books, with `stale`.
+
+    Where updates do not build on a book any more, its last changes are those before; that is
+    found for these books alone.
+    """
+    own = [F.col(f"change.{name}").eqNullSafe(F.col(f"of.{name}")) for name in BOOK_KEYS]
+
+    def within(changes: DataFrame, some: DataFrame) -> DataFrame:
+        return (
+            changes.alias("change")
+            .join(F.broadcast(some.alias("of")), own)
+            .where("change.at >= of.begin")
+            .select("change.*", "of.stale", "of.end")
         )
-        .drop("reset", "begun")
-    )
+
+    whole = within(last.drop("seen"), books.where("end IS NULL"))
+    ended = books.where("end IS NOT NULL")
+    if not ended.isEmpty():
+        there = unbegun(dataclasses.replace(bronze, streaming=False))
+        changes = silver.changes(there)
+        if parameters.at_ns is not None:
+            changes = changes.where(F.col("received_ns") <= parameters.at_ns)
+        held = (
+            within(changes.drop("seen"), ended)
+            .where("record <= end")
+            .groupBy(*BOOK_KEYS, "side", "price", "stale", "end")
+            .agg(*last_change())
+        )
+        whole = whole.unionByName(held)
+    return whole.where("price IS NOT NULL AND quantity <> 0").drop("end")
 
 
-def finish_book(last: DataFrame, _: Parameters) -> DataFrame:
+def finish_book(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
     """Put each book's levels in order, best first, with what stands up to each."""
-    return standing(last).groupBy(*KEYS).applyInArrow(in_order, BOOK_SCHEMA)
+    levels = standing(last, judged(last, bronze, parameters), bronze, parameters)
+    return levels.groupBy(*BOOK_KEYS).applyInArrow(in_order, BOOK_SCHEMA)
 
 
-def finish_depth(last: DataFrame, _: Parameters) -> DataFrame:
-    """Make a row per book: its best levels, how many there are, and depth around the mid."""
-    return standing(last).groupBy(*KEYS).applyInArrow(depth, DEPTH_SCHEMA).orderBy(*KEYS)
+def finish_depth(last: DataFrame, bronze: Bronze, parameters: Parameters) -> DataFrame:
+    """Make a row per book: its best levels, depth around the mid, and whether it is in doubt.
+
+    A book without levels has a row, too: it is empty, or nobody knows what is in it.
+    """
+    books = judged(last, bronze, parameters)
+    levels = standing(last, books, bronze, parameters)
+    found = levels.groupBy(*BOOK_KEYS).applyInArrow(depth, DEPTH_SCHEMA)
+    counts = {f"{side}_{what}": 0 for side in ("bid", "ask") for what in ("levels", "quantity_sum")}
+    return (
+        books.select(*BOOK_KEYS, "stale", "stale_since_ns")
+        .join(found, list(BOOK_KEYS), "left")
+        .fillna(counts)
+        .drop("ungated")
+        .orderBy(*KEYS)
+    )
 
 
 def in_order(levels: pa.Table) -> pa.Table:
@@ -106,9 +159,10 @@ def in_order(levels: pa.Table) -> pa.Table:
             "price": prices,
             "quantity": quantities,
             "cumulative": cumulative,
-            "distance_bps": np.abs(prices - mid) / mid * 1e4,
+            "distance_bps": blank(away_bps(prices, mid)),
             "at": ordered["at"],
             "received_ns": ordered["received_ns"],
+            "stale": ordered["stale"],
         }
     )
 
@@ -116,7 +170,7 @@ def in_order(levels: pa.Table) -> pa.Table:
 def depth(levels: pa.Table) -> pa.Table:
     """Return one row about one book's levels."""
     is_ask, prices, quantities = columns(levels)
-    found: dict[str, object] = {name: levels[name][0].as_py() for name in KEYS}
+    found: dict[str, object] = {name: levels[name][0].as_py() for name in BOOK_KEYS}
     mid = middle(np.sort(prices[~is_ask])[::-1], np.sort(prices[is_ask]))
     for side, mask, best in (("bid", ~is_ask, np.argmax), ("ask", is_ask, np.argmin)):
         own_prices, own_quantities = prices[mask], quantities[mask]
@@ -126,13 +180,15 @@ def depth(levels: pa.Table) -> pa.Table:
             found[f"{side}_quantity"] = float(own_quantities[top])
         found[f"{side}_levels"] = len(own_prices)
         found[f"{side}_quantity_sum"] = float(own_quantities.sum())
-        away = np.abs(own_prices - mid) / mid * 1e4
+        away = away_bps(own_prices, mid)
         for bps in DISTANCES_BPS:
-            found[f"{side}_within_{bps}_bps"] = float(own_quantities[away <= bps].sum())
+            within = float(own_quantities[away <= bps].sum())
+            found[f"{side}_within_{bps}_bps"] = within if is_measure(mid) else None
     types = {
         "STRING": pa.string(),
         "DOUBLE": pa.float64(),
         "INT": pa.int32(),
+        "BOOLEAN": pa.bool_(),
         "BIGINT": pa.int64(),
     }
     fields = [field.split() for field in DEPTH_SCHEMA.split(", ")]
@@ -154,7 +210,26 @@ def columns(
 
 def middle(bids: Values, asks: Values) -> float:
     """Return the price between the best levels of sorted sides; NaN if one has none."""
-    return (float(bids[0]) + float(asks[0])) / 2 if len(bids) and len(asks) else float("nan")
+    # Halves: the sum of two prices may be too large for a double.
+    return float(bids[0]) / 2 + float(asks[0]) / 2 if len(bids) and len(asks) else float("nan")
+
+
+def is_measure(mid: float) -> bool:
+    """Whether distances can be told in parts of a mid: of its size, so it may be negative."""
+    return math.isfinite(mid) and mid != 0
+
+
+def away_bps(prices: Values, mid: float) -> Values:
+    """Return how far prices are from the mid, in basis points of its size; NaN: nobody can say."""
+    if not is_measure(mid):
+        return np.full(len(prices), np.nan)
+    with np.errstate(over="ignore"):
+        return np.abs(prices - mid) / abs(mid) * 1e4
+
+
+def blank(values: Values) -> pa.Array:
+    """Return numbers for a table: NULL where there is none."""
+    return pa.array(values, mask=~np.isfinite(values))
 
 
 BOOK = Job(

@@ -54,7 +54,7 @@ def reduce_bus(bronze: Bronze, _: Parameters) -> DataFrame:
     )
 
 
-def finish_bus(slots: DataFrame, _: Parameters) -> DataFrame:
+def finish_bus(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Make a row per outbox: what it sent, what of its numbers is missing or there twice.
 
     Numbers are those from the first to the last that is there. `missing` and `twice` are net of
@@ -106,7 +106,7 @@ def reduce_seen(bronze: Bronze, parameters: Parameters) -> DataFrame:
     )
 
 
-def finish_seen(slots: DataFrame, _: Parameters) -> DataFrame:
+def finish_seen(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Make a row per input and period: count and quantiles in ns."""
     found = quantiles(slots, TIMES, "slot")
     named = {name: f"{name}_ns" for name in found.columns if name not in (*TIMES, "count")}

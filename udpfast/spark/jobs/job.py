@@ -47,7 +47,8 @@ class Job:
         From bronze to one aggregation over silver tables. Spark does it for each part of the data
         and merges the results: the only step that sees every row. Works on a stream.
     finish : callable
-        From the whole aggregation to the table: ranks, ratios, joins. Never on a stream.
+        From the whole aggregation, and bronze where a few rows of it are needed besides, to the
+        table: ranks, ratios, joins. Never on a stream: bronze is what is there.
     needs : tuple of str
         Tables of bronze, without any of which it is left out unless it is asked for by its name.
     """
@@ -55,5 +56,5 @@ class Job:
     name: str
     question: str
     reduce: Callable[[Bronze, Parameters], DataFrame]
-    finish: Callable[[DataFrame, Parameters], DataFrame]
+    finish: Callable[[DataFrame, Bronze, Parameters], DataFrame]
     needs: tuple[str, ...] = ()

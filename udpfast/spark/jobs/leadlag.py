@@ -1,7 +1,8 @@
 """Lead and lag between instruments: whose mid price moves first. The worked example.
 
 Time is cut into buckets. An instrument's return in a bucket is the logarithm of its last mid over
-its last mid before the bucket. The correlation of two instruments at a lag of k buckets is that of
+its last mid before the bucket; if its mids are not all above 0, as those of calendar spreads, it is
+their difference. The correlation of two instruments at a lag of k buckets is that of
 a's returns with b's returns k buckets later, both about zero. If it is largest at k > 0, a leads b.
 
 Buckets without a move have a return of zero and add nothing to any sum, so only buckets with a move
@@ -34,11 +35,14 @@ def reduce_leadlag(bronze: Bronze, parameters: Parameters) -> DataFrame:
     return silver.quotes(bronze).groupBy(*KEYS, bucket).agg(F.max_by("mid", "at").alias("mid"))
 
 
-def finish_leadlag(mids: DataFrame, parameters: Parameters) -> DataFrame:
+def finish_leadlag(mids: DataFrame, _: Bronze, parameters: Parameters) -> DataFrame:
     """Correlate each pair of instruments of a feed at each lag."""
-    before = F.lag("mid").over(Window.partitionBy(*KEYS).orderBy("bucket"))
+    own = Window.partitionBy(*KEYS)
+    before = F.lag("mid").over(own.orderBy("bucket"))
+    signed = F.min("mid").over(own) <= 0
+    move = F.when(signed, F.col("mid") - before).otherwise(F.log("mid") - F.log(before))
     moves = (
-        mids.withColumn("move", F.log(F.col("mid") / before))
+        mids.withColumn("move", silver.finite(move))
         .where("move <> 0")
         .select(
             "feed",
@@ -72,7 +76,10 @@ def finish_leadlag(mids: DataFrame, parameters: Parameters) -> DataFrame:
             *(F.concat_ws(":", f"{name}.exchange", f"{name}.symbol").alias(name) for name in "ab"),
             (F.col("lag") * parameters.bucket_ms).alias("lag_ms"),
             "pairs",
-            (F.col("product") / F.sqrt(F.col("square_a") * F.col("square_b"))).alias("correlation"),
+            # Very small or large moves have squares that no double holds: they say nothing.
+            silver.finite(F.try_divide("product", F.sqrt("square_a") * F.sqrt("square_b"))).alias(
+                "correlation"
+            ),
         )
         .orderBy("feed", "a", "b", "lag_ms")
     )

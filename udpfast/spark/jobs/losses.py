@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from udpfast.spark import silver
 from udpfast.spark.jobs.job import Job, Parameters
+from udpfast.spark.reasons import LOST, lost_by
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
     from udpfast.spark.bronze import Bronze
 
 __all__ = ["LINES", "LOSSES", "RATES"]
-
-#: Why the loop gives up waiting for a message.
-REASONS = ("COUNT", "TIME", "WINDOW_FULL", "FINISH")
 
 #: Of all venues but Roq.
 STREAM_FIRST = 2
@@ -32,10 +30,8 @@ PERIODS_MAX = 400
 def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
     """Add up messages, gaps and doubts per feed, channel and second."""
     by_reason = (
-        F.sum(F.when(F.col("reason") == reason, F.col("lost")).otherwise(0)).alias(
-            f"lost_by_{reason.lower()}"
-        )
-        for reason in REASONS
+        F.sum(F.when(F.col("reason") == reason, F.col("lost")).otherwise(0)).alias(lost_by(reason))
+        for reason in LOST
     )
     return (
         silver.deliveries(bronze)
@@ -45,7 +41,7 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
             F.sum("gaps").alias("gaps"),
             F.sum("lost").alias("lost"),
             *by_reason,
-            F.max("lost").alias("longest"),
+            F.max(F.when(F.col("gaps") > 0, F.col("lost")).otherwise(0)).alias("longest"),
             F.max("waited_ns").alias("waited_ns_max"),
             F.sum("stale").alias("stale"),
             F.sum("recovered").alias("recovered"),
@@ -55,9 +51,9 @@ def reduce_losses(bronze: Bronze, _: Parameters) -> DataFrame:
     )
 
 
-def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_losses(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Make a row per hour, with the share of what was lost."""
-    added = ("messages", "gaps", "lost", *(f"lost_by_{reason.lower()}" for reason in REASONS))
+    added = ("messages", "gaps", "lost", *map(lost_by, LOST))
     return (
         with_loss(
             own_streams(sums)
@@ -73,7 +69,7 @@ def finish_losses(sums: DataFrame, _: Parameters) -> DataFrame:
     ).orderBy("feed", "stream", "hour")
 
 
-def finish_rates(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_rates(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Make a row per period; what was kept decides how long one is (`seconds`)."""
     own = own_streams(sums)
     second = F.unix_seconds("second")
@@ -100,7 +96,8 @@ def beginning(step_s: int) -> Column:
 
 def own_streams(sums: DataFrame) -> DataFrame:
     """Leave out stream 0 where it is no channel: what the loop of another venue says of itself."""
-    streams = F.max("stream").over(Window.partitionBy("feed"))
+    of_any = F.when(F.col("stream") != silver.NO_STREAM, F.col("stream"))
+    streams = F.coalesce(F.max(of_any).over(Window.partitionBy("feed")), F.lit(0))
     return (
         sums.withColumn("streams", streams)
         .where((F.col("streams") < STREAM_FIRST) | (F.col("stream") >= STREAM_FIRST))
@@ -112,9 +109,10 @@ def with_loss(sums: DataFrame) -> DataFrame:
     """Put beside what was lost its share of the messages.
 
     Of Roq's snapshots only those become records that an object waited for: the lost ones are no
-    share of them.
+    share of them. Nor are records, of which nobody knows the streams.
     """
-    whole = F.when(F.col("stream") != silver.SNAPSHOT, F.col("messages") + F.col("lost"))
+    shares = ~F.col("stream").isin(silver.SNAPSHOT, silver.NO_STREAM)
+    whole = F.when(shares, F.col("messages") + F.col("lost"))
     return sums.withColumn("loss", F.try_divide("lost", whole))
 
 
@@ -132,7 +130,7 @@ def reduce_lines(bronze: Bronze, _: Parameters) -> DataFrame:
     )
 
 
-def finish_lines(sums: DataFrame, _: Parameters) -> DataFrame:
+def finish_lines(sums: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Put beside it what each line did not bring."""
     return sums.withColumns(
         {
@@ -144,7 +142,7 @@ def finish_lines(sums: DataFrame, _: Parameters) -> DataFrame:
 
 LOSSES = Job(
     "losses",
-    "How many messages arrived, and how many did no line deliver, per channel and hour?",
+    "How many messages arrived, and how many did not arrive in time, per channel and hour?",
     reduce_losses,
     finish_losses,
 )

@@ -22,38 +22,54 @@ KEYS = ("feed", "stream", "line")
 
 
 def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
-    """Count wins per line and slot of the lead; the slot is NULL where no other line brought it.
+    """Count races per first line, line taken first, and slot of the lead.
 
-    The loop asks one line after the other: what it takes from the second first may have come to the
-    host later. Such a win has a negative lead, and saves nothing.
+    The slot is NULL where no other line brought the datagram.
     """
     return (
         silver.races(bronze)
         .withColumn("slot", slot_value("lead_ns"))
-        .groupBy(*KEYS, "slot")
+        .groupBy(*KEYS, "winner", "slot", "late")
         .agg(
             F.count("*").alias("count"),
             F.sum(F.col("completed").cast("bigint")).alias("messages"),
-            F.sum(F.greatest("lead_ns", F.lit(0))).alias("saved_ns"),
+            F.sum("lead_ns").alias("saved_ns"),
+            F.sum(F.col("stamped").cast("bigint")).alias("stamped"),
+            F.sum(F.col("taken_ns").isNull().cast("bigint")).alias("taken_alone"),
+            F.sum(F.greatest("taken_ns", F.lit(0))).alias("taken_ns"),
         )
     )
 
 
-def finish_races(slots: DataFrame, _: Parameters) -> DataFrame:
-    """Make a row per line: its wins, what it alone brought, how far ahead it was."""
-    alone = F.col("slot").isNull()
+def finish_races(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
+    """Make a row per line: its wins, what it alone brought in time, how far ahead it was.
+
+    Beside them stands what the feed counts itself, which knows only in which order its loop took
+    the copies: `taken_first`, of these `taken_alone`, and `taken_ns`, its leads added up.
+    """
+    alone, count = F.col("slot").isNull(), F.col("count")
     sums = slots.groupBy(*KEYS).agg(
         F.sum("count").alias("wins"),
         F.sum("messages").alias("messages_completed"),
-        F.sum(F.when(alone, F.col("count")).otherwise(0)).alias("only_copy"),
-        F.sum(F.when(F.col("slot") < 0, F.col("count")).otherwise(0)).alias("came_later"),
-        F.sum("saved_ns").alias("saved_ns"),
+        F.sum(F.when(alone & ~F.col("late"), count).otherwise(0)).alias("only_copy"),
+        F.sum(F.when(alone & F.col("late"), count).otherwise(0)).alias("late"),
+        F.sum("stamped").alias("stamped"),
+        F.coalesce(F.sum("saved_ns"), F.lit(0)).alias("saved_ns"),
+    )
+    taken = slots.groupBy("feed", "stream", F.col("winner").alias("line")).agg(
+        F.sum("count").alias("taken_first"),
+        F.sum("taken_alone").alias("taken_alone"),
+        F.sum("taken_ns").alias("taken_ns"),
     )
     race = Window.partitionBy("feed", "stream")
-    leads = quantiles(slots.where(~alone), KEYS, "slot").drop("count")
+    lead = slots.where(~alone).groupBy(*KEYS, "slot").agg(F.sum("count").alias("count"))
+    leads = quantiles(lead, KEYS, "slot").drop("count")
     named = {name: f"lead_{name}_ns" for name in leads.columns if name not in KEYS}
+    added = ("wins", "messages_completed", "only_copy", "late", "stamped", "saved_ns")
     return (
-        sums.withColumn("win_rate", F.col("wins") / F.sum("wins").over(race))
+        sums.join(taken, list(KEYS), "full")
+        .fillna(0, [*added, "taken_first", "taken_alone", "taken_ns"])
+        .withColumn("win_rate", F.try_divide("wins", F.sum("wins").over(race)))
         .join(leads.withColumnsRenamed(named), list(KEYS), "left")
         .orderBy(*KEYS)
     )
@@ -64,7 +80,7 @@ def reduce_hops(bronze: Bronze, _: Parameters) -> DataFrame:
     return silver.hops(bronze).groupBy("feed", "hop", "value_ns").agg(F.sum("count").alias("count"))
 
 
-def finish_hops(slots: DataFrame, _: Parameters) -> DataFrame:
+def finish_hops(slots: DataFrame, _: Bronze, __: Parameters) -> DataFrame:
     """Make a row per hop: count and quantiles in ns."""
     found = quantiles(slots, ("feed", "hop"), "value_ns")
     named = {name: f"{name}_ns" for name in found.columns if name not in ("feed", "hop", "count")}
