@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import socket
 
@@ -9,6 +10,8 @@ import pytest
 
 from tests.agents.test_subscriber import free_ports
 from udpfast.agents.subscriber import Subscriber
+from udpfast.cli.run import say_removed
+from udpfast.client.reader import Reader
 from udpfast.errors import WriterExistsError
 
 
@@ -84,3 +87,23 @@ def test_second_start_that_is_refused_changes_no_permission(tmp_path, monkeypatc
             with pytest.raises(WriterExistsError, match=f"found process {os.getpid()}"):
                 Subscriber(instance_settings(second, **other)).start()
             assert state_of(feed.directory)[0] == modes
+
+
+@pytest.mark.parametrize("removed", ["counters", "all"])
+def test_feed_whose_files_are_removed_goes_on_and_says_so(tmp_path, monkeypatch, removed, capsys):
+    monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
+    port, _ = free_ports(2)
+    with Subscriber(instance_settings(port)) as feed, Reader("ring:test") as reader:
+        before = feed.counters()
+        said = {}
+        say_removed(feed, said)
+        assert not said
+        if removed == "counters":
+            (feed.directory / "counters").unlink()
+        else:
+            shutil.rmtree(feed.directory)
+        assert feed.counters().keys() == before.keys()
+        for _ in range(2):
+            say_removed(feed, said)
+        assert capsys.readouterr().err.count("removed while the feed runs") == 1
+        assert (feed.failure, reader.state) == (None, "alive")

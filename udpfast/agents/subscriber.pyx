@@ -348,6 +348,7 @@ class Subscriber:
         self._disk = disk
         self._store = None
         self._engine = None
+        self._counters = None
         self._loop = None
         self._runner = None
         self._sides = None
@@ -383,6 +384,7 @@ class Subscriber:
         if self.config.output == "store" and self._disk is None:
             self._store = FeedStore(self.config)
         self._sides, self._interrupted = None, False
+        self._counters = None
         self._engine = engine = Engine(
             self.config, self.directory, publish=False,
             disk=self._disk if self._store is None else self._store.disk)
@@ -402,6 +404,7 @@ class Subscriber:
         admit_group(self.directory, self.config.access.group)
         write_feed(self.config, self.directory)
         engine.publish(clock_realtime_ns())
+        self._counters = CounterBlock.attach(self.directory / "counters")
         disk = engine.output.disk
         note_store(self.directory, None if disk is None else disk.directory)
 
@@ -639,6 +642,8 @@ class Subscriber:
 
     def counters(self) -> dict:
         """Return the counters, as `udpfast.counters(name)` does; also after `stop`."""
+        if self._counters is not None:  # whatever became of the file
+            return self._counters.read()
         with CounterBlock.attach(self.directory / "counters") as block:
             return block.read()
 

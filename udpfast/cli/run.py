@@ -24,7 +24,7 @@ from udpfast.monitor.silence import SilentLines
 from udpfast.net.bypass import STACKS
 from udpfast.shm.roster import AgentState
 
-__all__ = ["EXIT_TAKEN", "run"]
+__all__ = ["EXIT_TAKEN", "run", "say_removed"]
 
 #: Exit code: another live process writes this instance. To start again does not help.
 EXIT_TAKEN = 3
@@ -145,6 +145,7 @@ def _keep_going(subscriber: Subscriber, service: Service, stopping: Stop) -> Bas
                 say(sentence)
             silent = lines.describe(values, unix_ns)
             service.status("; ".join([_status(subscriber, values), *silent]))
+            say_removed(subscriber, said)
             _say_limits(subscriber.name, feed_counts(values), said)
         if service.watchdog_ns and now_ns - alive_ns >= min(service.watchdog_ns, STATUS_NS):
             # A sign of life is a turn of the feed's loop, or that it waits for its lines.
@@ -161,6 +162,24 @@ def _say_limits(name: str, feed: dict[str, int], said: dict[str, str]) -> None:
         if limit not in said:
             said[limit] = sentence
             say_warning(f"udpfast: {name}: FULL: {sentence}")
+
+
+def say_removed(subscriber: Subscriber, said: dict[str, str]) -> None:
+    """Say once that files of a feed that runs were removed: it goes on, but nobody finds it."""
+    missing = [
+        name
+        for name in ("counters", "names", "ring")
+        if not (subscriber.directory / name).exists()
+        and (name != "ring" or subscriber.config.output == "ring")
+    ]
+    if missing and "removed" not in said:
+        said["removed"] = (
+            f"{' and '.join(missing)} in {subscriber.directory} were removed while the feed runs: "
+            "who reads already goes on, but no tool or strategy finds the feed any more until it "
+            "is started again (RemoveIPC=yes in logind.conf removes the files of a user who logs "
+            "out)"
+        )
+        say_warning(f"udpfast: {subscriber.name}: {said['removed']}")
 
 
 def _status(subscriber: Subscriber, values: dict[str, dict[str, int]]) -> str:
