@@ -27,6 +27,7 @@ PROGRAMS = {
     "bus": "run a whole bus in one process, with faults of hosts, links, disks and clocks",
     "bus-composite": "read two stores in one order on every host, under faults",
     "bus-faults": "run a bus of real daemons: cut links, kill and stop daemons, fill disks",
+    "seamcheck": "read journals and their rings as one stream, whatever becomes of either",
     "journalcheck": "test journals under kill -9, damage and wrong clocks",
     "exportcheck": "check that an export has every record once, or reports it missing",
     "export-runs": "repeat and kill exports",

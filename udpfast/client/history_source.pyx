@@ -437,9 +437,10 @@ def is_history_of(directory, RingSource live not None) -> bool:
         return True
     if Path(directory) not in _journals_of(live.directory) or segments_of(directory, live.log):
         return False
-    with contextlib.suppress(FileNotFoundError, RegionError):
-        last = Segment.open(segment_path(directory, list_segments(directory)[-1:][0]))
-        return last.info().name == Path(live.directory).name
+    for number in list_segments(directory)[-1:]:
+        with contextlib.suppress(FileNotFoundError, RegionError):
+            last = Segment.open(segment_path(directory, number))
+            return last.info().name == Path(live.directory).name
     return False
 
 
