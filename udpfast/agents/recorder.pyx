@@ -171,7 +171,8 @@ cdef class Recorder(Agent):
         with gil:
             cursor = self._first.cursor
             self._registration.report(
-                cursor, clock_realtime_ns(), cursor.index - cursor.lapped_total - self._begin)
+                cursor, clock_realtime_ns(),
+                max(0, cursor.index - cursor.lapped_total - self._begin))  # of a log begun anew
 
     def _keep(self):
         # The keeper's thread: everything that may take long.

@@ -37,6 +37,7 @@ cdef class HistorySource(Source):
     cdef _choose_file(self)
     cdef int64_t _disturbed(self, int64_t count) noexcept
     cdef bint _go_on(self) except -1
+    cdef bint _change_log(self, uint64_t first) except -1
     cdef bint _look_back(self, uint64_t before) except -1
     cdef _miss_between(self, uint64_t missed, uint32_t reason)
     cdef _use(self, Source source)

@@ -123,6 +123,8 @@ cdef class HistorySource(Source):
                     count = self._disturbed(count)
                 if count == 0:
                     continue
+            if count > 0:
+                self.index = self.live.cursor.reader.index
             left = self._leave_out(count)
             if left > 0:
                 self.missed = self.missed_between  # told with the record that comes next
@@ -249,6 +251,8 @@ cdef class HistorySource(Source):
             else:
                 self._miss_log()
         self.skip_until = self.index if same else 0
+        if not same:
+            self.log, self.index = ring.log, ring.reader.index
         self.history.detach()
         self.history = None
         self._use(self.live)
@@ -285,9 +289,7 @@ cdef class HistorySource(Source):
                 return 0 if self._go_on() else count
             first = self.live.headers[0].index
             if self.live.missed_reason == LAPPED_UNKNOWN:
-                self.skip_until = self.start_until = 0  # of the log before
-                self._miss_between(self.live.missed, LAPPED_UNKNOWN)
-                return count
+                return 0 if self._change_log(first) else count
             self.log = self.live.log
             self.index = max(first - self.live.missed, self.skip_until)
             if first > self.index:
@@ -309,14 +311,26 @@ cdef class HistorySource(Source):
         ring.seek_oldest()
         self.live.take_file()
         if ring.log != self.log:
-            self.skip_until = self.start_until = 0
-            self._miss_log()
+            self._change_log(ring.reader.index)
         elif ring.reader.index > self.index and not self._look_back(ring.reader.index):
             self._miss_between(ring.reader.index - self.index, LAPPED_READER)
         if self.history is None:
             self._use(self.live)
             self.renew_names()
         return True
+
+    cdef bint _change_log(self, uint64_t first) except -1:
+        # The ring began anew, and its record `first` is at hand: whether the journal has some of
+        # what lies between. Of the log before nobody else knows how far it went.
+        self.skip_until = self.start_until = 0
+        if self._look_back(<uint64_t>-1):
+            return True
+        self._miss_between(1, LAPPED_UNKNOWN)
+        self.log, self.index = self.live.log, 0
+        if self._look_back(first):
+            return True
+        self._miss_between(first, LAPPED_UNKNOWN)
+        return False
 
     cdef bint _look_back(self, uint64_t before) except -1:
         # Whether the journal has some of what is missing up to there: then it is read again.
@@ -441,7 +455,8 @@ def is_history_of(directory, RingSource live not None) -> bool:
         with contextlib.suppress(FileNotFoundError, RegionError):
             last = Segment.open(segment_path(directory, number))
             return last.info().name == Path(live.directory).name
-    return False
+        return False
+    return True
 
 
 def open_own_history(RingSource live not None, start_ns, batch, buffer_bytes, address):

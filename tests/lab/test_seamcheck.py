@@ -1,0 +1,10 @@
+"""A slice of the seam of journals and rings; `udpfast lab seamcheck` runs as many as wanted."""
+
+import pytest
+
+from udpfast.lab.seamcheck import check
+
+
+@pytest.mark.parametrize("first", range(1, 41, 10))
+def test_each_record_comes_once_or_is_said_to_be_missing(first):
+    assert sum(check(seed)["records"] for seed in range(first, first + 10)) > 0
