@@ -409,6 +409,29 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
         return {"set aside": lost, "messages": copies[0].messages}
 
 
+def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Copy a store's directory to another disk: refused until `bus adopt` says that it is it."""
+    with BusTrial(folder, seed) as trial:
+        trial.begin("S")
+        for number in range(times):
+            trial.go_on()
+            trial.kill("one")
+            path = trial.path("one")
+            path.rename(folder / f"before-{number}")
+            _command("cp", "-a", str(folder / f"before-{number}"), str(path))
+            trial.start("one")
+            expect(trial.daemons["one"].wait() == 1, "a copied directory to be refused")
+            said = (folder / "one.log").read_text().splitlines()[-1]
+            expect("found a copy of it" in said and "udpfast bus adopt" in said,
+                   f"the command that adopts it, found {said}")  # fmt: skip
+            _command(sys.executable, "-m", "udpfast", "bus", "adopt", f"store:{path}")
+            trial.start("one")
+            trial.wait_for_stream("one")
+            trial.go_on()
+            trial.compare("one")
+        return {"moves": times, **trial.finish()}
+
+
 def _aside(store: Path, position: int) -> int:
     # Records from a position on in the files that were set aside, as a store of their own.
     place = store.parent / "aside"
@@ -438,6 +461,7 @@ ROWS: dict[str, tuple[Row, int]] = {
     "B20": (lie, 1000),
     "chain": (kill_in_chain, 100),
     "aside": (set_aside, 10),
+    "moved": (move_directories, 10),
 }
 
 
