@@ -189,6 +189,7 @@ class Check:
             record = next(self.reader)
             if record.kind is Kind.LAPPED:
                 self.missed += record.lapped
+                assert record.data is not None
                 self.unknown |= record.data["reason"] == LappedReason.UNKNOWN
             elif record.kind not in (Kind.CONNECTION, Kind.RESTART):
                 self._take(record.number)
