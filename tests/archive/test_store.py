@@ -1,15 +1,19 @@
 """A store on disk is what the bus's machines need, and a journal for all that reads journals."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.bus.drive import T0, Copy, lead, numbers, register, send
-from udpfast.archive.store import StoreLog, StoreView
+from udpfast.agents.store_disk import StoreDisk
+from udpfast.archive.store import StoreLog, StoreView, store_lineage
 from udpfast.bus.log import Store
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import epoch_after
-from udpfast.errors import RegionError, WriterExistsError
+from udpfast.config.bus import StoreConfig
+from udpfast.errors import WriterExistsError
 from udpfast.log.verify import verify_segments
 
 BYTES = 1 << 18
@@ -194,10 +198,96 @@ def test_store_knows_as_it_is_opened_that_synced_records_are_damaged(tmp_path: P
     assert opened(tmp_path).log.damaged_at == 0
 
 
-@pytest.mark.parametrize("size", [0, 23, 122])
-def test_state_that_is_damaged_is_refused(tmp_path: Path, size: int) -> None:
-    store = lead(opened(tmp_path / "a", create=True)).store
+@pytest.mark.parametrize("state", [None, bytes(23), bytes(32), bytes(122), "cut", "earlier"])
+def test_state_that_is_lost_or_damaged_is_read_from_the_records(tmp_path: Path, state) -> None:
+    seq = lead(opened(tmp_path, create=True))
+    seq = lead(seq.store)
+    register(seq)
+    store, path = seq.store, tmp_path / "bus.state"
+    before = store.lineage.pairs, store.promised, store.led
     store.log.close()
-    (tmp_path / "a" / "bus.state").write_bytes(bytes(size))
-    with pytest.raises(RegionError, match=f"16 for each epoch, found {size}: the file is damaged"):
-        opened(tmp_path / "a")
+    if state is None:
+        path.unlink()
+    elif state == "cut":  # to what was a whole file before there were checksums
+        path.write_bytes(path.read_bytes()[:40])
+    elif state == "earlier":
+        path.write_bytes(path.read_bytes()[:-8])
+    else:
+        path.write_bytes(state)
+    again = opened(tmp_path)
+    assert (again.lineage.pairs, again.promised, again.led) == before
+    known = state in ("cut", "earlier")
+    assert any("what this host had promised" in line for line in again.said) == (not known)
+    aside = list(tmp_path.glob("bus.state.aside-*"))
+    assert bool(aside) == isinstance(state, bytes)
+    again.save()
+    again.log.close()
+    assert store_lineage(tmp_path).pairs == before[0]
+
+
+def test_copy_that_was_closed_goes_on_in_the_segment_that_its_source_went_on_in(
+    tmp_path: Path,
+) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 100)
+    other = opened(tmp_path / "b")
+    Copy(seq.store, other).pump().source.close("over")
+    view = StoreView(tmp_path / "b")
+    assert view.checksum_at(other.log.last[0]) is not None
+    other.log.close()
+    for first in range(101, 1001, 100):
+        fill(seq, first, first + 99)
+        other = opened(tmp_path / "b")
+        Copy(seq.store, other).pump().source.close("over")
+        assert content(other) == content(seq.store)
+        view.refresh()
+        assert view.checksum_at(other.log.last[0]) is not None, "who reads it goes on, too"
+        other.log.close()
+    seq.store.log.close()
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert len(list(tmp_path.glob("b/0*.segment"))) == 1
+    assert not list(tmp_path.glob("b/*.aside-*"))
+
+
+def test_copy_without_room_for_its_last_segment_waits_for_it(tmp_path: Path, monkeypatch) -> None:
+    seq = lead(opened(tmp_path / "a", create=True))
+    register(seq)
+    fill(seq, 1, 100)
+    other = opened(tmp_path / "b")
+    Copy(seq.store, other).pump().source.close("over")
+    other.log.close()
+    fill(seq, 101, 200)
+    other = opened(tmp_path / "b")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "posix_fallocate", full)
+        link = Copy(seq.store, other).pump()
+        assert link.consumer.closed == "records beyond the end of their segment"
+        assert link.consumer.failed
+        assert "cannot go on in the last segment" in other.log.notes[-1]
+    link.source.close("over")
+    Copy(seq.store, other).pump()
+    assert content(other) == content(seq.store)
+
+
+def test_segments_are_kept_until_the_disk_has_the_senders_behind_them(tmp_path: Path) -> None:
+    settings = StoreConfig("S", 9400, segment_bytes=BYTES, keep_segments=1)
+    disk = StoreDisk(tmp_path, "orders", "S", settings, create=True)
+    seq = lead(disk.store)
+    register(seq)
+    number = 0
+    while disk.log.count < 2:
+        number += 1
+        send(seq, number)
+        disk.log.keep(sync=False)
+    disk.log.flush()
+    disk.remove_old()
+    assert disk.log.count == 2
+    disk.log.keep()
+    disk.remove_old()
+    assert disk.log.count == 1
+    disk.end(True, {})

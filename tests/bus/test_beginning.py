@@ -28,7 +28,7 @@ class Host:
         self._peers = peers
         self._options = options
         self.has = dict.fromkeys(peers)  # identity of what they have; None: they do not answer
-        self.epoch = 0  # of what they have
+        self.epoch = self.end = 0  # of what they have
         self.start()
 
     def start(self):
@@ -57,6 +57,11 @@ class Host:
     def work(self, by_ns=0):
         """Let time pass; hosts that are there answer what they are asked."""
         self.now_ns += by_ns
+        for _ in range(3):
+            self._turn()
+        return self
+
+    def _turn(self):
         self.node.work(self.now_ns, T0 + self.now_ns)
         for link, host in list(self.links.items()):
             if self.has[host] is None:
@@ -66,11 +71,12 @@ class Host:
             if not self.sent[link]:
                 self.node.opened(link, self.now_ns)
             if self.sent[link] and link_parse(self.sent[link][0])[0].type == LinkType.FENCE:
-                answer = Fenced(self.epoch, self.epoch, 0, 0, 0, False, host, self.has[host])
+                asked = link_parse(self.sent[link][0])[0].epoch
+                answer = Fenced(max(asked, self.epoch), self.epoch, self.end, 0, 0, False, host,
+                                self.has[host])  # fmt: skip
                 self.node.received(link, link_frame(LinkType.FENCED, 0, 0, answer.pack()),
                                    self.now_ns)  # fmt: skip
         self.node.work(self.now_ns, T0 + self.now_ns)
-        return self
 
     @property
     def writes(self):
@@ -140,10 +146,69 @@ def test_what_a_host_said_long_ago_does_not_count():
     assert beginning.due(0) == ["one", "two"]
     beginning.answered("one", has=False, now_ns=0)
     beginning.answered("two", has=False, now_ns=3 * S)
-    assert beginning.decide(3 * S) is Decision.WAIT
+    assert beginning.decide(3 * S, 0) is Decision.WAIT
     assert beginning.due(3 * S) == ["one"]
     beginning.answered("one", has=True, now_ns=3 * S)
-    assert beginning.decide(3 * S) is Decision.FOLLOW
+    assert beginning.decide(3 * S, 0) is Decision.FOLLOW
+
+
+def test_store_that_goes_from_one_host_to_another_meanwhile_is_not_begun_again():
+    beginning = Beginning(["one", "two"], 0)
+    beginning.due(0)
+    beginning.answered("one", has=False, now_ns=0)
+    # One copies from two, and is down; then two loses its disk.
+    beginning.answered("two", has=False, now_ns=S)
+    assert beginning.decide(S, 0) is Decision.WAIT
+    assert beginning.due(S) == ["one", "two"]
+    beginning.answered("two", has=False, now_ns=S + MS)
+    for now_ns in range(S, 20 * S, 100 * MS):
+        assert beginning.decide(now_ns, 0) is Decision.WAIT
+    beginning.answered("one", has=True, now_ns=20 * S)
+    assert beginning.decide(20 * S, 0) is Decision.FOLLOW
+
+
+def test_answer_to_the_first_question_is_none_to_the_second():
+    beginning = Beginning(["one"], 0)
+    beginning.due(0)
+    beginning.answered("one", has=False, now_ns=MS)
+    assert beginning.decide(MS, 0) is Decision.WAIT
+    assert beginning.missing(MS) == ["one"]
+    beginning.due(MS)
+    assert beginning.decide(MS, 0) is Decision.WAIT
+    beginning.answered("one", has=False, now_ns=2 * MS)
+    assert beginning.decide(2 * MS, 0) is Decision.BEGIN
+
+
+def test_host_that_promised_an_epoch_begins_no_store_by_itself():
+    host = Host()
+    host.has.update(one=NOTHING, two=NOTHING)
+    host.node.store.fence(5 << 40)
+    for _ in range(40):
+        host.work(300 * MS)
+    assert not host.writes
+    assert "no host has the store, although one of them wrote it" in host.node.waits
+    assert host.node.store.said == [host.node.waits], "it is said once"
+    host = Host(insist=True)
+    host.node.store.fence(5 << 40)
+    for _ in range(3):
+        host.work(S)
+    assert host.writes
+
+
+def test_host_on_a_slow_path_is_waited_for():
+    beginning = Beginning(["one"], 0)
+    asked, over = [], None
+    for now_ns in range(0, 20 * S, 10 * MS):
+        if beginning.decide(now_ns, 0) is Decision.BEGIN:
+            over = now_ns
+            break
+        if asked and now_ns - asked[-1] >= 900 * MS:  # of the last question: others are over
+            beginning.answered("one", has=False, now_ns=now_ns)
+            asked.clear()
+        if beginning.due(now_ns):
+            asked.append(now_ns)
+    assert over is not None
+    assert over < 5 * S
 
 
 def test_host_that_is_down_is_asked_less_and_less_often():
@@ -161,15 +226,6 @@ def test_daemon_killed_before_the_first_record_asks_again():
     host.has.update(one=NOTHING, two=NOTHING)
     assert host.work(MS).writes
     assert host.node.store.identity == IDENTITY
-
-
-def test_store_that_has_records_goes_on_without_asking():
-    host = Host()
-    host.log.create()
-    lead(host.node.store)
-    host.start()
-    assert host.writes
-    assert not host.links
 
 
 def test_feed_begins_no_second_store():
@@ -192,6 +248,7 @@ def test_nothing_is_promoted_where_nobody_has_the_store():
         host.work(S)
     assert not host.writes
     assert "not promoted: no host that could be reached has the store" in host.node.store.said
+    assert host.node.store.promised == 0, "it fenced nobody"
     host.has.update(two=NOTHING)
     for _ in range(3):
         host.work(S)

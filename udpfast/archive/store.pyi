@@ -17,6 +17,7 @@ class StoreLog(Log):
         *,
         segment_bytes: int = ...,
         create: bool = False,
+        copied: bool = False,
         group: str | None = None,
     ) -> None: ...
     @property
@@ -27,6 +28,8 @@ class StoreLog(Log):
     def capacity(self) -> int: ...
     @property
     def damaged_at(self) -> int: ...
+    @property
+    def notes(self) -> list[str]: ...
     @property
     def dropped(self) -> int: ...
     @property

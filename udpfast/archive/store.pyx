@@ -15,20 +15,23 @@ from libc.string cimport memcpy
 
 from udpfast.bus.log cimport Place, log_note, place_look, place_record
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
+from udpfast.core.layout cimport Record
 from udpfast.core.oserr cimport check
 from udpfast.log.journal cimport journal_flush, journal_keep
 from udpfast.log.segment cimport (
-    IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look)
+    IDENTITY_SIZE, Segment, SegmentHeader, SegmentWriter, checksum_of, record_look, segment_enter,
+    segment_place)
 from udpfast.market.names cimport NameTable
 
-from udpfast.archive.bus_files import replace_file
 from udpfast.archive.store_names import StoreNames
+from udpfast.archive.store_state import load_state, save_state
 from udpfast.bus.log import saved_lineage
 from udpfast.errors import RegionError, WriterExistsError
 from udpfast.log.journal import Journal as JournalFace
 from udpfast.log.journal_header import is_copy
 from udpfast.log.segment import Segment as SegmentFace
-from udpfast.log.segment import aside_path, list_segments, segment_path, set_aside
+from udpfast.log.segment import (
+    aside_path, list_segments, segment_file_bytes, segment_path, set_aside)
 from udpfast.market.updates import LAYOUTS
 from udpfast.shm.instance import admit_group_to_journal, journal_directory
 
@@ -62,6 +65,10 @@ cdef class StoreLog(Log):
         Of the segments that this host begins; a copy has those of its source.
     create : bool
         Make a new store if there is none. Otherwise it becomes a copy, when `adopt` says of which.
+    copied : bool
+        Other hosts have copies: of records that are damaged or missing, and all behind them, the
+        files are set aside, so that this copy is whole up to its end and the rest is copied again.
+        Otherwise the store goes on behind them.
     group : str or None
         That may read, by name or number; empty: the owner alone; None: who may now.
 
@@ -75,7 +82,8 @@ cdef class StoreLog(Log):
         As `Journal.open` does.
     """
 
-    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False, group=None):
+    def __init__(self, directory, name, *, segment_bytes=1 << 26, create=False, copied=False,
+                 group=None):
         self._lock_fd = -1
         self.directory = journal_directory(directory, create=True)
         self.capacity = segment_bytes
@@ -83,6 +91,8 @@ cdef class StoreLog(Log):
         self.identity = bytes(IDENTITY_SIZE)
         self.last_ns = INT64_MIN
         self.damaged_at = -1
+        self.notes = []
+        self._copied = copied
         self._name = name
         self._segments = []
         self._maps = {}
@@ -107,7 +117,7 @@ cdef class StoreLog(Log):
                     f"backup. If the other one is used no more: `udpfast bus adopt store:"
                     f"{self.directory}`. If other hosts have the store, move this directory away, "
                     "and the daemon copies it anew")
-            if create or (self.directory / "journal").exists():
+            if create or (self.directory / "journal").exists() or list_segments(self.directory):
                 self._open(None)
         except BaseException:
             self.close()
@@ -124,25 +134,69 @@ cdef class StoreLog(Log):
             segment = SegmentFace.open(segment_path(self.directory, number))
             self._segments.append((segment.header.position, segment.header.index, number))
             segment.close()
+        self.notes += [note for note in self.journal.recovery.notes if ": set aside as" in note]
+        if self._copied and identity is None:
+            self._set_damaged_aside()
         if self.journal._active is not None:
             self.capacity = self.journal._active.header.capacity
             self.journal._capacity = self.capacity
         self._find_last()
         self.journal.prepare()
 
+    cdef _set_damaged_aside(self):
+        cdef uint64_t position = self._whole_until()
+        if position >= self.writer.position:
+            return
+        self.damaged_at = position
+        self.notes.append(
+            f"records from position {position} on are damaged or missing: their files are set "
+            "aside, to be copied again from another host")
+        self._set_aside_from(position)
+
+    cdef uint64_t _whole_until(self):
+        # Up to where every record is there. Of segments that are sealed and followed by others,
+        # the seal is believed, unless something was found to be wrong: what they have was on the
+        # disk when they were sealed. The last two are read: one of them has the last record.
+        cdef Segment segment
+        cdef SegmentWriter w
+        cdef uint64_t position, index
+        recovery = self.journal.recovery
+        position, index = self.first()
+        believed = len(self._segments) - 2
+        if recovery.missing or recovery.set_aside:
+            believed = 0
+        for at, (start, start_index, number) in enumerate(self._segments):
+            if start != position or start_index != index:
+                return position
+            segment = self._segment(number)
+            if (at < believed and segment.sealed()
+                    and segment.seal.position - start <= segment.limit):
+                position, index = segment.seal.position, segment.seal.index
+                continue
+            segment.start(&w, False)
+            with nogil:
+                segment.scan(&w)
+            position, index = w.position, w.index
+            if segment.sealed() and position < segment.seal.position:
+                return position
+        return position
+
     cdef _find_last(self):
         # The last record: in the last segment that has one.
         cdef Place place
         cdef int64_t size
         self.last_ns = INT64_MIN
-        self.damaged_at = -1
         for position, _, number in reversed(self._segments):
             _memory = self.place_at(position, &place)
             while place.position < self.writer.position:
                 size = place_look(&place)
                 if size <= 0:
-                    if number == self._latest()[2]:
+                    if number == self._latest()[2] and self.damaged_at < 0:
                         self.damaged_at = place.position
+                        self.notes.append(
+                            f"records from position {place.position} on are damaged or missing: "
+                            f"`udpfast verify store:{self.directory}` lists them; readers get "
+                            "LAPPED in their place")
                     break
                 log_note(self, place_record(&place))
                 place.position += size
@@ -348,14 +402,19 @@ cdef class StoreLog(Log):
     def unroll(self) -> bool:
         """See `Log`."""
         cdef Segment segment
-        if not self._segments or self._latest()[0] != self.writer.position:
-            if self._segments and self.journal._active is not None:
-                segment = self.journal._active
-                self.writer.limit = segment.room_end()
-            return False
-        with self._keeping:
-            self._set_aside_from(self.writer.position)
-        return True
+        empty = bool(self._segments) and self._latest()[0] == self.writer.position
+        if self._segments and not empty and self.journal._active is not None:
+            segment = self.journal._active
+            self.writer.limit = segment.room_end()
+        elif self._segments:
+            # The last one was sealed when the store was closed: its source may have gone on in it.
+            try:
+                with self._keeping:
+                    self._set_aside_from(self.writer.position)
+            except OSError as problem:  # there is no room: nothing is taken before there is
+                self.writer.limit = 0
+                self.notes.append(f"cannot go on in the last segment: {problem}")
+        return empty
 
     def _latest(self):
         return self._segments[len(self._segments) - 1]
@@ -366,6 +425,7 @@ cdef class StoreLog(Log):
         cdef Journal journal = self.journal
         cdef Segment segment
         cdef SegmentWriter w
+        cdef const Record* record
         cdef int64_t size
         self.flush()
         if journal._ending:
@@ -388,13 +448,16 @@ cdef class StoreLog(Log):
                     path.unlink()
                 else:
                     set_aside(path)
-            if self._segments:
+            if not self._segments:
+                w.index = journal.kept.oldest_index
+            else:
                 if not empty:
                     aside = aside_path(path)
                     os.link(path, aside)
                     copy = path.with_name(f"{path.name}.copied")
                     shutil.copy2(path, copy)
                     copy.replace(path)
+                _take_space(path)
                 segment = SegmentFace.open(path, writable=True)
                 segment.start(&w, True)
                 while w.position < position:
@@ -404,6 +467,11 @@ cdef class StoreLog(Log):
                         w.position, w.index)
                     if size <= 0:
                         raise RegionError(f"{path}: no record ends at {position}")
+                    record = <const Record*>segment_place(&w)
+                    if w.position >= w.entry_due:
+                        segment_enter(&w)
+                    w.first_ns = min(w.first_ns, record.published_ns)
+                    w.last_ns = max(w.last_ns, record.published_ns)
                     w.position += size
                     w.index += 1
                 segment.cut(&w)
@@ -418,16 +486,16 @@ cdef class StoreLog(Log):
 
     def load(self) -> bytes:
         """See `Log`."""
-        return _load(self.directory)
+        try:
+            return load_state(self.directory, sure=True)
+        except RegionError as problem:
+            aside = set_aside(self.directory / "bus.state")
+            self.notes.append(f"{problem}: set aside as {aside.name}")
+            return b""
 
     def save(self, bytes state) -> None:
         """See `Log`."""
-        replace_file(self.directory / "bus.state", state, durable=True)
-        fd = os.open(self.directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        save_state(self.directory, state)
 
     def close(self) -> None:
         """End it: the disk has everything then. Idempotent."""
@@ -442,17 +510,16 @@ cdef class StoreLog(Log):
             self._lock_fd = -1
 
 
-def _load(directory):
-    path = directory / "bus.state"
+def _take_space(path):
+    # Of a whole segment: one that was sealed gave back what it did not need, and one may be cut.
+    cdef Segment segment = SegmentFace.open(path)
+    size = segment_file_bytes(segment.header.capacity)
+    segment.close()
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
-        state = path.read_bytes()
-    except FileNotFoundError:
-        return b""
-    if len(state) % 16 != 8:  # three numbers, and pairs of them
-        raise RegionError(
-            f"{path}: expected 24 bytes, and 16 for each epoch, found {len(state)}: the file is "
-            "damaged")
-    return state
+        os.posix_fallocate(fd, 0, size)
+    finally:
+        os.close(fd)
 
 
 def store_lineage(directory):
@@ -463,7 +530,7 @@ def store_lineage(directory):
     RegionError
         The file that says so is damaged.
     """
-    return saved_lineage(_load(directory))
+    return saved_lineage(load_state(directory))
 
 
 cdef class StoreView(Log):

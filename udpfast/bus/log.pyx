@@ -4,6 +4,7 @@ import contextlib
 import struct
 
 from udpfast.core.hold cimport hold_give, hold_take
+from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE
 
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.release import Release
@@ -202,6 +203,7 @@ cdef class Log:
 
 
 _STATE = struct.Struct("<QQQ")
+_EPOCH_BEGIN = struct.Struct("<QqQII32s")  # EpochBegin, the payload of RESTART (bus/wire.pxd)
 
 
 def saved_lineage(bytes state) -> Lineage:
@@ -260,7 +262,24 @@ cdef class Store:
             self.lineage = saved_lineage(state)
             # An epoch that its writer did not live to write anything of.
             self.lineage.cut(log.writer.position)
+        if not self.lineage.pairs and log.last is not None:
+            self._recall(not state)
         self._released = min(self._released, log.writer.position)
+
+    def _recall(self, bint lost):
+        # What was kept beside the records is lost, or not sure. They say of which epochs they are.
+        led = False
+        for record in self.log.records(
+                self.log.first()[0], self.log.writer.position, kinds=1 << KIND_RESTART):
+            epoch, _, old_end, _, _, host = _EPOCH_BEGIN.unpack_from(record, RECORD_SIZE)
+            self.lineage.begin(epoch, old_end)
+            led = host.rstrip(b"\0") == self.host.encode()
+        self.promised = max(self.promised, self.lineage.epoch)
+        if lost:
+            self.led = led
+            self.said.append(
+                "the file `bus.state` was lost: its epochs are read from the records, and what "
+                "this host had promised to others is not known any more")
 
     @property
     def identity(self) -> bytes:
@@ -346,6 +365,14 @@ cdef class Store:
     def learn(self, uint64_t released, uint64_t kept, uint64_t let_go) -> None:
         """Take what the source says of readers, standbys and outboxes."""
         store_learn(self, released, kept, let_go)
+
+    def learn_lineage(self, pairs) -> None:
+        """Take of which epochs the records are, as a source says that has all of them."""
+        cdef list found = [pair for pair in pairs if pair[1] < self.log.writer.position]
+        if found != self.lineage.pairs:
+            self.lineage = Lineage(found)
+            self.changes += 1
+            self.save()
 
     def learn_writer(self, str host, uint64_t epoch) -> None:
         """Take who writes an epoch; of earlier epochs than the one known already, nothing."""

@@ -16,6 +16,7 @@ from udpfast.bus.log import Store
 from udpfast.bus.outbox import Courier, Watch
 from udpfast.bus.promotion import Promotion, PromotionState
 from udpfast.bus.replication import Consumer, Source
+from udpfast.bus.returning import Return, Returning
 from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import LinkType, epoch_after, link_frame, link_parse
 
@@ -80,8 +81,13 @@ class Node:
         What the last promotion came to, and who was not reached; empty: there was none, or it goes
         on.
     beginning : Beginning or None
+    returning : Returning or None
+        This host wrote the store before, and asks the others whether it writes on.
     waits : str
-        Why this host does not begin the store that it shall write; empty: it has it, or shall not.
+        Why this host does not begin the store that it shall write, or does not write it on; empty:
+        it does, or shall not.
+    intact : bool
+        Of what this host wrote nothing is lost, as far as it knows.
     fed : bool
         A feed on this host writes the store: this one follows nobody, and takes no messages.
     stopped : str
@@ -109,7 +115,9 @@ class Node:
         self.promotion: Promotion | None = None
         self.outcome: tuple[str, ...] = ()
         self.beginning: Beginning | None = None
+        self.returning: Returning | None = None
         self.waits = ""
+        self.intact = True
         self.fed = False
         self.stopped = ""
         self.failures = Failures()
@@ -172,74 +180,117 @@ class Node:
         named : bool
             It shall begin the store, if nobody has it.
         intact : bool
-            Of what this host wrote nothing can be lost: memory outlives a process, not the power.
+            Of what this host wrote nothing can be lost: memory outlives a process, not the power,
+            and no file was found damaged since.
         feeds : bool
             A feed on this host writes the store.
         insist : bool
             Begin without those hosts that cannot be reached.
         """
-        store, self._feeds = self.store, feeds
+        store, self._feeds, self.intact = self.store, feeds, intact
         if store.identity == NO_IDENTITY or not (store.end or store.led):
             if named:
                 self.beginning = Beginning(self.peers, now_ns, insist=insist)
                 self._go_on_beginning(now_ns, unix_ns)
         elif feeds:
             self.fed = True
-        elif store.led and (intact or not self.peers):
+        elif store.led and not self.peers:
             self.resume(now_ns, unix_ns)
+        elif store.led and intact:
+            self.returning = Returning(store, self.peers, now_ns)
+            self._go_on_returning(now_ns, unix_ns)
         elif store.led:
-            # Other copies may have more than what is left here.
-            self._say(
-                "this host has been rebooted, so other copies may have more: run `udpfast bus "
-                "promote` for the host that shall write")  # fmt: skip
+            self._wait_for_promote("this host has been rebooted, or lost some of what it wrote")
+
+    def _wait_for_promote(self, why: str) -> None:
+        # Other copies may have more than what is left here.
+        self.intact = False
+        self.waits = (
+            f"{why}, so other copies may have more: run `udpfast bus promote` for the host that "
+            "shall write")  # fmt: skip
+        self._say(self.waits)
+
+    def _go_on_returning(self, now_ns: int, unix_ns: int) -> None:
+        returning = self.returning
+        assert returning is not None
+        # Whoever connects may say it, too, that another host wrote since.
+        decision = returning.decide(now_ns) if self.store.led else Return.FOLLOW
+        if decision is Return.WAIT:
+            self._ask_again(returning.due(now_ns))
+            return
+        self._end_asking()
+        if decision is Return.WRITE:
+            missing = returning.missing(now_ns)
+            if missing:
+                self._say(
+                    f"writes on without an answer from {', '.join(missing)}: if another host was "
+                    "promoted meanwhile, this one follows it as soon as they meet"
+                )
+            self.resume(now_ns, unix_ns)
+        elif decision is Return.FETCH:
+            self._wait_for_promote(f"{returning.further} has records that this host lost")
+        else:
+            who = returning.later or "another host"
+            self._say(f"{who} knows of a later epoch, so this host does not write on")
 
     def _go_on_beginning(self, now_ns: int, unix_ns: int) -> None:
         beginning = self.beginning
         assert beginning is not None
         if self.consumer is not None and self.consumer.following:
-            self._end_beginning()
+            self._end_asking()
             return
-        decision = beginning.decide(now_ns)
+        decision = beginning.decide(now_ns, self.store.promised)
         if decision is Decision.WAIT:
             self._ask_who_has(beginning, now_ns)
         elif decision is Decision.BEGIN:
-            self._end_beginning()
+            self._end_asking()
             self._drop_consumer()
             self.store.log.create()
             self._write(0, now_ns, unix_ns)
             self._say("begins a new store")
         else:
-            self._end_beginning()
+            self._end_asking()
             self.waits = (
                 f"this host has nothing, and copies the store from {beginning.owner}; if no host "
                 "writes it, choose one with `udpfast bus promote`")  # fmt: skip
             self._say(self.waits)
 
     def _ask_who_has(self, beginning: Beginning, now_ns: int) -> None:
-        for host in beginning.due(now_ns):
-            for link in [link for link, (asked, _) in self._asked.items() if asked == host]:
-                self._close(link)
-            self._ask([host])
+        self._ask_again(beginning.due(now_ns))
         unheard = beginning.unheard(now_ns)
-        waits = (
-            "this host has nothing, and begins the store once all others report that they have "
-            f"nothing: still waiting for {', '.join(unheard)} (`udpfast bus run --begin` does not "
-            "wait)"
-                 if unheard else "")  # fmt: skip
+        waits = ""
+        if unheard:
+            waits = (
+                "this host has nothing, and begins the store once all others report that they have "
+                f"nothing: still waiting for {', '.join(unheard)} (`udpfast bus run --begin` does "
+                "not wait)")  # fmt: skip
+        elif self.store.promised and beginning.missing(now_ns):
+            waits = self.waits
+        elif self.store.promised:
+            waits = (
+                "no host has the store, although one of them wrote it: start the host that has "
+                "it, or begin another one with `udpfast bus run --begin`")  # fmt: skip
         if waits != self.waits:
             self.waits = waits
             if waits:
                 self._say(waits)
 
-    def _end_beginning(self) -> None:
-        self.beginning = None
+    def _ask_again(self, hosts: Iterable[str]) -> None:
+        # Of each host one question at a time: one that was not answered is over.
+        for host in hosts:
+            for link in [link for link, (asked, _) in self._asked.items() if asked == host]:
+                self._close(link)
+            self._ask([host])
+
+    def _end_asking(self) -> None:
+        self.beginning = self.returning = None
         self.waits = ""
         for link in list(self._asked):
             self._close(link)
 
     def _write(self, epoch: int, now_ns: int, unix_ns: int) -> None:
         # Write the store from now on; what a feed writes has the epoch that its loop begins.
-        self.beginning = None
+        self.beginning = self.returning = None
         self.waits = ""
         if self._feeds:
             self._drop_consumer()
@@ -257,48 +308,54 @@ class Node:
     def lead(self, epoch: int, now_ns: int, unix_ns: int) -> Sequencer:
         """Write the store from now on."""
         self._drop_consumer()
+        self.intact = True  # of what it writes from now on
         self.sequencer = Sequencer(self.store, epoch, now_ns, unix_ns)
         return self.sequencer
 
     def promote(self, now_ns: int) -> Promotion:
-        """Become the writer, if nobody promised a later epoch; `work` goes on with it."""
+        """Become the writer, if this host can; `work` goes on with it."""
         self._drop_consumer()
-        self.stopped = ""
-        self.sequencer = None
         self.outcome = ()
+        self._delay_ns = RETRY_NS
         self.promotion = Promotion(self.store, self.peers, self._draw(), now_ns)
-        for link in list(self._asked):
-            self._close(link)
-        self._ask(self.peers)
+        self._ask_for(self.promotion)
         return self.promotion
+
+    def _ask_for(self, promotion: Promotion) -> None:
+        if promotion.asks:
+            promotion.asks = False
+            self._ask_again(self.peers)
 
     def _go_on_promoting(self, now_ns: int, unix_ns: int) -> None:
         promotion = self.promotion
         assert promotion is not None
         promotion.work(now_ns, unix_ns)
-        if (
-            promotion.state is PromotionState.COPYING
-            and self._link is None
-            and (promotion.source and now_ns >= self._retry_ns)
-        ):
+        self._ask_for(promotion)
+        if promotion.links and self._link is None and now_ns >= self._retry_ns:
             self._leader = promotion.source
             self._link = self.carrier.connect(self._leader)
             self._wait(now_ns)
-        if promotion.state in (PromotionState.READY, PromotionState.REFUSED):
-            self._drop_consumer()
-            for link in list(self._asked):
-                self._close(link)
-            self.promotion = None
-            if self.store.identity == NO_IDENTITY:
-                self.end_promotion("not promoted: no host that could be reached has the store")
-            elif promotion.state is PromotionState.READY:
-                self._write(promotion.epoch, now_ns, unix_ns)
-                self.end_promotion(
-                    f"now writes epoch {promotion.epoch:x}",
-                    *(f"{host} could not be reached" for host in promotion.unreachable),
-                )
-            else:
-                self.end_promotion(f"not promoted: {promotion.reason}")
+        if promotion.state not in (PromotionState.READY, PromotionState.REFUSED):
+            return
+        self._drop_consumer()
+        for link in list(self._asked):
+            self._close(link)
+        self.promotion = None
+        if promotion.state is PromotionState.READY:
+            self.stopped = ""
+            self._write(promotion.epoch, now_ns, unix_ns)
+            self.end_promotion(
+                f"now writes epoch {promotion.epoch:x}",
+                *(f"{host} could not be reached" for host in promotion.unreachable),
+            )
+            return
+        said = f"not promoted: {promotion.reason}"
+        if promotion.silent:
+            said += (
+                "; no host writes the store now: run `udpfast bus promote` for "
+                f"{promotion.furthest(self.store.host)}"
+            )
+        self.end_promotion(said)
 
     def end_promotion(self, *said: str) -> None:
         """Say what a promotion came to."""
@@ -365,6 +422,8 @@ class Node:
         if self.beginning is not None:
             has = answer.identity != NO_IDENTITY
             self.beginning.answered(host, has=has, now_ns=now_ns)
+        if self.returning is not None:
+            self.returning.note_answer(host, now_ns)
         if NO_IDENTITY not in (answer.identity, own := self.store.identity) and (
             answer.identity != own
         ):
@@ -375,6 +434,8 @@ class Node:
                     f"expected {own.hex()}")  # fmt: skip
             return
         self._strangers.discard(host)
+        if self.returning is not None:
+            self.returning.answered(host, answer, now_ns)
         if self.promotion is not None:
             self.promotion.answered(host, answer, now_ns)
         self.store.fence(answer.promised)
@@ -497,13 +558,21 @@ class Node:
     def work(self, now_ns: int, unix_ns: int) -> None:
         """Let time pass: send what there is to send."""
         if self.sequencer is not None and not self.store.writer:
-            self._say("another host writes the store, so this host follows it")
+            if self.promotion is None or not self.promotion.epoch:
+                self._say("another host writes the store, so this host follows it")
             self.sequencer = None
         if self.promotion is not None:
             self._go_on_promoting(now_ns, unix_ns)
         elif self.beginning is not None:
             self._go_on_beginning(now_ns, unix_ns)
-        if self.promotion is None and self.sequencer is None and not self.fed:
+        elif self.returning is not None:
+            self._go_on_returning(now_ns, unix_ns)
+        if (
+            self.promotion is None
+            and self.returning is None
+            and self.sequencer is None
+            and (not self.fed)
+        ):
             self._follow(now_ns)
         if self.consumer is not None and self._link is not None:
             if self.promotion is None:

@@ -1,6 +1,10 @@
-"""How a host becomes the writer of a store: fence everyone, take what they have, begin an epoch.
+"""How a host becomes the writer of a store: ask everyone, fence everyone, take what they have.
 
-First every other host promises to take nothing of lower epochs any more; the old writer, if it can
+First every other host is asked how far it is, and nobody promises anything. If one has more than
+this host, its link shows whether it can be copied from. Who cannot take over is refused here, and
+whoever writes goes on.
+
+Then every other host promises to take nothing of lower epochs any more; the old writer, if it can
 be reached, ends there and then, for good. What is promised does not change any more, so whoever has
 more than this host is copied from, to its end. Only then the new epoch begins. Hosts that cannot be
 reached are named: what only they had is lost to the new epoch.
@@ -9,6 +13,7 @@ reached are named: what only they had is lost to the new epoch.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import replace
 
 from udpfast.bus.hello import Fenced, RefuseReason
@@ -20,15 +25,24 @@ __all__ = ["Promotion", "PromotionState"]
 
 #: A host that did not answer for so long cannot be reached.
 ANSWER_NS = 2_000_000_000
+#: One that did not answer the first question gets so long for the second.
+LATE_NS = 500_000_000
+#: Refusals that do not last: the link before was not missed yet, or a copy is not so far yet.
+PASSING = RefuseReason.NAME_IN_USE, RefuseReason.BEHIND
 
 
 class PromotionState(enum.Enum):
     """How far it is."""
 
     ASKING = "asking"
+    COMPARING = "comparing"
+    FENCING = "fencing"
     COPYING = "copying"
     READY = "ready"
     REFUSED = "refused"
+
+
+_LINKED = PromotionState.COMPARING, PromotionState.COPYING
 
 
 class Promotion:
@@ -47,30 +61,40 @@ class Promotion:
     Attributes
     ----------
     epoch : int
-        The new one.
+        The new one; 0: nobody was fenced yet.
     state : PromotionState
         READY: `Sequencer(store, promotion.epoch, ...)` may begin.
+    asks : bool
+        All hosts are to be asked, or asked again: set it to False then.
     answers : dict
         Host -> what it said.
     reason : str
         Why it was refused.
+    silent : bool
+        Nobody writes since: it was refused after others were fenced.
+    source : str
+        The host that has more than this one; empty: there is none.
     consumer : Consumer or None
-        To feed with what the host that `copy` was told sends, while COPYING.
+        To feed with what the host that `copy` was told sends, while `links`.
     """
 
     def __init__(self, store: Store, hosts: tuple[str, ...], random: int, now_ns: int) -> None:
         self.store = store
-        self.epoch = epoch_after(max(store.promised, store.epoch), random, promoted=True)
+        self.epoch = 0
         self.state = PromotionState.ASKING
         self.answers: dict[str, Fenced] = {}
         self.reason = ""
+        self.silent = False
+        self.asks = True
         self.source = ""
         self._copied = ""  # the host at the other end of `consumer`
         self.consumer: Consumer | None = None
+        self._random = random
+        self._hosts = hosts
         self._waiting = set(hosts)
+        self._heard: set[str] = set()  # who answered the first question
         self._until_ns = now_ns + ANSWER_NS
-        # This host follows nobody any more.
-        store.fence(self.epoch)
+        self._late_ns = self._reached_ns = 0
         self._work(now_ns)
 
     @property
@@ -78,11 +102,23 @@ class Promotion:
         """Hosts that did not answer."""
         return tuple(sorted(self._waiting))
 
+    @property
+    def links(self) -> bool:
+        """Whether `source` is to be linked to."""
+        return self.state in _LINKED and bool(self.source)
+
     def answered(self, host: str, answer: Fenced, now_ns: int) -> None:
-        """Take what a host said that was sent FENCE with this epoch, on a link of its own."""
+        """Take what a host said, on a link of its own, that was sent FENCE with what was promised.
+
+        That is the new epoch, once there is one.
+        """
+        if self.state not in (PromotionState.ASKING, PromotionState.FENCING):
+            return
+        if answer.promised < self.epoch:
+            return  # asked before there was one
         self.answers[host] = answer
         self._waiting.discard(host)
-        if answer.promised > self.epoch:
+        if self.epoch and answer.promised > self.epoch:
             self._refuse(
                 f"{host} has promised a later epoch, {answer.promised:x}: another host may be "
                 "writing"
@@ -96,39 +132,89 @@ class Promotion:
         self._work(now_ns)
 
     def _work(self, now_ns: int) -> None:
-        if self.store.promised > self.epoch:
+        if self.epoch and self.store.promised > self.epoch:
             self._refuse("another host is being promoted")
         if self.state is PromotionState.ASKING and (not self._waiting or now_ns >= self._until_ns):
-            self.state = PromotionState.COPYING
-        if self.state is not PromotionState.COPYING:
-            return
+            self._go_to(PromotionState.COMPARING, now_ns)
+        if self.state is PromotionState.COMPARING:
+            self._compare(now_ns)
+        if self.state is PromotionState.FENCING and self._have_promised(now_ns):
+            self._go_to(PromotionState.COPYING, now_ns)
+        if self.state is PromotionState.COPYING:
+            self._copy(now_ns)
+
+    def _go_to(self, state: PromotionState, now_ns: int) -> None:
+        self.state, self._reached_ns = state, now_ns
+
+    def _compare(self, now_ns: int) -> None:
+        # Whether this host can take over, before anybody promises anything.
+        if self.store.writer or not self._is_behind(now_ns):
+            if self.state is PromotionState.COMPARING:
+                self._fence(now_ns)
+        elif self.consumer is not None and self.consumer.following:
+            self._fence(now_ns)
+
+    def _fence(self, now_ns: int) -> None:
+        known = (answer.promised for answer in self.answers.values())
+        self.epoch = epoch_after(
+            max(self.store.promised, self.store.epoch, *known), self._random, promoted=True
+        )
+        # This host follows nobody any more.
+        self.store.fence(self.epoch)
+        self._end_copy("compared")
+        self._heard = set(self.answers)
+        self.answers.clear()
+        self._waiting = set(self._hosts)
+        self._until_ns, self._late_ns = now_ns + ANSWER_NS, now_ns + LATE_NS
+        self.asks = True
+        self._go_to(PromotionState.FENCING, now_ns)
+
+    def _have_promised(self, now_ns: int) -> bool:
+        if now_ns >= self._until_ns or not self._waiting:
+            return True
+        return now_ns >= self._late_ns and not self._waiting & self._heard
+
+    def _copy(self, now_ns: int) -> None:
+        # What others have more than this host, of epochs that are over.
         self._correct()
-        furthest = max(self.answers, key=self._how_far, default="")
-        store = self.store
-        own = any(store.identity), store.epoch, store.end
-        if not furthest or self._how_far(furthest) <= own:
+        if not self._is_behind(now_ns) and self.state is PromotionState.COPYING:
+            self._end_copy("copied")
             self.state = PromotionState.READY
+
+    def _is_behind(self, now_ns: int) -> bool:
+        # Whether another host has more; that is `source` then. Refused, if it cannot be had.
+        store, consumer = self.store, self.consumer
+        furthest = max(self.answers, key=self._how_far, default="")
+        # An epoch of which nothing was written counts for nothing.
+        written = max((epoch for epoch, _ in store.lineage.before(store.end)), default=0)
+        own = any(store.identity), written, store.end
+        if not furthest or self._how_far(furthest) <= own:
+            self.source = ""
+            if not any(store.identity):
+                self._refuse("no host that could be reached has the store")
+            return False
+        if self.source != furthest:
+            self.source, self._reached_ns = furthest, now_ns
+            if self._copied != furthest:
+                self._end_copy(f"{furthest} has more")
+        if consumer is not None and consumer.following and not consumer.closed:
+            self._reached_ns = now_ns
+        elif now_ns - self._reached_ns >= ANSWER_NS:
+            # It answered, and cannot be reached any more.
+            del self.answers[furthest]
+            self._waiting.add(furthest)
+        if consumer is not None and consumer.closed:
             self.consumer = None
-            return
-        self.source = furthest
-        if self.consumer is None:
-            return
-        if self._copied != furthest:
-            self.consumer.close(f"{furthest} has more")
-        if self.consumer.closed:
-            refused = self.consumer.refused
-            if refused is not None and self._copied == furthest:
-                # A link from before that is not known to be over: it is, soon, or somebody lives.
-                if (
-                    refused.reason is RefuseReason.NAME_IN_USE
-                    and now_ns < self._until_ns + ANSWER_NS
-                ):
-                    self.consumer = None
-                    return
+            refused = consumer.refused
+            if (
+                refused is not None
+                and self._copied == furthest
+                and not (refused.reason in PASSING and now_ns - self._reached_ns < ANSWER_NS)
+            ):
                 self._refuse(
                     f"{furthest} has more records, and refuses to give them: {refused.reason.name}"
                 )
-            self.consumer = None
+        return True
 
     def copy(self, host: str, nonce: int, now_ns: int) -> Consumer:
         """Return the end of a new link to a host; to `source`, whenever there is none."""
@@ -136,10 +222,15 @@ class Promotion:
         self.consumer = Consumer(self.store, nonce, now_ns, drain=True)
         return self.consumer
 
+    def _end_copy(self, why: str) -> None:
+        if self.consumer is not None:
+            self.consumer.close(why)
+            self.consumer = None
+
     def _correct(self) -> None:
         # A source that lost its power since it answered may have less than it said.
         welcome = None if self.consumer is None else self.consumer.welcome
-        if welcome is None:
+        if welcome is None or self._copied not in self.answers:
             return
         has = True, max((epoch for epoch, _ in welcome.lineage), default=0), welcome.end
         if has < self._how_far(self._copied):
@@ -151,7 +242,21 @@ class Promotion:
         answer = self.answers[host]
         return any(answer.identity), answer.epoch, answer.end
 
+    def furthest(self, own: str) -> str:
+        """Return the host that has most, as far as is known: `own`, if no other has more."""
+        store = self.store
+        far: Iterable[tuple[tuple[bool, int, int], bool, str]] = [
+            ((any(store.identity), store.epoch, store.end), True, own),
+            *((self._how_far(host), False, host) for host in self.answers),
+        ]
+        return max(far)[2]
+
     def _refuse(self, reason: str) -> None:
+        if self.state is PromotionState.REFUSED:
+            return
         self.state = PromotionState.REFUSED
         self.reason = reason
-        self.consumer = None
+        # Unless a later epoch is known, which somebody else writes or is about to.
+        known = (answer.promised for answer in self.answers.values())
+        self.silent = 0 < self.epoch == max(self.store.promised, *known, 0)
+        self._end_copy("refused")

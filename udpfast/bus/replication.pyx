@@ -614,6 +614,8 @@ cdef class Consumer(LinkEnd):
             self._epoch = store.epoch
         if store.identity != welcome.identity or header.position != store.end:
             raise ValueError(f"a WELCOME to {header.position} of {welcome.identity.hex()}")
+        store.learn_lineage(welcome.lineage)
+        self._epoch = store.epoch
         self.welcome = welcome
         self.following = True
         store.learn_writer(welcome.writer, header.epoch)

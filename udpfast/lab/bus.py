@@ -3,14 +3,15 @@
     udpfast lab bus --seeds 100 --seed 1
     udpfast lab bus --row B11 --seeds 100
 
-Hosts are killed, stopped, cut off, lose their power, fill their disks and set their clocks; links
-lose, double, delay and damage what they carry; replicas are promoted at any moment. After every
-step every copy is checked (`bus_oracle`). Then everything comes back, and what was accepted must be
-in every copy, once.
+Hosts are killed, frozen, stopped and started in good order (one, in turn, all at once), cut off,
+lose their power, fill their disks and set their clocks; links lose, double, delay and damage what
+they carry; replicas are promoted at any moment. After every step every copy is checked
+(`bus_oracle`). Then everything comes back, and what was accepted must be in every copy, once.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -24,6 +25,35 @@ __all__ = ["FAULTS", "ROWS", "Row", "check_seed", "main", "remove", "run", "sett
 def _kill(world: World, host: Host) -> None:
     host.kill()
     world.after(world.rng.choice([1, 50, 500, 3000]) * MS, host.start_again)
+
+
+def _restart(world: World, host: Host) -> None:
+    # As `systemctl restart` does, or an operator who has something to do meanwhile.
+    host.stop()
+    world.after(world.rng.choice([1, 50, 500, 3000]) * MS, host.start_again)
+
+
+def _restart_in_turn(world: World, _: Host) -> None:
+    gap = world.rng.choice([1, 50, 500, 1500]) * MS
+    hosts = world.rng.sample(list(world.hosts.values()), len(world.hosts))
+    for at, host in enumerate(hosts):
+        world.after(at * gap, functools.partial(_restart, world, host))
+
+
+def _restart_all(world: World, _: Host) -> None:
+    for host in world.hosts.values():
+        _restart(world, host)
+
+
+def _replace_writer(world: World, host: Host) -> None:
+    # As planned: the writer is stopped, another host promoted, the old one started again.
+    for writer in world.hosts.values():
+        if writer.node is not None and writer.node.store.writer and writer is not host:
+            writer.stop()
+            wait = world.rng.choice([1, 50, 500]) * MS
+            world.after(wait, lambda: _promote(world, host))
+            world.after(wait + world.rng.choice([1, 500, 4000]) * MS, writer.start_again)
+            return
 
 
 def _kill_within(_: World, host: Host) -> None:
@@ -97,7 +127,7 @@ def remove(_: World, host: Host) -> None:
     node = host.node
     if node is not None and len(host.log.segments) > 1:
         end = host.log.segments[1].position
-        if end <= node.store.kept and end <= host.log.synced():
+        if end <= node.store.kept and end < host.log.synced():
             host.log.remove_oldest()
 
 
@@ -132,7 +162,7 @@ def _app(world: World, host: Host) -> None:
 FAULTS: list[tuple[int, Callable[[World, Host], None]]] = [
     (6, _kill), (1, _power), (3, _stop), (4, _part), (2, _isolate), (6, _cut), (2, _fill),
     (2, _clock), (8, _sync), (4, remove), (2, _promote), (3, _failover), (2, _kill_within),
-    (1, wipe),
+    (1, wipe), (4, _restart), (1, _restart_in_turn), (1, _restart_all), (2, _replace_writer),
 ]  # fmt: skip
 
 
@@ -376,6 +406,7 @@ def check_seed(seed: int, row: str | None = None) -> dict[str, int]:
         "epochs": len({epoch for epoch, _ in world.oracle.truth}),
         "hosts without power": len(world.lost_power),
         "kills": world.happened["kills"],
+        "stops": world.happened["stops"],
         "promotions": world.happened["promotions"],
         "duplicates refused": world.oracle.duplicates,
         "messages sent again": world.oracle.resent,

@@ -182,6 +182,14 @@ class Machine:
         for part in self.parts:
             Host.kill(part)
 
+    def stop(self) -> None:
+        """End the daemon in good order."""
+        if self.frozen or any(part.node is None or part.log.dead for part in self.parts):
+            return
+        self.merger = None
+        for part in self.parts:
+            Host.stop(part)
+
     def work(self) -> None:
         """Do what the daemon does for the composite, and let its reader read."""
         order = self.order
@@ -228,6 +236,10 @@ class Part(Host):
     def kill(self) -> None:
         """End the daemon."""
         self.machine.kill()
+
+    def stop(self) -> None:
+        """End the daemon in good order."""
+        self.machine.stop()
 
     def lose_power(self) -> None:
         """End everything; each disk keeps what it had."""

@@ -14,6 +14,7 @@ cdef class MemoryLog(Log):
     cdef public int kill_in          # of the changes that a disk keeps: at this one it is all over
     cdef readonly bint dead          # ... which was: nothing more is written
     cdef public object on_death      # called then
+    cdef bint sealed                 # it was closed in good order, and nothing was appended since
     cdef public list aside           # of what was set aside: (position, bytes) of each record
     cdef uint64_t _synced
     cdef bytes _state, _fresh
@@ -21,5 +22,6 @@ cdef class MemoryLog(Log):
     cdef uint64_t _first, _first_index
     cdef MemorySegment _latest(self)
     cdef _open(self, MemorySegment segment)
+    cdef _go_on(self)
     cdef bint _dies(self)
     cdef MemorySegment _segment(self, uint64_t position)

@@ -78,13 +78,21 @@ cdef class MemoryLog(Log):
                     self.on_death()
         return self.dead
 
+    def close(self) -> None:
+        """End it in good order: the disk has everything, and the last segment says its end."""
+        self._synced = self.writer.position
+        if self.segments and self.writer.limit:
+            segment_end(&self.writer)
+            self.sealed = True
+        self.writer.limit = 0
+
     def revive(self) -> None:
         """Let the next process write."""
         self.kill_in = 0
         if self.dead:
             self.dead = False
             self.writer.limit = 0
-            if self.segments:
+            if self.segments and not self.sealed:
                 self._open(self._latest())
 
     def prepare(self, uint64_t capacity) -> None:
@@ -122,8 +130,9 @@ cdef class MemoryLog(Log):
         segment.number, segment.capacity = made.number, made.capacity
         segment.position, segment.index = made.position, made.index
         segment.header = (<char*>&made)[:sizeof(made)]
-        if self.segments:
+        if self.segments and not self.sealed:
             segment_end(&self.writer)
+        self.sealed = False
         self.segments.append(segment)
         self._open(segment)
         return True
@@ -183,6 +192,7 @@ cdef class MemoryLog(Log):
         if not self.segments:
             return removed
         segment = self._latest()
+        self.sealed = False
         index = segment.index
         self.place_at(segment.position, &place)
         while place.position < position and place_look(&place) > 0:
@@ -199,7 +209,7 @@ cdef class MemoryLog(Log):
         """See `Log`."""
         if not self.segments or self._latest().position != self.writer.position:
             if self.segments and not self.dead:
-                self._open(self._latest())
+                self._go_on()
             return False
         if self._dies():
             return False
@@ -208,9 +218,14 @@ cdef class MemoryLog(Log):
             self._first, self._first_index = self.writer.position, self.writer.index
             self.writer.limit = 0
             return True
-        self._open(self._latest())
-        memset(<uint8_t*><size_t>(self.writer.base + self.writer.position), 0, SEGMENT_END_SIZE)
+        self._go_on()
         return True
+
+    cdef _go_on(self):
+        # In the last segment, which takes records up to its end again.
+        self._open(self._latest())
+        self.sealed = False
+        memset(<uint8_t*><size_t>(self.writer.base + self.writer.position), 0, SEGMENT_END_SIZE)
 
     def remove_oldest(self) -> bool:
         """Remove the oldest segment, unless it is the last one."""

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-from udpfast.bus import beginning, log, merger, node, promotion, release, replication, sequencer
+from udpfast.bus import (
+    beginning,
+    log,
+    merger,
+    node,
+    promotion,
+    release,
+    replication,
+    returning,
+    sequencer,
+)
 from udpfast.bus.hello import Hello
 from udpfast.lab import bus_composite, bus_world
 from udpfast.lab.bus_oracle import checksum
@@ -108,9 +118,24 @@ class CopiesNothing(promotion.Promotion):
 class BeginsAtOnce(beginning.Beginning):
     """Begins a store without asking who has it."""
 
-    def decide(self, now_ns: int) -> beginning.Decision:
+    def decide(self, now_ns: int, promised: int) -> beginning.Decision:
         """Begin."""
         return beginning.Decision.BEGIN
+
+
+class WritesOnUnasked(returning.Returning):
+    """Writes on after a start, whoever wrote meanwhile."""
+
+    def decide(self, now_ns: int) -> returning.Return:
+        """Write."""
+        return returning.Return.WRITE
+
+
+class StaysSealed(log.Store):
+    """Does not take up the last segment again, which a clean stop has sealed."""
+
+    def unroll(self) -> None:
+        """Do nothing."""
 
 
 class ForgetsWhatItTook(merger.Merger):
@@ -151,6 +176,8 @@ MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "shows-too-early": [(bus_world, "Store", ShowsTooEarly)],
     "copies-nothing": [(node, "Promotion", CopiesNothing)],
     "begins-at-once": [(node, "Beginning", BeginsAtOnce)],
+    "writes-on-unasked": [(node, "Returning", WritesOnUnasked)],
+    "stays-sealed": [(bus_world, "Store", StaysSealed)],
     "forgets-what-it-took": [(bus_composite, "Merger", ForgetsWhatItTook)],
     "takes-nothing-back": [(bus_composite, "Merger", TakesNothingBack)],
     "believes-what-was-taken": [(merger, "_has_moved", believes_what_was_taken)],

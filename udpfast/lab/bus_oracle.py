@@ -327,6 +327,21 @@ class Oracle:
                 raise Wrong(f"B16 {host}: begins epoch {epoch:x} without the record at {position} "
                             f"of epoch {latest:x}, which {other} has")  # fmt: skip
 
+    def writes_on(self, host: str, epoch: int, known: dict[str, int]) -> None:
+        """Check that a host that begins an epoch knew of the later ones.
+
+        Parameters
+        ----------
+        host : str
+        epoch : int
+        known : dict
+            Other host -> what it had promised before this one was started, and asked it.
+        """
+        for other, promised in known.items():
+            if promised > epoch:
+                raise Wrong(f"{host}: writes epoch {epoch:x}, although {other} had promised "
+                            f"{promised:x} when it was started")  # fmt: skip
+
     # --- datagrams ------------------------------------------------------------------------------
 
     def sends(self, whose: tuple[Any, ...], data: bytes, now_ns: int, resend_ns: int) -> None:

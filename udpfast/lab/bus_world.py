@@ -33,6 +33,8 @@ NONCE, ACCEPTED, FREED = 64, 128, 256
 S = 1000 * MS
 LAYOUT = 0x5EED
 SOCKET_BYTES = 1 << 16
+#: What a host says that writes on without others, and the least that it waits for them.
+UNASKED, UNASKED_NS = "writes on without an answer from ", 2 * S
 
 
 @dataclass
@@ -75,6 +77,8 @@ class Host:
         self.cuts = 0
         self.epoch = self.epochs = 0  # the last one that its store had, and how many
         self.promotion: Promotion | None = None
+        self.started_ns = 0
+        self.known: dict[str, int] = {}  # what others had promised when this daemon was started
         self.quarantine = world.rng.random() < 0.8
         log.on_death = self._note_outboxes
 
@@ -142,6 +146,7 @@ class Host:
         self.life += 1
         self.cuts = 0
         self.promotion = None
+        self.started_ns, self.known = world.now_ns, dict(world.oracle.promised)
         self.node = Node(
             store, peers, self, lambda: world.rng.getrandbits(63),
             source=world.sources.get(self.name, ""), quarantine=self.quarantine,
@@ -167,9 +172,23 @@ class Host:
         )
         self.node.add(courier)
 
+    def stop(self) -> None:
+        """End the daemon in good order, as SIGTERM does."""
+        if self.node is None or self.frozen or self.log.dead:
+            return
+        self.world.happened["stops"] += 1
+        for side in list(self.sides.values()):
+            self.world.end(side)
+        self.sides.clear()
+        self.log.close()
+        self._end()
+
     def kill(self) -> None:
         """End the daemon, as kill -9 does."""
         self.world.happened["kills"] += self.node is not None
+        self._end()
+
+    def _end(self) -> None:
         self.node = None
         self.frozen = False
         for name, then in self._outboxes_then.items():
@@ -255,6 +274,7 @@ class Host:
                 node.received(link, data, now_ns)
                 more = more or bool(side.arrived)
         node.work(now_ns, unix_ns)
+        self.powerless = not node.intact
         self.world.look(self)
         if self.node is not None and more:
             self.world.after(50_000, self.wake)
@@ -419,6 +439,7 @@ class World:
             self.oracle.taken_over(host.name, promotion.epoch, reached)
         if promotion is not None and promotion is not node.promotion:
             host.promotion = None
+        self._look_who_writes(host, node)
         disk = {host.name: host.log.synced()}
         for memory in host.outboxes.values():
             nonce, freed = _number(memory, NONCE), _number(memory, FREED)
@@ -438,6 +459,22 @@ class World:
         )  # fmt: skip
         self.unprotected = self.unprotected or away
         return away
+
+    def _look_who_writes(self, host: Host, node: Node) -> None:
+        # Who writes on after a start without having asked those that were there.
+        if not node.store.writer or not host.known:
+            return
+        if node.outcome:  # it was promoted: whom it asked, and how, is another matter
+            host.known = {}
+            return
+        unasked: set[str] = set()
+        if self.now_ns - host.started_ns >= UNASKED_NS:
+            for line in node.store.said:
+                if line.startswith(UNASKED):
+                    unasked.update(line.removeprefix(UNASKED).partition(":")[0].split(", "))
+        known = {name: epoch for name, epoch in host.known.items() if name not in unasked}
+        host.known = {}
+        self.oracle.writes_on(host.name, node.store.epoch, known)
 
     # --- links ----------------------------------------------------------------------------------
 

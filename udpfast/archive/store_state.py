@@ -1,0 +1,61 @@
+"""The file `bus.state` of a store: its epochs, what it promised, and whether it wrote it itself."""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from pathlib import Path
+
+from udpfast.archive.bus_files import replace_file
+from udpfast.errors import RegionError
+
+__all__ = ["load_state", "save_state"]
+
+#: Behind the state: its CRC-32, and what tells that there is one. Earlier files have neither.
+_END = struct.Struct("<II")
+_MAGIC = 0x54535542  # "BUST"
+#: Three numbers; pairs of them follow, one for each epoch.
+_FIRST, _PAIR = 24, 16
+
+
+def load_state(directory: Path, *, sure: bool = False) -> bytes:
+    """Return what was saved last; nothing, if nothing was.
+
+    Parameters
+    ----------
+    directory : pathlib.Path
+    sure : bool
+        Of a file without a checksum, return no epochs: it may have been cut, and records say them.
+
+    Raises
+    ------
+    RegionError
+        The file is damaged.
+    """
+    path = directory / "bus.state"
+    try:
+        state = path.read_bytes()
+    except FileNotFoundError:
+        return b""
+    if len(state) % _PAIR == _FIRST % _PAIR and len(state) >= _FIRST:
+        return state[:_FIRST] if sure else state
+    if len(state) % _PAIR == 0 and len(state) >= _FIRST + _END.size:
+        state, end = state[: -_END.size], state[-_END.size :]
+        if _END.unpack(end) == (zlib.crc32(state), _MAGIC):
+            return state
+    raise RegionError(
+        f"{path}: expected 24 bytes, 16 for each epoch and a checksum, found {len(state)}: the "
+        "file is damaged"
+    )
+
+
+def save_state(directory: Path, state: bytes) -> None:
+    """Keep it as durably as the disk can."""
+    end = _END.pack(zlib.crc32(state), _MAGIC)
+    replace_file(directory / "bus.state", state + end, durable=True)
+    fd = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,71 @@
+"""How a host writes on that wrote the store before: it asks the others first.
+
+While its daemon was down, another host may have been promoted. What this one then appended would be
+of no worth, and its copy would differ from the others'. So it asks all of them, and writes on when
+none knows of a later epoch or has more than this host. It waits for hosts that cannot be reached,
+but not long: a bus whose copies are all down must be able to go on.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+
+from udpfast.bus.asking import Asking
+from udpfast.bus.hello import Fenced
+from udpfast.bus.log import Store
+
+__all__ = ["Return", "Returning"]
+
+#: A daemon that is started together with this one answers within this time.
+WAIT_NS = 2_000_000_000
+
+
+class Return(enum.Enum):
+    """What a host does that wrote before."""
+
+    WAIT = "wait"
+    WRITE = "write"
+    FOLLOW = "follow"  # another host wrote since
+    FETCH = "fetch"  # another host has more than this one
+
+
+class Returning(Asking):
+    """Decides whether this host writes the store on.
+
+    Parameters
+    ----------
+    store : Store
+    hosts, now_ns
+        As `Asking` has them.
+
+    Attributes
+    ----------
+    later, further : str
+        A host that knows of a later epoch, and one that has more; empty: none said so.
+    """
+
+    def __init__(self, store: Store, hosts: Sequence[str], now_ns: int) -> None:
+        super().__init__(hosts, now_ns)
+        self.later = self.further = ""
+        self._store = store
+        self._until_ns = now_ns + WAIT_NS
+
+    def answered(self, host: str, answer: Fenced, now_ns: int) -> None:
+        """Take how far a host is, and what it promised."""
+        store = self._store
+        self.note_answer(host, now_ns)
+        if answer.promised > store.promised:
+            self.later = host
+        elif (answer.epoch, answer.end) > (store.epoch, store.end):
+            self.further = host
+
+    def decide(self, now_ns: int) -> Return:
+        """Return what this host does now."""
+        if self.later:
+            return Return.FOLLOW
+        if self.further:
+            return Return.FETCH
+        if self.missing(now_ns) and now_ns < self._until_ns:
+            return Return.WAIT
+        return Return.WRITE
