@@ -250,19 +250,20 @@ def test_promotion_waits_for_the_end_of_a_link_from_before(lives: bool, state: s
     kept, one = filled(5).store, store("one")
     before = Copy(kept, store("one")).pump()
     promotion = Promotion(one, ("S",), 7, 0)
-    kept.fence(promotion.epoch)
-    answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
-    promotion.answered("S", answer, 0)
     for ms in range(0, 5000, 100):
-        if promotion.state is not PromotionState.COPYING:
-            break
         if lives:
             before.source.feed(b"", ms * MS)
+        kept.fence(promotion.epoch)
+        answer = Fenced(kept.promised, kept.epoch, kept.end, 0, 0, True, "S", kept.identity)
+        promotion.answered("S", answer, ms * MS)
+        if not promotion.links:
+            continue
         source, consumer = Source(kept, 1, ms * MS), promotion.copy("S", 2, ms * MS)
         source.feed(consumer.output(), ms * MS)
         consumer.feed(source.output(), ms * MS)
         promotion.work(ms * MS, T0)
         promotion.work(ms * MS, T0)
+        source.close("over")
     assert promotion.state is PromotionState[state]
 
 

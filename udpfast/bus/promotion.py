@@ -87,6 +87,7 @@ class Promotion:
         self.silent = False
         self.asks = True
         self.source = ""
+        self._put_off = ""  # why `source` does not give what it has, for now
         self._copied = ""  # the host at the other end of `consumer`
         self.consumer: Consumer | None = None
         self._random = random
@@ -194,27 +195,29 @@ class Promotion:
                 self._refuse("no host that could be reached has the store")
             return False
         if self.source != furthest:
-            self.source, self._reached_ns = furthest, now_ns
+            self.source, self._reached_ns, self._put_off = furthest, now_ns, ""
             if self._copied != furthest:
                 self._end_copy(f"{furthest} has more")
         if consumer is not None and consumer.following and not consumer.closed:
-            self._reached_ns = now_ns
+            self._reached_ns, self._put_off = now_ns, ""
         elif now_ns - self._reached_ns >= ANSWER_NS:
-            # It answered, and cannot be reached any more.
+            # It answered, and cannot be reached any more, or does not give what it has.
+            if self._put_off:
+                self._refuse_by(furthest)
+                return False
             del self.answers[furthest]
             self._waiting.add(furthest)
         if consumer is not None and consumer.closed:
             self.consumer = None
             refused = consumer.refused
-            if (
-                refused is not None
-                and self._copied == furthest
-                and not (refused.reason in PASSING and now_ns - self._reached_ns < ANSWER_NS)
-            ):
-                self._refuse(
-                    f"{furthest} has more records, and refuses to give them: {refused.reason.name}"
-                )
+            if refused is not None and self._copied == furthest:
+                self._put_off = refused.reason.name
+                if refused.reason not in PASSING:
+                    self._refuse_by(furthest)
         return True
+
+    def _refuse_by(self, furthest: str) -> None:
+        self._refuse(f"{furthest} has more records, and refuses to give them: {self._put_off}")
 
     def copy(self, host: str, nonce: int, now_ns: int) -> Consumer:
         """Return the end of a new link to a host; to `source`, whenever there is none."""
