@@ -33,6 +33,7 @@ cdef class HistorySource(Source):
     cdef bint _miss(self, uint64_t missed) except -1
     cdef bint _go_over(self) except -1
     cdef bint _ring_has(self, uint64_t position) except -1
+    cdef bint _stands_at(self, uint64_t position) except -1
     cdef _place(self, uint64_t position)
     cdef _choose_file(self)
     cdef int64_t _disturbed(self, int64_t count) noexcept

@@ -230,10 +230,17 @@ cdef class HistorySource(Source):
         self._choose_file()
         if ring.log != self.log:
             return False
-        if ring.reader.header.first <= position != SOURCE_ENDED and ring.holds(position):
+        if self._stands_at(position):
             return True
         ring.seek_oldest()
         return ring.reader.index <= self.index
+
+    cdef bint _stands_at(self, uint64_t position) except -1:
+        # Whether a position is one of this file. Of a file that another one followed only what was
+        # flushed counts: what comes behind it may have been in a third.
+        cdef RingCursor ring = self.live.cursor
+        return ring.reader.header.first <= position != SOURCE_ENDED and ring.holds(position) and (
+            position <= ring.tail_position or not ring.region.replaced())
 
     cdef _place(self, uint64_t position):
         # Stand in the ring at what comes next; where that is not there any more, at the oldest.
@@ -241,7 +248,7 @@ cdef class HistorySource(Source):
         cdef bint same
         self._choose_file()
         same = ring.log == self.log
-        if same and ring.reader.header.first <= position != SOURCE_ENDED and ring.holds(position):
+        if same and self._stands_at(position):
             ring.seek(position, self.index)
         else:
             ring.seek_oldest()
