@@ -68,10 +68,10 @@ class Trial:
         return sent
 
     def end(self, sent: list[int], what: str, codes: tuple[int, ...], begun: bool) -> None:
-        """Expect the end by one of the codes, or, if it had not begun, by the first signal."""
+        """Expect the end by one of the codes, or, if it had not begun, by a signal."""
         code = self.process.wait(PATIENCE_S)
         text = self.log.read_text()
-        early = () if begun or not sent else (-sent[0], 130)
+        early = () if begun else (130, *(-number for number in sent))
         assert code in (*codes, *early), f"{what}: exit code {code}, after {sent}: {text}"
         assert "Fatal" not in text, f"{what}: {text}"
         assert not begun or "Traceback" not in text, f"{what}: {text}"
