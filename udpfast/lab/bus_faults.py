@@ -409,6 +409,31 @@ def _set_aside(folder: Path, seed: int) -> dict[str, int]:
         return {"set aside": lost, "messages": copies[0].messages}
 
 
+def stop_in_good_order(folder: Path, times: int, seed: int) -> dict[str, Any]:
+    """Stop daemons in good order, and start them again: one, each in turn, all at once."""
+    settings = SETTINGS.replace('["one"]', '["one", "two"]')
+    with BusTrial(folder, seed, settings, THREE) as trial:
+        trial.begin()
+        for _ in range(times):
+            hosts = trial.rng.sample(list(THREE), trial.rng.randint(1, 3))
+            at_once = trial.rng.random() < 0.5
+            for group in [hosts] if at_once else [[host] for host in hosts]:
+                trial.go_on("S", records=trial.rng.randint(1, 400))
+                for host in group:
+                    trial.daemons[host].send_signal(signal.SIGTERM)
+                for host in group:
+                    expect(trial.daemons[host].wait() == 0, f"{host} to end in good order")
+                time.sleep(trial.rng.random() * 0.5)
+                for host in group:
+                    trial.start(host)
+                for host in THREE:
+                    trial.wait_for_stream(host)
+                trial.go_on()
+            trial.compare("one")
+            trial.compare("two")
+        return {"times": times, **trial.finish()}
+
+
 def move_directories(folder: Path, times: int, seed: int) -> dict[str, Any]:
     """Copy a store's directory to another disk: refused until `bus adopt` says that it is it."""
     with BusTrial(folder, seed) as trial:
@@ -461,6 +486,7 @@ ROWS: dict[str, tuple[Row, int]] = {
     "B20": (lie, 1000),
     "chain": (kill_in_chain, 100),
     "aside": (set_aside, 10),
+    "order": (stop_in_good_order, 20),
     "moved": (move_directories, 10),
 }
 
