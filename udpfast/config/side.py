@@ -203,8 +203,9 @@ class RecordConfig(SideConfig, frozen=True):
         Meta(
             ge=0,
             le=1 << 60,
-            description="disk space for records and raw together, in bytes; beyond it the "
-            "oldest files are removed; 0: no limit",
+            description="disk space for records and raw together, in bytes, their tables of "
+            "names and the segments made ready included; beyond it the oldest segments are "
+            "removed; 0: no limit",
         ),
     ] = 0
     capture_bytes: Annotated[
