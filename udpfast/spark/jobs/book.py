@@ -131,11 +131,11 @@ def finish_depth(last: DataFrame, bronze: Bronze, parameters: Parameters) -> Dat
     books = judged(last, bronze, parameters)
     levels = standing(last, books, bronze, parameters)
     found = levels.groupBy(*BOOK_KEYS).applyInArrow(depth, DEPTH_SCHEMA)
-    counts = {f"{side}_{what}": 0 for side in ("bid", "ask") for what in ("levels", "quantity_sum")}
+    counts = [f"{side}_{what}" for side in ("bid", "ask") for what in ("levels", "quantity_sum")]
     return (
         books.select(*BOOK_KEYS, "stale", "stale_since_ns")
         .join(found, list(BOOK_KEYS), "left")
-        .fillna(counts)
+        .fillna(0, counts)
         .drop("ungated")
         .orderBy(*KEYS)
     )
