@@ -29,6 +29,8 @@ from .result import Row
 from .trials import Benchmark, Outcome, Settings, Unavailable, interleave
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from udpfast.spark.bronze import Bronze
 
 __all__ = ["BENCHMARK"]
@@ -88,11 +90,12 @@ def make_export(root: Path, count: int) -> None:
             rows = count // FILES // (GAPS if name == "gaps" else 1)
             number = np.arange(file * rows, (file + 1) * rows)
             at_ns = BEGIN_NS + number * (SPAN_NS // (rows * FILES))
-            columns = {
-                "feed": np.full(rows, "bench"),
-                "position": number * 256,
-                "received_ns": at_ns,
-                **make(chance, rows, number),
+            columns = make(chance, rows, number)
+            each = len(next(iter(columns.values()))) // rows  # records of one position and time
+            columns |= {
+                "feed": np.full(rows * each, "bench"),
+                "position": np.repeat(number * 256, each) + np.tile(128 * np.arange(each), rows),
+                "received_ns": np.repeat(at_ns, each),
             }
             folder = root / name / "date=2026-11-21/stream=0/session=s1"
             folder.mkdir(parents=True, exist_ok=True)
@@ -101,10 +104,15 @@ def make_export(root: Path, count: int) -> None:
 
 
 def instruments(chance: np.random.Generator, rows: int) -> dict[str, Any]:
-    """Return the columns that name an instrument, and how far its price has walked."""
+    """Return the columns that tell the object of each row, and its flags."""
     which = chance.integers(0, INSTRUMENTS, rows)
     symbols = np.array([f"SYMBOL-{number}" for number in range(INSTRUMENTS)])
-    return {"exchange": np.full(rows, "deribit"), "symbol": symbols[which]}
+    return {
+        "exchange": np.full(rows, "deribit"),
+        "symbol": symbols[which],
+        "object": which + 1,
+        "flags": np.zeros(rows, np.int32),
+    }
 
 
 def trades(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
@@ -130,38 +138,58 @@ def tops(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
     }
 
 
-def levels(chance: np.random.Generator, rows: int, number: Any) -> dict[str, Any]:
-    """Return the columns of levels: a snapshot of one level now and then."""
+def levels(_: np.random.Generator, rows: int, number: Any) -> dict[str, Any]:
+    """Return the columns of levels, one of each update of a book."""
+    chance = np.random.default_rng(number[0] + 1)
     return {
-        **instruments(chance, rows),
+        **updates(rows, number),
         "row": np.zeros(rows, np.int32),
-        "snapshot": number % (rows // 4) < 2 * INSTRUMENTS,
         "side": np.where(chance.random(rows) < 0.5, "Bid", "Ask"),
         "price": 60_000 + chance.integers(-2_000, 2_000, rows) / 2,
         "quantity": chance.integers(0, 5, rows).astype(float),
     }
 
 
-def messages(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
-    """Return the columns of messages."""
-    return {
+def messages(chance: np.random.Generator, rows: int, number: Any) -> dict[str, Any]:
+    """Return the columns of messages: the updates of the books, and as many of something else."""
+    books = {
+        **updates(rows, number),
+        "kind": np.full(rows, "BOOK"),
+        "update_type": np.full(rows, "Incremental"),
+    }
+    trades = {
+        **books,
         **instruments(chance, rows),
-        "kind": np.where(chance.random(rows) < 0.8, "BOOK", "TRADES"),
+        "kind": np.full(rows, "TRADES"),
         "snapshot": np.zeros(rows, bool),
-        "rows": np.ones(rows, np.int32),
+    }
+    return {
+        "rows": np.ones(2 * rows, np.int32),
+        **{name: np.stack((books[name], trades[name]), axis=1).ravel() for name in books},
     }
 
 
-def gaps(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
-    """Return the columns of gaps."""
+def updates(rows: int, number: Any) -> dict[str, Any]:
+    """Return what records of updates of books have in all tables: now and then a snapshot."""
+    chance = np.random.default_rng(number[0])
     return {
+        **instruments(chance, rows),
+        "snapshot": number % (rows // 4) < 2 * INSTRUMENTS,
+    }
+
+
+def gaps(chance: np.random.Generator, rows: int, number: Any) -> dict[str, Any]:
+    """Return the columns of gaps: of numbers that no race has."""
+    return {
+        "first_number": 2 * number + 1,
+        "last_number": 2 * number + 1,
         "lost": chance.integers(1, 9, rows),
         "reason": np.where(chance.random(rows) < 0.5, "COUNT", "TIME"),
         "waited_ns": chance.integers(0, 1_000_000, rows),
     }
 
 
-def races(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
+def races(chance: np.random.Generator, rows: int, number: Any) -> dict[str, Any]:
     """Return the columns of races between two lines."""
     import pyarrow as pa
 
@@ -174,6 +202,8 @@ def races(chance: np.random.Generator, rows: int, _: Any) -> dict[str, Any]:
     missing[np.arange(rows), 1 - winner] = alone
     places = pa.array(np.arange(rows + 1, dtype=np.int32) * 2)
     return {
+        "number": 2 * number,
+        "stamped": np.ones(rows, bool),
         "winner": winner,
         "completed": chance.random(rows) < 0.9,
         "lead_ns": pa.array(lead, mask=alone),
@@ -204,13 +234,17 @@ def open_bronze(root: str) -> Bronze:
         spark = open_session("local[2]", name="udpfast bench", memory="2g")
     except UdpfastError as error:
         raise Unavailable(str(error)) from None
+    return view_tables(spark, root)
+
+
+def view_tables(spark: SparkSession, root: str) -> Bronze:
+    """Make a view of each table, and return them all as the jobs read them."""
     from udpfast.spark.bronze import Bronze
 
-    bronze = Bronze(spark, (root,))
     for name in TABLE_MAKERS:
         folder = f"{root}/{name}"
         spark.read.schema(spark_schema(name)).parquet(folder).createOrReplaceTempView(name)
-    return bronze
+    return Bronze(spark, (root,))
 
 
 def job_rows(bronze: Bronze, name: str) -> list[dict[str, Any]]:

@@ -69,6 +69,14 @@ def test_whatever_is_missing_is_said_and_nothing_is_green(reason: str) -> None:
     assert f"because {LOST[reason]}" in found[0]
 
 
+def test_records_that_nobody_counted_are_so_many_or_more() -> None:
+    assert said(losses=[losses(65_535, lost=1, lost_by_lapped_unknown=1)]) == [
+        "bad! 1 record or more that the feed published are missing here, because the feed began "
+        "another log before the recorder had read all of the last one. Nobody knows which messages "
+        "they held."
+    ]
+
+
 def test_missing_records_stand_beside_lost_messages() -> None:
     rows = [
         losses(messages=90, lost=10, gaps=1, longest=10, lost_by_gap_anew=10),

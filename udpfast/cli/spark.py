@@ -24,14 +24,10 @@ from udpfast.log.journal_state import journal_identity
 from udpfast.spark.session import SparkMissingError
 
 if TYPE_CHECKING:
-    from udpfast.export.manifest import Entry
     from udpfast.spark.gold import Gold
     from udpfast.spark.pipeline import Ran
 
 __all__ = ["spark"]
-
-#: Tables whose records say that something is missing.
-SAYING_LOSSES = ("gaps", "events")
 
 EXAMPLES = """\b
 Examples:
@@ -239,6 +235,7 @@ def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tu
     """
     from udpfast.export.manifest import read_entries
     from udpfast.spark.bronze import JOURNAL, ROOTS_MAX
+    from udpfast.spark.manifests import manifest_doubts
 
     found: dict[str, str] = {}
     empty: list[str] = []
@@ -248,11 +245,12 @@ def find_sources(sources: Sequence[str], out: str, doubts: list[str]) -> list[tu
             found[f"{JOURNAL}{journal}"] = journal_name(journal)
         elif "://" in source:
             _refuse_itself(source, out)
+            doubts += manifest_doubts(source)
             found[source.rstrip("/")] = ""
         elif (Path(source) / "_manifest").is_dir():
             _refuse_itself(source, out)
-            if entries := read_entries(Path(source)):
-                doubts += lacking_tables(source, entries)
+            if read_entries(Path(source)):
+                doubts += manifest_doubts(source)
                 found[_resolved(source)] = export_identity(Path(source)) or ""
             else:
                 empty.append(source)
@@ -325,17 +323,6 @@ def _refuse_twice(roots: Sequence[str]) -> None:
 
 def _resolved(place: str) -> str:
     return place if "://" in place else str(Path(place).resolve())
-
-
-def lacking_tables(source: str, entries: Sequence[Entry]) -> Iterator[str]:
-    """Yield a sentence if an export lacks tables that say what is missing."""
-    kept = [set(entry.tables) for entry in entries if not entry.raw]
-    lacking = [name for name in SAYING_LOSSES if any(name not in tables for tables in kept)]
-    if lacking:
-        yield (
-            f"{source} was exported without {' and '.join(lacking)}, which "
-            f"{'says' if len(lacking) == 1 else 'say'} what is missing: losses may be unknown."
-        )
 
 
 def export_journal(journal: Path, root: Path, doubts: list[str]) -> int:

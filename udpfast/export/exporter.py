@@ -192,11 +192,13 @@ class Exporter:
                         self._done.add((raw, part.number))
 
     def _placed(self, directory: Path, raw: bool, part: Part, entries: list[Entry]) -> Part:
-        # Behind what was exported, or behind what was removed to make room, records are missing.
+        # Behind what was exported, records are missing, whatever became of them. What was removed
+        # to make room before anything was exported is no part of an export.
+        ends = [(entry.end_index, entry.end_position) for entry in entries]
+        ends += [self._ends[raw]] if raw in self._ends else []
         begin = journal_begin(directory)
-        ends = [(begin.index, begin.position), self._ends.get(raw, (0, 0))]
-        ends += [(entry.end_index, entry.end_position) for entry in entries]
-        index, position = max(end for end in [(0, 0), *ends] if end[0] <= part.index)
+        known = [end for end in ends if end[0] <= part.index] or [(begin.index, begin.position)]
+        index, position = max(known)
         self._ends[raw] = (part.end_index, part.end_position)
         return after(part, position, index)
 

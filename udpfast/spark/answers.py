@@ -104,9 +104,11 @@ def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str
 
 
 def _missing_records(records: int, counts: dict[str, int]) -> str:
-    are = "is" if records == 1 else "are"
+    # Of a log that was not read to its end nobody knows how many they were.
+    more = " or more" if counts["LAPPED_UNKNOWN"] else ""
+    are = "is" if records == 1 and not more else "are"
     return (
-        f"{_many(records, 'record')} that the feed published {are} missing here, "
+        f"{_many(records, 'record')}{more} that the feed published {are} missing here, "
         f"{_because(counts, OF_RECORDS)}. Nobody knows which messages they held."
     )
 

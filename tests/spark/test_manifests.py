@@ -1,0 +1,58 @@
+"""What an export's manifest says of what the export cannot say, wherever it lies; without Spark."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.export.market import make_journal
+from udpfast.export.exporter import Exporter
+from udpfast.spark.manifests import manifest_doubts
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_journal(tmp_path_factory.mktemp("market"), 2)
+
+
+@pytest.fixture(params=["{}", "file://{}"], ids=["path", "uri"])
+def form(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+def test_whole_export_leaves_no_doubt(journal: Path, tmp_path: Path, form: str) -> None:
+    list(Exporter(journal, tmp_path).run())
+    assert list(manifest_doubts(form.format(tmp_path))) == []
+
+
+def test_tables_that_say_what_is_missing_are_missed(
+    journal: Path, tmp_path: Path, form: str
+) -> None:
+    list(Exporter(journal, tmp_path, tables=["messages", "gaps"]).run())
+    root = form.format(tmp_path)
+    assert list(manifest_doubts(root)) == [
+        f"{root} was exported without events, which says what is missing: losses may be unknown."
+    ]
+
+
+def test_files_that_were_not_copied_are_missed(journal: Path, tmp_path: Path, form: str) -> None:
+    list(Exporter(journal, tmp_path).run())
+    shutil.rmtree(tmp_path / "gaps")
+    (cut, *_) = (tmp_path / "levels").rglob("*.parquet")
+    cut.write_bytes(cut.read_bytes()[:-1])
+    root = form.format(tmp_path)
+    (said,) = manifest_doubts(root)
+    assert said == (
+        f"{root} lacks files that its manifest names, or has them in another size (of gaps and "
+        "levels): what they held is unknown."
+    )
+
+
+def test_export_without_a_manifest_is_in_doubt(journal: Path, tmp_path: Path, form: str) -> None:
+    list(Exporter(journal, tmp_path).run())
+    shutil.rmtree(tmp_path / "_manifest")
+    root = form.format(tmp_path)
+    assert list(manifest_doubts(root)) == [
+        f"{root} has no manifest: nobody can say whether all of it is there."
+    ]
