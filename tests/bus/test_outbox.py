@@ -4,7 +4,20 @@ import os
 
 import pytest
 
-from tests.bus.drive import MS, T0, courier, lead, numbers, outbox, register, send, sequencer
+from tests.bus.drive import (
+    MS,
+    T0,
+    Copy,
+    S,
+    courier,
+    lead,
+    numbers,
+    outbox,
+    register,
+    send,
+    sequencer,
+    store,
+)
 from udpfast.bus.outbox import OUTBOX_HEADER, Outbox, OutboxState, outbox_facts
 from udpfast.bus.wire import SENT_SIZE_LIMIT, send_parse
 from udpfast.errors import OutboxFullError, OutboxLostError, SupersededError
@@ -226,6 +239,34 @@ def test_messages_let_go_that_are_gone_are_said() -> None:
     assert any(
         "5 messages were in the stream, but now only 4 are" in said for said in seq.store.said
     )
+
+
+def test_records_that_are_copied_again_lose_no_messages() -> None:
+    seq, box = sequencer(1 << 12), outbox(slots=512)
+    carried, watch = registered(seq, box)
+    copy = store("one")
+    for at in range(100):
+        box.send(b"x" * 100)
+        deliver(seq, carried.work(at * MS, True))
+        watch.work()
+    seq.store.log.sync()
+    carried.work(S, True)
+    assert box.counts()["freed"] == 100
+    Copy(seq.store, copy).pump().source.close("over")
+    begin = seq.store.log.segments[1].position
+    assert begin < seq.store.end // 2, "a segment begins with what was known of senders then"
+    seq.store.cut(begin)  # its files were damaged, and set aside
+    watch.work()
+    link = Copy(copy, seq.store, any_source=True, drain=True)
+    for _ in range(100):
+        link.pump(chunk=4096, turns=1)
+        watch.work()
+    assert seq.store.end == copy.end
+    register(lead(seq.store))
+    watch.work()
+    assert box.state is OutboxState.REGISTERED
+    assert box.counts()["seen"] == 100
+    assert box.send(b"y") == 101
 
 
 @pytest.mark.parametrize("state", [OutboxState.SUPERSEDED, OutboxState.LOST])

@@ -41,7 +41,7 @@ cdef enum:  # Unsent: what `send` returns in place of a number
     UNSENT_LOST = -4             # OUTBOX_LOST: as above
     UNSENT_CLOSED = -5           # this process does not have the outbox, or not any more
 
-cdef struct OutboxHeader:  # 336 bytes
+cdef struct OutboxHeader:  # 344 bytes
     char name[32]
     char host[32]
     uint64_t nonce               # by which the stream says that it is this outbox
@@ -63,6 +63,7 @@ cdef struct OutboxHeader:  # 336 bytes
     uint64_t sent                # datagrams
     uint64_t resent              # messages that were sent again
     uint64_t watched_epoch       # of the record before `watched`
+    uint64_t freed_epoch         # of the store's last record when `freed` grew last
 
 cdef struct OutboxEntry:  # 40 bytes
     uint64_t offset              # of the payload, in all bytes ever taken

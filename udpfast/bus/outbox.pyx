@@ -29,7 +29,7 @@ __all__ = ["OUTBOX_HEADER", "Courier", "Outbox", "OutboxState", "Watch", "outbox
 #: Bytes at the beginning of an outbox that tell all of it but its messages.
 OUTBOX_HEADER = sizeof(OutboxHeader)
 
-if sizeof(OutboxHeader) != 336 or sizeof(OutboxEntry) != 40:
+if sizeof(OutboxHeader) != 344 or sizeof(OutboxEntry) != 40:
     raise ImportError(f"OutboxHeader has {sizeof(OutboxHeader)} bytes, OutboxEntry "
                       f"{sizeof(OutboxEntry)}")
 
@@ -329,6 +329,7 @@ cdef class Courier:
             freed += 1
             emptied = self.outbox.entry(freed).emptied
         if freed != header.freed:
+            header.freed_epoch = self.store.epoch
             store_release(&header.emptied, emptied)
             # Orders every read of what was let go before; read by Outbox.send.
             store_release(&header.freed, freed)
@@ -587,7 +588,11 @@ cdef class Watch:
                                            entries[i].nonce, record.position)):
                     self._note(courier)
                     courier.saw(entries[i].next - 1, end)
-                    if entries[i].next <= courier.header.freed:
+                    # Earlier epochs, which are read again where the end was damaged and is copied
+                    # anew, have fewer of its messages, and lost none.
+                    if entries[i].next <= courier.header.freed and (
+                            self.store.lineage.at(record.position)[0]
+                            > courier.header.freed_epoch):
                         courier.lost(entries[i].next - 1)
 
     def _roll_back(self):

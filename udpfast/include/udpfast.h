@@ -935,7 +935,7 @@ enum {
     UDPFAST_UNSENT_CLOSED = -5,  /* this process does not have the outbox, or not any more */
 };
 
-/* 336 bytes */
+/* 344 bytes */
 struct udpfast_outbox_header {
     char name[32];
     char host[32];
@@ -958,8 +958,9 @@ struct udpfast_outbox_header {
     uint64_t sent;  /* datagrams */
     uint64_t resent;  /* messages that were sent again */
     uint64_t watched_epoch;  /* of the record before `watched` */
+    uint64_t freed_epoch;  /* of the store's last record when `freed` grew last */
 };
-UDPFAST_SIZE(udpfast_outbox_header, 336);
+UDPFAST_SIZE(udpfast_outbox_header, 344);
 
 /* 40 bytes */
 struct udpfast_outbox_entry {
