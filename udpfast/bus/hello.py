@@ -149,6 +149,7 @@ class RefuseReason(enum.IntEnum):
     NAME_IN_USE = 7  # another living link copies to a host of this name
     NOT_WRITER = 8  # a replica, and the copy follows the writer only
     BEHIND = 9  # a replica that is not as far as the copy
+    DAMAGED = 10  # the source's record there is not what was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,8 @@ class Refuse:
     ----------
     reason : RefuseReason
     at : int
-        DIVERGED: the first position that differs; GONE: the first that is kept; FENCED: the epoch.
+        DIVERGED: the first position that differs; GONE: the first that is kept; FENCED: the epoch;
+        DAMAGED: where.
     own, other : int
         DIVERGED: checksums there, of source and copy; 0: it has no record there, or it is removed.
     """

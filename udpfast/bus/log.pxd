@@ -9,8 +9,8 @@ from udpfast.core.atomics cimport load_acquire, store_release
 from udpfast.core.hold cimport Hold
 from udpfast.core.layout cimport RECORD_SIZE, Record
 from udpfast.log.segment cimport (
-    LOOK_END, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_size,
-    segment_append, segment_end_word, segment_enter, segment_place)
+    LOOK_END, LOOK_INVALID, LOOK_NONE, SEGMENT_END_SIZE, SegmentHeader, SegmentWriter, record_look,
+    record_size, segment_append, segment_end_word, segment_enter, segment_place)
 
 cdef struct Place:               # where somebody reads
     uint64_t base                # address that position 0 would have
@@ -29,6 +29,7 @@ cdef class Log:
     # Stand before the record at `position`, or where it will be: in the next segment if there is
     # one. What is returned keeps the memory that `place` points into.
     cdef object place_at(self, uint64_t position, Place* place)
+    cdef object _record_at(self, uint64_t position, Place* place)
     # Where the number of names in a table stands, NULL: it has none; what is returned keeps it.
     cdef object names_count(self, uint64_t number, const uint64_t** count)
 
@@ -66,6 +67,7 @@ cdef class Store:
     cdef readonly uint64_t writer_epoch  # ... as of this epoch
     cdef public list said        # what an operator should know, the newest last
     cdef uint64_t _released, _kept, _let_go
+    cdef readonly object damaged_at  # the first record that could not be given to a copy; or None
 
 
 cdef inline const Record* place_record(const Place* p) noexcept nogil:
@@ -73,8 +75,9 @@ cdef inline const Record* place_record(const Place* p) noexcept nogil:
 
 
 cdef inline int64_t place_look(const Place* p) noexcept nogil:
-    # The size of the next record, with its padding; or LOOK_NONE, LOOK_END.
-    cdef uint64_t word
+    # The size of the next record, with its padding; or LOOK_NONE, LOOK_END, LOOK_INVALID: of these
+    # bytes none is read. What else is wrong with a record, `place_whole` tells.
+    cdef uint64_t word, size
     if p.position + SEGMENT_END_SIZE > p.limit:
         return LOOK_END
     # Acquire: the record's bytes are read after its commit word (log_append, log_copy).
@@ -83,7 +86,17 @@ cdef inline int64_t place_look(const Place* p) noexcept nogil:
         return LOOK_NONE
     if word == segment_end_word():
         return LOOK_END
-    return <int64_t>record_size(<uint32_t>word)
+    size = record_size(<uint32_t>word)
+    if <uint32_t>word < RECORD_SIZE or size > p.limit - p.position:
+        return LOOK_INVALID
+    return <int64_t>size
+
+
+cdef inline bint place_whole(const Place* p) noexcept nogil:
+    # Whether there is a record, as it was written.
+    cdef const Record* record = place_record(p)
+    return place_look(p) > 0 and record_look(
+        <const uint8_t*>record, p.limit - p.position, p.position, record.index) > 0
 
 
 cdef inline uint64_t place_run(

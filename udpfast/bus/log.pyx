@@ -8,6 +8,7 @@ from udpfast.core.layout cimport KIND_RESTART, RECORD_SIZE
 
 from udpfast.bus.lineage import Lineage
 from udpfast.bus.release import Release
+from udpfast.errors import FormatError
 
 __all__ = ["LinkEnd", "Log", "Store", "saved_lineage"]
 
@@ -184,22 +185,37 @@ cdef class Log:
     def stands_at(self, uint64_t position):
         """Return index and stamp of the record at a position, which must be one; None: none is."""
         cdef Place place
-        if not self.first()[0] <= position < self.writer.position:
-            return None
-        _memory = self.place_at(position, &place)
-        if place_look(&place) <= 0 or place_record(&place).position != position:
+        memory = self._record_at(position, &place)
+        if memory is None:
             return None
         return place_record(&place).index, place_record(&place).published_ns
 
     def checksum_at(self, uint64_t position):
         """Return the checksum of the record at a position, which must be one; None: none is."""
         cdef Place place
+        memory = self._record_at(position, &place)
+        return None if memory is None else place_record(&place).checksum
+
+    cdef object _record_at(self, uint64_t position, Place* place):
+        # The memory of the record at a position; None: none is.
         if not self.first()[0] <= position < self.writer.position:
             return None
-        _memory = self.place_at(position, &place)
-        if place_look(&place) <= 0 or place_record(&place).position != position:
+        try:
+            memory = self.place_at(position, place)
+        except (OSError, FormatError):  # its file is gone, or no segment any more
             return None
-        return place_record(&place).checksum
+        if place_look(place) <= 0 or place_record(place).position != position:
+            return None
+        return memory
+
+    def is_whole(self, uint64_t position) -> bool:
+        """Return whether the record at a position is there, as it was written."""
+        cdef Place place
+        try:
+            _memory = self.place_at(position, &place)
+        except (OSError, FormatError):  # its file is gone, or no segment any more
+            return False
+        return place_whole(&place)
 
 
 _STATE = struct.Struct("<QQQ")
@@ -236,6 +252,9 @@ cdef class Store:
         This host's sequencer appends to it.
     led : bool
         It did when it ran last, and no other host since, as far as this one knows.
+    damaged_at : int or None
+        Position of a record that is damaged or missing here, so that no copy gets it, nor what
+        follows it; None: as far as is known, there is none.
     """
 
     def __init__(self, Log log, str host, *, gate=0, standbys=(), followers=(), release=None):
@@ -253,6 +272,7 @@ cdef class Store:
         self.said = []
         self.cut_at = []
         self.intake = None
+        self.damaged_at = None
         self.writer_host = ""
         state = log.load()
         self.promised = self._released = 0
@@ -462,6 +482,20 @@ cdef class Store:
         self.lineage = Lineage([pair for pair in pairs if pair[1] < position])
         self.promised = max([self.promised] + [epoch for epoch, _ in pairs])
         self.save()
+
+    def note_damaged(self, uint64_t position) -> None:
+        """Say once that a copy cannot have the record at a position."""
+        if self.damaged_at != position:
+            self.damaged_at = position
+            self.said.append(self.damage)
+
+    @property
+    def damage(self) -> str:
+        """What is known to be damaged here, in a sentence; empty: nothing is, or not any more."""
+        if self.damaged_at is None or self.damaged_at < self.log.first()[0]:
+            return ""
+        return (f"the record at position {self.damaged_at} is damaged or missing on this host, so "
+                "copies get nothing from there on: `udpfast verify` lists what is damaged")
 
     def _note_cut(self, uint64_t position):
         self.cuts += 1

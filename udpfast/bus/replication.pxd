@@ -44,6 +44,9 @@ cdef class Source(LinkEnd):
     cdef bint _relayed           # its copy follows this host, whoever writes
     cdef bint _lost              # this host did not know who writes, nor does its copy
     cdef tuple _told             # progress that was said last
+    cdef uint64_t _stood         # where it stands ...
+    cdef int64_t _stood_ns       # ... and since when
+    cdef _look_standing(self, int64_t now_ns)
     cdef _tell_names(self)
     cdef _attend(self)
     cdef bint _note(self, const Progress* progress) noexcept nogil

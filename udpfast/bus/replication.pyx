@@ -9,7 +9,7 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcpy, memmove
 
 from udpfast.bus.log cimport (
-    header_position, log_copy, place_look, place_run, store_learn)
+    header_position, log_copy, place_look, place_run, place_whole, store_learn)
 from udpfast.bus.wire cimport (
     LINK_ACK, LINK_BODY_MAX, LINK_BYE, LINK_DATA, LINK_FENCE, LINK_FENCED, LINK_HEADER_SIZE,
     LINK_HEARTBEAT, LINK_HELLO, LINK_NAMES, LINK_REFUSE, LINK_SEGMENT, LINK_WELCOME,
@@ -22,6 +22,7 @@ from udpfast.log.segment cimport LOOK_END, record_look
 from udpfast.bus.hello import Fenced, Hello, Refuse, RefuseReason, Welcome
 from udpfast.bus.lineage import divergence
 from udpfast.bus.wire import link_frame, link_parse
+from udpfast.errors import FormatError
 
 __all__ = ["Consumer", "Source"]
 
@@ -177,7 +178,11 @@ cdef class Source(LinkEnd):
             other.close("another link of that host began")
         if not (store.writer or hello.any_source or hello.drain):
             return Refuse(RefuseReason.NOT_WRITER)
-        return self._compare(hello)
+        refuse = self._compare(hello)
+        position = hello.position if hello.identity != NO_IDENTITY else store.log.first()[0]
+        if refuse is None and position < store.end and not store.log.is_whole(position):
+            return self._refuse_damaged(position)
+        return refuse
 
     def _compare(self, hello):
         # Whether a copy is the beginning of this one, and goes on where this one still has records.
@@ -198,8 +203,22 @@ cdef class Source(LinkEnd):
         if hello.last is not None and hello.last[0] >= first:
             own = store.log.checksum_at(hello.last[0])
             if own != hello.last[1]:
+                if self._is_damaged(hello.last[0]):
+                    return self._refuse_damaged(hello.last[0])
                 return Refuse(RefuseReason.DIVERGED, hello.last[0], own or 0, hello.last[1])
         return None
+
+    def _is_damaged(self, uint64_t position):
+        # Whether a record begins there that is not what was written, rather than another one.
+        cdef Log log = self.store.log
+        if log.is_whole(position):
+            return False
+        header = log.segment_header(position)
+        return not header or log.run(header_position(header), position, 1 << 62)[0] <= position
+
+    def _refuse_damaged(self, uint64_t position):
+        self.store.note_damaged(position)
+        return Refuse(RefuseReason.DAMAGED, position)
 
     def _stand(self, uint64_t position):
         # Go on there: maybe in another segment, maybe in another epoch.
@@ -233,6 +252,17 @@ cdef class Source(LinkEnd):
             hold_give(&self.hold)
 
     cdef _attend(self):
+        try:
+            self._go_on()
+        except (OSError, FormatError) as problem:  # a file of the store is gone, or no such file
+            self._end_damaged(str(problem))
+
+    def _end_damaged(self, why):
+        # The next link is refused, by what it asks for.
+        self.store.note_damaged(self._place.position)
+        self.close(why)
+
+    def _go_on(self):
         cdef Store store = self.store
         if not self.following or self.over:
             return
@@ -328,6 +358,9 @@ cdef class Source(LinkEnd):
         if self._lost and store.writer_known:
             self.close("this host knows now who writes the store")
             return
+        self._look_standing(now_ns)
+        if self.closed:
+            return
         told = (store.released if store.gate else 0, store.kept, store.let_go)
         since = now_ns - self.said_ns
         if since >= BEAT_NS or (told != self._told and since >= PROGRESS_NS):
@@ -341,6 +374,30 @@ cdef class Source(LinkEnd):
                                            (<char*>&progress)[:sizeof(progress)]))
             self._told = told
             self.said_ns = now_ns
+
+    cdef _look_standing(self, int64_t now_ns):
+        # Where it stands still, although there should be more, its record may be damaged: a commit
+        # word that is none looks as if the record were not there yet.
+        cdef Store store = self.store
+        cdef uint64_t position = self._place.position
+        cdef uint64_t end = store.end
+        if position != self._stood or position >= end:
+            self._stood, self._stood_ns = position, now_ns
+            return
+        if now_ns - self._stood_ns < SILENT_NS or store.cuts != self._cuts:
+            return
+        self._stood_ns = now_ns
+        hold_take(&self.hold)
+        try:
+            # What says that a segment ends may be damaged, too: the next one begins here then.
+            if self._place.position == position and not place_whole(&self._place):
+                self._stand(position)
+        except (OSError, FormatError):
+            pass
+        finally:
+            hold_give(&self.hold)
+        if self._place.position == position and not store.log.is_whole(position):
+            self._end_damaged(f"the record at position {position} is damaged")
 
     @property
     def sent(self) -> int:
@@ -591,7 +648,9 @@ cdef class Consumer(LinkEnd):
             self._welcomed(Welcome.unpack(body), header)
         elif header.type == LINK_REFUSE:
             self.refused = Refuse.unpack(body)
-            self.close(f"refused: {self.refused.reason.name}")
+            self.failed = self.refused.reason == RefuseReason.DAMAGED
+            self.close(f"refused: {self.refused.reason.name}, position {self.refused.at}"
+                       if self.failed else f"refused: {self.refused.reason.name}")
         elif header.type == LINK_BYE and self.following:
             self.complete = True
             self.close("complete")
