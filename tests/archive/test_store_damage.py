@@ -8,14 +8,21 @@ import pytest
 
 from tests.archive.test_store import BYTES, content
 from tests.bus.drive import MS, T0, Copy, lead, register
+from udpfast.agents.store_disk import StoreDisk
+from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreLog
+from udpfast.archive.store_names import StoreNames
 from udpfast.bus.log import Store
 from udpfast.bus.wire import send_datagram
-from udpfast.errors import RegionError
-from udpfast.log.segment import list_segments, segment_path
+from udpfast.config.bus import StoreConfig
+from udpfast.errors import FormatError, RegionError
+from udpfast.lab.bus_damage import HOWS, damage_file, store_files
+from udpfast.market.names import NameTable
+from udpfast.shm.names import names_table
 
 #: Of the largest size: four segments of them.
 MESSAGES = 650
+NAMES = [f"instrument-{number}".encode() for number in range(100)]
 
 
 def opened(folder: Path, host: str) -> Store:
@@ -48,6 +55,9 @@ def build(folder: Path, *, killed: bool) -> None:
 
 def write(folder: Path, *, killed: bool) -> None:
     log = StoreLog(folder / "S", "orders", segment_bytes=BYTES, create=True)
+    table = NameTable(names_table(log.begin_names(256)))
+    for name in NAMES:
+        table.intern(name)
     seq = lead(Store(log, "S"))
     register(seq)
     for number in range(1, MESSAGES + 1):
@@ -67,43 +77,11 @@ def write(folder: Path, *, killed: bool) -> None:
         log.close()
 
 
-def files(folder: Path) -> dict[str, Path]:
-    """Return the files of a store by what they are."""
-    numbers = list_segments(folder)
-    return {
-        "journal": folder / "journal",
-        "state": folder / "bus.state",
-        "first": segment_path(folder, numbers[0]),
-        "middle": segment_path(folder, numbers[len(numbers) // 2]),
-        "last but one": segment_path(folder, numbers[-2]),
-        "last": segment_path(folder, numbers[-1]),
-    }
+LOGGED = ("journal", "state", "layouts", "names", "first", "middle", "last but one", "last")
 
 
-def damage(path: Path, how: str, rng: random.Random) -> None:
-    if how == "missing":
-        path.unlink()
-        return
-    size = path.stat().st_size
-    with path.open("r+b") as file:
-        # Now and then where a file says what it is.
-        at = rng.randrange(min(size, rng.choice([200, 4096, size])))
-        if how == "cut":
-            file.truncate(at)
-        elif how == "empty":
-            file.truncate(0)
-        elif how == "zeroed":
-            file.seek(at)
-            file.write(bytes(min(size - at, rng.choice([8, 512, size]))))
-        else:
-            file.seek(at)
-            byte = file.read(1)[0]
-            file.seek(at)
-            file.write(bytes([byte ^ 1 << rng.randrange(8)]))
-
-
-@pytest.mark.parametrize("how", ["missing", "cut", "empty", "zeroed", "flipped"])
-@pytest.mark.parametrize("what", ["journal", "state", "first", "middle", "last but one", "last"])
+@pytest.mark.parametrize("how", HOWS)
+@pytest.mark.parametrize("what", LOGGED)
 @pytest.mark.parametrize("role", ["S", "one"])
 def test_store_with_a_damaged_file_is_whole_again(
     tmp_path: Path, role: str, what: str, how: str
@@ -113,7 +91,7 @@ def test_store_with_a_damaged_file_is_whole_again(
         folder = tmp_path / str(seed)
         build(folder, killed=bool(seed % 2))
         other = opened(folder / ("one" if role == "S" else "S"), "other")
-        damage(files(folder / role)[what], how, rng)
+        damage_file(store_files(folder / role)[what], how, rng)
         try:
             store = opened(folder / role, role)
         except RegionError as refused:
@@ -121,6 +99,8 @@ def test_store_with_a_damaged_file_is_whole_again(
         else:
             # What the seal of an early segment hides, `udpfast verify` finds.
             check(store, other, early=what in ("first", "middle") and how in ("zeroed", "flipped"))
+            if what == "names":
+                check_names(store)
             store.log.close()
         other.log.close()
 
@@ -138,3 +118,27 @@ def check(store: Store, other: Store, *, early: bool) -> None:
     assert store.lineage.pairs == other.lineage.pairs
     if not early:
         assert content(store) == expected[begin:]
+
+
+def check_names(store: Store) -> None:
+    """Check that a copy has all names again, or that it says what is wrong with its file."""
+    try:
+        table = StoreNames(store.log.directory).table(1)
+        found = [table.bytes(number) for number in range(1, len(table) + 1)]
+    except (FileNotFoundError, FormatError):
+        found = []
+    assert found == NAMES or any(".names" in note for note in store.log.notes)
+
+
+@pytest.mark.parametrize("how", HOWS)
+def test_daemon_goes_on_whatever_it_said_of_itself_before(tmp_path: Path, how: str) -> None:
+    settings = StoreConfig("S", 9400, segment_bytes=BYTES, replicas=("one",))
+    build(tmp_path, killed=True)
+    for seed in range(10):
+        disk = StoreDisk(tmp_path / "one", "orders", "one", settings, create=False)
+        disk.tell(following=True)
+        if seed:
+            assert Live(tmp_path / "one").read().end == disk.store.end
+            assert Live(tmp_path / "one").shared == shared_directory(tmp_path / "one")
+        disk.end(True, disk.description())
+        damage_file(store_files(tmp_path / "one")["live"], how, random.Random(seed))

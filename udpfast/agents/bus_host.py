@@ -15,6 +15,7 @@ import random
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,7 +46,7 @@ from udpfast.config import load_feed
 from udpfast.config.bus import BusConfig, StoreConfig, bus_keys
 from udpfast.core.agent import AgentRunner
 from udpfast.core.clock import monotonic_ns, realtime_ns
-from udpfast.errors import ConfigError
+from udpfast.errors import ConfigError, UdpfastError, sentence
 from udpfast.shm.instance import journal_directory
 from udpfast.shm.trust import find_group
 
@@ -61,6 +62,10 @@ LOOK_S = 0.1
 SAID_KEPT = 100
 #: The shortest that epoll waits.
 WAIT_S = 0.001
+#: A store that failed is not tried again for so long.
+REST_NS = 100_000_000
+#: What failed, and did not fail again for so long, is over: it is said again.
+OVER_NS = 10_000_000_000
 
 
 @dataclass
@@ -146,6 +151,7 @@ class _Part:
         self._copies: dict[str, Absence] = {}
         self._boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         self._intact: bool | None = None  # as the file `bus.boot` says
+        self._failed_ns = -OVER_NS
         self._listen()
         if settings.feed and settings.sequencer == host:
             self.feed = BusFeed(load_feed(settings.feed), self.disk)
@@ -325,7 +331,25 @@ class _Part:
     # --- the loop's turn ------------------------------------------------------------------------
 
     def turn(self) -> None:
-        """Read what arrived, and let the node work."""
+        """Do what is due. What fails, is said, and tried again; other stores go on."""
+        now_ns = monotonic_ns()
+        if now_ns < self._failed_ns + REST_NS:
+            time.sleep(WAIT_S)  # what waits at its sockets would have the loop spin
+            return
+        try:
+            self._turn()
+        except (OSError, UdpfastError) as problem:
+            self._failed_ns = now_ns
+            said = sentence(problem)
+            if said != self.disk.failing:
+                self.disk.failing = said
+                self.store.said.append(f"{said}; tries on")
+        else:
+            if self.disk.failing and now_ns >= self._failed_ns + OVER_NS:
+                self.disk.failing = ""
+
+    def _turn(self) -> None:
+        # Read what arrived, and let the node work.
         for fd, events in self.poll.poll(0):
             now_ns = monotonic_ns()
             if fd == self.server.fileno():
@@ -744,8 +768,9 @@ class BusHost:
                     part.feed.stop()
             for keeper in keepers:
                 keeper.join()
-            for part in self.parts:
-                part.end()
+            with contextlib.ExitStack() as ends:  # each, whatever becomes of the others
+                for part in self.parts:
+                    ends.callback(part.end)
 
     def _work(self, spin: bool, alive: Callable[[], None] | None, alive_ns: int) -> None:
         due_ns = 0

@@ -24,6 +24,7 @@ from udpfast.bus.log import Store
 from udpfast.bus.release import Release
 from udpfast.config.bus import StoreConfig
 from udpfast.core.clock import monotonic_ns, realtime_ns
+from udpfast.errors import UdpfastError, sentence
 from udpfast.log.readers import ReaderInfo, list_readers, remove_dead_readers
 from udpfast.shm.wake import WakeRegion
 
@@ -60,6 +61,8 @@ class StoreDisk:
         By which readers that sleep are woken.
     problem : str
         Of the disk; empty: none.
+    failing : str
+        Why the loop that serves the store cannot do all that it should; empty: it can.
     removed, removed_lacked : int
         Segments that were removed; those of them that a replica lacked.
 
@@ -97,7 +100,7 @@ class StoreDisk:
         self._take_outboxes()
         self.live.introduce(host, self._shared, by_feed=self._by_feed)
         self.wake = WakeRegion.create(self._shared)
-        self.problem = ""
+        self.problem = self.failing = ""
         self.removed = self.removed_lacked = 0
         self._cuts = self.live.cuts + 1
         self._flushed = -1
@@ -118,8 +121,8 @@ class StoreDisk:
             due = time.monotonic() - synced >= self.settings.sync_ms / 1000
             try:
                 self.log.keep(due)
-            except OSError as problem:
-                self.problem = str(problem)
+            except (OSError, UdpfastError) as problem:
+                self.problem = sentence(problem)
                 stopping.wait(0.1)
             else:
                 self.problem = ""
@@ -196,7 +199,7 @@ class StoreDisk:
             "unprotected": self._unprotected(),
             "away": list(store.release.away) if store.writer else [],
             "waits_for": store.waits_for(),
-            "problem": self.problem,
+            "problem": self.problem or self.failing or store.damage,
             "dropped": self.log.dropped,
             "removed": self.removed,
             "removed_lacked": self.removed_lacked,

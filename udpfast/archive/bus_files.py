@@ -122,10 +122,10 @@ class Live:
 
     @property
     def shared(self) -> Path | None:
-        """Where its daemon looks for outboxes; None: it did not say so."""
+        """Where its daemon looks for outboxes; None: it did not say so, or it is damaged."""
         _, _, shared = _ONCE.unpack_from(self.memory, _FIELDS.size)
-        path = shared.rstrip(b"\0")
-        return Path(os.fsdecode(path)) if path else None
+        path, _, rest = shared.partition(b"\0")
+        return Path(os.fsdecode(path)) if path and not rest.strip(b"\0") else None
 
     def write(self, state: LiveState) -> None:
         """Say how far it is."""
@@ -382,8 +382,8 @@ def note_store(instance: Path, store: Path | None) -> None:
 
 
 def noted_store(instance: Path) -> Path | None:
-    """Return the store's directory that `note_store` was given."""
+    """Return the store's directory that `note_store` was given; None: it cannot be read."""
     try:
         return Path((instance / "store").read_text())
-    except FileNotFoundError:
+    except OSError:
         return None

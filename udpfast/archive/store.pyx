@@ -125,6 +125,7 @@ cdef class StoreLog(Log):
 
     cdef _open(self, bytes identity):
         cdef Segment segment
+        names = {}
         self.journal = JournalFace.open(
             self.directory, LAYOUTS, name=self._name, segment_bytes=self.capacity,
             identity=identity)
@@ -133,8 +134,11 @@ cdef class StoreLog(Log):
         for number in list_segments(self.directory):
             segment = SegmentFace.open(segment_path(self.directory, number))
             self._segments.append((segment.header.position, segment.header.index, number))
+            names[segment.header.names] = segment.header.names_mark
             segment.close()
         self.notes += [note for note in self.journal.recovery.notes if ": set aside as" in note]
+        self.notes += self._names.check(names)
+        self._note_missing_first()
         if self._copied and identity is None:
             self._set_damaged_aside()
         if self.journal._active is not None:
@@ -142,6 +146,17 @@ cdef class StoreLog(Log):
             self.journal._capacity = self.capacity
         self._find_last()
         self.journal.prepare()
+
+    def _note_missing_first(self):
+        # What lay before the first segment that is left. Other hosts may have removed it since, so
+        # this one goes on.
+        cdef uint64_t oldest = self.journal.kept.oldest_position
+        position = self.first()[0]
+        if position > oldest:
+            self.notes.append(
+                f"records from position {oldest} to {position} are missing: the first segments of "
+                f"{self.directory} are not there. The store goes on without them; to copy them "
+                "again from another host, move this directory away")
 
     cdef _set_damaged_aside(self):
         cdef uint64_t position = self._whole_until()
@@ -335,7 +350,10 @@ cdef class StoreLog(Log):
         count[0] = NULL
         if number == 0:
             return None
-        table = self._names.table(number)
+        try:
+            table = self._names.table(number)
+        except FileNotFoundError:  # of a table without names a copy has no file
+            return None
         count[0] = &table.names.header.count
         return table
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from udpfast.archive.names import journal_names, names_path
 from udpfast.errors import FormatError
+from udpfast.log.segment import set_aside
 from udpfast.market.names import NameTable, name_table_size
 from udpfast.shm.names import create_names, names_table, reopen_names
 from udpfast.shm.region import Region
@@ -56,6 +57,26 @@ class StoreNames:
         if found is None:
             found = self._tables[number] = journal_names(self._directory, number, 0)
         return found
+
+    def check(self, marks: dict[int, int]) -> list[str]:
+        """Set damaged files aside, to be copied again; return what is wrong, in sentences.
+
+        Parameters
+        ----------
+        marks : dict of int
+            Of the segments: number of a table -> its mark; 0: they have none.
+        """
+        notes = []
+        for number, mark in marks.items():
+            path = names_path(self._directory, number)
+            try:
+                if number:
+                    _check_whole(path, journal_names(self._directory, number, mark))
+            except FileNotFoundError:
+                notes.append(f"{path}: expected the names of this store's records, found no file")
+            except FormatError as problem:
+                notes.append(f"{problem}: set aside as {set_aside(path).name}")
+        return notes
 
     def since(self, number: int, known: int) -> tuple[bytes, int]:
         """Return what is said of the names behind the first `known`, and how many are known then.
@@ -189,3 +210,10 @@ class StoreNames:
         if self._writing is not None:
             self._writing[1].close()
             self._writing = None
+
+
+def _check_whole(path: Path, table: NameTable) -> None:
+    # A table says how many names it has; each of them must be there.
+    for number in range(1, len(table) + 1):
+        if table.bytes(number) is None:
+            raise FormatError(f"{path}: expected {len(table)} names, found none for id {number}")

@@ -29,6 +29,7 @@ from udpfast.archive.store import StoreView
 from udpfast.cli.options import FiniteRange
 from udpfast.client.app import App
 from udpfast.lab.bus_behind import leave_behind
+from udpfast.lab.bus_damage import damage_files
 from udpfast.lab.bus_link import BadLink, LyingLink
 from udpfast.lab.bus_trial import HOSTS, SETTINGS, BusTrial, expect
 from udpfast.lab.children import in_child
@@ -488,6 +489,7 @@ ROWS: dict[str, tuple[Row, int]] = {
     "aside": (set_aside, 10),
     "order": (stop_in_good_order, 20),
     "moved": (move_directories, 10),
+    "damage": (damage_files, 200),
 }
 
 

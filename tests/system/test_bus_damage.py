@@ -1,0 +1,39 @@
+"""Files of a store that go while its daemon runs."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from udpfast.cli.bus_hosts import BusHosts
+from udpfast.net.ports import service_port
+
+pytestmark = pytest.mark.system
+
+HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
+STORE = 'sequencer = "S"\nreplicas = ["one"]\nsegment_bytes = 262144\nresend_ms = 20\n'
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_store_that_is_deleted_under_its_daemon_is_said_and_others_go_on(
+    tmp_path: Path, host: str
+) -> None:
+    tables = f"[stores.other]\nport = {service_port()}\n{STORE}"
+    with BusHosts(tmp_path, HOSTS, STORE, service_port(), tables=tables) as bus:
+        for each in HOSTS:
+            bus.start(each)
+        with bus.app("S", "a") as first, bus.app("S", "b", "other") as second:
+            for app in (first, second):
+                app.send(b"x")
+                bus.until(lambda app=app: app.counts()["freed"] == 1, "a message on both hosts")
+            shutil.rmtree(bus.path(host))
+            log = tmp_path / f"{host}.log"
+            bus.until(lambda: "; tries on" in log.read_text(), "a sentence")
+            assert f"orders: {bus.path(host)}" in log.read_text()
+            for _ in range(1000):
+                second.send(bytes(1000), timeout=30.0)
+            bus.until(lambda: second.counts()["freed"] == 1001, "what the other store goes on with")
+        assert all(daemon.poll() is None for daemon in bus.daemons.values())
+        text = log.read_text()
+        assert "Traceback" not in text
+        assert text.count("; tries on") < 5
