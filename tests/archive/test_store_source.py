@@ -134,6 +134,18 @@ def test_segment_that_is_deleted_under_its_daemon_is_named_by_both(
     assert written.log.checksum_at(position) is None
 
 
+def test_place_before_the_first_segment_has_no_record(tmp_path: Path, written: Store) -> None:
+    written.log.close()
+    segment_path(tmp_path / "S", 1).unlink()
+    log = StoreLog(tmp_path / "S", "orders", segment_bytes=BYTES)
+    assert any("the first segments" in note for note in log.notes)
+    assert log.first()[0] > 0
+    assert log.run(0, log.end, 1 << 62) == (0, 0)
+    assert list(log.records(0, log.end)) == []
+    assert log.stands_at(0) is None
+    assert not log.is_whole(0)
+
+
 def test_copy_is_not_said_to_differ_from_a_damaged_record(tmp_path: Path, written: Store) -> None:
     copy = empty(tmp_path)
     again(written, copy)

@@ -220,6 +220,32 @@ def test_reader_is_told_exactly_what_inputs_removed(tmp_path: Path) -> None:
         assert missed["a"] == first
 
 
+def test_input_that_removed_what_was_not_taken_goes_on_behind_it(tmp_path: Path) -> None:
+    both = Composite(tmp_path)
+    fill(both, 0, 1)
+    log, other = both.kept["a"].store.log, both.kept["b"].store.log
+    with Reader(both.address) as live:
+        account(live)
+        both.node.sequencer, leads = None, both.node.sequencer  # nobody writes the order
+        fill(both, 0, 4)
+        while log.count > 1:
+            log.keep()
+            assert log.remove_oldest()
+        first, end = log.first()[1], log.end_index
+        both.node.sequencer = leads
+        while both.work():
+            pass
+        for reader in (live, Reader(both.address)):
+            with reader:
+                found, missed = account(reader)
+                assert found["b"][-1] == other.end_index - 1
+                assert missed["b"] == 0
+                assert found["a"][-1] == end - 1
+                assert found["a"][0] == (first if reader is not live else found["a"][0])
+                assert missed["a"] > 0
+        assert (len(found["a"]), missed["a"]) == (end - first, first)
+
+
 def settings(folder: Path) -> BusConfig:
     ports = free_ports(3)
     stores = {

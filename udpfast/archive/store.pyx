@@ -49,6 +49,8 @@ cdef object _place(list segments, position, Segment segment, Place* place):
     place.index = 0
     place.base = <uint64_t><size_t>segment.records - segment.header.position
     place.limit = segment.header.position + segment.limit
+    if position < segment.header.position:  # that is gone
+        place.limit = position
     return segment.mapping
 
 

@@ -94,7 +94,8 @@ class Merger:
                 sequencer, at, known.lost, now_ns, unix_ns
             ):
                 continue
-            first, index = known.taken or store.log.first()
+            # Not what was removed before it was taken: readers miss it, like all that was removed.
+            first, index = max(known.taken or (0, 0), store.log.first())
             if first > store.end:
                 continue  # taken while another host led: this one's copy is not so far yet
             end, count = store.log.run(first, store.released, BATCH)
