@@ -26,10 +26,10 @@ AUCTION = re.search(
 )
 
 #: What a kind's name stands in by hand, but for its layout: decoders, the simulated market that
-#: encodes for them, and tables of exports that were thought out.
+#: encodes for them, tables of exports that were thought out, and their names as those of kinds.
 DECODERS = re.compile(
     r"udpfast/(market/(decode|encode|event|fill|flatbuffer|generate|hot|plan|roq|schema)\b"
-    r"|agents/market_|payload/(iex|sbe)/|export/(schema|columns)\.py|lab/)"
+    r"|agents/market_|payload/(iex|sbe)/|export/(schema|columns)\.py|client/kinds\.py|lab/)"
 )
 
 

@@ -104,6 +104,11 @@ class StoreDisk:
         self.removed = self.removed_lacked = 0
         self._cuts = self.live.cuts + 1
         self._flushed = -1
+        self._say_notes()
+
+    def _say_notes(self) -> None:
+        self.store.said.extend(self.log.notes)
+        self.log.notes.clear()
 
     def _take_outboxes(self) -> None:
         # Of apps that sent before the directory was renamed.
@@ -162,9 +167,7 @@ class StoreDisk:
     def tell(self, following: bool) -> None:
         """Say how far it is, to readers and tools."""
         store, end, now_ns = self.store, self.store.end, monotonic_ns()
-        if self.log.notes:
-            store.said.extend(self.log.notes)
-            self.log.notes.clear()
+        self._say_notes()
         self.live.write(
             LiveState(
                 now_ns, end, self.log.synced(), store.released, store.kept, store.epoch,
