@@ -10,12 +10,12 @@ from udpfast.wire.unit cimport Unit
 
 cdef struct Line:
     int64_t highest              # unwrapped seqno; INT64_MIN: silent in this numbering
-    int64_t part_of              # a message in fragments, the furthest of which that it
-    uint32_t part                # brought is this one
     int64_t heard_ns             # INT64_MIN: never
+    int64_t* counters            # of core/counter's LineCounter
     int64_t lagged_ns            # it went on, further behind than the window remembers
     int64_t named                # the number beyond the window that its last heartbeat named
-    int64_t* counters            # of core/counter's LineCounter
+    int64_t part_of              # a message in fragments, the furthest of which that it
+    uint32_t part                # brought is this one
     Candidate candidate          # of this session: AHEAD, BEHIND
     Candidate foreign            # of another one: NEW_ID, OLD_ID
 

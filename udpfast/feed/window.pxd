@@ -81,15 +81,14 @@ cdef struct Early:               # 64 bytes; only for what waits: [next, next + 
     bint frontier                # it was the furthest when it came
 
 cdef struct Fragment:            # 24 bytes
+    int64_t came_ns              # by the loop's clock
     uint32_t hash
     int32_t delay_ns             # its first receipt, after the message's
     uint32_t cell
-    uint32_t came_us             # the same by the loop's clock
     uint8_t present
     uint8_t line                 # that brought it first
     uint8_t lines
     uint8_t frontier             # it was the furthest when it came
-    uint32_t reserved
 
 cdef struct FragmentRun:         # 24 bytes: precedes the Fragments of one message
     int64_t key                  # of its slot; 0: padding at the end of the ring
@@ -142,10 +141,9 @@ cdef struct Window:
     int64_t origin               # ... and of all that it resumed
     int64_t begun_ns
     int64_t named                # the furthest that a heartbeat named as the next one
-    NamedQueue names             # when it named which, while what lies before is missing
+    int64_t opening_ns           # a session that is proven begins by then; INT64_MAX: none waits
     int64_t interval
     int64_t wait_ns
-    int64_t opening_ns           # a session that is proven begins by then; INT64_MAX: none waits
     int64_t silence_ns           # a message whose rest does not come is given up after this long
     int64_t line_dead_ns
     uint32_t decided_reason      # GapReason
@@ -172,6 +170,7 @@ cdef struct Window:
     uint32_t start_hash[64]      # WINDOW_START
     uint64_t start_known
     Line line[8]                 # LINES_MAX
+    NamedQueue names             # when heartbeats named which, while what lies before is missing
 
 
 # --- numbers -------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@
 # A jump that the window cannot span, or a slab without a free cell, forces the oldest hole
 # (GAP_WINDOW_FULL): what waited longest is the least likely to come, and giving it up frees most.
 
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, UINT32_MAX, int32_t, int64_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcpy, memset
 
@@ -171,38 +171,41 @@ cdef inline void window_note_stored(
         fragment.line = d.line
         fragment.lines = <uint8_t>(1 << d.line)
         fragment.delay_ns = window_delay(d.received_ns - slot.received_ns)
-        window_note_passed(w, slot.fragments, index, now_ns - early.frontier_ns, now_ns)
+        window_note_passed(w, slot.fragments, index, now_ns)
     if early.arrived == slot.fragment_max + 1:
         slot.state = SLOT_WHOLE
     counter_add(&w.line[d.line].counters[LINE_WINS], 1)
 
 
 cdef inline void window_note_passed(
-    Window* w, uint32_t fragments, uint32_t index, int64_t after_ns, int64_t now_ns,
+    Window* w, uint32_t fragments, uint32_t index, int64_t now_ns,
 ) noexcept nogil:
     # What the fragment of this index shows to be missing: all of its message before it that did not
-    # come. `after_ns` the message's first, which is told in us.
+    # come.
     cdef FragmentRun* run = <FragmentRun*>&w.fragments[fragments - 1]
     cdef Fragment* fragment = &w.fragments[fragments + index]
-    cdef uint32_t i
-    fragment.came_us = <uint32_t>min((after_ns + 999) // 1000, <int64_t>UINT32_MAX)
+    cdef uint32_t i = index + 1
+    fragment.came_ns = now_ns
+    if likely(index == run.head and index == run.end):   # in order: nothing is missing
+        fragment.frontier = True
+        run.head = run.end = <uint16_t>i
+        return
     fragment.frontier = index >= run.end
     if fragment.frontier:
-        run.end = <uint16_t>(index + 1)
+        run.end = <uint16_t>i
     if index != run.head:
         if run.passed_ns == INT64_MAX:
             run.passed_ns = now_ns
         return
-    i = index + 1
     while i < run.end and w.fragments[fragments + i].present:
         i += 1
     run.head = <uint16_t>i
-    if likely(i >= run.end):
+    if i == run.end:
         run.passed_ns = INT64_MAX
         return
     while not (w.fragments[fragments + i].present and w.fragments[fragments + i].frontier):
         i += 1
-    run.passed_ns = now_ns - after_ns + <int64_t>w.fragments[fragments + i].came_us * 1000
+    run.passed_ns = w.fragments[fragments + i].came_ns
 
 
 cdef inline void window_note_sent(Window* w, const Unit* unit) noexcept nogil:
