@@ -247,6 +247,7 @@ def unit_cost_ns(
     pipeline_settings_default(&s)
     s.framing = wire.index
     s.number_bits = wire.facts.number_bits
+    s.skips_zero = wire.facts.skips_zero
     s.each_message = each
     s.streams = streams
     s.lines[0] = lines

@@ -302,17 +302,50 @@ def test_unsequenced_messages_pass_without_a_number(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_numbers_go_on_beyond_their_wrap(name: str) -> None:
-    bits = Framing(name).facts.number_bits
-    if bits == 64:
+    facts = Framing(name).facts
+    if facts.number_bits == 64:
         pytest.skip("64 bits do not wrap")
     feed = Feed(name)
-    unsequenced = name in ("cboe_pitch", "b3_umdf")
+    unsequenced = name == "b3_umdf"
     for number in range((1 << 32) - 5, (1 << 32) + 5):
         if not (unsequenced and number == 1 << 32):
-            feed.send(datagram(name, number % (1 << 32)))
+            on_wire = number % (1 << 32) + (facts.skips_zero and number >= 1 << 32)
+            feed.send(datagram(name, on_wire))
     feed.finish()
     passed = [n for n in range((1 << 32) - 5, (1 << 32) + 5) if not (unsequenced and n == 1 << 32)]
     assert feed.numbers() == passed
+    assert unsequenced or feed.gaps() == []
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_pitch_counts_from_its_highest_number_to_1_wherever_datagrams_end(seed: int) -> None:
+    highest = (1 << 32) - 1
+    rng = random.Random(seed)
+    for _ in range(50):
+        feed = Feed("cboe_pitch", lines=2)
+        at = first = highest - rng.randrange(1, 40)
+        for _ in range(40):
+            count = rng.randrange(1, 6)
+            on_wire = (at - 1) % highest + 1
+            data = datagram("cboe_pitch", on_wire, count=count)
+            for line in rng.sample((0, 1), rng.choice((1, 2, 2))):
+                feed.send(data, line)
+            at += count
+            if rng.random() < 0.2:
+                feed.send(datagram("cboe_pitch", (at - 1) % highest + 1, count=0), 0)
+        feed.finish()
+        assert feed.numbers() == list(range(first, at))
+        assert feed.gaps() == []
+        assert feed.sessions() == [SessionReason.FIRST]
+
+
+def test_pitch_tells_what_is_lost_across_its_highest_number() -> None:
+    feed = Feed("cboe_pitch")
+    for number in (4294967290, 4294967291, 3, 4):
+        feed.send(datagram("cboe_pitch", number))
+    feed.finish()
+    assert feed.numbers() == [4294967290, 4294967291, 4294967298, 4294967299]
+    assert feed.gaps() == [(4294967292, 4294967297)]
 
 
 def test_layouts_here_are_those_of_the_records() -> None:

@@ -721,6 +721,7 @@ cdef pipeline_configure(PipelineSettings* settings, config):
     pipeline_settings_default(settings)
     settings.framing = framing.index
     settings.number_bits = framing.facts.number_bits
+    settings.skips_zero = framing.facts.skips_zero
     settings.each_message = framing.facts.numbers is Numbers.MESSAGES
     settings.streams = config.wire.streams_max
     settings.encodings = 0

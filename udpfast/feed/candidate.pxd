@@ -15,9 +15,10 @@
 # prove nothing. What the numbering at hand does next voids what a run has proven (candidate_refute)
 # but not what it holds: a run that is believed in the end loses nothing.
 
-from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport UINT32_MAX, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
+from udpfast.core.check cimport unlikely
 from udpfast.core.layout cimport Datagram
 from udpfast.wire.unit cimport Unit
 
@@ -53,6 +54,9 @@ cdef enum:
     # A replay repeats what is remembered; a publisher that began anew repeats by chance.
     CANDIDATE_SAME_PER_OTHER = 16
 
+cdef enum:
+    NUMBERS_WITHOUT_ZERO = 255   # in place of a shift: 32 bits, the highest of which 1 follows
+
 cdef struct HeldUnit:            # and behind it its whole datagram
     int64_t received_ns
     uint32_t size
@@ -62,7 +66,7 @@ cdef struct HeldUnit:            # and behind it its whole datagram
 
 cdef struct Candidate:
     uint8_t claim
-    uint8_t shift                # 64 less the bits of a number
+    uint8_t shift                # 64 less the bits of a number, or NUMBERS_WITHOUT_ZERO
     uint16_t fragment            # of the furthest datagram
     uint64_t session_id
     uint64_t first               # earliest number of the run, held or not
@@ -93,7 +97,18 @@ cdef struct Candidate:
 
 cdef inline int64_t number_step(uint64_t number, uint64_t before, uint8_t shift) noexcept nogil:
     # How far a number lies behind another one, on a circle of as many bits as numbers have.
+    if unlikely(shift == NUMBERS_WITHOUT_ZERO):
+        return number_step_without_zero(number, before)
     return <int64_t>((number - before) << shift) >> shift
+
+
+cdef inline int64_t number_step_without_zero(uint64_t number, uint64_t before) noexcept nogil:
+    # The same where the circle is one number shorter.
+    cdef int64_t circle = UINT32_MAX
+    cdef int64_t step = <int64_t>(number - before) % circle
+    if step > circle >> 1:
+        return step - circle
+    return step + circle if step < -(circle >> 1) else step
 
 
 cdef inline int64_t candidate_step(

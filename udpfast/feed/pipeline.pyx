@@ -151,6 +151,7 @@ cdef class FeedPipeline:
         wire = Framing(name if framing == "roq" else framing)
         s.framing = wire.index
         s.number_bits = wire.facts.number_bits
+        s.skips_zero = wire.facts.skips_zero
         s.each_message = wire.facts.numbers is Numbers.MESSAGES
         s.streams = _integer("streams", streams, 1, STREAMS_MAX)
         self._taken = []

@@ -15,7 +15,7 @@ from udpfast.core.layout cimport (
     DATAGRAM_SIZE_MAX, FRAGMENT_SIZE, KIND_CONNECTION, LINES_MAX, MESSAGE_SIZE_MAX, STREAM_FIRST,
     Datagram, Gap,
 )
-from udpfast.feed.candidate cimport CANDIDATE_HELD, HeldUnit
+from udpfast.feed.candidate cimport CANDIDATE_HELD, NUMBERS_WITHOUT_ZERO, HeldUnit
 from udpfast.feed.control cimport Control, ControlQueue, control_push
 from udpfast.feed.fingerprint cimport fingerprint, fingerprint_edges
 from udpfast.wire.frame cimport FrameReader, frame_reader_init
@@ -38,6 +38,7 @@ cdef enum:
 cdef struct PipelineSettings:
     int framing                          # FramingId
     uint32_t number_bits                 # as its facts say
+    bint skips_zero                      # as its facts say: 1 follows the highest number
     bint each_message                    # its numbers count messages
     uint64_t encodings                   # bit n: encoding n of Roq may be delivered
     uint32_t streams                     # that may be found on the lines, Roq's two aside
@@ -244,7 +245,7 @@ cdef inline int pipeline_init(
         slab_reset(&p.slab[channel])
     for i in range(<int>pipeline_windows(s)):
         w = &p.window[i]
-        w.shift = <uint8_t>(64 - s.number_bits)
+        w.shift = NUMBERS_WITHOUT_ZERO if s.skips_zero else <uint8_t>(64 - s.number_bits)
         w.book.shift = w.shift
         w.book.grace_ns = s.stale_session_grace_ns
         w.size = s.window

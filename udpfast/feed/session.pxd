@@ -19,7 +19,7 @@ cdef struct RetiredSession:
 cdef struct SessionBook:
     bint begun
     bint resumed                 # it is older than what was seen of it
-    uint8_t shift                # 64 less the bits of a number
+    uint8_t shift                # as a Candidate's
     uint32_t retired_next
     uint64_t session_id          # the one that is believed, if begun
     int64_t grace_ns

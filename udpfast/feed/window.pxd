@@ -112,7 +112,7 @@ cdef struct Window:
     bint connected               # CONNECTION READY was said
     bint latest_run              # on_gap
     uint8_t channel              # whose lines
-    uint8_t shift                # 64 less the bits of a number
+    uint8_t shift                # as a Candidate's
     Slot* slots
     int64_t* counters            # of core/counter's ChannelCounter
     int64_t milestone            # from this seqno on, window_pass_milestone has something to do

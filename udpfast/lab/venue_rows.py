@@ -26,7 +26,7 @@ from udpfast.wire.framing import Framing
 __all__ = ["FAULTS", "VENUES", "venue"]
 
 #: Numbers of datagrams, of messages; with sessions, and without.
-VENUES = ("cme_mdp3", "eurex_eobi", "moldudp64", "iex_tp", "nyse_xdp")
+VENUES = ("cme_mdp3", "eurex_eobi", "moldudp64", "iex_tp", "nyse_xdp", "cboe_pitch")
 FAULTS = {
     "loss": LineFaults(loss=0.1),
     "burst": LineFaults(loss=0.1, burst_mean=30),
@@ -38,7 +38,7 @@ FAULTS = {
 _STEP_NS = 20_000
 _WAIT_NS = 5_000_000
 _BEFORE_WRAP = 40
-_STREAMS = {"iex_tp": (0x8004, 1), "eurex_eobi": (1, 2)}
+_STREAMS = {"iex_tp": (0x8004, 1), "eurex_eobi": (1, 2), "cboe_pitch": (1,)}
 
 
 def venue(seed: int, datagrams: int, framing: str = "iex_tp", fault: str = "loss") -> Found:
@@ -65,6 +65,7 @@ class _Sender:
         facts = Framing(framing).facts
         self.each = facts.numbers is Numbers.MESSAGES
         self.bits = facts.number_bits
+        self.skips_zero = facts.skips_zero
         self.first = (1 << 32) - _BEFORE_WRAP if wraps else 1
         self.named = framing == "moldudp64"
         self.content: dict[bytes, list[tuple[int, int]]] = {}
@@ -90,12 +91,16 @@ class _Sender:
             time_ns = began_ns + (at + taken) * _STEP_NS + line * 1_000
             session = f"{run:>10}".encode() if self.named else 7
             messages = tuple(_told(run, number) for number in numbers)
-            on_wire = numbers[0] & ((1 << self.bits) - 1)
+            on_wire = self._on_wire(numbers[0])
             stream = _STREAMS.get(self._framing, ())
             data = build(self._framing, Sent(on_wire, messages, stream, session, time_ns))
             self.content[data] = [(run, number) for number in numbers]
             yield Arrival(time_ns, 0, line, data)
             at += taken
+
+    def _on_wire(self, number: int) -> int:
+        highest = (1 << self.bits) - 1
+        return (number - 1) % highest + 1 if self.skips_zero else number & highest
 
 
 def _told(run: int, number: int) -> bytes:

@@ -3,7 +3,7 @@
 #    0 u16 length of all    2 u8 count    3 u8 unit    4 u32 number of the first
 #    8 messages: u8 length (with itself), u8 type
 #
-# Count 0: a heartbeat, the number is the next one. Number 0: unsequenced.
+# Count 0: a heartbeat, the number is the next one. Number 0: unsequenced; 1 follows the highest.
 
 from libc.stdint cimport uint8_t, uint32_t
 

@@ -68,6 +68,8 @@ class FramingFacts:
         says of a capture's framing.
     label : callable
         `(stream, session)` -> how people name that numbering; empty where it is the line's own.
+    skips_zero : bool
+        Whether 1 follows the highest number, since 0 is none.
     """
 
     name: str
@@ -81,6 +83,7 @@ class FramingFacts:
     delimited: bool
     proof_bits: int
     label: Callable[[int, int], str]
+    skips_zero: bool = False
 
 
 def _nothing(_stream: int, _session: int) -> str:
@@ -185,6 +188,7 @@ FACTS: tuple[FramingFacts, ...] = (
         delimited=True,
         proof_bits=24,
         label=_stream,
+        skips_zero=True,
     ),
     FramingFacts(
         name="miax_mach",
