@@ -69,6 +69,13 @@ def test_whatever_is_missing_is_said_and_nothing_is_green(reason: str) -> None:
     assert f"because {LOST[reason]}" in found[0]
 
 
+def test_messages_lost_without_a_gap_are_in_none() -> None:
+    assert said(losses=[losses(messages=4, lost=4, lost_by_session_unseen=4)]) == [
+        "bad! 4 of 8 messages were lost (50.0%), because they arrived before the feed believed the "
+        "new session."
+    ]
+
+
 def test_records_that_nobody_counted_are_so_many_or_more() -> None:
     assert said(losses=[losses(65_535, lost=1, lost_by_lapped_unknown=1)]) == [
         "bad! 1 record or more that the feed published are missing here, because the feed began "

@@ -158,7 +158,8 @@ def test_races_are_exact_to_three_digits(bronze: Bronze, export: SmallExport) ->
         assert row["saved_ns"] == sum(leads)
         assert row["taken_first"] == len(taken)
         assert row["taken_alone"] == sum(race["lead_ns"] is None for race in taken)
-        assert row["taken_ns"] == sum(max(race["lead_ns"] or 0, 0) for race in taken)
+        # The feed adds the negative ones, too: where stamps contradict its order.
+        assert row["taken_ns"] == sum(race["lead_ns"] or 0 for race in taken)
         for name, share in (("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)):
             true = leads[max(int(share * len(leads) + 0.5), 1) - 1]
             assert true <= row[f"lead_{name}_ns"] <= true + abs(true) * 0.001, name

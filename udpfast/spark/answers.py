@@ -93,7 +93,8 @@ def _lost_messages(market: list[Row], messages: int, lost: int, counts: dict[str
     whole = messages + lost
     gaps, stale = (sum(row[name] for row in market) for name in ("gaps", "stale"))
     said = [f"{lost:,} of {whole:,} messages were lost ({share(lost / whole)})"]
-    said += [f", in {_many(gaps, 'gap')}, {_because(counts, OF_MESSAGES)}."]
+    said += [f", in {_many(gaps, 'gap')}"] if gaps else []
+    said += [f", {_because(counts, OF_MESSAGES)}."]
     if gaps:
         longest = max(row["longest"] for row in market)
         waited = duration(max(row["waited_ns_max"] for row in market))

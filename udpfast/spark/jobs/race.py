@@ -36,7 +36,7 @@ def reduce_races(bronze: Bronze, _: Parameters) -> DataFrame:
             F.sum("lead_ns").alias("saved_ns"),
             F.sum(F.col("stamped").cast("bigint")).alias("stamped"),
             F.sum(F.col("taken_ns").isNull().cast("bigint")).alias("taken_alone"),
-            F.sum(F.greatest("taken_ns", F.lit(0))).alias("taken_ns"),
+            F.coalesce(F.sum("taken_ns"), F.lit(0)).alias("taken_ns"),
         )
     )
 
