@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.archive.test_store import BYTES, content
-from tests.bus.drive import MS, T0, Copy, lead, register
+from tests.bus.drive import MS, T0, Copy, courier, lead, outbox, register
 from udpfast.agents.store_disk import StoreDisk
 from udpfast.archive.bus_files import Live, shared_directory
 from udpfast.archive.store import StoreLog
 from udpfast.archive.store_names import StoreNames
 from udpfast.bus.log import Store
+from udpfast.bus.outbox import Courier, OutboxState
+from udpfast.bus.sequencer import Sequencer
 from udpfast.bus.wire import send_datagram
 from udpfast.config.bus import StoreConfig
 from udpfast.errors import FormatError, RegionError
 from udpfast.lab.bus_damage import HOWS, damage_file, store_files
+from udpfast.log.segment import segment_path
 from udpfast.market.names import NameTable
 from udpfast.shm.names import names_table
 
@@ -142,3 +145,36 @@ def test_daemon_goes_on_whatever_it_said_of_itself_before(tmp_path: Path, how: s
             assert Live(tmp_path / "one").shared == shared_directory(tmp_path / "one")
         disk.end(True, disk.description())
         damage_file(store_files(tmp_path / "one")["live"], how, random.Random(seed))
+
+
+def deliver(seq: Sequencer, carried: Courier) -> None:
+    for datagram in carried.work(MS, True):
+        seq.receive(datagram, MS, T0 + MS)
+
+
+@pytest.mark.parametrize("number", [0, 3, 100, 150, 190])
+def test_store_that_nobody_copies_knows_senders_and_messages_behind_damage(
+    tmp_path: Path, number: int
+) -> None:
+    alone = Store(StoreLog(tmp_path, "orders", segment_bytes=BYTES, create=True), "S")
+    seq, box = lead(alone), outbox(slots=256)
+    carried, watch = courier(seq, box)
+    deliver(seq, carried)
+    watch.work()  # it is registered
+    for _ in range(199):
+        box.send(b"x")
+    deliver(seq, carried)
+    places = [int.from_bytes(each[8:16], "little") for each in alone.log.records(0, alone.end)]
+    alone.log.close()
+    path = segment_path(tmp_path, 1)
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size - BYTES + places[number])
+        file.write(bytes(8))
+    alone = Store(StoreLog(tmp_path, "orders", segment_bytes=BYTES, create=True), "S")
+    later = lead(alone)
+    assert [sender["next"] for sender in later.known()] == [200]
+    _, watch = courier(later, box)
+    watch.work()
+    assert box.state is OutboxState.REGISTERED
+    assert box.counts()["seen"] == 199
+    alone.log.close()

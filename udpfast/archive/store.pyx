@@ -243,6 +243,20 @@ cdef class StoreLog(Log):
             return None
         return _place(self._segments, position, self._segment(self._entry(position)[2]), place)
 
+    def behind(self, uint64_t position) -> int:
+        """See `Log`."""
+        cdef Segment segment
+        cdef uint64_t found = 0, index = 0
+        at = bisect.bisect_right(self._segments, position, key=lambda entry: entry[0])
+        until = self._segments[at][0] if at < len(self._segments) else self.writer.position
+        try:
+            segment = self._segment(self._entry(position)[2])
+        except (OSError, RegionError):  # its file is gone, or no segment any more
+            return until
+        if segment.find_valid(position, 0, &found, &index):
+            return min(found, until)
+        return until
+
     def segment_header(self, uint64_t position) -> bytes:
         """See `Log`."""
         cdef Segment segment

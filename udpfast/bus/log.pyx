@@ -208,6 +208,10 @@ cdef class Log:
             return None
         return memory
 
+    def behind(self, uint64_t position) -> int:
+        """Return where to read on behind a record that is damaged: the next one that is whole."""
+        return self.writer.position
+
     def is_whole(self, uint64_t position) -> bool:
         """Return whether the record at a position is there, as it was written."""
         cdef Place place

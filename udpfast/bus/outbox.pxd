@@ -155,5 +155,6 @@ cdef class Watch:
     cdef uint64_t _cuts
     cdef bint _standing
     cdef object _by_sender       # sender -> Courier
+    cdef bint _is_through(self) except? False
     cdef _senders(self, const Record* record, uint64_t end)
     cdef uint8_t[1025] _ours     # of sender: whether a courier of ours has it

@@ -547,11 +547,11 @@ cdef class Watch:
             if size == LOOK_END:
                 end = self._place.position
                 self._stand(end)
-                if place_look(&self._place) == LOOK_END:
+                size = place_look(&self._place)
+            if size <= 0:
+                if self._is_through():
                     break
                 continue
-            if size <= 0:
-                break
             record = place_record(&self._place)
             end = self._place.position + size
             if record.kind == KIND_BUS:
@@ -576,6 +576,14 @@ cdef class Watch:
                     courier.header.watched = self._place.position
                     courier.header.watched_epoch = epoch
         return count
+
+    cdef bint _is_through(self) except? False:
+        # Whether there is no more; otherwise it stands behind what is damaged.
+        cdef uint64_t position = self._place.position
+        if position >= self.store.end or self.store.log.is_whole(position):
+            return True
+        self._stand(self.store.log.behind(position))
+        return False
 
     cdef _senders(self, const Record* record, uint64_t end):
         cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)

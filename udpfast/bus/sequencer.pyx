@@ -14,7 +14,8 @@ from libc.stdint cimport INT64_MIN, uint16_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset
 
-from udpfast.bus.log cimport Place, header_position, log_append, place_look, place_record
+from udpfast.bus.log cimport (
+    Place, header_position, log_append, place_look, place_record, place_whole)
 from udpfast.bus.wire cimport (
     BUS_VERSION, MESSAGE_HEADER_SIZE, NAME_SIZE, REFUSED_EPOCH, REFUSED_INCARNATION,
     REFUSED_NAME_IN_USE, REFUSED_SENDERS_FULL, SEND_HEADER_SIZE, SEND_MAGIC, SEND_REFUSED,
@@ -22,7 +23,6 @@ from udpfast.bus.wire cimport (
 from udpfast.core.layout cimport (
     FLIGHT_UNKNOWN, KIND_BUS, KIND_ORDER, KIND_RESTART, KIND_SENDER, KIND_SENDERS, RECORD_SIZE,
     STREAM_NONE, Record)
-from udpfast.log.segment cimport LOOK_END
 
 from udpfast.bus.wire import name_bytes, name_text, send_datagram
 from udpfast.core.layout import SENDER_ENTRY
@@ -135,12 +135,13 @@ cdef class Sequencer:
             known = place_look(&place) > 0 and place_record(&place).kind == KIND_SENDERS
         while position < end:
             _memory = self.log.place_at(position, &place)
-            while place_look(&place) > 0:
+            if not place_whole(&place):
+                position = self.log.behind(position)
+                continue
+            while place_whole(&place):
                 self._read(place_record(&place))
                 place.position += place_look(&place)
-            position = max(place.position, position)
-            if place_look(&place) != LOOK_END:
-                break
+            position = place.position
 
     cdef _read(self, const Record* record):
         cdef const SenderEntry* entries = <const SenderEntry*>(<const uint8_t*>record + RECORD_SIZE)
