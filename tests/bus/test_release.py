@@ -16,8 +16,13 @@ def after(release: Release, ms: int, end: int, **kept: int) -> list[str]:
     said = []
     for _ in range(ms):
         after.now_ns += MS
-        said += release.look(after.now_ns, end, kept, BOTH)
+        said += release.look(after.now_ns, end, acks(kept), BOTH)
     return said
+
+
+def acks(kept: dict[str, int]) -> dict[str, tuple[int, int]]:
+    """Return what standbys say from which nobody copies."""
+    return {host: (position, position) for host, position in kept.items()}
 
 
 after.now_ns = 0
@@ -27,11 +32,11 @@ def test_standby_that_lacks_records_is_away_after_its_time_and_not_before() -> N
     release = Release(away_ns=100 * MS)
     assert after(release, 300, 0) == []
     assert after(release, 95, 10, one=10) == []
-    assert release.position({"one": 10}, BOTH, 10) == 0
+    assert release.position(acks({"one": 10}), BOTH, 10) == 0
     [said] = after(release, 25, 10, one=10)
     assert said.startswith("two has lacked records for 0.1 s")
     assert release.away == ("two",)
-    assert release.position({"one": 10}, BOTH, 10) == 10
+    assert release.position(acks({"one": 10}), BOTH, 10) == 10
 
 
 def test_standby_that_is_away_is_back_when_it_has_caught_up() -> None:
@@ -45,6 +50,26 @@ def test_standby_that_is_away_is_back_when_it_has_caught_up() -> None:
     # Copies that come a little later than the records are not away.
     for end in range(1010, 2000, 10):
         assert after(release, 5, end, one=end, two=end - 10) == []
+
+
+def test_standby_is_waited_for_although_a_host_that_copies_from_it_is_away() -> None:
+    release = Release(away_ns=100 * MS)
+    said = []
+    for ms in range(1, 130):
+        said += release.look(ms * MS, ms, {"one": (ms, 1)}, ("one",))
+    assert [line.split(" has lacked")[0] for line in said] == ["a host that copies from one"]
+    assert (release.away, release.above) == ((), ("one",))
+    assert release.position({"one": (125, 1)}, ("one",), 129) == 125
+    assert release.holding({"one": (125, 1)}, ("one",), 129) == ["one"]
+    for ms in range(130, 260):
+        said += release.look(ms * MS, ms, {"one": (125, 1)}, ("one",))
+    assert (release.away, release.above) == (("one",), ())
+    assert release.position({"one": (125, 1)}, ("one",), 259) == 259
+    said += release.look(260 * MS, 260, {"one": (260, 1)}, ("one",))
+    assert (release.away, release.above) == ((), ("one",))
+    said += release.look(261 * MS, 260, {"one": (260, 260)}, ("one",))
+    assert (release.away, release.above) == ((), ())
+    assert said[-1].startswith("one has caught up")
 
 
 def test_standby_that_lacks_nothing_is_not_away_however_long_it_is_silent() -> None:
@@ -79,8 +104,8 @@ def test_outboxes_wait_for_whom_the_settings_name(
     options: dict[str, Any], kept: dict[str, int], position: int, holding: list[str]
 ) -> None:
     release = Release(**options)
-    assert release.position(kept, BOTH, 20) == position
-    assert release.holding(kept, BOTH, 40) == holding
+    assert release.position(acks(kept), BOTH, 20) == position
+    assert release.holding(acks(kept), BOTH, 40) == holding
 
 
 def test_standby_that_is_away_holds_no_outbox_and_what_it_lacks_is_unprotected() -> None:

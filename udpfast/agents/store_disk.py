@@ -200,7 +200,7 @@ class StoreDisk:
             "kept": store.kept,
             "let_go": store.let_go,
             "unprotected": self._unprotected(),
-            "away": list(store.release.away) if store.writer else [],
+            "away": _away(store.release) if store.writer else [],
             "waits_for": store.waits_for(),
             "problem": self.problem or self.failing or store.damage,
             "dropped": self.log.dropped,
@@ -274,6 +274,11 @@ class StoreDisk:
         self.wake.close()
         self.log.close()
         describe_store(self.directory, {**description, "ended": True})
+
+
+def _away(release: Release) -> list[str]:
+    # Copies that outboxes do not wait for, in words.
+    return [*release.away, *(f"hosts behind {host}" for host in release.above)]
 
 
 def _release(settings: StoreConfig) -> Release:

@@ -357,15 +357,11 @@ cdef class Store:
             self._kept = max(self._kept, min(known, self.log.writer.position))
         return self._kept
 
-    def _kept_of(self):
-        # Standby -> position before which it has everything.
-        return {host: kept for host, (_, kept) in self.acks.items()}
-
     @property
     def let_go(self) -> int:
         """Outboxes let everything before this position go: nothing that readers may not see."""
         if self.writer:
-            known = self.release.position(self._kept_of(), self.standbys, self.log.synced())
+            known = self.release.position(self.acks, self.standbys, self.log.synced())
             self._let_go = max(self._let_go, min(known, self.released))
         return self._let_go
 
@@ -378,13 +374,13 @@ cdef class Store:
         """Return the standbys without which outboxes do not let go; none, if it is the disk."""
         if not self.writer:
             return []
-        return self.release.holding(self._kept_of(), self.standbys, self.log.writer.position)
+        return self.release.holding(self.acks, self.standbys, self.log.writer.position)
 
     def look_at_standbys(self, now_ns) -> None:
         """Let time pass: who writes notes which standbys are away, and says so."""
         if self.writer:
             self.said += self.release.look(
-                now_ns, self.log.writer.position, self._kept_of(), self.standbys)
+                now_ns, self.log.writer.position, self.acks, self.standbys)
 
     def learn(self, uint64_t released, uint64_t kept, uint64_t let_go) -> None:
         """Take what the source says of readers, standbys and outboxes."""

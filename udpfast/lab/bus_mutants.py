@@ -79,10 +79,10 @@ class LetsGoTooEarly(log.Store):
 class TakesForAwayTooSoon(release.Release):
     """Takes standbys that lack anything for away."""
 
-    def look(self, _now_ns: int, end: int, kept: Any, standbys: Any) -> list[str]:
+    def look(self, _now_ns: int, end: int, acks: Any, standbys: Any) -> list[str]:
         """Take all that lack something for away."""
         if self.away_ns:
-            self.away = tuple(host for host in standbys if kept.get(host, 0) < end)
+            self.away = tuple(host for host in standbys if acks.get(host, (0, 0))[1] < end)
         return []
 
 
