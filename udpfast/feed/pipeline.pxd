@@ -282,7 +282,7 @@ cdef inline int pipeline_order(
 cdef inline int pipeline_judge_unit(
     Pipeline* p, Window* w, Line* line, const Datagram* d, const Unit* unit, int64_t now_ns,
 ) noexcept nogil:
-    cdef int64_t behind
+    cdef int64_t behind = 0
     cdef int verdict
     if unlikely(unit.flags & UNIT_UNSEQUENCED):
         return pipeline_pass_unsequenced(p, w, line, d, unit, now_ns)
@@ -290,7 +290,8 @@ cdef inline int pipeline_judge_unit(
         unit.session == w.session_id and w.started and not w.contested and w.connected
         and w.pending == 0 and unit.count
     ):
-        behind = w.next - window_unwrap(w, unit.number)
+        if unlikely(unit.number != window_number(w, w.next)):
+            behind = w.next - window_unwrap(w, unit.number)
         if likely(0 <= behind < unit.count):
             w.forward_ns = now_ns
             pipeline_pass_unit(p, w, line, d, unit, <uint32_t>behind, now_ns)
