@@ -78,6 +78,7 @@ class Host:
         self.epoch = self.epochs = 0  # the last one that its store had, and how many
         self.promotion: Promotion | None = None
         self.started_ns = 0
+        self.following_ns = 0  # when the stream came to it last
         self.known: dict[str, int] = {}  # what others had promised when this daemon was started
         self.quarantine = world.rng.random() < 0.8
         log.on_death = self._note_outboxes
@@ -418,6 +419,8 @@ class World:
         node = host.node
         assert node is not None
         host.note_epoch()
+        if node.following:
+            host.following_ns = self.now_ns
         end = min((position for position, _ in host.log.aside), default=None)
         if end is not None:
             self.oracle.forget(host.name, end)
@@ -448,14 +451,18 @@ class World:
 
     def _are_away(self, place: tuple[int, int], lacking: set[str]) -> bool:
         # Whether outboxes need not wait for these hosts: a disk has the record, and each of them
-        # lacks some for long. (Who was away and catches up is away still.)
+        # lacks some for long, or has followed nobody for long: who writes does not know then what
+        # it has. (Who was away and catches up is away still.)
         least_ns = self.away_ns // 8
         kept = any(
             host.log.synced() > place[1] or host.name in self.lost_power
             for host in self.hosts.values() if host.name in self.oracle.holders[place]
         )  # fmt: skip
         away = self.away_ns > 0 and kept and all(
-            self.oracle.lacked_ns(host, place, self.now_ns) >= least_ns for host in lacking
+            max(
+                self.oracle.lacked_ns(host, place, self.now_ns),
+                self.now_ns - self.hosts[host].following_ns,
+            ) >= least_ns for host in lacking
         )  # fmt: skip
         self.unprotected = self.unprotected or away
         return away
