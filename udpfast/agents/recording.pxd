@@ -34,7 +34,7 @@ cdef class Recording:
     cdef int work(self, int64_t now_ns) noexcept nogil
     cdef int _take(self) noexcept nogil
     cdef bint _restart_ahead(self) noexcept nogil
-    cdef bint _follow(self) noexcept nogil
+    cdef bint _follow(self, int64_t now_ns) noexcept nogil
     cdef bint _write(self, int64_t now_ns) noexcept nogil
     cdef bint _put(self, const Record* header, const unsigned char* payload,
                    int64_t now_ns) noexcept nogil

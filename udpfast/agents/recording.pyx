@@ -103,7 +103,7 @@ cdef class Recording:
                 self.cursor.reader.index = resume.source_index
         elif begun:
             # Of the log before the journal has all, or nobody knows what it lacks.
-            self._next_index = self.cursor.reader.header.first_index
+            self._next_index = 0
             self._unknown = not ended
         else:
             self._next_index = self.cursor.reader.index
@@ -201,7 +201,7 @@ cdef class Recording:
             taken = self._take()
             if taken == 0 and (self._at_end or now_ns >= self._look_at_ns):
                 self._look_at_ns = now_ns + LOOK_NS
-                if not self._follow():
+                if not self._follow(now_ns):
                     return -ECANCELED
             if taken == 0 and self._is_over(now_ns):
                 self._roll(now_ns)
@@ -251,8 +251,14 @@ cdef class Recording:
                 return True
         return False
 
-    cdef bint _follow(self) noexcept nogil:
-        # All of this ring is read: go on in the one that took its place, or end with it.
+    cdef bint _follow(self, int64_t now_ns) noexcept nogil:
+        # All of this ring is read: go on in the one that took its place, or end with it. What is
+        # missing of its log is said first: the segments of another count that one's records.
+        if self._lapped or self._dropped or self._unknown:
+            if not self._say_missed(now_ns):
+                return self.failure is None
+            journal_note_resume(self.journal, self.cursor.reader.cursor, self._next_index)
+            journal_flush(self.journal, clock_realtime_ns())
         with gil:
             try:
                 followed = self.cursor.follow()
@@ -263,7 +269,7 @@ cdef class Recording:
                 self.cursor.reader.index = self.cursor.reader.header.first_index
                 if not followed:
                     self._unknown = True
-                    self._next_index = self.cursor.reader.index
+                    self._next_index = 0
                     self._renew_names()
                 self._note_missing()
                 self._begin_log()
