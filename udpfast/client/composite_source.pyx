@@ -277,7 +277,7 @@ def open_sources(addresses, open_one, *, start, batch, buffer_bytes) -> Composit
 
 def _open_joined(journals, ring, left, open_one, start, options):
     # A journal and the ring whose records it has are one source: history, then live. None: none of
-    # the journals has them. At its tail, the ring alone is all there is to read.
+    # the journals has them.
     cdef RingSource live = open_one(ring, "tail")
     try:
         for address in journals:
@@ -288,7 +288,7 @@ def _open_joined(journals, ring, left, open_one, start, options):
             if is_history_of(directory, live):
                 left.remove(address)
                 batch, buffer_bytes = options
-                return live if start == "tail" else HistorySource(
+                return HistorySource(
                     directory, journal_start(start), live, (address, ring), batch=batch,
                     buffer_bytes=buffer_bytes)
     except BaseException:

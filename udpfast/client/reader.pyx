@@ -440,6 +440,10 @@ timeout=0.0, name="", kinds=None, exchanges=None, symbols=None, image=False)\n--
                     return 0
         return READER_CLOSED
 
+    def _look(self):
+        # Whether the source is still there: `_wait` looks by the clock; for who drives time.
+        self._source.check()
+
     cdef _renew_memory(self):
         cdef uint64_t polls = 0 if self._memory is None else self._memory.polls
         self._memory = BatchMemory(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,25 +14,75 @@ from udpfast.errors import RegionError
 from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.segment import Segment, SegmentInfo, list_segments, segment_path
 
-__all__ = ["find_recorded", "records_told", "segments_of"]
+__all__ = ["Recorded", "find_later", "find_recorded", "records_told", "segments_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Where a journal has a record of its ring.
+
+    Attributes
+    ----------
+    segment : SegmentInfo
+        Where the look for it began.
+    position, journal_index : int
+        In the journal.
+    index : int
+        In the ring's log.
+    published_ns : int
+    """
+
+    segment: SegmentInfo
+    position: int
+    journal_index: int
+    index: int
+    published_ns: int
 
 
 def segments_of(directory: Path, source: bytes) -> list[SegmentInfo]:
     """Return the segments that have records of a ring's log, in their order."""
+    return [info for info in _segments(directory) if info.source == source]
+
+
+def find_later(
+    directory: Path, passed: set[bytes], since_ns: int, layouts: Layouts
+) -> Recorded | None:
+    """Return where a journal goes on behind all that it has of some rings' logs.
+
+    Parameters
+    ----------
+    directory : Path
+    passed : set of bytes
+        Identities of the logs.
+    since_ns : int
+        What was published before is of no interest, UNIX ns.
+    layouts : Layouts
+        Of the records.
+
+    Returns
+    -------
+    Recorded or None
+        The first record of another log, and its segment.
+    """
+    segments = _segments(directory)
+    last = max((each.number for each in segments if each.source in passed), default=0)
+    for each in segments:
+        if each.number > last:
+            found = find_recorded(directory, each.source, each.source_index, layouts)
+            if found is not None and found.published_ns >= since_ns:
+                return found
+    return None
+
+
+def _segments(directory: Path) -> list[SegmentInfo]:
     found = []
     for number in list_segments(directory):
-        try:
-            info = Segment.open(segment_path(directory, number)).info()
-        except (FileNotFoundError, RegionError):
-            continue
-        if info.source == source:
-            found.append(info)
+        with contextlib.suppress(FileNotFoundError, RegionError):
+            found.append(Segment.open(segment_path(directory, number)).info())
     return found
 
 
-def find_recorded(
-    directory: Path, source: bytes, index: int, layouts: Layouts
-) -> tuple[int, int] | None:
+def find_recorded(directory: Path, source: bytes, index: int, layouts: Layouts) -> Recorded | None:
     """Return where a journal has the first record of a ring's log from an index on.
 
     Parameters
@@ -45,9 +97,8 @@ def find_recorded(
 
     Returns
     -------
-    tuple of int, or None
-        Position in the journal, and index in the log: a later one if the record itself is missing.
-        None: it has none from there on.
+    Recorded or None
+        Of a later record, if that one is missing. None: it has none from there on.
     """
     segments = segments_of(directory, source)
     if not segments:
@@ -70,7 +121,14 @@ def find_recorded(
                 (places >= index) & (cursor.headers["kind"][:count] != Kind.LAPPED)
             )
             if len(wanted):
-                return int(cursor.headers["position"][wanted[0]]), int(places[wanted[0]])
+                found = cursor.headers[wanted[0]]
+                return Recorded(
+                    first,
+                    int(found["position"]),
+                    int(found["index"]),
+                    int(places[wanted[0]]),
+                    int(found["published_ns"]),
+                )
             at = int(places[-1] + steps[-1])
     return None
 
