@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import udpfast
-from tests.client.test_bus_header import SANITIZED, SOURCES, STRICT, Driver
+from tests.client.test_bus_header import DRIVER, SANITIZED, STRICT, Driver
 from tests.ports import free_port
 from tests.shared import ROOT
 from tests.test_header import compiler
@@ -22,6 +22,7 @@ from udpfast.core.layout import Kind
 
 pytestmark = pytest.mark.system
 
+EXAMPLE = ROOT / "docs/examples/bus_app.c"
 HOSTS = {"S": "127.0.0.1", "one": "127.0.0.2"}
 SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes = 262144\n'
 
@@ -30,10 +31,10 @@ SETTINGS = 'sequencer = "S"\nreplicas = ["one"]\nresend_ms = 20\nsegment_bytes =
 def programs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """Return the driver of tests and the example, with sanitizers."""
     folder = tmp_path_factory.mktemp("programs")
-    for source in SOURCES:
+    for source in (DRIVER, EXAMPLE):
         command = [compiler(), *STRICT, *SANITIZED, "-o", folder / source.stem, source]
         subprocess.run(command, check=True)
-    return folder / SOURCES[0].stem, folder / SOURCES[1].stem
+    return folder / DRIVER.stem, folder / EXAMPLE.stem
 
 
 @pytest.fixture
