@@ -22,7 +22,7 @@ from udpfast.log.journal_cursor import JournalCursor
 from udpfast.log.journal_state import journal_state
 from udpfast.log.readers import list_readers
 from udpfast.log.ring import Ring
-from udpfast.log.segment import list_segments
+from udpfast.log.segment import Segment, list_segments, segment_path
 
 SEGMENT = 1 << 18
 PIECE = bytes(1000)
@@ -221,6 +221,32 @@ def test_recorder_goes_on_in_the_ring_that_takes_the_place_of_its_own(instance, 
     recorder.on_stop()
     # The files between the first and the last are gone: nobody had them open.
     assert numbers_of(tmp_path / "journal") == [*range(1, 101), -200, 301]
+
+
+def test_recorder_says_what_a_log_lacks_before_it_goes_on_with_another(instance, tmp_path):
+    recorder = recorder_of(instance, tmp_path)
+    for capacity in (1 << 23, 1 << 21):
+        for _ in range(100):
+            instance.append(Kind.MESSAGE, PIECE)
+        kill(instance)
+        other = Instance(instance.directory, capacity)
+        other.number, instance = instance.number, other
+    drive(recorder)  # it lacks what the file between had
+    kill(instance)
+    (instance.directory / "ring").unlink()
+    other = Instance(instance.directory, 1 << 22)
+    other.append(Kind.MESSAGE, PIECE)
+    recorder.work(1 << 40)  # it looks for another file now and then
+    drive(recorder)
+    recorder.on_stop()
+    other.close()
+    assert numbers_of(tmp_path / "journal") == [*range(1, 101), -100, -1, 1]
+    journal = tmp_path / "journal"
+    begins = [
+        Segment.open(segment_path(journal, number)).info().source_index
+        for number in list_segments(journal)
+    ]
+    assert begins == [0, 0]
 
 
 @pytest.mark.parametrize("complete", [False, True])
