@@ -450,6 +450,8 @@ cdef class Books:
         # Another writer's RESTART may be among what was missed: snapshots have to come anyway.
         self._orphaned = False
         self._missed()
+        for _, books in self._members.values():  # nobody knows of which address it was
+            (<Books> books)._lapped()
 
     cdef _missed(self):
         cdef uint32_t index

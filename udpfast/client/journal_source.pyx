@@ -2,12 +2,13 @@
 
 cimport cython
 from libc.errno cimport EPIPE
-from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memcpy
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy, memmove
 
+from udpfast.archive.copied_sessions cimport input_of
 from udpfast.client.record cimport NameCache
 from udpfast.client.source cimport PolledSource
-from udpfast.core.layout cimport LAPPED_DAMAGE, Lapped
+from udpfast.core.layout cimport LAPPED_DAMAGE, RECORD_SIZE, Lapped, Record
 from udpfast.log.doubt cimport lapped_record
 from udpfast.log.journal_cursor cimport JournalCursor
 
@@ -15,7 +16,11 @@ import contextlib
 import datetime
 import warnings
 
+import numpy as np
+
+from udpfast.archive.bus_files import read_composite
 from udpfast.archive.names import journal_names, known_names
+from udpfast.core.layout import RECORD
 from udpfast.core.layouts import CONTROL_LAYOUTS
 from udpfast.errors import ConfigError, FormatError, RingClosedError, shown
 from udpfast.log.journal_cursor import JournalCursor as JournalCursorFace
@@ -43,6 +48,17 @@ cdef class JournalSource(PolledSource):
         self.names = NameCache()
         self.names_number = -1
         self.missed_reason = LAPPED_DAMAGE
+        with contextlib.suppress(FileNotFoundError):
+            self.inputs = read_composite(self.directory)
+        self.input_names = {}
+        self.lapped_arrays = (
+            np.zeros(1, RECORD), np.zeros(1, np.uint64), np.zeros(sizeof(Lapped), np.uint8))
+
+    @property
+    def origin(self) -> str:
+        """Of a composite's copy: the store whose records the last wait brought."""
+        of_input = self.inputs is not None and self.names.address is not None
+        return f"store:{self.names.address}" if of_input else ""
 
     @property
     def log(self) -> bytes:
@@ -52,27 +68,71 @@ cdef class JournalSource(PolledSource):
         return bytes(16)
 
     cdef bint ready(self) noexcept nogil:
-        return self.cursor.ready()
+        return self.next < self.count or self.cursor.ready()
 
     cdef int64_t poll(self, int64_t limit) except -1:
-        cdef int64_t count = self.cursor.poll_all(min(limit, self.cursor._limit))
+        cdef int64_t count
+        if self.next < self.count:
+            return self.next_input(limit)
+        count = self.cursor.poll_all(min(limit, self.cursor._limit))
         if self.payloads != self.cursor._payloads:
             self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
         self.missed = self.cursor.missed
         if count == 0 and self.missed:
-            return self.say_missed()
-        return -EPIPE if count == 0 and self.cursor.ended else count
+            return self.say_missed(self.cursor.position, self.cursor.index)
+        if count == 0:
+            return -EPIPE if self.cursor.ended else 0
+        return count if self.inputs is None else self.begin_inputs(count, limit)
 
-    cdef int64_t say_missed(self) noexcept:
-        # Damage with no record behind it (yet) has none before which it could be told: it is one.
+    cdef int64_t say_missed(self, uint64_t position, uint64_t index) noexcept:
+        # Damage with no record behind it (yet) has none before which it could be told, and what is
+        # missing of a copy may be of any input: it is a record of its own.
         cdef Lapped lapped
         lapped_record(self.headers, &lapped, self.missed, LAPPED_DAMAGE, 0)
-        self.headers.position = self.cursor.position
-        self.headers.index = self.cursor.index - self.missed
+        self.headers.position = position
+        self.headers.index = index - self.missed
         memcpy(self.payloads, &lapped, sizeof(lapped))
         self.offsets[0] = 0
+        if self.inputs is not None:
+            self.names = self.names_of(-1)
         self.missed = self.cursor.missed = 0
         return 1
+
+    cdef int64_t begin_inputs(self, int64_t count, int64_t limit) except -1:
+        # Of a copy: what is missing first, then the records, those of one input at a time.
+        self.next, self.count = 0, count
+        if self.cursor.names != self.names_number:
+            self.renew_names()
+        if self.missed == 0:
+            return self.next_input(limit)
+        headers, offsets, payloads = self.lapped_arrays
+        self.use_arrays(headers, offsets, payloads)
+        return self.say_missed(self.cursor._headers.position, self.cursor._headers.index)
+
+    cdef int64_t next_input(self, int64_t limit) except -1:
+        cdef const Record* first = self.cursor._headers + self.next
+        cdef int64_t input = input_of(first.session)
+        cdef int64_t count = 1, most = min(limit, self.count - self.next)
+        while count < most and input_of(first[count].session) == input:
+            count += 1
+        if self.payloads != self.cursor._payloads:
+            self.use_arrays(self.cursor.headers, self.cursor.offsets, self.cursor.payloads)
+        memmove(self.headers, first, count * RECORD_SIZE)
+        memmove(self.offsets, self.offsets + self.next, count * sizeof(uint64_t))
+        self.next += count
+        self.missed = 0
+        self.names = self.names_of(input)
+        return count
+
+    cdef NameCache names_of(self, int64_t input):
+        # As several addresses that are read as one have them; below 0: of none of the inputs.
+        cdef NameCache names = self.input_names.get(input)
+        if names is None:
+            names = self.input_names[input] = NameCache(self.table)
+            if 0 <= input < len(self.inputs):
+                names.source = <uint32_t>input + 1
+                names.address = str(self.inputs[input])
+        return names
 
     cdef fail(self, int64_t code):
         if self.failure is not None:
@@ -86,6 +146,8 @@ cdef class JournalSource(PolledSource):
         self.names_number = number
         self.names = segment_names(
             self.directory, number, self.cursor.names_mark, self.cursor.number)
+        self.table = self.names.table
+        self.input_names = {}
 
     cdef bint names_missing(self):
         return <int64_t>self.cursor.names != self.names_number
@@ -94,6 +156,8 @@ cdef class JournalSource(PolledSource):
         return known_names(self.directory)
 
     cdef uint64_t next_index(self):
+        if self.next < self.count:
+            return self.cursor._headers[self.next].index
         return self.cursor.index
 
     cdef uint64_t missed_total(self):

@@ -2,15 +2,19 @@
 
 Before the records that an entry of the order log takes stands that entry (ORDER, its `number` the
 position in the order log), so that the copy says of each record where it is from, and goes on
-exactly where it ended, whatever ended it. `session` of a record is the input that it is of, from 1
-on, `received_ns` when its entry was decided, `published_ns` still its sequencer's stamp.
+exactly where it ended, whatever ended it. `session` of a record says which input it is of, and
+which session there (`session_of`); names are those of one table (`CopiedNames`). `received_ns` of
+what the bus itself stamped is when its entry was decided, of a feed's records when they were
+received; `published_ns` stays what it was.
 """
 
 cimport cython
 from libc.errno cimport EBADMSG
-from libc.stdint cimport int64_t, uint16_t, uint64_t
+from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from udpfast.archive.copied_sessions cimport INPUTS_MAX, session_of
+from udpfast.client.copied_names cimport CopiedNames
 from udpfast.client.order_source cimport OrderSource
 from udpfast.core.clock cimport clock_monotonic_ns, clock_realtime_ns
 from udpfast.core.layout cimport (
@@ -22,6 +26,7 @@ from udpfast.log.segment cimport segment_append
 import numpy as np
 
 from udpfast.archive.bus_files import copy_directory, describe_composite, read_composite
+from udpfast.client.copied_names import CopiedNames as CopiedNamesFace
 from udpfast.client.order_source import OrderSource as OrderSourceFace
 from udpfast.client.store_source import StoreSource
 from udpfast.core.layout import Kind
@@ -37,7 +42,6 @@ __all__ = ["OrderCopy"]
 
 cdef enum:
     BATCH = 4096
-    INPUTS_MAX = 16              # as bus.toml may list
 
 
 @cython.final
@@ -78,11 +82,13 @@ cdef class OrderCopy:
     cdef readonly Journal journal
     cdef readonly uint64_t lapped
     cdef OrderSource _source
+    cdef CopiedNames _names
     cdef object _directory           # of the order log
     cdef int64_t _input              # of the entry at hand
     cdef uint64_t[INPUTS_MAX] _next_index  # by input: of its record that comes next
     cdef uint64_t _until_index       # behind the last one of the entry that can still come
     cdef int64_t _count, _at         # of the batch in the source's arrays
+    cdef bint _adopted               # it goes by the copy's names and sessions
     cdef uint64_t _skip_index        # of the entry at hand, the records before are here already
     cdef int64_t _taken_ns           # when the entry at hand was decided
     cdef bint _resuming              # the first entry is here already
@@ -107,11 +113,13 @@ cdef class OrderCopy:
             self._check_source(journal_identity(self._directory))
             describe_composite(self.journal.directory, inputs)
             start = self._find_end()
+            self._names = CopiedNamesFace(
+                self.journal.directory, self.journal.names, durable=durable)
             order = StoreSource(self._directory, start=start, batch=BATCH, buffer_bytes=None)
             self._source = OrderSourceFace(
                 order, inputs, batch=BATCH, buffer_bytes=None, marks=True)
         except BaseException:
-            self.journal.close()
+            self.close()
             raise
 
     def _check_source(self, identity):
@@ -179,19 +187,16 @@ cdef class OrderCopy:
         Raises
         ------
         FormatError
-            The order log, or an input, is not what it was; or a record belongs to a feed.
+            The order log, or an input, is not what it was.
         OSError
             The disk is full, or not well. Nothing is lost: the next turn, or the next copy, goes
             on where this one was.
         """
         cdef int64_t done = 0
         if self._at == self._count:
-            self._at = 0
-            self._count = self._source.look(BATCH)
-            if self._count == -EBADMSG:
-                self._count = 0
-                raise self._source.failure
-            self._count = max(self._count, <int64_t>0)
+            self._look()
+        if not self._adopted:
+            self._adopt()
         while self._at < self._count:
             if self._source.headers[self._at].kind == KIND_ORDER:
                 if not self._take_entry(self._source.headers, self._source.payloads):
@@ -204,9 +209,37 @@ cdef class OrderCopy:
         journal_flush(self.journal, clock_realtime_ns())
         if self._at < self._count:
             self.journal.prepare()
-            self.journal.roll(clock_monotonic_ns(), unix_ns=clock_realtime_ns())
+            self.journal.roll(
+                clock_monotonic_ns(), self._names.number, clock_realtime_ns(),
+                names_mark=self._names.mark)
             done += 1
         return done
+
+    def _look(self):
+        # The next batch: an entry, or records of the input at hand.
+        cdef int64_t count
+        self._at = self._count = 0
+        count = self._source.look(BATCH)
+        if count == -EBADMSG:
+            raise self._source.failure
+        self._count = max(count, <int64_t>0)
+        self._adopted = count <= 0 or self._source.headers.kind == KIND_ORDER
+
+    def _adopt(self):
+        # Have the batch go by the copy's names and sessions.
+        cdef OrderSource source = self._source
+        cdef Record* header
+        cdef int64_t i
+        self._names.take(self._input, source.names, source.headers, source.offsets,
+                         source.payloads, self._count)
+        for i in range(self._count):
+            header = source.headers + i
+            header.session = session_of(header.session, self._input)
+            if header.stream == STREAM_NONE:
+                header.received_ns = self._taken_ns
+        self._adopted = True
+        if self.journal.names != self._names.number:
+            self.journal.writer.limit = 0  # a segment goes by one table
 
     cdef bint _take_entry(self, Record* header, const unsigned char* payload) except -1:
         # The next entry of the order log. False: there is no room for it.
@@ -224,7 +257,7 @@ cdef class OrderCopy:
             if (self._until_index and self._source.steady(self._input)
                     and not self._say_missing(self._until_index, header.published_ns)):
                 return False
-            header.session = entry.input + 1
+            header.session = session_of(0, entry.input)
             if not segment_append(&self.journal.writer, header, payload):
                 return False
             self._skip_index = 0
@@ -239,10 +272,6 @@ cdef class OrderCopy:
 
     cdef bint _take(self, Record* header, const unsigned char* payload) except -1:
         # A record of an input. False: there is no room for it.
-        if header.stream != STREAM_NONE:
-            raise FormatError(
-                f"{self._source.origin}: expected messages of a bus, found a record of a feed at "
-                f"{header.position}: stores of feeds cannot be copied yet")
         if header.kind == KIND_ROLLBACK:
             return self._take_back(header)
         if header.index < self._skip_index:
@@ -250,8 +279,6 @@ cdef class OrderCopy:
             return True
         if not self._say_missing(header.index, header.published_ns):
             return False
-        header.session = <uint16_t>(self._input + 1)
-        header.received_ns = self._taken_ns
         if not segment_append(&self.journal.writer, header, payload):
             return False
         self._next_index[self._input] = header.index + 1
@@ -263,7 +290,6 @@ cdef class OrderCopy:
         cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
         rollback.records = known - header.index
         rollback.position = header.position
-        header.session = <uint16_t>(self._input + 1)
         if known > header.index and not segment_append(
                 &self.journal.writer, header, <const unsigned char*>&rollback):
             return False
@@ -279,7 +305,7 @@ cdef class OrderCopy:
         if index <= known:
             return True
         lapped_record(&header, &lapped, index - known, LAPPED_DAMAGE, at_ns)
-        header.session = <uint16_t>(self._input + 1)
+        header.session = session_of(0, self._input)
         if not segment_append(&self.journal.writer, &header, <const unsigned char*>&lapped):
             return False
         self.lapped += lapped.missed

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from udpfast.archive.copied_sessions import copied_input, copied_session
 from udpfast.core.layout import CONTROL_DTYPES, RECORD, GapReason, Kind
 from udpfast.export.block import Block, Rows
 from udpfast.export.schema import Column, Table, arrow_schema
@@ -26,6 +27,7 @@ __all__ = [
     "Names",
     "Partition",
     "Selection",
+    "feed_of",
     "kind_mask",
     "latency_batches",
     "partition_columns",
@@ -96,6 +98,8 @@ class Selection:
         Fill the column `payload`.
     dictionaries : bool
         Have texts of few words as dictionaries: Parquet wants them so, Spark refuses them.
+    inputs : tuple of str
+        Of a composite's copy: the names of its inputs.
     """
 
     table: Table
@@ -103,6 +107,7 @@ class Selection:
     columns: tuple[str, ...] = ()
     payloads: bool = False
     dictionaries: bool = True
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -137,6 +142,15 @@ def kind_mask(table: Table) -> int:
 def session_word(session: int) -> str:
     """Return a session as the column `session` has it: with a letter, or it would be a number."""
     return f"s{session}"
+
+
+def feed_of(feed: str, inputs: Sequence[str], session: int) -> str:
+    """Return the feed of a record that a feed made: of a composite's copy, that of its input.
+
+    Messages of a bus, and what the bus says of them, are of the journal's own feed.
+    """
+    at = copied_input(session) if inputs else None
+    return feed if at is None or at >= len(inputs) else f"{feed}/{inputs[at]}"
 
 
 def record_batch(
@@ -175,7 +189,7 @@ def record_batch(
 
 
 def latency_batches(
-    rows: list[tuple[Any, ...]], feed: str, segment: int
+    rows: list[tuple[Any, ...]], feed: str, segment: int, inputs: Sequence[str] = ()
 ) -> dict[Partition, pa.RecordBatch]:
     """Return rows of the table `latency`, by partition.
 
@@ -186,14 +200,17 @@ def latency_batches(
     feed : str
     segment : int
         That they are of.
+    inputs : sequence of str
+        As `Selection` has them.
     """
     import pyarrow as pa
 
     found: dict[Partition, list[dict[str, Any]]] = {}
     for partition, minute_ns, line, hop, above, slots, values, counts in rows:
+        by_feed = copied_session(partition[2]) > 0
         found.setdefault(partition, []).append(
             {
-                "feed": feed,
+                "feed": feed_of(feed, inputs if by_feed else (), partition[2]),
                 "minute_ns": minute_ns,
                 "minute": minute_ns // 1000,
                 "segment": segment,
@@ -394,6 +411,18 @@ def _date(source: _Source, type_: pa.DataType) -> pa.Array:
     return pa.array(days.astype(np.int32)).view(type_)
 
 
+def _feed(source: _Source, type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa
+
+    feed, inputs = source.selection.feed, source.selection.inputs
+    if not inputs:
+        return _constant(feed, source.rows.count)
+    made = np.where(source.record("kind") < Kind.BUS, source.record("session"), 0)
+    found, indices = np.unique(made, return_inverse=True)
+    words = [feed_of(feed, inputs, each) for each in found.tolist()]
+    return pa.array(words, pa.string()).take(pa.array(indices)).dictionary_encode()
+
+
 def _session(source: _Source, type_: pa.DataType) -> pa.Array:
     import pyarrow as pa
 
@@ -419,7 +448,7 @@ def _back(source: _Source, type_: pa.DataType) -> pa.Array:
 
 #: By `Column.source`.
 _COMPUTED: dict[str, Callable[[_Source, pa.DataType], pa.Array]] = {
-    "feed": lambda source, type_: _constant(source.selection.feed, source.rows.count),
+    "feed": _feed,
     "snapshot": lambda source, type_: _numbers(source.rows.snapshots(), type_),
     "sent_ns": _sent,
     "size": lambda source, type_: _numbers(source.rows.sizes(), type_),

@@ -16,7 +16,14 @@ from typing import Self
 from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import copy_feed
 from udpfast.errors import ConfigError, FormatError, WriterExistsError
-from udpfast.export.columns import Names, Partition, Selection, latency_batches, record_batch
+from udpfast.export.columns import (
+    Names,
+    Partition,
+    Selection,
+    feed_of,
+    latency_batches,
+    record_batch,
+)
 from udpfast.export.hops import HopCounts
 from udpfast.export.manifest import (
     SCHEMA_HASH,
@@ -47,7 +54,7 @@ from udpfast.export.segments import (
 from udpfast.log.journal_state import journal_identity
 from udpfast.log.segment import segment_path
 
-__all__ = ["INPUTS", "Exported", "Exporter", "Lost", "feed_name"]
+__all__ = ["INPUTS", "Exported", "Exporter", "Lost", "feed_name", "input_names"]
 
 #: File in the settings of an export: the names of a composite's inputs.
 INPUTS = "inputs.json"
@@ -95,6 +102,14 @@ class Lost:
 def feed_name(part: Part, journal: Path) -> str:
     """Return what a journal's records are called: by the instance, or the journal's directory."""
     return part.name if _FEED.fullmatch(part.name) else journal.resolve().name
+
+
+def input_names(journal: Path) -> tuple[str, ...]:
+    """Return the names of a composite's inputs, of which the journal is a copy; else none."""
+    try:
+        return tuple(each.name for each in read_composite(journal))
+    except FileNotFoundError:
+        return ()
 
 
 class Exporter:
@@ -417,8 +432,9 @@ def _append_records(
     blocks = Blocks(directory, part.journal, part.position, part.end_position, part=part)
     latency, events = TABLES["latency"], TABLES["events"]
     hops = HopCounts()
+    inputs = input_names(directory)
     selections = [
-        Selection(table, feed, payloads=payloads)
+        Selection(table, feed, payloads=payloads, inputs=inputs)
         for table in tables
         if table is not latency and table.name in TABLES
     ]
@@ -446,12 +462,13 @@ def _append_records(
                 found = sbe.walk(block, keep)
                 damaged += len(found.damaged)
                 for path in found.levels():
-                    files.file(sbe.tables[path], partition).append(found.batch(path, feed))
+                    own = feed_of(feed, inputs, partition[2])
+                    files.file(sbe.tables[path], partition).append(found.batch(path, own))
         if latency in tables:
             hops.add(block)
         last = last_record(block, part)
     say_holes()
-    for partition, batch in latency_batches(hops.take(), feed, part.number).items():
+    for partition, batch in latency_batches(hops.take(), feed, part.number, inputs).items():
         files.file(latency, partition).append(batch)
     return blocks.records, last, blocks.nameless, damaged
 
@@ -530,8 +547,7 @@ class _Feed:
         directory = self._root / "_manifest" / self.name / "settings"
         directory.mkdir(exist_ok=True)
         copy_feed(journal, directory)
-        with suppress(FileNotFoundError):
-            names = [each.name for each in read_composite(journal)]
+        if names := input_names(journal):
             (directory / INPUTS).write_text(json.dumps(names) + "\n")
 
     def entries_of(self, journal: str, raw: bool, replace: bool) -> list[Entry]:

@@ -19,11 +19,12 @@ from udpfast.export.columns import (
     Names,
     Partition,
     Selection,
+    feed_of,
     latency_batches,
     partition_columns,
     record_batch,
 )
-from udpfast.export.exporter import feed_name
+from udpfast.export.exporter import feed_name, input_names
 from udpfast.export.hops import HopCounts
 from udpfast.export.race_rows import part_races, race_batch, raced_parts, split_races
 from udpfast.export.sbe_tables import SbeTables
@@ -300,6 +301,7 @@ class Scan:
             self.columns or table.column_names,
             self.payloads,
             dictionaries=False,
+            inputs=input_names(self.directory),
         )
         blocks = self._blocks(piece)
         for block, names in blocks:
@@ -329,6 +331,7 @@ class Scan:
     def _sbe_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:
         tables = self._sbe()
         feed = self.feed or feed_name(piece, Path(self.journal))
+        inputs = input_names(self.directory)
         columns = self.columns or self.arrow_schema().names
         blocks = self._blocks(piece)
         for block, names in blocks:
@@ -342,7 +345,7 @@ class Scan:
                         f"{segment_path(self.directory, piece.number)}: record at {position}: "
                         f"expected a message of {self.schema}, found: {reason}"
                     )
-                batch = found.batch(self.table, feed)
+                batch = found.batch(self.table, feed_of(feed, inputs, partition[2]))
                 if batch.num_rows:
                     yield _with_partition(batch, partition).select(columns)
         self._check_whole(piece, blocks.records)
@@ -392,7 +395,8 @@ class Scan:
         self._check_whole(piece, blocks.records)
         feed = self.feed or feed_name(piece, Path(self.journal))
         columns = self.columns or table_of(self.table).column_names
-        for partition, batch in latency_batches(hops.take(), feed, piece.number).items():
+        rows, inputs = hops.take(), input_names(self.directory)
+        for partition, batch in latency_batches(rows, feed, piece.number, inputs).items():
             yield _with_partition(batch, partition).select(columns)
 
     def _race_batches(self, piece: Part) -> Iterator[pa.RecordBatch]:

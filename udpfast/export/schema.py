@@ -114,7 +114,13 @@ SPARK_TYPES = {
 #: Spark would take it for a number).
 PARTITION_COLUMNS = {"date": "DATE", "stream": "INT", "session": "STRING"}
 
-_FEED = Column("feed", "string", "feed", "name of the instance that was recorded")
+_FEED = Column(
+    "feed",
+    "string",
+    "feed",
+    "name of the instance that was recorded; in a composite's copy COMPOSITE/INPUT for what an "
+    "input's feed said, COMPOSITE for messages of the bus",
+)
 _RECORD = (
     _FEED,
     Column("position", "long", "record.position", "position of the record in its journal, bytes"),

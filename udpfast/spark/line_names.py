@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from pyarrow.fs import FileSelector
 
-from udpfast.archive.bus_files import read_composite
 from udpfast.archive.feed_settings import read_feed
 from udpfast.config import FeedConfig
-from udpfast.export.exporter import INPUTS, feed_name
+from udpfast.export.exporter import INPUTS, feed_name, input_names
 from udpfast.export.segments import journal_parts
 from udpfast.spark.bronze import JOURNAL
 from udpfast.spark.gold import open_file_system
@@ -46,9 +44,8 @@ def read_inputs(roots: Iterable[str]) -> Inputs:
     for root in roots:
         if root.startswith(JOURNAL):
             journal = Path(root.removeprefix(JOURNAL))
-            with suppress(FileNotFoundError):
-                names = [each.name for each in read_composite(journal)]
-                found |= {feed_name(part, journal): names for part in journal_parts(journal)}
+            if names := input_names(journal):
+                found |= {feed_name(part, journal): list(names) for part in journal_parts(journal)}
             continue
         for feed, content in _kept(root, f"/settings/{INPUTS}"):
             found[feed] = msgspec.json.decode(content, type=list[str])

@@ -287,9 +287,15 @@ def _mark(eras: Mapping[str, Era], events: DataFrame, gaps: DataFrame) -> None:
         gaps.where(counted).select(*columns, F.lit(False).alias("lap"))
     )
     for feed, position, received_ns, lap in sorted(both.collect()):
-        era = eras.get(feed)
-        if era is not None and position >= era.position:
+        for era in _concerned(eras, feed, position):
             (era.laps if lap else era.gaps).append((position, received_ns))
+
+
+def _concerned(eras: Mapping[str, Era], feed: str, position: int) -> Iterator[Era]:
+    # What is missing of a composite's copy may be of any input: ALGO is ALGO/LEFT and ALGO/RIGHT.
+    for name, era in eras.items():
+        if (name == feed or name.startswith(f"{feed}/")) and position >= era.position:
+            yield era
 
 
 def _books(facts: Iterable[Row]) -> dict[Track, dict[Name, Book]]:
