@@ -238,7 +238,7 @@ def open_source(
 
 def journal_start(start):
     """Return where a `JournalCursor` begins for the `start` of a `Reader`."""
-    if start in (None, "begin", "oldest"):
+    if start is None or start in ("begin", "oldest"):
         return "begin"
     return start if start == "tail" else _place(start, "start")
 
