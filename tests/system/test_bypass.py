@@ -90,7 +90,7 @@ def test_run_under_a_stack_receives_every_datagram_through_it(feed, port, librar
     assert int((tmp_path / "count").read_text()) == COUNT
     # It says so, loudly, that a stub accelerates nothing.
     words = "onload: loaded, but using the kernel's stack"
-    assert f"WARNING: bypass {words}" in err
+    assert f"WARNING udpfast: bypass {words}" in err
     assert status["bypass"]["is"] == words
     assert status["bypass"]["environment"] == {
         "EF_NAME": "mine",
@@ -134,7 +134,7 @@ def test_run_launched_without_its_library_is_absent_and_says_so(feed, port):
     # What ld.so leaves behind when it ignores LD_PRELOAD: the marker, and no library.
     process = udpfast("run", feed, "--bypass", "onload", UDPFAST_BYPASS="onload")
     status, _, err = run_and_send(process, port)
-    assert "WARNING: bypass onload: NOT ACTIVE, not even loaded" in err
+    assert "WARNING udpfast: bypass onload: NOT ACTIVE, not even loaded" in err
     assert status["counters"]["feed"]["bypass_state"] == 1
 
 
