@@ -26,7 +26,9 @@ from udpfast.log.segment cimport segment_append
 import numpy as np
 
 from udpfast.archive.bus_files import copy_directory, describe_composite, read_composite
+from udpfast.archive.store import StoreView
 from udpfast.client.copied_names import CopiedNames as CopiedNamesFace
+from udpfast.client.copied_order import CopiedEntry, CopiedOrder, has_entry
 from udpfast.client.order_source import OrderSource as OrderSourceFace
 from udpfast.client.store_source import StoreSource
 from udpfast.core.layout import Kind
@@ -92,7 +94,9 @@ cdef class OrderCopy:
     cdef uint64_t _skip_index        # of the entry at hand, the records before are here already
     cdef int64_t _taken_ns           # when the entry at hand was decided
     cdef bint _resuming              # the first entry is here already
-    cdef object _last                # (position in the order log, bytes of the entry)
+    cdef object _last                # CopiedEntry: the one at which it goes on; None: it begins
+    cdef bint _counted               # what the copy has of every input is in `_next_index`
+    cdef uint64_t _place             # of the entry at hand, in the order log
 
     def __init__(self, target, directory=None, *, segment_bytes=1 << 26, durable=True):
         self._directory = journal_directory(target)
@@ -112,12 +116,14 @@ cdef class OrderCopy:
         try:
             self._check_source(journal_identity(self._directory))
             describe_composite(self.journal.directory, inputs)
-            start = self._find_end()
+            start, had = self._find_end(len(inputs))
             self._names = CopiedNamesFace(
                 self.journal.directory, self.journal.names, durable=durable)
             order = StoreSource(self._directory, start=start, batch=BATCH, buffer_bytes=None)
             self._source = OrderSourceFace(
-                order, inputs, batch=BATCH, buffer_bytes=None, marks=True)
+                order, inputs, batch=BATCH, buffer_bytes=None, marks=True, had=had)
+            if self._resuming:
+                self._source.had[self._input] = self._skip_index
         except BaseException:
             self.close()
             raise
@@ -130,19 +136,40 @@ cdef class OrderCopy:
                 "of something else: choose another directory")
         self.journal.note_source(identity)
 
-    def _find_end(self):
-        # The last entry, and how many of its records are here: where the copy goes on.
+    def _find_end(self, inputs):
+        # The last entry, and how many of its records are here: where the copy goes on. If the order
+        # log has lost that entry, the copy goes on behind the last one that is there still, and
+        # takes back what it has beyond: by input, what it has is the second thing returned.
         for number in reversed(list_segments(self.journal.directory)):
             segment = Segment.open(segment_path(self.journal.directory, number))
             position = segment.info().position
             segment.close()
             if self._find_entry(position):
-                return "position", self._last[0]
+                break
+        if self._last is not None:
+            self._place = self._last.place
+            self._resuming = not self._last.back and has_entry(
+                StoreView(self._directory), self._last) > 0
+            if self._resuming:
+                return ("position", self._place), None
+            self._skip_index = 0
+            copied = self._count_copied(inputs)
+            end = copied.common_end(self._directory)
+            return "begin" if end is None else ("position", end), copied.next_index
+        self._counted = True
         if self.journal.index:
             raise FormatError(
                 f"{self.journal.directory}: expected a copy of a composite, which begins with "
                 "ORDER, found none")
-        return "begin"
+        return "begin", None
+
+    def _count_copied(self, inputs):
+        # What the copy has of each input: read from it when something is taken back.
+        copied = CopiedOrder(self.journal.directory, inputs)
+        for at, index in enumerate(copied.next_index):
+            self._next_index[at] = index
+        self._counted = True
+        return copied
 
     def _find_entry(self, position):
         cdef OrderEntry entry
@@ -159,7 +186,9 @@ cdef class OrderCopy:
                     at = int(known.max())
                     payload = bytes(cursor.payload(at))
                     memcpy(&entry, <const char*>payload, sizeof(entry))
-                    self._last = int(cursor.headers["number"][at]), payload
+                    self._last = CopiedEntry(
+                        int(cursor.headers["number"][at]),
+                        int(cursor.headers["published_ns"][at]), payload)
                     self._input, self._skip_index = entry.input, entry.first_index
                     kinds = kinds[at + 1:]
                 elif self._last is None:
@@ -176,8 +205,7 @@ cdef class OrderCopy:
                         self._skip_index -= rollback.records
                     else:
                         self._skip_index += 1
-        self._resuming = self._last is not None
-        return self._resuming
+        return self._last is not None
 
     # --- copying --------------------------------------------------------------------------------
 
@@ -245,16 +273,17 @@ cdef class OrderCopy:
         # The next entry of the order log. False: there is no room for it.
         cdef OrderEntry entry
         memcpy(&entry, payload, sizeof(entry))
-        if self._resuming:
-            if (header.number, (<const char*>payload)[:sizeof(entry)]) != self._last:
+        if self._resuming and header.number == self._place:
+            if (<const char*>payload)[:sizeof(entry)] != self._last.content:
                 raise FormatError(
-                    f"{self._directory}: expected the entry at {self._last[0]} that was copied, "
-                    "found another one, because the order was taken back: copy to another "
-                    "directory")
+                    f"{self._directory}: expected the entry at {self._place} that was copied, "
+                    "found another one, because the order was just taken back: copy again")
         else:
             # What of the entry before did not come is not there any more. (After a cut, others have
-            # its place: then the indices of what comes say so.)
+            # its place: then the indices of what comes say so. If the order log lost its end, an
+            # entry follows that is not behind the last one, and what is left is taken back.)
             if (self._until_index and self._source.steady(self._input)
+                    and header.number > self._place
                     and not self._say_missing(self._until_index, header.published_ns)):
                 return False
             header.session = session_of(0, entry.input)
@@ -262,7 +291,7 @@ cdef class OrderCopy:
                 return False
             self._skip_index = 0
         self._resuming = False
-        self._input = entry.input
+        self._input, self._place = entry.input, header.number
         self._taken_ns = header.published_ns
         self._until_index = self._source.end_of(header.number, &entry)
         if self._until_index > entry.first_index:
@@ -275,7 +304,6 @@ cdef class OrderCopy:
         if header.kind == KIND_ROLLBACK:
             return self._take_back(header)
         if header.index < self._skip_index:
-            self._next_index[self._input] = header.index + 1
             return True
         if not self._say_missing(header.index, header.published_ns):
             return False
@@ -287,7 +315,11 @@ cdef class OrderCopy:
     cdef bint _take_back(self, Record* header) except -1:
         # The input lost records, of which the copy may have more than were read just now.
         cdef Rollback rollback
-        cdef uint64_t known = max(self._next_index[self._input], self._skip_index)
+        cdef uint64_t known
+        if not self._counted:
+            journal_flush(self.journal, clock_realtime_ns())
+            self._count_copied(len(self._source.paths))
+        known = max(self._next_index[self._input], self._skip_index)
         rollback.records = known - header.index
         rollback.position = header.position
         if known > header.index and not segment_append(

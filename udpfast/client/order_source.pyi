@@ -17,6 +17,7 @@ class OrderSource(PolledSource):
         batch: int,
         buffer_bytes: int | None,
         marks: bool = False,
+        had: list[int] | None = None,
     ) -> None: ...
 
 def open_source(

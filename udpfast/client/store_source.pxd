@@ -26,6 +26,6 @@ cdef class StoreSource(PolledSource):
     cdef uint64_t bound(self) noexcept nogil
     cdef uint64_t said_end(self) noexcept
     cdef _note(self, int64_t count)
-    cdef int64_t _find_back(self) except -1
+    cdef int64_t go_back(self, uint64_t most=*, uint64_t known=*) except -1
     cdef _note_next(self)
     cdef _stand(self, uint64_t position)

@@ -149,7 +149,7 @@ cdef class StoreSource(PolledSource):
             self.missed = 0
             return count
         if load_acquire(&self.said.cuts) != self.cuts:
-            count = self._find_back()
+            count = self.go_back()
             if count:
                 return count
         bound = self.bound()
@@ -212,25 +212,32 @@ cdef class StoreSource(PolledSource):
         for record in view.records(view.segment_begin(position), position, kinds=kinds):
             self._take_senders(record[RECORD_SIZE:int.from_bytes(record[:4], "little")])
 
-    cdef int64_t _find_back(self) except -1:
-        # Records may have been set aside: go on behind the last one that is there still. Epochs
-        # tell where that is, also of records that were not read here, and however many they are.
+    cdef int64_t go_back(self, uint64_t most=UINT64_MAX, uint64_t known=0) except -1:
+        # Records may have been set aside: go on behind the last one that is there still, or at the
+        # position `most` if that is before it. Epochs tell where that is, also of records that were
+        # not read here, and however many they are. `known`: index behind the last record that
+        # whoever reads has, if those are more than were read here. Returns 1 if there is a
+        # ROLLBACK.
         cdef uint64_t position = self.at_position, index = self.at_index
-        cdef uint64_t back
+        cdef uint64_t back = min(position, most)
         cdef Rollback rollback
-        self.cuts = load_acquire(&self.said.cuts)
-        lineage = store_lineage(self.directory)
-        back = min(position, divergence(lineage.pairs, self.said.end, self.epochs, position))
+        if load_acquire(&self.said.cuts) != self.cuts:
+            self.cuts = load_acquire(&self.said.cuts)
+            lineage = store_lineage(self.directory)
+            back = min(back, divergence(lineage.pairs, self.said.end, self.epochs, position))
+            epochs = lineage.pairs
+        else:
+            epochs = self.epochs
         self._stand(back)
-        if back == position:
+        if back == position and known <= self.at_index:
             if self.at_index > index:  # segments were removed meanwhile
                 self.cursor.missed = self.at_index - index
                 self.cursor.missed_total += self.cursor.missed
             return 0
-        self.epochs = lineage.before(self.at_position)
+        self.epochs = [pair for pair in epochs if pair[1] < self.at_position]
         self.names = NameCache()  # a sender may have another number now
         self.names_number = -1
-        rollback.records = index - self.at_index
+        rollback.records = max(index, known, self.at_index) - self.at_index
         rollback.position = self.at_position
         doubt_record(self.headers, KIND_ROLLBACK, sizeof(rollback), 0)
         self.headers.position = self.at_position
