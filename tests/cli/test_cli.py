@@ -253,6 +253,18 @@ def test_tail_of_a_dead_instance_does_not_wait_for_more_and_says_so_in_a_line(tm
     assert line.endswith("is dead; 0 records are left to show")
 
 
+def test_tail_of_a_feed_that_ended_in_good_order_does_not_call_it_dead(tmp_path):
+    (tmp_path / "feed").mkdir(mode=0o700)
+    with Ring.create(tmp_path / "feed", 1 << 14, PAYLOAD_HASH) as ring:
+        ring.append(Kind.MESSAGE, b"x" * 100)
+        ring.append(Kind.MESSAGE, b"x" * 100)
+        ring.flush()
+    result = run("tail", str(tmp_path / "feed"), "--begin")
+    assert result.returncode == 0
+    (line,) = result.stderr.splitlines()
+    assert line.endswith("has ended; 2 records are left to show")
+
+
 @pytest.mark.parametrize("command", ["tail nothing", "stat nothing", "verify nothing"])
 def test_file_that_is_not_there_is_said_without_a_number(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

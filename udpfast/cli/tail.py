@@ -54,8 +54,8 @@ def tail(
 
     NAME is an instance's name, or its path (with a slash), or store:NAME or composite:NAME of a
     bus, or journal:NAME, which ends where its writer ended (use --begin). If the instance, or this
-    host's daemon of the store, is dead, the command prints the records that it left (with --begin)
-    and ends.
+    host's daemon of the store, has ended or is dead, the command prints the records that it left
+    (with --begin) and ends.
     """
     wanted = {Kind[kind.upper()] for kind in kinds}  # none: all, also those of later versions
     address = name if name.startswith(("ring:", _JOURNAL, *_STORES)) else f"ring:{name}"
@@ -97,8 +97,9 @@ def _records(reader: Reader) -> Iterator[Any]:
         yield from reader
         return
     left = reader.lag
+    how = "has ended" if reader.state == "ended" else "is dead"
     click.echo(
-        f"udpfast: the writer (pid {pid}) is dead; {left:,} records are left to show", err=True
+        f"udpfast: the writer (pid {pid}) {how}; {left:,} records are left to show", err=True
     )
     yield from itertools.islice(reader, left)
 
