@@ -171,3 +171,8 @@ def test_output_that_is_closed_early_is_said(tmp_path: Path) -> None:
     os.close(writing)
     assert done.returncode == 141
     assert done.stderr == "udpfast: the output was closed before its end\n"
+    reading, writing = os.pipe()  # 2>&1 | head -0
+    os.close(reading)
+    done = subprocess.run(command, stdout=writing, stderr=writing, text=True, check=False)
+    os.close(writing)
+    assert done.returncode == 141

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -67,7 +68,8 @@ class Verbs(click.Group):
                 raise
         # What the buffers still hold goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), sys.stdout.fileno())
-        click.echo("udpfast: the output was closed before its end", err=True)
+        with contextlib.suppress(BrokenPipeError):  # 2>&1 | head
+            click.echo("udpfast: the output was closed before its end", err=True)
         sys.exit(OUTPUT_CLOSED)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
