@@ -97,7 +97,7 @@ def test_stat_shows_what_a_dead_host_lacks_and_what_it_said_last(tmp_path: Path)
         until(lambda: not state(tmp_path, "one")["alive"], "its silence")
         assert dead["end"] == end
         assert dead["silent_s"] > 0
-        assert "(its daemon does not run, for " in stat(tmp_path, "one")
+        assert "(its daemon has not run for " in stat(tmp_path, "one")
 
 
 def test_stat_of_a_killed_daemon_shows_where_its_records_end(tmp_path: Path) -> None:

@@ -123,7 +123,7 @@ def test_end_that_the_records_of_a_dead_daemon_do_not_have_is_its_word(left: Pat
         (left / "bus.json").write_bytes(replaced("end", end)(said | {"ended": False}))
         facts = host_of(left)
         if facts.stores.found:
-            assert "did not end by itself" in "\n".join(describe_troubles(facts))
+            assert "did not end in good order" in "\n".join(describe_troubles(facts))
         else:
             assert "bus.json" in facts.stores.unreadable[str(left)]
 

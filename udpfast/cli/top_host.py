@@ -42,8 +42,9 @@ def host_lines(host: HostFacts, feeds: Mapping[str, InstanceStatus]) -> Iterator
 
 def store_lines(store: StoreStatus) -> Iterator[str]:
     """Yield all that is known of a store: a number to a line."""
-    silence = "" if store.silent_s is None else f", for {store.silent_s:,.0f} s"
-    alive = "" if store.alive else f"  (its daemon does not run{silence})"
+    silent = store.silent_s
+    idle = "does not run" if silent is None else f"has not run for {silent:,.0f} s"
+    alive = "" if store.alive else f"  (its daemon {idle})"
     behind = "" if store.lag_bytes is None else f", {store.lag_bytes:,} bytes behind"
     yield f"{store.store} on {store.host}: {_part(store)}{behind}, epoch {store.epoch}{alive}"
     for trouble in store_troubles(store):

@@ -161,7 +161,7 @@ def _of_journals(journals: Journals) -> Iterator[Trouble]:
 
 def _of_store(store: StoreStatus) -> Iterator[tuple[TroubleKind, str]]:
     if not store.alive and not store.ended:
-        yield TroubleKind.SOURCE_GONE, "its daemon does not run, and did not end by itself"
+        yield TroubleKind.SOURCE_GONE, "its daemon does not run, and did not end in good order"
     for what, text in (("stopped", store.stopped), ("waits", store.waits), ("disk", store.problem)):
         if text:
             yield TroubleKind.SOURCE_GONE, f"{what}: {text}"
