@@ -200,14 +200,17 @@ class Node:
             self.returning = Returning(store, self.peers, now_ns)
             self._go_on_returning(now_ns, unix_ns)
         elif store.led:
-            self._wait_for_promote("this host has been rebooted, or lost some of what it wrote")
+            self._wait_for_promote(
+                "this host has been rebooted, has adopted a copy of its store, or lost some of "
+                "what it wrote"
+            )
 
     def _wait_for_promote(self, why: str) -> None:
         # Other copies may have more than what is left here.
         self.intact = False
         self.waits = (
             f"{why}, so other copies may have more: run `udpfast bus promote` for the host that "
-            "shall write")  # fmt: skip
+            "is to write")  # fmt: skip
         self._say(self.waits)
 
     def _go_on_returning(self, now_ns: int, unix_ns: int) -> None:

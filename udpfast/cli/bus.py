@@ -262,7 +262,8 @@ def adopt(address: str) -> None:
 
     Its daemon refuses it, because two directories must not continue one store. This command says
     that the directory in which the store was written before is used no more. Run it while the
-    daemon does not run. A host that wrote the store asks the others first what they have.
+    daemon does not run. Others may have more than a copy: a host that wrote the store then waits
+    for `udpfast bus promote`.
     """
     prefix, _, name = address.partition(":")
     if prefix != "store" or not name:
