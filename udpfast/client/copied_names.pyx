@@ -12,14 +12,20 @@ import contextlib
 
 from udpfast.archive.names import journal_names
 from udpfast.archive.store_names import StoreNames, last_names
+from udpfast.core.layout import OBJECT_STATE, Kind
 from udpfast.errors import FormatError
 from udpfast.market.names import NameTable
+from udpfast.market.updates import UPDATE_DTYPES
 from udpfast.shm.names import names_table
 
 __all__ = ["CopiedNames"]
 
 cdef enum:
     CAPACITY = 1 << 12           # of the first table; each further one has room for twice as many
+
+# Where a payload has the ids of its exchange and symbol.
+cdef Py_ssize_t _OBJECT_NAMES = OBJECT_STATE.fields["exchange_id"][1]
+cdef Py_ssize_t _UPDATE_NAMES = UPDATE_DTYPES[Kind.BOOK].fields["exchange_id"][1]
 
 
 @cython.final
@@ -118,8 +124,8 @@ cdef uint32_t* _name_ids(const Record* header, uint8_t* payload) noexcept:
     # Exchange and symbol, one behind the other; NULL: it has none.
     cdef uint32_t size = <uint32_t>header.length - RECORD_SIZE
     if KIND_BOOK <= header.kind < KIND_BUS and size >= sizeof(UpdateHeader):
-        return &(<UpdateHeader*>payload).exchange_id
+        return <uint32_t*>(payload + _UPDATE_NAMES)
     if (header.kind == KIND_STALE or header.kind == KIND_RECOVERED) and (
             size >= sizeof(ObjectState)):
-        return &(<ObjectState*>payload).exchange_id
+        return <uint32_t*>(payload + _OBJECT_NAMES)
     return NULL
