@@ -94,9 +94,9 @@ class CopiedOrder:
                     CopiedEntry(int(header["number"]), int(header["published_ns"]), bytes(payload))
                 )
             elif kinds[at] == Kind.LAPPED:
-                self.next_index[self._input] += int(_row(payload, LAPPED)["missed"])
+                self.next_index[self._input] += int(_row(bytes(payload), LAPPED)["missed"])
             else:
-                self.next_index[self._input] -= int(_row(payload, ROLLBACK)["records"])
+                self.next_index[self._input] -= int(_row(bytes(payload), ROLLBACK)["records"])
         self.next_index[self._input] += count - begin
 
     def _take_entry(self, entry: CopiedEntry) -> None:
