@@ -24,6 +24,7 @@ import pytest
 
 from tests.monitor.test_metrics import RULES, everything  # noqa: F401 - a fixture
 from tests.ports import free_port
+from tests.system.feed_files import feed
 from tests.system.test_prometheus import asked
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.net.ports import free_ports
@@ -260,16 +261,6 @@ def test_each_alert_fires_for_its_facts_alone_and_none_in_a_clean_stop(
                 pytest.fail(str({name: each for name, each in differ.items() if each}))
             time.sleep(3)
             assert firing() == expected
-
-
-def feed(folder: Path, name: str, more: str = "") -> Path:
-    """Write the file of a feed on loopback."""
-    path = folder / f"{name}.toml"
-    path.write_text(
-        f'name = "{name}"\n[ring]\ncapacity_bytes = {1 << 22}\n{more}\n'
-        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{free_port()}"\n'
-    )
-    return path
 
 
 def test_live_feeds_killed_stopped_and_without_recorder_alert_as_they_should(

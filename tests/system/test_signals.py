@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.ports import free_port
+from tests.system.feed_files import feed
 from tests.waiting import PATIENCE_S, wait_until
 from udpfast.core.stop import HURRY_NS
 from udpfast.log.cursor import RingCursor
@@ -119,16 +120,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("UDPFAST_SHM", str(tmp_path / "shm"))
     monkeypatch.setenv("UDPFAST_JOURNALS", str(tmp_path / "journals"))
     return tmp_path
-
-
-def feed(folder: Path, name: str, more: str = "") -> Path:
-    """Write the file of a feed on loopback."""
-    path = folder / f"{name}.toml"
-    path.write_text(
-        f'name = "{name}"\n[ring]\ncapacity_bytes = {1 << 22}\n{more}\n'
-        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{free_port()}"\n'
-    )
-    return path
 
 
 def test_run_ends_in_order_however_often_it_is_told_to(home: Path) -> None:

@@ -1,0 +1,15 @@
+"""Files of feeds on loopback."""
+
+from pathlib import Path
+
+from tests.ports import free_port
+
+
+def feed(folder: Path, name: str, more: str = "") -> Path:
+    """Write the file of a feed on loopback."""
+    path = folder / f"{name}.toml"
+    path.write_text(
+        f'name = "{name}"\n[ring]\ncapacity_bytes = {1 << 22}\n{more}\n'
+        f'[[incremental.lines]]\nname = "A"\naddress = "127.0.0.1:{free_port()}"\n'
+    )
+    return path
